@@ -406,12 +406,15 @@ class MachineOptions(LeaseTerms, total=False):
 
     Attributes:
         machine: a distributor of machine ids, as `ManualMachineIdDistributor`, or a lease; None for
-            the provider's store, which alone takes the next four options.
+            the provider's store, which alone takes the other options here.
         instance_id: the holder of the machine id; by default a new one for each process.
         safe_guard: seconds without a renewal after which another instance may get the id.
         interval: seconds between two renewals; by default 60, and 10 for a stable instance.
         state_dir: a directory on the machine's own disk, for a stable instance: after a crash and a
             start on the same machine it does not wait for its time mark.
+        offline: seconds without the store for which ids may be issued, also by a process that
+            starts on the same machine; see `Store.machine_id_distributor`.
+        offline_beside_cosid: allows it where CosId on Java holds machine ids.
     """
 
     machine: MachineIdDistributor | MachineIdLease | None
@@ -419,6 +422,8 @@ class MachineOptions(LeaseTerms, total=False):
     safe_guard: float
     interval: float
     state_dir: str | os.PathLike[str] | None
+    offline: float
+    offline_beside_cosid: bool
 
 
 class ClockOptions(TypedDict, total=False):

@@ -51,10 +51,12 @@ class MemoryPlace:
     Args:
         disk: the machine's.
         is_alive: tells whether the process runs.
+        offline: seconds without the store for which ids may be issued.
     """
 
-    def __init__(self, disk: Disk, is_alive: Callable[[], bool]) -> None:
+    def __init__(self, disk: Disk, is_alive: Callable[[], bool], offline: float = 0.0) -> None:
         self.former = self.renewal = ""
+        self.offline = offline
         self._disk, self._is_alive = disk, is_alive
         self._lock = 0
 
@@ -68,11 +70,12 @@ class MemoryPlace:
         lock = f"file {self._lock}"
         return Found(record=record, lock=lock, boot=self._disk.boot, boot_ms=self.boot_ms())
 
-    async def write(self, record: RestartRecord) -> None:
+    async def write(self, record: RestartRecord) -> bool:
         if self._disk.is_lost or not self._has_lock():
-            return
+            return False
         named = replace(record, lock=f"file {self._lock}", boot=self._disk.boot)
         self._disk.text = named.text()
+        return True
 
     async def leave(self) -> None:
         if self._lock == self._disk.lock and self._disk.holder is self._is_alive:

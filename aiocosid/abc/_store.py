@@ -57,6 +57,8 @@ class MachineStore:
         safe_guard: float = DEFAULT_SAFE_GUARD,
         interval: float | None = None,
         state_dir: str | os.PathLike[str] | None = None,
+        offline: float = 0.0,
+        offline_beside_cosid: bool = False,
     ) -> MachineIdDistributor:
         """Return a distributor of machine ids on this store's connections; nothing is sent yet.
 
@@ -67,6 +69,11 @@ class MachineStore:
             interval: seconds between two renewals; by default 60, and 10 for a stable instance.
             state_dir: a directory on the machine's own disk, for a stable instance: after a crash
                 and a start on the same machine it does not wait for its time mark.
+            offline: seconds without the store for which ids may be issued, also by a process that
+                starts on the same machine; 0, or above ``interval``.  It needs ``state_dir``.  For
+                so long a start of this instance elsewhere has to wait, also after an orderly end.
+            offline_beside_cosid: allows it in a namespace in which CosId on Java holds machine ids:
+                it is known never to take this instance's, as its JDBC stores and a full Redis do.
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
@@ -78,6 +85,8 @@ class MachineStore:
             safe_guard=safe_guard,
             interval=interval,
             state_dir=state_dir,
+            offline=offline,
+            offline_beside_cosid=offline_beside_cosid,
         )
 
     async def machines(self, *, namespace: str | None = None) -> Sequence[Machine]:

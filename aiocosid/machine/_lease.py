@@ -177,7 +177,8 @@ class MachineIdLease(Component):
             now_ms: the wall clock, above the limit.
             limit_ms: what `limit_ms` has returned.
         """
-        return now_ms - limit_ms if 0 <= limit_ms < self._opening.mark_ms else 0
+        opening = self._opening
+        return now_ms - limit_ms if 0 <= limit_ms < min(opening.mark_ms, opening.until_ms) else 0
 
     def let_borrow(self, seconds: float) -> None:
         """Let an issuer be ahead of the clock by so many seconds; call it before the issuer joins.
@@ -219,8 +220,8 @@ class MachineIdLease(Component):
 
     @property
     def lead(self) -> float:
-        """Seconds that the time mark is ahead of the clock at most."""
-        return self._options.lead_seconds + self._demand.borrowable
+        """Seconds for which callers wait for a former owner's time mark, if it is ahead."""
+        return (self._options.lead or 0.0) + self._demand.borrowable
 
     @property
     def lost(self) -> CosIdError | None:

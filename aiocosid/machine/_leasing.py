@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+from dataclasses import replace
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -12,6 +13,7 @@ import anyio
 
 from .._life.clock import as_cosid_error, call_bounded
 from .._life.open_state import OpenState
+from ..abc import MachineGrant
 from ..abc._machine import RELEASE_MARGIN
 from ..errors import (
     ClockTooManyBackwardsError,
@@ -23,6 +25,7 @@ from ..errors import (
     MachineIdQuarantineError,
     MachineIdUnavailableError,
     StoreError,
+    StoreNotInitializedError,
     StoreUnavailableError,
 )
 from ..events import (
@@ -33,15 +36,23 @@ from ..events import (
     MachineIdsQuarantined,
 )
 from ._files import STORE
-from ._options import USUAL_LEAD
-from ._restart import Found, RestartRecord, early_floor_ms, latest_ms
+from ._options import USUAL_LEAD, lead_of
+from ._restart import (
+    VOID,
+    Found,
+    RestartRecord,
+    early_floor_ms,
+    is_last,
+    latest_ms,
+    offline_floor_ms,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..abc import MachineGrant
     from ..events import Event
     from ._lease import MachineIdLease
+    from ._restart_file import RestartPlace
 
 __all__ = ("Issuer", "Leasing", "MarkDemand")
 
@@ -53,6 +64,8 @@ FIRST_BACKOFF: Final = 0.05  # seconds after the first failure, doubled by each 
 LAST_BACKOFF: Final = 2.0  # seconds; at most this long after an outage has ended, it is noticed
 JITTER: Final = 0.1  # of an interval: processes that started at the same time drift apart
 MS: Final = 1000
+NEVER_MS: Final = 2**62
+OFFLINE_PATIENCE: Final = 0.4  # seconds for the store's answer, if the id can be used without it
 
 
 class Issuer(Protocol):
@@ -92,6 +105,8 @@ class Leasing(OpenState):
         issuers: what issues ids under it, by name.
         ends_at: when the lease ends, by the monotonic clock.
         mark_ms: no id is issued with a later time; -1 for none at all.
+        until_ms: the same by the record on this machine's disk, for an instance that may start
+            without the store.
         session: the store's session of the last renewal.
         changed: set when the lease is next renewed, lost or taken again.
         hurry: whether it is to be renewed now.
@@ -112,9 +127,11 @@ class Leasing(OpenState):
         "_distributor",
         "_found",
         "_is_left",
+        "_offline",
         "_opened",
         "_options",
         "_past_ms",
+        "_patience",
         "_quarantine_ends_at",
         "_settling",
         "_signed_ms",
@@ -137,6 +154,7 @@ class Leasing(OpenState):
         "session",
         "taken_ms",
         "term",
+        "until_ms",
     )
 
     def __init__(self, lease: MachineIdLease, before: Leasing | None) -> None:
@@ -158,6 +176,7 @@ class Leasing(OpenState):
         self._past_ms: int = -1 if before is None else before._last_issued_ms()
         self.issuers: dict[str, Issuer] = {}
         self._call_by = inf  # by the monotonic clock: when opening gives up
+        self._patience: float = options.call_timeout  # seconds for an answer of the store
         self._started = self.clock.monotonic()
         self._is_left = False  # the id was given back, or nobody will do that any more
         self.last_error: CosIdError | None = None
@@ -169,6 +188,9 @@ class Leasing(OpenState):
         self._found: Found | None = None  # on this machine, by the first attempt to take an id
         self._bound_ms = -1  # of the ids until the next renewal, and the boot clock at that time
         self._bound_at_ms = -1  # -1: none; a successor waits for the mark
+        restart = distributor.restart
+        self._offline = 0.0 if restart is None else restart.offline
+        self.until_ms: int = -1 if self._offline else NEVER_MS
         self.session: int = 0
         self.mark_wait = 0.0
         self.changed = anyio.Event()
@@ -182,13 +204,16 @@ class Leasing(OpenState):
     def limit_ms(self) -> int:
         """Return the latest time that ids may have now, in ms since 1970; -1 for none at all."""
         is_good = self.clock.monotonic() < self.ends_at
-        if not is_good or self._distributor.session != self.session:
+        if not is_good or not (self._offline or self._distributor.session == self.session):
             return -1
+        return min(self.mark_ms, self.until_ms, self._line_ms())
+
+    def _line_ms(self) -> int:
+        """Return the latest time that a successor on this machine expects ids to have now."""
         restart = self._distributor.restart
         if restart is None or self._bound_at_ms < 0:
-            return self.mark_ms
-        since_ms = restart.boot_ms() - self._bound_at_ms
-        return min(self.mark_ms, latest_ms(self._bound_ms, since_ms))
+            return NEVER_MS
+        return latest_ms(self._bound_ms, restart.boot_ms() - self._bound_at_ms)
 
     def _last_issued_ms(self) -> int:
         last_ms: int = max((issuer.last_ms for issuer in self.issuers.values()), default=-1)
@@ -207,7 +232,7 @@ class Leasing(OpenState):
             partial(method, *args, **named),
             store=self._distributor.store,
             clock=self.clock,
-            within=min(self._options.call_timeout, self._call_by - self.clock.monotonic()),
+            within=min(self._patience, self._call_by - self.clock.monotonic()),
             shield=True,
         )
         return ClosedError(self.label) if self._is_left else answer
@@ -302,13 +327,38 @@ class Leasing(OpenState):
         threshold = self._options.broken_threshold
         latest = 2**62 if threshold is None else now_ms + int(threshold * MS)
         found = await self._find()
+        alone_ms = offline_floor_ms(found, self._bits, now_ms) if self._offline else None
+        if alone_ms is not None:
+            self._patience = min(self._patience, OFFLINE_PATIENCE)
         taken = await self._call(
             self._distributor.distribute, self._bits, now_ms=now_ms, latest_ms=latest
         )
+        self._patience = self._options.call_timeout
+        is_unknown = isinstance(taken, StoreUnavailableError | MachineIdQuarantineError)
+        if is_unknown and alone_ms is not None and not isinstance(taken, StoreNotInitializedError):
+            return await self._begin_alone(taken, found, alone_ms)
         if isinstance(taken, CosIdError):
             return taken
         self._begin_term(taken, now_ms, found)
         return await self._renew()
+
+    async def _begin_alone(
+        self, error: CosIdError, found: Found, floor_ms: int
+    ) -> CosIdError | None:
+        """Begin with the id of a former process, up to the mark that the store has confirmed."""
+        record, restart, now_ms = found.record, self._distributor.restart, self.clock.now_ms()
+        if record is None or restart is None:
+            return error
+        self._begin_term(MachineGrant(record.machine_id, floor_ms), now_ms, Found())
+        self.mark_ms, restart.renewal = record.mark_ms, record.renewal
+        self.ends_at = self.clock.monotonic() + (record.mark_ms - now_ms) / MS
+        refused = await self._bind()
+        if refused is None:
+            self._note(error, 1)
+            self.hurry = True  # the store is asked again and again
+        else:
+            self.mark_ms, self.ends_at, self.machine_id = -1, -inf, -1
+        return refused
 
     async def _find(self) -> Found:
         """Return what a former process left on this machine; nothing after the first grant."""
@@ -323,6 +373,8 @@ class Leasing(OpenState):
         floor_ms, restart = grant.floor_ms, self._distributor.restart
         if restart is not None:
             early_ms = early_floor_ms(found, restart.former)
+            if self.renewals and is_last(restart.renewal, restart.former):
+                early_ms = self.floor_ms  # lost to a call of a former process, which has ended
             floor_ms = floor_ms if early_ms is None else min(floor_ms, early_ms)
             self._found = Found()
         self.machine_id = grant.machine_id
@@ -396,12 +448,15 @@ class Leasing(OpenState):
     async def _keep(self) -> CosIdError | None:
         """Renew the id, or take one if there is none."""
         self.hurry = False
+        restart = self._distributor.restart
         if self.machine_id < 0:
             return await self._take_anew()
         was_good = self.clock.monotonic() < self.ends_at
         error = await self._renew()
         if isinstance(error, MachineIdLostError):
             self._lose(error)
+            if restart is not None and self._offline:  # nor may the next process begin with it
+                await self._call_disk(partial(restart.write, VOID))
             # An id that was lost with the store's session was not taken over by another process.
             is_theft = was_good and self._distributor.session == self.session
             self._thefts = self._thefts + 1 if is_theft else 0
@@ -414,6 +469,8 @@ class Leasing(OpenState):
             self._settling += 1
             if self._settling >= SETTLED:
                 self._thefts = 0
+        elif restart is not None and self._offline and self.until_ms >= 0:
+            await self._write(restart, self._bound_ms, max(self._bound_at_ms, 0))  # ids go on
         return error
 
     @property
@@ -460,42 +517,75 @@ class Leasing(OpenState):
         if by.session != session:
             return StoreUnavailableError(by.store, "its session was interrupted meanwhile")
         self.session = session
-        self.ends_at = sent_at + self._options.lease_time
+        self.ends_at = sent_at + self._options.use_time
         self.mark_ms, self._signed_ms = mark_ms, now_ms
         self.renewals += 1
         self.last_error = self._quarantine_ends_at = None
         took = self.clock.monotonic() - sent_at
         self.emit(MachineIdGuarded, machine_id=machine_id, mark_ms=mark_ms, took=took)
-        self._bind()
-        self._notify()
-        await self._note_bound()
-        return None
+        return await self._bind()
 
-    def _bind(self) -> None:
-        """Set the bound of all ids until the next renewal, if there is a place to note it."""
+    async def _bind(self) -> CosIdError | None:
+        """Set the bound of all ids until the next renewal, and write it to this machine's disk.
+
+        Until it is there, a successor that asks the store waits for the mark: the record that it
+        finds is of an earlier renewal.  One that may start without the store would believe that
+        record, so then ids are below both bounds until the new one is on the disk.
+
+        Returns:
+            What the disk says, if ids depend on it.
+        """
         restart = self._distributor.restart
         at_ms = 0 if restart is None else restart.boot_ms()
-        if not at_ms:
-            return
-        now_ms = self.clock.now_ms()
+        if restart is None or not (at_ms or self._offline):
+            self._notify()
+            return None
+        now_ms, line_ms = self.clock.now_ms(), self._line_ms() - latest_ms(0, 0)
         asked_ms = max(self._demand.asked_ms, self.floor_ms)
-        self._bound_at_ms = at_ms
-        self._bound_ms = max(now_ms, min(asked_ms, now_ms + int(self._demand.borrowable * MS)))
+        bound_ms = max(now_ms, min(asked_ms, now_ms + int(self._demand.borrowable * MS)))
+        self._bound_at_ms = at_ms or -1
+        self._bound_ms = min(bound_ms, line_ms) if self._offline else bound_ms
         # Last: an id that a signal handler issues from here on is below the new bound.
-        self._bound_ms = max(self._bound_ms, self._last_issued_ms())
+        bound_ms = max(bound_ms, self._last_issued_ms())
+        if not self._offline:
+            self._bound_ms = bound_ms
+            self._notify()
+            await self._write(restart, bound_ms, at_ms)
+            return None
+        refused = await self._write(restart, bound_ms, at_ms)
+        if refused is None:
+            self._bound_ms = bound_ms
+        self._notify()
+        return refused
 
-    async def _note_bound(self) -> None:
-        """Write the bound to the disk; until it is there, a successor waits for the mark."""
-        restart = self._distributor.restart
-        if restart is None or self._bound_at_ms < 0 or not restart.renewal:
-            return
+    async def _write(
+        self, restart: RestartPlace, bound_ms: int, at_ms: int, until_ms: int | None = None
+    ) -> CosIdError | None:
+        """Write the record of a bound; ids may go up to its own mark once it is on the disk."""
+        if not restart.renewal:
+            return None
         record = RestartRecord(
-            renewal=restart.renewal,
-            boot_ms=self._bound_at_ms,
-            bound_ms=self._bound_ms,
-            floor_ms=self.floor_ms,
+            renewal=restart.renewal, boot_ms=at_ms, bound_ms=bound_ms, floor_ms=self.floor_ms
         )
-        await self._call_disk(partial(restart.write, record))
+        if self._offline:
+            lead_ms = int(lead_of(self._distributor) * MS)
+            latest = max(self.until_ms, self.clock.now_ms() + lead_ms, bound_ms + lead_ms)
+            record = replace(
+                record,
+                until_ms=min(latest, self.mark_ms) if until_ms is None else until_ms,
+                mark_ms=self.mark_ms,
+                machine_id=self.machine_id,
+                bits=self._bits,
+            )
+        written = await self._call_disk(partial(restart.write, record))
+        if isinstance(written, CosIdError):
+            return written
+        if self._offline and not written:
+            reason = "the record of this instance is locked by another process; ids depend on it"
+            return StoreUnavailableError(STORE, reason)
+        if self._offline:
+            self.until_ms = record.until_ms
+        return None
 
     async def _call_disk(self, call: Callable[[], Any]) -> Any:  # noqa: ANN401 - any call
         """Call the machine's own disk; a failure only makes the next process wait longer."""
@@ -507,9 +597,10 @@ class Leasing(OpenState):
 
     def _is_surely_ours(self) -> bool:
         """Whether the lease is valid by both clocks: a suspended host stops the monotonic one."""
-        longest = self._options.lease_time * MS
-        is_good: bool = self.clock.monotonic() < self.ends_at
-        return is_good and self.clock.now_ms() < self._signed_ms + longest
+        longest = self._options.lease_time
+        ends_at = self.ends_at - max(0.0, self._options.offline - longest)
+        is_good: bool = self.clock.monotonic() < ends_at
+        return is_good and self.clock.now_ms() < self._signed_ms + longest * MS
 
     def _due_mark(self, now_ms: int) -> int:
         """Return a mark that is ahead of the clock, and not below the one that an issuer asked for.
@@ -517,8 +608,8 @@ class Leasing(OpenState):
         Never by more than the lease time: where the mark is lost or unknown, as to a Java peer,
         only the elapsed time protects the ids issued below it.
         """
-        lead, lease_time = self._options.lead_seconds, self._options.lease_time
-        longest = int(min(lead + self._demand.borrowable, lease_time) * MS)
+        lead, use_time = self._options.lead_seconds, self._options.use_time
+        longest = int(min(lead + self._demand.borrowable, use_time) * MS)
         return min(max(now_ms, self._demand.asked_ms) + int(lead * MS), now_ms + longest)
 
     async def _rest(self, seconds: float) -> None:
@@ -545,6 +636,12 @@ class Leasing(OpenState):
             with self.clock.move_on_after(self._options.close_timeout):
                 await self._watching.wait()
             self._watching = None
+        restart = self._distributor.restart
+        if restart is not None and self._offline and self.machine_id >= 0:
+            # The mark stays: the next process may start without the store as well.
+            last_ms = max(self._last_issued_ms(), self.floor_ms, 0)
+            await self._write(restart, last_ms, restart.boot_ms(), last_ms)
+            self.machine_id = -1
         machine_id, self.machine_id = self.machine_id, -1
         if machine_id >= 0:
             # A millisecond later: the next owner may be CosId, which issues ids in the same

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..abc import MachineIdDistributor
     from ..events import Instrument
 
-__all__ = ("USUAL_LEAD", "LeaseOptions")
+__all__ = ("USUAL_LEAD", "LeaseOptions", "lead_of")
 
 LEAD_SHARE: Final = 1.5  # intervals that the mark is ahead of the clock: one, and a margin
 USUAL_LEAD: Final = LEAD_SHARE * DEFAULT_GUARD_INTERVAL  # seconds; a former owner's may be
@@ -23,12 +23,20 @@ USUAL_PATIENCE: Final = 5.0  # seconds
 LEASE_SHARE: Final = 0.9  # of the safe guard: clocks differ, and a renewal takes time
 
 
+def lead_of(distributor: MachineIdDistributor) -> float:
+    """Return the seconds that a time mark is ahead of the clock by default."""
+    return distributor.interval * LEAD_SHARE
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseOptions:
     """The options of `MachineIdLease`; see there.
 
     Attributes:
-        lease_time: seconds that the id may be used after a renewal.
+        lease_time: seconds after a renewal in which the id is certainly ours, even if the store has
+            forgotten us.
+        offline: seconds that the mark of a stable id is ahead of the clock, and that it may be used
+            after a renewal, if that is more.
     """
 
     on_lost: str
@@ -40,6 +48,7 @@ class LeaseOptions:
     close_timeout: float
     instrument: Instrument | None
     lease_time: float = inf
+    offline: float = 0.0
 
     def __post_init__(self) -> None:
         """Check what does not depend on the distributor."""
@@ -58,7 +67,8 @@ class LeaseOptions:
         """Return the options with the defaults that depend on a distributor."""
         safe_guard = min(distributor.safe_guard, self.peer_safe_guard or inf)
         lease_time = safe_guard * LEASE_SHARE if distributor.is_leased else inf
-        lead = distributor.interval * LEAD_SHARE if self.lead is None else self.lead
+        lead = lead_of(distributor) if self.lead is None else self.lead
+        offline = 0.0 if distributor.restart is None else distributor.restart.offline
         if not distributor.interval < lead <= lease_time:
             raise InvalidArgumentError(
                 "lead",
@@ -66,7 +76,7 @@ class LeaseOptions:
                 expected=f"seconds, more than the interval of {distributor.interval:g} s and at "
                 f"most {lease_time:g} s, 0.9 of the safe guard",
             )
-        return replace(self, lead=lead, lease_time=lease_time)
+        return replace(self, lead=lead, lease_time=lease_time, offline=offline)
 
     @property
     def patience(self) -> float:
@@ -74,6 +84,11 @@ class LeaseOptions:
         return USUAL_PATIENCE if self.start_timeout is None else self.start_timeout
 
     @property
+    def use_time(self) -> float:
+        """Seconds that the id may be used after a renewal."""
+        return max(self.lease_time, self.offline)
+
+    @property
     def lead_seconds(self) -> float:
         """Seconds that the mark is ahead of the clock; known once fitted to a distributor."""
-        return self.lead or 0.0
+        return max(self.lead or 0.0, self.offline)

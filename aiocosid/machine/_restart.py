@@ -1,12 +1,18 @@
-"""Whether a stable instance that was killed may begin before its time mark has passed.
+"""Whether a stable instance that was killed may begin before its time mark, or without its store.
 
-An instance writes a record to its machine's disk after each renewal.  Its successor begins above
+An instance writes a record to its machine's disk with each renewal.  Its successor begins above
 the record's bound, instead of above the time mark in the store, if four things hold:
 
-* the record is of the last renewal that the store has: no later owner, and no later bound;
+* the record is of the last renewal that the store has: no later owner, and no later bound; at
+  most, the id was taken since and never renewed, so that no id was issued under it;
 * the successor holds the very lock file that the writer of the record held: that process has ended;
 * the machine was not booted since, so that both read one boot clock;
 * the boot clock has not gone back, as it does when a machine is restored from a snapshot.
+
+An instance that may start without its store issues no id before the record is on the disk, and none
+above the record's own time mark.  Above that one a successor may begin after a boot as well; and
+while the store cannot be asked, up to the mark that the store has confirmed: whoever gets the
+machine id from the store begins above it.
 
 Pure.
 """
@@ -23,9 +29,19 @@ from .cells import MAX_MS
 if TYPE_CHECKING:
     from .cells import Seat
 
-__all__ = ("Found", "RestartRecord", "early_floor_ms", "latest_ms", "renewal_of")
+__all__ = (
+    "VOID",
+    "Found",
+    "RestartRecord",
+    "early_floor_ms",
+    "is_last",
+    "latest_ms",
+    "offline_floor_ms",
+    "renewal_of",
+    "token_of",
+)
 
-MARGIN_MS: Final = 1000
+MARGIN_MS: Final = 500
 """Milliseconds that ids may be above the bound: the wall clock may be corrected by small steps."""
 
 DIGEST: Final = 16
@@ -44,12 +60,21 @@ class RestartRecord:
         bound_ms: the wall clock at that time, or the latest time of an earlier id of this instance,
             or the latest one that may be borrowed; unix milliseconds.
         floor_ms: no id of an earlier owner has a later time, unix milliseconds.
+        until_ms: no id has a later time before the next record is written, unix milliseconds; -1
+            if the instance may not start without its store, as then the next three.
+        mark_ms: the time mark that the store has confirmed, unix milliseconds.
+        machine_id: the machine id.
+        bits: its width.
     """
 
     renewal: str
     boot_ms: int
     bound_ms: int
     floor_ms: int
+    until_ms: int = -1
+    mark_ms: int = -1
+    machine_id: int = -1
+    bits: int = 0
     lock: str = ""
     boot: str = ""
 
@@ -66,9 +91,14 @@ class RestartRecord:
             return None
         found: Any = json.loads(facts)
         record = cls(**found)
-        times = record.boot_ms, record.bound_ms, record.floor_ms + 1
+        lowest = record.floor_ms, record.until_ms, record.mark_ms
+        times = record.boot_ms, record.bound_ms, *(each + 1 for each in lowest)
         is_time = all(0 <= each <= MAX_MS for each in times)
         return record if is_time else None
+
+
+VOID: Final = RestartRecord(renewal="", boot_ms=0, bound_ms=0, floor_ms=-1, until_ms=0)
+"""Proves nothing: its writer has lost the machine id."""
 
 
 def _digest(facts: str) -> str:
@@ -110,6 +140,27 @@ def renewal_of(seat: Seat | None, instance: str) -> str:
     return f"{note.token} {note.turn} {seat.stamp_ms}"
 
 
+def token_of(renewal: str) -> str:
+    """Return the token in the name of a renewal."""
+    return renewal.partition(" ")[0]
+
+
+def is_last(renewal: str, former: str) -> bool:
+    """Return whether nobody has issued ids since a renewal.
+
+    Args:
+        renewal: its name.
+        former: names the last write to the machine id.  It may be that of a call which took the id
+            next; nobody issues ids under an id that was taken and not renewed.
+    """
+    if not renewal or renewal == former:
+        return bool(renewal)
+    (token, turn), (taker, next_turn) = (
+        name.split(" ")[:2] if name else ("", "0") for name in (renewal, former)
+    )
+    return taker not in {"", token} and int(next_turn) == int(turn) + 1
+
+
 def early_floor_ms(found: Found, former: str) -> int | None:
     """Return the time that ids have to be above if the record proves it; else None.
 
@@ -118,13 +169,34 @@ def early_floor_ms(found: Found, former: str) -> int | None:
         former: names the store's last renewal before this process took the id.
     """
     record = found.record
-    if record is None or not (former and found.lock and found.boot):
+    if record is None or not is_last(record.renewal, former):
         return None
-    is_last = record.renewal == former
+    return _floor_ms(found, record)
+
+
+def offline_floor_ms(found: Found, bits: int, now_ms: int) -> int | None:
+    """Return the time that ids have to be above if the store need not be asked; else None.
+
+    Args:
+        found: what the process finds on its machine.
+        bits: the width of the machine id.
+        now_ms: the wall clock, milliseconds.
+    """
+    record = found.record
+    if record is None or record.until_ms < 0 or record.bits != bits or record.mark_ms <= now_ms:
+        return None
+    return _floor_ms(found, record)
+
+
+def _floor_ms(found: Found, record: RestartRecord) -> int | None:
+    """Return the time that no id of the record's writer is above; None if nothing tells."""
+    if not found.lock:
+        return None
+    floors = [] if record.until_ms < 0 else [record.until_ms]
     is_over = record.lock == found.lock
-    is_same_boot = record.boot == found.boot and record.boot_ms <= found.boot_ms
-    if not (is_last and is_over and is_same_boot):
-        return None
-    # Both readings are rounded down.
-    since_ms = found.boot_ms + 1 - record.boot_ms
-    return max(record.floor_ms, latest_ms(record.bound_ms, since_ms))
+    is_same_boot = bool(found.boot) and record.boot == found.boot
+    if is_over and is_same_boot and record.boot_ms <= found.boot_ms:
+        # Both readings are rounded down.
+        since_ms = found.boot_ms + 1 - record.boot_ms
+        floors.append(latest_ms(record.bound_ms, since_ms))
+    return max(record.floor_ms, min(floors)) if floors else None

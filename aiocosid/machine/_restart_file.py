@@ -34,10 +34,12 @@ class RestartPlace(Protocol):
         former: names the store's last renewal before this process took the id; the distributor
             sets it.
         renewal: names the last renewal of this process; the distributor sets it.
+        offline: seconds without the store for which ids may be issued; 0 for a lease as usual.
     """
 
     former: str
     renewal: str
+    offline: float
 
     def boot_ms(self) -> int:
         """Return the boot clock in milliseconds; never waits."""
@@ -51,8 +53,8 @@ class RestartPlace(Protocol):
         """
         raise NotImplementedError
 
-    async def write(self, record: RestartRecord) -> None:
-        """Replace the record, if the lock is held or can be had.
+    async def write(self, record: RestartRecord) -> bool:
+        """Replace the record, if the lock is held or can be had; return whether it was.
 
         Args:
             record: without the names of lock and boot, which the place knows.
@@ -76,6 +78,7 @@ class RestartFile:
     Attributes:
         former: see `RestartPlace`.
         renewal: see `RestartPlace`.
+        offline: see `RestartPlace`.
     """
 
     __slots__ = (
@@ -87,11 +90,15 @@ class RestartFile:
         "_mutex",
         "_path",
         "former",
+        "offline",
         "renewal",
     )
 
-    def __init__(self, directory: Path, *, store: str, namespace: str, instance: str) -> None:
+    def __init__(
+        self, directory: Path, *, store: str, namespace: str, instance: str, offline: float = 0.0
+    ) -> None:
         """Name the files; nothing is read yet."""
+        self.offline = offline
         key = hashlib.sha256(f"{store}\0{namespace}\0{instance}".encode()).hexdigest()[:32]
         self.former = self.renewal = ""
         self._path = directory / f"aiocosid.{key}.restart"
@@ -110,11 +117,12 @@ class RestartFile:
         """Lock the files, and read the record and the clock; see `RestartPlace.take`."""
         return await in_thread(partial(self._take, self._leavings))
 
-    async def write(self, record: RestartRecord) -> None:
+    async def write(self, record: RestartRecord) -> bool:
         """Replace the record; see `RestartPlace.write`.  A cancelled call may have done so."""
-        if not self._is_busy:
-            self._is_busy = True
-            await in_thread(partial(self._write, self._leavings, record))
+        if self._is_busy:
+            return False
+        self._is_busy = True
+        return await in_thread(partial(self._write, self._leavings, record))
 
     async def leave(self) -> None:
         """Unlock the files; a call that is under way in a thread becomes void."""
@@ -135,13 +143,14 @@ class RestartFile:
                 boot_ms=boot_ms(),
             )
 
-    def _write(self, leavings: int, record: RestartRecord) -> None:
+    def _write(self, leavings: int, record: RestartRecord) -> bool:
         try:
             with self._mutex:
-                if not self._is_locked(leavings) or not self._boot:
-                    return
+                if not self._is_locked(leavings) or not (self._boot or record.until_ms >= 0):
+                    return False
                 named = replace(record, lock=self._lock.name(), boot=self._boot)
                 write_text(self._path, named.text())
+                return True
         finally:
             self._is_busy = False
 

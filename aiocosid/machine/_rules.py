@@ -52,6 +52,7 @@ __all__ = (
     "list_machines",
     "mark",
     "mark_store",
+    "peer_of",
     "quarantine_ms",
     "raise_mark",
     "renew",
@@ -408,6 +409,16 @@ def _is_enough(snapshot: Snapshot, pool: _Pool, number: int | None) -> bool:
 def _own(snapshot: Snapshot, instance: str) -> int | None:
     numbers = [number for number, seat in snapshot.seats.items() if instance in seat.holders]
     return min(numbers, default=None)
+
+
+def peer_of(snapshot: Snapshot, instance: str) -> str | None:
+    """Return an owner that is CosId on Java, which keeps no notes of ours; not the instance."""
+    for seat in snapshot.seats.values():
+        for owner in seat.owners:
+            note = seat.note_about(owner.instance)
+            if owner.instance not in {"", instance} and (note is None or not note.token):
+                return owner.instance
+    return None
 
 
 def _is_expired(snapshot: Snapshot, seat: Seat, asker: Asker) -> bool:

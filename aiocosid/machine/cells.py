@@ -400,6 +400,12 @@ class CellBackend(Protocol):
     label: str
     """The server or file in messages, without credentials."""
 
+    name: str
+    """The servers, without credentials."""
+
+    address: str
+    """The URL without the login; empty for a user's client."""
+
     fork_remedy: str
     """The remedy for a forked child, in messages."""
 

@@ -27,14 +27,14 @@ from ..abc import (
     MachineGrant,
     MachineIdDistributor,
 )
-from ..abc._ids import check_integer
+from ..abc._ids import check_integer, check_seconds
 from ..abc._machine import STABLE_GUARD_INTERVAL, check_machine_bits
 from ..errors import InvalidArgumentError, MachineIdInUseError, StoreUnavailableError
 from . import _rules
-from ._restart import renewal_of
+from ._restart import renewal_of, token_of
 from ._restart_file import RestartFile
 from ._rules import Asker, Decision, Taken
-from .cells import ENDLESS_MS, MAX_MS, Need
+from .cells import ENDLESS_MS, MAX_MS, Need, Seat
 
 if TYPE_CHECKING:
     import os
@@ -160,6 +160,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
     """
 
     __slots__ = (
+        "_asked",
         "_backend",
         "_born",
         "_foreign",
@@ -168,6 +169,8 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         "_snapshot",
         "_taken",
         "_token",
+        "offline",
+        "offline_beside_cosid",
         "restart",
         "state_dir",
         "store",
@@ -182,6 +185,8 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         safe_guard: float = DEFAULT_SAFE_GUARD,
         interval: float | None = None,
         state_dir: str | os.PathLike[str] | None = None,
+        offline: float = 0.0,
+        offline_beside_cosid: bool = False,
     ) -> None:
         """Describe the instance; nothing is sent yet.
 
@@ -193,11 +198,17 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
             interval: seconds between two renewals; by default 60, and 10 for a stable instance.
             state_dir: a directory on the machine's own disk, for a stable instance: after a crash
                 and a start on the same machine it does not wait for its time mark.
+            offline: seconds without the store for which ids may be issued, also by a process that
+                starts on the same machine; 0, or above ``interval``.  It needs ``state_dir``.  For
+                so long a start of this instance elsewhere has to wait, also after an orderly end.
+            offline_beside_cosid: allows it in a namespace in which CosId on Java holds machine ids:
+                it is known never to take this instance's, as its JDBC stores and a full Redis do.
 
         Raises:
-            InvalidArgumentError: an argument is outside its range, or ``state_dir`` is given for an
-                instance that is not stable.
+            InvalidArgumentError: an argument is outside its range, ``state_dir`` is given for an
+                instance that is not stable, or ``offline`` without ``state_dir``.
         """
+        check_seconds("offline", offline, or_zero=True)
         who = as_instance_id(instance_id)
         is_stable = who.stable and self.keeps_marks
         usual = STABLE_GUARD_INTERVAL if is_stable else DEFAULT_GUARD_INTERVAL
@@ -210,12 +221,24 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         if state_dir is not None and not is_stable:
             expected = "left out but for a stable instance_id, on a store that keeps time marks"
             raise InvalidArgumentError("state_dir", state_dir, expected=expected)
+        if offline and (state_dir is None or offline <= self.interval):
+            expected = f"seconds above the interval of {self.interval:g}, with a state_dir"
+            raise InvalidArgumentError("offline", offline, expected=expected)
+        if offline and not backend.address:  # the id may be another instance's in another store
+            expected = "0 for a store on your own client, which may be another one; use a URL"
+            raise InvalidArgumentError("offline", offline, expected=expected)
         self.state_dir: Path | None = None if state_dir is None else Path(state_dir)
         self.restart: RestartPlace | None = None
         if self.state_dir is not None:
             self.restart = RestartFile(
-                self.state_dir, store=backend.label, namespace=namespace, instance=who.text
+                self.state_dir,
+                store=f"{backend.name} {backend.address}",
+                namespace=namespace,
+                instance=who.text,
+                offline=offline,
             )
+        self.offline: float = offline
+        self.offline_beside_cosid: bool = offline_beside_cosid
         self.store: str = backend.label
         self._backend = backend
         self._is_unique = instance_id is None
@@ -224,6 +247,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
 
     def _forget(self) -> None:
         self._token = ""  # of the last call that got an id
+        self._asked = ""  # of the calls since then, whose answers may have been lost
         self._taken: Taken | None = None  # by that call, unless the id was given back
         self._snapshot: Snapshot | None = None  # as of the last call
         self._sent: deque[int] = deque(maxlen=STAMPS_REMEMBERED)  # stamps of this lease
@@ -251,9 +275,12 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         check_machine_bits(bits)
         check_integer("now_ms", now_ms, at_least=0, at_most=MAX_MS)
         check_integer("latest_ms", latest_ms, at_least=-1)
-        token, asker = nonce(), self._asker()
+        token, asker = self._asked or nonce(), self._asker()
+        self._asked = token
 
         def decide(snapshot: Snapshot, conflicts: int) -> Decision:
+            if (refusal := self._refusal(snapshot)) is not None:
+                return refusal
             decision = _rules.hand_out(
                 snapshot,
                 asker,
@@ -264,8 +291,10 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
                 spread=random.randrange(_widened(1, conflicts)) if conflicts else 0,  # noqa: S311
             )
             if self.restart is not None and isinstance(decision.answer, MachineGrant):
-                seat = snapshot.seats.get(decision.answer.machine_id)
-                self.restart.former = renewal_of(seat, asker.instance)
+                grant_id = decision.answer.machine_id
+                former = renewal_of(snapshot.seats.get(grant_id), asker.instance)
+                if token_of(former) != token:  # this call has taken the id, and its answer was lost
+                    self.restart.former = former
             return decision
 
         need = Need(self.instance_id.text, is_complete=True, sample=SAMPLE)
@@ -278,6 +307,22 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         self._token, self._taken = token, Taken(grant.machine_id, now_ms, bits, token)
         self._note_sent(snapshot, grant.machine_id)
         return grant
+
+    def _refusal(self, snapshot: Snapshot) -> Decision | None:
+        """Refuse to be offline where CosId may hand our id out meanwhile."""
+        if not self.offline or self.offline_beside_cosid:
+            return None
+        if not snapshot.is_complete:
+            return Decision(need=Need(self.instance_id.text, is_complete=True))
+        peer = _rules.peer_of(snapshot, self.instance_id.text)
+        if peer is None:
+            return None
+        expected = (
+            f"0 beside CosId's own {peer!r}, or offline_beside_cosid=True if it never takes the "
+            "machine id of another instance"
+        )
+        error = InvalidArgumentError("offline", self.offline, expected=expected)
+        return Decision(error=error)
 
     async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
         """Renew the id; see `aiocosid.abc.MachineIdDistributor.guard`.
@@ -311,12 +356,15 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         check_integer("machine_id", machine_id, at_least=0, at_most=MAX_MACHINE_ID)
         check_integer("now_ms", now_ms, at_least=0, at_most=MAX_MS)
         check_integer("mark_ms", mark_ms, at_least=-1, at_most=MAX_MS)
-        asker, token = self._asker(), self._token
+        asker, asked = self._asker(), self._asked
+        own = self._token or ("" if self.restart is None else token_of(self.restart.renewal))
         known, self._snapshot = self._snapshot, None  # used once: the call may be cancelled
 
         def decide(snapshot: Snapshot, _: int) -> Decision:
             if snapshot is not known:
                 self._look_for_namesake(snapshot, machine_id)
+            note = snapshot.seats.get(machine_id, Seat()).note
+            token = asked if asked and note is not None and note.token == asked else own
             decision = _rules.renew(
                 snapshot,
                 asker,

@@ -39,7 +39,9 @@ __all__ = ("IdProvider", "connect")
 _G = TypeVar("_G", bound="AnyGenerator")
 
 LEASE_TERMS: Final = LeaseTerms.__annotations__.keys()
-OF_STORE: Final = ("instance_id", "safe_guard", "interval", "state_dir")
+OF_STORE: Final = (
+    *("instance_id", "safe_guard", "interval", "state_dir", "offline", "offline_beside_cosid"),
+)
 """The `MachineOptions` of the store's own machine ids."""
 
 

@@ -39,7 +39,10 @@ BY_ADDRESS: Final[dict[str, type[IpMachineIdDistributor | MacMachineIdDistributo
 BY_LOCK: Final = {"address", "instance_id", "stable", "interval", "state_dir"}
 
 TAKES: Final[dict[str, set[str]]] = {
-    "store": {"instance_id", "stable", "safe_guard", "interval", "state_dir"},
+    "store": {
+        *("instance_id", "stable", "safe_guard", "interval"),
+        *("state_dir", "offline", "offline_beside_cosid"),
+    },
     "manual": {"machine_id", "instance_id", "stable", *BY_HAND},
     "stateful-set": {"hostname", *BY_HAND},
     "ip": BY_LOCK,

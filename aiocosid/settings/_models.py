@@ -40,6 +40,10 @@ class MachineSettings(BaseModel):
         state_dir: the directory of lock and mark, for sources without a store; for a stable
             instance of a store, a directory on the machine's own disk that lets it start again at
             once after a crash.
+        offline: store: seconds without the store for which ids may be issued, also by a process
+            that starts on the same machine; it needs ``state_dir``.
+        offline_beside_cosid: whether CosId on Java, which holds machine ids there, is known never
+            to take this instance's.
         on_lost: whether a lease that lost its id takes another one, or its generators end.
         peer_safe_guard: seconds; the shortest safe guard of any instance of the namespace.
         lead: seconds that the time mark is ahead of the clock.
@@ -62,6 +66,8 @@ class MachineSettings(BaseModel):
     worker: Annotated[Whole, Field(ge=0)] | None = None
     worker_bits: Annotated[Whole, Field(ge=0, le=30)] | None = None
     state_dir: Name | None = None
+    offline: Timeout | None = None
+    offline_beside_cosid: Flag = False
     on_lost: Literal["redistribute", "raise"] = "redistribute"
     peer_safe_guard: Timeout | None = None
     lead: Timeout | None = None

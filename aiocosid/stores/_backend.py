@@ -97,9 +97,10 @@ class Backend(NotCopyable, ABC):
         has_marker: whether it keeps a marker for all namespaces; False where no commit can span
             them.
         order_risk: why a later `add` may return a lower value; empty for linearizable counters.
+        address: the URL without the login; empty for a user's client.
     """
 
-    __slots__ = ("__weakref__", "label", "link", "name")
+    __slots__ = ("__weakref__", "address", "label", "link", "name")
 
     link: Any
 
@@ -114,6 +115,7 @@ class Backend(NotCopyable, ABC):
         self.label: str = label
         self.link = link
         self.name: str = name or label
+        self.address: str = ""
 
     # Lifecycle.
 

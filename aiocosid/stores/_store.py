@@ -47,6 +47,9 @@ MOST_AHEAD_MS: Final = 24 * 3600 * 1000  # of an operator's floor; a slip would 
 
 B = TypeVar("B", bound="Backend")
 
+PLACES: Final = {"db", "unix_socket", "host", "port"}
+"""The options of a URL that say which server or database it is."""
+
 
 class CounterDistributor(WatchedDistributor):
     """A counter on a store, advanced by one atomic step for each segment.
@@ -143,6 +146,15 @@ EVERYWHERE: Final = "cosid"
 """A namespace for reading the store's marker."""
 
 
+def address_of(url: str) -> str:
+    """Return a URL without its login, and with the options that say where the store is."""
+    scheme, _, rest = url.partition("://")
+    place, _, query = rest.partition("?")
+    hosts, _, path = place.partition("/")
+    options = sorted(each for each in query.split("&") if each.partition("=")[0] in PLACES)
+    return f"{scheme}://{hosts.rpartition('@')[2]}/{path}?{'&'.join(options)}"
+
+
 class BackendStore(NotCopyable, Store, Generic[B]):
     """Counters and machine ids on one server, file or cluster: the base of each server's class."""
 
@@ -153,8 +165,9 @@ class BackendStore(NotCopyable, Store, Generic[B]):
     _machine: ClassVar[type[CellMachineIdDistributor]] = CellMachineIdDistributor
 
     @classmethod
-    def _on(cls, backend: B) -> Self:
-        """Return the store on a backend."""
+    def _on(cls, backend: B, url: str) -> Self:
+        """Return the store on the backend that was made for a URL."""
+        backend.address = address_of(url)
         store = cls.__new__(cls)
         store._backend = backend
         return store
@@ -249,6 +262,8 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         safe_guard: float = DEFAULT_SAFE_GUARD,
         interval: float | None = None,
         state_dir: str | os.PathLike[str] | None = None,
+        offline: float = 0.0,
+        offline_beside_cosid: bool = False,
     ) -> CellMachineIdDistributor:
         """Return a distributor of machine ids on this store's connections; nothing is sent yet.
 
@@ -259,6 +274,11 @@ class BackendStore(NotCopyable, Store, Generic[B]):
             interval: seconds between two renewals; by default 60, and 10 for a stable instance.
             state_dir: a directory on the machine's own disk, for a stable instance: after a crash
                 and a start on the same machine it does not wait for its time mark.
+            offline: seconds without the store for which ids may be issued, also by a process that
+                starts on the same machine; 0, or above ``interval``.  It needs ``state_dir``.  For
+                so long a start of this instance elsewhere has to wait, also after an orderly end.
+            offline_beside_cosid: allows it in a namespace in which CosId on Java holds machine ids:
+                it is known never to take this instance's, as its JDBC stores and a full Redis do.
 
         Raises:
             InvalidArgumentError: an argument is outside its range, or ``state_dir`` is given for an
@@ -271,6 +291,8 @@ class BackendStore(NotCopyable, Store, Generic[B]):
             safe_guard=safe_guard,
             interval=interval,
             state_dir=state_dir,
+            offline=offline,
+            offline_beside_cosid=offline_beside_cosid,
         )
 
     async def machines(self, *, namespace: str | None = None) -> Sequence[Machine]:

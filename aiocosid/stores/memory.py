@@ -293,6 +293,7 @@ class MemoryStore(BackendStore[MemoryBackend]):
             clock: measures the time since an instance's last renewal; for tests.
         """
         self._backend = MemoryBackend(clock or SYSTEM_CLOCK)
+        self._backend.address = "memory:"
 
     @classmethod
     def from_url(cls, url: str = "memory://") -> MemoryStore:

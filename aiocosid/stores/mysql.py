@@ -101,7 +101,7 @@ class MysqlStore(BackendStore[SqlBackend]):
             silence=_silence,
         )
         executor = _PoolExecutor("mysql", connection)
-        return cls._on(SqlBackend(executor, MYSQL, DurabilityCheck(durability)))
+        return cls._on(SqlBackend(executor, MYSQL, DurabilityCheck(durability)), url)
 
 
 def _options_of(url: str) -> tuple[dict[str, Any], Durability]:

@@ -581,4 +581,4 @@ class NatsStore(BackendStore[NatsBackend]):
             is_lost=lambda client: client.is_closed,
             silence=_silence,
         )
-        return cls._on(NatsBackend(f"nats {found}", connection, found.options))
+        return cls._on(NatsBackend(f"nats {found}", connection, found.options), url)

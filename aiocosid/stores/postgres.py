@@ -113,7 +113,7 @@ class PostgresStore(BackendStore[SqlBackend]):
             silence=_silence,
         )
         executor = _PoolExecutor("postgres", connection)
-        return cls._on(SqlBackend(executor, POSTGRES, DurabilityCheck(durability)))
+        return cls._on(SqlBackend(executor, POSTGRES, DurabilityCheck(durability)), url)
 
 
 # Refused, no answer, unknown host, reset; starting up; a standby where none is wanted.

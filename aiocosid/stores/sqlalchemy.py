@@ -70,7 +70,7 @@ class SqlAlchemyStore(BackendStore[SqlBackend]):
             UnsupportedRuntimeError: the driver is not installed, and no extra of aiocosid has it.
         """
         plain, durability = without_durability(text_of(url))
-        return cls._on(_backend_on(OwnEngineExecutor(plain), DurabilityCheck(durability)))
+        return cls._on(_backend_on(OwnEngineExecutor(plain), DurabilityCheck(durability)), plain)
 
 
 def _backend_on(sql: SqlExecutor, check: DurabilityCheck) -> SqlBackend:

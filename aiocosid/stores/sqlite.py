@@ -84,7 +84,7 @@ class SqliteStore(BackendStore[SqlBackend]):
         Raises:
             InvalidArgumentError: the URL is malformed, or names no file.
         """
-        return cls._on(SqlBackend(_Own(path_of(url)), SQLITE))
+        return cls._on(SqlBackend(_Own(path_of(url)), SQLITE), url)
 
 
 class _Borrowed(Executor):

@@ -57,13 +57,15 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         server = request.getfixturevalue(name)
         address = server.url
 
-    async def prepare() -> None:
-        async with aiocosid.open_store(address) as store:
-            await store.create_schema()
-            await store.mark_machines(namespace="restart", is_new=True)
-
-    asyncio.run(prepare())
+    asyncio.run(prepare(address))
     return address
+
+
+async def prepare(address: str) -> None:
+    """Make what machine ids need."""
+    async with aiocosid.open_store(address) as store:
+        await store.create_schema()
+        await store.mark_machines(namespace="restart", is_new=True)
 
 
 def live(url: str, state_dir: Path | str, seconds: float) -> tuple[float, list[int]]:
@@ -99,3 +101,65 @@ def test_elsewhere_it_waits_for_the_mark(url: str, tmp_path: Path) -> None:
     bounds = [bound for _, life in lives for bound in life]
     assert bounds == sorted(bounds)
     assert lives[1][0] > 5
+
+
+OFFLINE = """
+import asyncio, json, sys, time
+began = time.monotonic()
+import aiocosid
+from aiocosid.abc import InstanceId
+
+async def main():
+    url, state_dir = sys.argv[1:]
+    who = InstanceId("pod-0", stable=True)
+    options = {"instance_id": who, "state_dir": state_dir, "offline": 3600.0}
+    async with aiocosid.connect(url, namespace="restart", **options) as ids:
+        gen = await ids.snowflake("order")
+        ours = [await gen.next_id()]
+        waited = time.monotonic() - began
+        ours += await gen.next_ids(100)
+        print(json.dumps([waited, min(ours), max(ours)]), flush=True)
+        sys.stdin.read()
+
+asyncio.run(main())
+"""
+
+
+def work_offline(url: str, state_dir: Path, *, dies: bool) -> list[float]:
+    """Run a life to its kill or orderly end; return its start in seconds, and its bounds."""
+    with subprocess.Popen(
+        [sys.executable, "-c", OFFLINE, url, str(state_dir)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    ) as life:
+        assert life.stdout is not None
+        try:
+            told: list[float] = json.loads(life.stdout.readline())
+        finally:
+            if dies:
+                life.kill()
+            life.communicate()
+    return told
+
+
+@pytest.mark.parametrize("kind", ["valkey", "postgres"])
+def test_it_starts_without_its_store(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """After a kill and after an orderly end, while nobody answers at the store's address."""
+    make = request.getfixturevalue(f"{kind}_factory")
+    server = make(persistent=True) if kind == "valkey" else make()
+    asyncio.run(prepare(server.url))
+    lives = [work_offline(server.url, tmp_path, dies=True)]
+    server.kill()
+    lives += [work_offline(server.url, tmp_path, dies=dies) for dies in (False, True, True)]
+    server.start()
+    lives += [work_offline(server.url, tmp_path, dies=dies) for dies in (False, True)]
+    bounds = [bound for _, *life in lives for bound in life]
+    assert bounds == sorted(bounds)
+    assert len({*bounds}) == len(bounds)
+    waits = [wait for wait, *_ in lives[1:]]
+    assert max(waits) < 10, f"a mark is an hour ahead: {waits}"
+    print(waits)  # noqa: T201 - shown when it fails

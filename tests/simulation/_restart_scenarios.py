@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from aiocosid.abc import InstanceId
-from aiocosid.machine._restart import RestartRecord
+from aiocosid.machine._restart import Found, RestartRecord
 from aiocosid.snowflake import SnowflakeId
 from aiocosid.stores.memory import MemoryStore
 from tests.machine_disk import Disk, MemoryPlace
@@ -16,14 +16,16 @@ from ._scenarios import LAYOUT, parse
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from ._node import Node
+    from ._trouble import Act
     from ._world import World
 
-__all__ = ("snowflake_restarts",)
+__all__ = ("snowflake_offline", "snowflake_restarts")
 
 SAFE_GUARD: Final = 40.0  # seconds
+OFFLINE: Final = 30.0  # seconds, of instances that may start without the store
 INTERVAL: Final = 6.0  # seconds: the mark is far ahead, and a start that waits for it is late
 
 BAD: Final = Faults(
@@ -38,8 +40,24 @@ BAD: Final = Faults(
 """Without stalls in the middle of a step: a process that is killed in one has been ahead."""
 
 
+class _WatchedPlace(MemoryPlace):
+    """A place whose record may give a machine id to a process; the world takes note of that."""
+
+    def __init__(self, node: Node, namespace: str, disk: Disk, offline: float) -> None:
+        self._node, self._namespace, self._process = node, namespace, node.process
+        process = node.process
+        super().__init__(disk, lambda: not process.is_dead, offline)
+
+    async def take(self) -> Found:
+        found = await super().take()
+        if found.record is not None and found.record.mark_ms >= 0:
+            ledger, number = self._node.world.ledger, found.record.machine_id
+            ledger.granted(self._namespace, number, self._process, floor_ms=-1)
+        return found
+
+
 def restarting(
-    world: World, disks: dict[str, Disk], name: str = ""
+    world: World, disks: dict[str, Disk], name: str = "", offline: float = 0.0
 ) -> Callable[[Node], SnowflakeId]:
     """Make Snowflakes of stable instances with a record on their machine's disk.
 
@@ -47,19 +65,21 @@ def restarting(
         world: the world.
         disks: by the name of the instance.
         name: of the one instance; by default each node is one.
+        offline: seconds without the store for which ids may be issued.
     """
     store = MemoryStore(clock=world.clock)
 
     def make(node: Node) -> SnowflakeId:
-        process = node.process
         who = name or node.name
         disk = disks.setdefault(who, Disk(node.clock.monotonic, boot=who))
         machine = store.machine_id_distributor(
             instance_id=InstanceId(who, stable=True),
             safe_guard=SAFE_GUARD,
             interval=INTERVAL,
+            offline=offline,
+            state_dir=who if offline else None,
         )
-        machine.restart = MemoryPlace(disk, lambda: not process.is_dead)
+        machine.restart = _WatchedPlace(node, machine.namespace, disk, offline)
         return SnowflakeId(node.link().machines(machine), layout=LAYOUT, clock=node.clock)
 
     return make
@@ -70,9 +90,14 @@ def set_clock(rng: random.Random, node: Node) -> None:
     node.step_clock(rng.uniform(-3.0, 3.0) - node.skew)
 
 
-def harm(rng: random.Random, node: Node, disk: Disk, copies: dict[str, str]) -> None:
+HARMS: Final = ("copy", "restore", "restore", "unlock", "lose", "boot", "back")
+
+
+def harm(
+    rng: random.Random, node: Node, disk: Disk, copies: dict[str, str], harms: Sequence[str]
+) -> None:
     """Do to a machine's disk what operators and power cuts do."""
-    match rng.choice(("copy", "restore", "restore", "unlock", "lose", "boot", "back")):
+    match rng.choice(harms):
         case "copy":
             copies[node.name] = disk.text
         case "restore":
@@ -95,8 +120,20 @@ def harm(rng: random.Random, node: Node, disk: Disk, copies: dict[str, str]) -> 
             node.start()
 
 
+async def snowflake_offline(world: World) -> None:
+    """The same with starts that need no store; a disk that is restored would be believed."""
+    harms = [each for each in HARMS if each != "restore"]
+    await _restarts(world, OFFLINE, harms, acts=("crash", "stop", "pause", "cut", "cut"))
+
+
 async def snowflake_restarts(world: World) -> None:
     """Processes that die and come back at once, while clocks are set and disks are harmed."""
+    await _restarts(world, 0.0, HARMS, acts=("crash", "stop", "pause", "cut"))
+
+
+async def _restarts(
+    world: World, offline: float, harms: Sequence[str], *, acts: Sequence[Act]
+) -> None:
     disks: dict[str, Disk] = {}
     copies: dict[str, str] = {}
     world.ledger.forgets = True
@@ -115,13 +152,15 @@ async def snowflake_restarts(world: World) -> None:
             elif choice < 0.75:
                 set_clock(rng, node)
             elif node.name in disks:
-                harm(rng, node, disks[node.name], copies)
+                harm(rng, node, disks[node.name], copies, harms)
+        for disk in disks.values():
+            disk.is_lost = False
 
     await churn(
         world,
-        restarting(world, disks),
+        restarting(world, disks, offline=offline),
         faults=BAD,
-        acts=("crash", "stop", "pause", "cut"),
+        acts=acts,
         seconds=12.0,
         every=1.5,
         pause=0.2,

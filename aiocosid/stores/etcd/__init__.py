@@ -72,4 +72,4 @@ class EtcdStore(BackendStore[EtcdBackend]):
             InvalidArgumentError: the URL is malformed.
         """
         found = read_url(url, ETCD)
-        return cls._on(EtcdBackend(EtcdLink.by_url(found), found.path))
+        return cls._on(EtcdBackend(EtcdLink.by_url(found), found.path), url)

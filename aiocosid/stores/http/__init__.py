@@ -75,4 +75,4 @@ class HttpStore(BackendStore[HttpBackend]):
             disconnect=HttpSession.aclose,
             silence=HttpSession.silence,
         )
-        return cls._on(HttpBackend(connection, base_of(found)))
+        return cls._on(HttpBackend(connection, base_of(found)), url)

@@ -92,7 +92,7 @@ class RedisStore(BackendStore[RedisBackend]):
         """
         read = read_url(url, *REDIS)
         demands = Demands(**{name: read.options[name] for name in DEMANDS})
-        return cls._on(RedisBackend(RedisLink(read, demands)))
+        return cls._on(RedisBackend(RedisLink(read, demands)), url)
 
     def sequence_distributor(
         self,

@@ -52,4 +52,4 @@ class ZookeeperStore(BackendStore[ZookeeperBackend]):
         Raises:
             InvalidArgumentError: the URL is malformed.
         """
-        return cls(OwnedLink(url))
+        return cls._on(ZookeeperBackend(OwnedLink(url)), url)

@@ -111,6 +111,8 @@ class ScriptedStore(Store):
         safe_guard: float = DEFAULT_SAFE_GUARD,
         interval: float | None = None,
         state_dir: str | os.PathLike[str] | None = None,
+        offline: float = 0.0,
+        offline_beside_cosid: bool = False,
     ) -> ScriptedMachines:
         return ScriptedMachines(self, namespace)
 

@@ -42,6 +42,8 @@ from ._breaking import Broken, broken
 from ._broken_leases import (
     RULES,
     attached_alone,
+    begins_anyhow,
+    begins_anywhere,
     bounds_nothing,
     goes_back,
     ignores_lease,
@@ -245,6 +247,7 @@ def ends_at_once(space: object) -> int:
 
 
 RESTARTS = SCENARIOS["snowflake_restarts"]
+OFFLINE = SCENARIOS["snowflake_offline"]
 
 BROKEN: dict[str, Broken] = {
     **{
@@ -263,6 +266,12 @@ BROKEN: dict[str, Broken] = {
     },
     "restart after the boot clock went back": Broken(
         broken(RESTARTS, (_leasing, "early_floor_ms", goes_back)), "as late as", 533
+    ),
+    "a start without the store and without a floor": Broken(
+        broken(OFFLINE, (_leasing, "offline_floor_ms", begins_anywhere)), "as late as", 5
+    ),
+    "a start without the store that takes any lock and boot for its own": Broken(
+        broken(OFFLINE, (_leasing, "offline_floor_ms", begins_anyhow)), "as late as", 108
     ),
     "a bound that does not bind": Broken(
         broken(RESTARTS, (Leasing, "limit_ms", bounds_nothing)), "as late as", 15

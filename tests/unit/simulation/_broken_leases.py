@@ -13,7 +13,7 @@ from aiocosid import CosIdError, SnowflakeId
 from aiocosid.abc import MachineIdDistributor
 from aiocosid.machine import MachineIdLease
 from aiocosid.machine._leasing import Leasing
-from aiocosid.machine._restart import Found, early_floor_ms
+from aiocosid.machine._restart import Found, early_floor_ms, offline_floor_ms
 from aiocosid.snowflake._sequencer import Sequencer
 from aiocosid.snowflake._stamping import Stamping
 from aiocosid.stores.memory import MemoryStore
@@ -147,6 +147,21 @@ def goes_back(found: Found, former: str) -> int | None:
     if record is not None and record.boot_ms > found.boot_ms:
         found = replace(found, boot_ms=record.boot_ms)
     return early_floor_ms(found, former)
+
+
+def begins_anywhere(found: Found, bits: int, now_ms: int) -> int | None:
+    """As shipped, but at no floor."""
+    return None if offline_floor_ms(found, bits, now_ms) is None else -1
+
+
+def begins_anyhow(found: Found, bits: int, now_ms: int) -> int | None:
+    """As shipped, but takes any lock and any boot for those of the record."""
+    record = found.record
+    if record is None:
+        return None
+    boot_ms = max(found.boot_ms, record.boot_ms)
+    found = replace(found, lock=record.lock, boot=record.boot, boot_ms=boot_ms)
+    return offline_floor_ms(found, bits, now_ms)
 
 
 def bounds_nothing(leasing: Leasing) -> int:

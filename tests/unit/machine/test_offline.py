@@ -1,0 +1,232 @@
+"""A stable instance that may start, and go on, without its store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from aiocosid.errors import (
+    CosIdError,
+    InvalidArgumentError,
+    MachineIdUnavailableError,
+)
+from aiocosid.machine import MachineIdLease
+from aiocosid.machine.cells import Owner, Seat
+from aiocosid.snowflake import COSID_MS, SnowflakeId
+from aiocosid.stores.memory import MemoryStore
+from tests.machine_disk import Disk
+
+from ._lives import POD, Bench, highest
+
+pytestmark = pytest.mark.asyncio
+
+OFFLINE = 600.0
+
+
+async def lived(**described: Any) -> tuple[Bench, int]:
+    """Return the world of an instance that has issued ids, and the time of the last one."""
+    bench = Bench(OFFLINE, **described)
+    lease = await bench.lease().__aenter__()
+    await bench.clock.advance(7.5)
+    return bench, await highest(lease, bench.clock)
+
+
+def cut_off(bench: Bench, disk: Disk | None = None, **options: Any) -> MachineIdLease:
+    """Return a new life that cannot reach the store."""
+    lease = bench.lease(disk, **options)
+    bench.links[-1].cut()
+    return lease
+
+
+class TestStart:
+    """While the store is down."""
+
+    async def test_after_a_crash(self) -> None:
+        """Within a second, above the last id."""
+        bench, last = await lived()
+        bench.kill()
+        again = cut_off(bench)
+        assert await bench.wait_of_start(again) <= 0.6
+        assert await highest(again, bench.clock) > last
+        await bench.end()
+
+    async def test_after_an_orderly_end(self) -> None:
+        """At once; the mark was not given back."""
+        bench, last = await lived()
+        await bench.lives[-1].aclose()
+        bench.kill()
+        again = cut_off(bench)
+        assert await bench.wait_of_start(again) <= 0.05
+        assert await highest(again, bench.clock) > last
+        await bench.end()
+
+    @pytest.mark.parametrize("is_down", [True, False])
+    async def test_after_a_boot_it_waits_for_the_disk_s_mark(self, is_down: bool) -> None:
+        """Which is as near as that of the store without ``offline``; the clock is no proof."""
+        bench, last = await lived()
+        bench.kill()
+        bench.disk.boot_anew()
+        bench.clock.step_wall_ms(-5000)
+        again = cut_off(bench) if is_down else bench.lease()
+        assert 12 <= await bench.wait_of_start(again) <= 20.1
+        assert await highest(again, bench.clock) > last
+        await bench.end()
+
+    async def test_a_silent_store_is_not_waited_for(self) -> None:
+        """Nor does the call that it may have got take the id away later."""
+        bench, _ = await lived()
+        bench.kill()
+        again = bench.lease()
+        bench.links[-1].held = anyio.Event()  # taken, and no answer
+        assert await bench.wait_of_start(again) <= 0.6
+        bench.links[-1].held = None
+        await bench.clock.advance(11)
+        assert again.statistics().losses == 0
+        assert again.last_error is None
+        await bench.end()
+
+    @pytest.mark.parametrize("harm", ["elsewhere", "other width", "too late", "damaged", "alive"])
+    async def test_without_a_right_it_fails(self, harm: str) -> None:
+        """No record, a damaged one or of another width, no lock, or a mark that has passed."""
+        bench, _ = await lived()
+        bench.kill()
+        disk, bits = bench.disk, 10
+        match harm:
+            case "elsewhere":
+                disk = Disk(bench.clock.monotonic, boot="elsewhere")
+            case "other width":
+                bits = 8
+            case "too late":
+                bench.clock.step_wall_ms(610_000)
+            case "damaged":
+                disk.text = disk.text.replace('"machine_id":0', '"machine_id":1')
+            case _:
+                disk.holder = lambda: True
+        again = cut_off(bench, disk, bits=bits, start_timeout=3)
+        with pytest.raises(MachineIdUnavailableError, match="cut"):
+            await bench.wait_of_start(again)
+        await bench.end()
+
+    async def test_elsewhere_it_waits_for_the_mark(self) -> None:
+        """From the store, which has it so far ahead; for longer than a caller may allow."""
+        bench, _ = await lived()
+        bench.kill()
+        again = bench.lease(Disk(bench.clock.monotonic, boot="elsewhere"), start_timeout=3)
+        with pytest.raises(MachineIdUnavailableError, match="time mark is 59"):
+            await bench.wait_of_start(again)
+        await bench.end()
+
+
+class TestWithoutTheStore:
+    """A generator that is open."""
+
+    async def test_it_goes_on_up_to_the_confirmed_mark(self) -> None:
+        """And no further; once the store is back, ids come again."""
+        bench, _ = await lived()
+        gen = SnowflakeId(bench.lives[0], clock=bench.clock, wait_timeout=0.5)
+        async with gen:
+            mark_ms = bench.lives[0].limit_ms()
+            bench.links[0].cut()
+            for _ in range(58):
+                await bench.clock.advance(10)
+                mark_ms = COSID_MS.parse(await gen.next_id()).timestamp_ms
+                assert bench.clock.now_ms() - mark_ms < 1000
+            await bench.clock.advance(30)
+            assert bench.lives[0].limit_ms() < bench.clock.now_ms()
+            bench.links[0].heal()
+            await bench.clock.advance(3)
+            assert COSID_MS.parse(await gen.next_id()).timestamp_ms > mark_ms
+        await bench.end()
+
+    async def test_the_disk_s_mark_is_kept_ahead(self) -> None:
+        """So that a boot in the outage is followed by a short wait as well."""
+        bench, _ = await lived()
+        bench.links[0].cut()
+        await bench.clock.advance(100)
+        last = await highest(bench.lives[0], bench.clock)
+        bench.kill()
+        bench.disk.boot_anew()
+        again = cut_off(bench)
+        assert 10 <= await bench.wait_of_start(again) <= 15.1
+        assert await highest(again, bench.clock) > last
+        await bench.end()
+
+    async def test_a_disk_that_fails_stops_it(self) -> None:
+        """Another process could begin with what is on the disk."""
+        bench, _ = await lived()
+        bench.disk.is_lost = True
+        await bench.clock.advance(30)
+        assert bench.lives[0].limit_ms() < bench.clock.now_ms()
+        assert "locked by another process" in str(bench.lives[0].last_error)
+        bench.disk.is_lost = False
+        await bench.clock.advance(3)
+        assert bench.lives[0].limit_ms() > bench.clock.now_ms()
+        await bench.end()
+
+    async def test_the_store_is_asked_first_when_it_is_back(self) -> None:
+        """If the id is another instance's now, it is silent; the disk gives no right any more."""
+        bench, last = await lived()
+        bench.kill()
+        again = cut_off(bench, on_lost="raise")
+        await bench.wait_of_start(again)
+        assert await highest(again, bench.clock) > last
+        await bench.store.revert_machine(machine_id=again.machine_id)
+        other = bench.store.machine_id_distributor(instance_id="other")
+        now_ms = bench.clock.now_ms()
+        grant = await other.distribute(10, now_ms=now_ms, latest_ms=2**60)
+        assert grant.machine_id == again.machine_id
+        assert grant.floor_ms >= again.limit_ms()
+        bench.links[-1].heal()
+        await bench.clock.advance(3)
+        assert again.limit_ms() == -1
+        bench.kill()
+        with pytest.raises(MachineIdUnavailableError, match="cut"):
+            await bench.wait_of_start(cut_off(bench, start_timeout=3))
+        await bench.end()
+
+
+class TestRefusals:
+    """What is no right, from the beginning."""
+
+    @pytest.mark.parametrize(
+        ("options", "expected"),
+        [
+            ({"offline": 60.0}, "with a state_dir"),
+            ({"offline": 9.0, "state_dir": "here"}, "above the interval of 10"),
+            ({"offline": -1.0, "state_dir": "here"}, "seconds"),
+            ({"offline": 60.0, "state_dir": "here", "instance_id": "x"}, "stable"),
+        ],
+    )
+    async def test_options(self, options: dict[str, Any], expected: str) -> None:
+        """They say what is missing."""
+        with pytest.raises(InvalidArgumentError, match=expected):
+            MemoryStore().machine_id_distributor(**{"instance_id": POD, **options})
+
+    async def test_a_store_on_a_client(self, tmp_path: Path) -> None:
+        """It may be another one next time."""
+        store = MemoryStore()
+        store._backend.address = ""
+        with pytest.raises(InvalidArgumentError, match="use a URL"):
+            store.machine_id_distributor(instance_id=POD, state_dir=tmp_path, offline=60)
+
+    @pytest.mark.parametrize("is_confirmed", [False, True])
+    async def test_beside_cosid(self, tmp_path: Path, is_confirmed: bool) -> None:
+        """Which may hand the id out; unless the user knows that it does not."""
+        store = MemoryStore()
+        await store.machine_id_distributor(instance_id="ours").distribute(
+            10, now_ms=1, latest_ms=2**60
+        )
+        store._backend.cells_of("cosid").seats[1] = Seat((Owner("java", 1),))
+        ours = store.machine_id_distributor(
+            instance_id=POD, state_dir=tmp_path, offline=60, offline_beside_cosid=is_confirmed
+        )
+        error: CosIdError | None = None
+        try:
+            await ours.distribute(10, now_ms=1, latest_ms=2**60)
+        except InvalidArgumentError as refused:
+            error = refused
+        assert (error is None) == is_confirmed
+        assert error is None or "beside CosId's own 'java'" in str(error)
