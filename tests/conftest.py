@@ -85,8 +85,8 @@ REPEATS = re.compile(
     | /test_machines\.py::TestOnTheirOwn::test_two_hundred_lives_on_four_ids\[asyncio-postgres\]
     | /test_machines\.py::TestOnOneStore::test_two_hundred_lives_on_four_ids
       \[asyncio-(etcd|mariadb|nats|nats_three|zookeeper)\]
-    | /test_processes\.py::test_(killed_processes_take_nothing_twice|processes_share_nothing)\[redis
-    | /test_processes\.py::test_processes_share_nothing\[\w+-2\]
+    | /test_processes\.py::test_\w+\[(redis|\w+-(50|2-\d+)\])
+    | /stress/test_strict\.py::\w+\[20\]
     | /test_chaos\.py::test_nothing_comes_twice\[sentinel-tiered\]
     | /test_newcomer\.py::test_the_page_installs_what_it_uses\[docs/tutorial
     | /test_code_blocks\.py::test_every_block_of_a_page_runs\[docs/reference/cli

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 import random
 import signal
@@ -13,6 +12,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import aiocosid
+from tests.chaos._fleet import forkserver
 from tests.servers import wait_until
 
 BATCH = 1000  # ids between two writes to the record
@@ -59,7 +59,7 @@ def overlaps(folder: Path) -> tuple[int, int]:
 
 def spawn(url: str, name: str, n: int, path: Path) -> BaseProcess:
     """Start one consumer."""
-    process = multiprocessing.get_context("spawn").Process(target=work, args=(url, name, n, path))
+    process = forkserver().Process(target=work, args=(url, name, n, path))
     process.start()
     return process
 

@@ -9,54 +9,47 @@ import pytest
 
 import aiocosid
 from tests.consumers import kill_now_and_then, overlaps, spawn
-from tests.servers.postgres import PostgresServer
-from tests.servers.redis import RedisServer
-from tests.servers.valkey import ValkeyServer
 
 pytestmark = [pytest.mark.stress, pytest.mark.integration, pytest.mark.timeout(240)]
 
-IDS = 2_000_000
 
-
-@pytest.fixture(params=["sqlite", "valkey", "redis", "postgres"])
+@pytest.fixture(params=["sqlite", "valkey", "redis_server", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """One store after the other."""
-    server: ValkeyServer | RedisServer | PostgresServer
-    match request.param:
-        case "sqlite":
-            return f"sqlite:///{tmp_path}/ids.db"
-        case "valkey":
-            server = request.getfixturevalue("valkey")
-        case "redis":
-            server = request.getfixturevalue("redis_server")
-        case _:
-            server = request.getfixturevalue("postgres")
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/ids.db"
+    url: str = request.getfixturevalue(request.param).url
 
     async def prepare() -> None:
-        async with aiocosid.open_store(server.url) as store:
+        async with aiocosid.open_store(url) as store:
             await store.create_schema()
 
     asyncio.run(prepare())
-    return server.url
+    return url
 
 
-@pytest.mark.parametrize("processes", [2, 8])
-def test_processes_share_nothing(url: str, namespace: str, tmp_path: Path, processes: int) -> None:
-    """Two million ids from several processes are two million different ids."""
+@pytest.mark.parametrize(("processes", "ids"), [(8, 400_000), (2, 2_000_000)])
+def test_processes_share_nothing(
+    url: str, namespace: str, tmp_path: Path, processes: int, ids: int
+) -> None:
+    """All ids from several processes are different ones."""
     record = tmp_path / "record"
     record.mkdir()
-    running = [spawn(url, namespace, IDS // processes, record / str(i)) for i in range(processes)]
+    running = [spawn(url, namespace, ids // processes, record / str(i)) for i in range(processes)]
     for process in running:
         process.join()
     assert [process.exitcode for process in running] == [0] * processes
-    assert overlaps(record) == (IDS, 0)
+    assert overlaps(record) == (ids, 0)
 
 
-def test_killed_processes_take_nothing_twice(url: str, namespace: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [12, 50])
+def test_killed_processes_take_nothing_twice(
+    url: str, namespace: str, tmp_path: Path, kills: int
+) -> None:
     """A kill -9 every fifth of a second leaves gaps and no repeat."""
     record = tmp_path / "record"
     record.mkdir()
-    kill_now_and_then(url, namespace, record, processes=4, every=0.2, kills=50)
+    kill_now_and_then(url, namespace, record, processes=4, every=0.2, kills=kills)
     count, twice = overlaps(record)
     assert count > 10_000, "the survivors have to get on"
     assert twice == 0
