@@ -51,8 +51,6 @@ HAS_UVLOOP = importlib.util.find_spec("uvloop") is not None
 LONG = re.compile(
     r"""
       /test_redis_topologies\.py::TestLostWrites::
-    | /test_rules_explored\.py::test_no_history_repeats_an_id
-      \[a\ (peer|crash|lost\ and\ a\ late\ reply)\]
     | /test_snowflake_clock\.py::test_a_wall_clock_that_jumps_back_and_forth$
     | /test_generators\.py::TestMemorySnowflakesOnTrio::test_opening_anew\[cosid-s\]
     | /test_redis_sequence\.py::test_java_nodes_beside_ours$
@@ -86,7 +84,7 @@ REPEATS = re.compile(
     | /test_machines\.py::TestOnOneStore::test_two_hundred_lives_on_four_ids
       \[asyncio-(etcd|mariadb|nats|nats_three|zookeeper)\]
     | /test_processes\.py::test_\w+\[(redis|\w+-(50|2-\d+)\])
-    | /stress/test_strict\.py::\w+\[20\]
+    | /(stress/test_strict|test_guided)\.py::\w+\[20?\]
     | /test_chaos\.py::test_nothing_comes_twice\[sentinel-tiered\]
     | /test_newcomer\.py::test_the_page_installs_what_it_uses\[docs/tutorial
     | /test_code_blocks\.py::test_every_block_of_a_page_runs\[docs/reference/cli

@@ -30,21 +30,26 @@ TWO: Final = {"texts": "ab"}
 TIGHT: Final = {"texts": "ab", "is_tight": True}
 UNMARKED: Final = {**TIGHT, "is_marked": False}
 
-# All of them are small enough for each run of the tests; `WIDE` are for the long ones.
+# All of them are small enough for each run of the tests, and large enough for each planted defect.
 CASES: Final = {
     "three instances": Case(Budget(steps=1, calls=2), 5_000),
     "one id for two": Case(Budget(steps=5, calls=2), 5_000, TIGHT),
-    "a crash": Case(Budget(steps=4, crashes=1, calls=2), 10_000, TIGHT),
-    "a lost and a late reply": Case(Budget(steps=4, lost=1, late=1, calls=2), 10_000, TIGHT),
-    "a part is emptied": Case(Budget(steps=3, wipes=1, calls=2), 10_000, TWO),
-    "initialised meanwhile": Case(Budget(steps=4, inits=1, calls=2), 10_000, UNMARKED),
-    "another server": Case(Budget(steps=5, restarts=1, calls=2), 10_000, TIGHT),
-    "an older state": Case(Budget(steps=4, restores=1, calls=2), 10_000, TIGHT),
-    "a clock that is set": Case(Budget(steps=4, clock_steps=1, calls=2), 10_000, TIGHT),
+    "a crash": Case(Budget(steps=3, crashes=1, calls=2), 10_000, TIGHT),
+    "a lost and a late reply": Case(Budget(steps=3, lost=1, late=1, calls=2), 10_000, TIGHT),
+    "a part is emptied": Case(Budget(steps=2, wipes=1, calls=2), 10_000, TWO),
+    "initialised meanwhile": Case(Budget(steps=3, inits=1, calls=2), 10_000, UNMARKED),
+    "another server": Case(Budget(steps=4, restarts=1, calls=2), 10_000, TIGHT),
+    "an older state": Case(Budget(steps=3, restores=1, calls=2), 10_000, TIGHT),
+    "a clock that is set": Case(Budget(steps=3, clock_steps=1, calls=2), 10_000, TIGHT),
     "given back": Case(Budget(steps=3, returns=1, calls=3), 10_000, TIGHT),
-    "a peer": Case(Budget(steps=3, peers=1, returns=1, calls=2), 10_000, TIGHT),
+    "a peer": Case(Budget(steps=2, peers=1, returns=1, calls=2), 10_000, TIGHT),
 }
-WIDE: Final = {
+
+LONGER: Final = {
+    name: replace(case, budget=case.budget._replace(steps=case.budget.steps + 1))
+    for name, case in CASES.items()
+}
+WIDE: Final = LONGER | {
     "three instances": Case(Budget(steps=2, calls=2), 30_000),
     "three instances and a crash": Case(Budget(steps=1, crashes=1, calls=2), 30_000),
     "one id for two": Case(Budget(steps=6, calls=3), 100_000, TIGHT),
