@@ -72,6 +72,8 @@ LONG = re.compile(
 REPEATS = re.compile(
     r"""
       /test_redis_topologies\.py::\w+::test_failover\[(redis|valkey)-py\]
+    | /test_redis_cancellation\.py::test_two_counters_\w+\[uvloop-(?!url)
+    | /test_sql_machine_lives\.py::test_killed_at_any_step\[(sqlite-.*-|postgres-.*-stable)\]
     | /test_redis_machine_lives\.py::(TestCluster|TestSentinel)::test_failover$
     | /test_snowflake_clock\.py::test_a_stopped_owner_stays_silent_until_it_has_an_id_again$
     | /test_sql_faults\.py::\w+::\w+\[uvloop-(\w*sqlite|asyncpg|psycopg|asyncmy|aiomysql)

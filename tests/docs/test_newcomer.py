@@ -40,7 +40,8 @@ class Newcomer(Reader):
                 words = shlex.split(command.removeprefix(INSTALL))
                 words = [re.sub(r"^aiocosid(\[.*\])?$", ours, word) for word in words]
                 options = ("--no-compile", "--constraint", str(self.constraints))
-                call(self.programs / "python", *PIP, "install", *options, *words)
+                target = ("--python", str(self.programs / "python"))
+                call(sys.executable, *PIP, *target, "install", *options, *words)
         super()._run_console(block, source)
 
     def _run_python(self, block: Block, source: str) -> None:
@@ -84,7 +85,7 @@ def test_the_page_installs_what_it_uses(
     name: str, wheel: Path, constraints: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """Each block runs in an environment that has only what the blocks above it installed."""
-    call(sys.executable, "-m", "venv", tmp_path / "venv")
+    call(sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv")
     page = ROOT / name
     text = page.read_text()
     urls = {url: url_of(server, request) for url, server in SERVERS.items() if url in text}

@@ -9,24 +9,24 @@ from tests.chaos import SCENARIOS, Options, Result, run
 pytestmark = [pytest.mark.stress, pytest.mark.integration, pytest.mark.timeout(180)]
 
 SHORT = {
-    ("redis-kill", "plain"): Options(store="plain", seconds=3, processes=4),
+    ("redis-kill", "plain"): Options(store="plain", seconds=2, processes=4),
     ("redis-kill", "tiered"): Options(store="tiered", seconds=5, processes=6),
     ("redis-kill", "published"): Options(store="published", seconds=5, processes=4),
-    ("redis-kill", "sharded"): Options(store="sharded", seconds=4, processes=4),
+    ("redis-kill", "sharded"): Options(store="sharded", seconds=2, processes=4),
     ("sentinel", "sharded"): Options(store="sharded", seconds=3, processes=3),
-    ("redis-aof", "tiered"): Options(store="tiered", seconds=4, processes=4),
+    ("redis-aof", "tiered"): Options(store="tiered", seconds=2, processes=4),
     ("sentinel", "tiered"): Options(store="tiered", seconds=8, processes=4),
     ("cluster", "tiered"): Options(store="tiered", seconds=5, processes=4),
     ("postgres", "synchronous"): Options(store="synchronous", seconds=1, processes=3),
-    ("disk-full", "sqlite"): Options(store="sqlite", seconds=4, processes=3),
-    ("workers", "valkey"): Options(store="valkey", seconds=4, processes=4),
-    ("leases", "postgres"): Options(store="postgres", seconds=5, processes=4),
-    ("clock", "sqlite"): Options(store="sqlite", seconds=4, processes=4),
-    ("cancellation", "sqlite"): Options(store="sqlite", seconds=3, processes=3),
-    ("limits", "valkey"): Options(store="valkey", seconds=3, processes=3),
-    ("connections", "postgres"): Options(store="postgres", seconds=5, processes=4),
+    ("disk-full", "sqlite"): Options(store="sqlite", seconds=2, processes=3),
+    ("workers", "valkey"): Options(store="valkey", seconds=2, processes=4),
+    ("leases", "postgres"): Options(store="postgres", seconds=3, processes=4),
+    ("clock", "sqlite"): Options(store="sqlite", seconds=2, processes=4),
+    ("cancellation", "sqlite"): Options(store="sqlite", seconds=2, processes=3),
+    ("limits", "valkey"): Options(store="valkey", seconds=2, processes=3),
+    ("connections", "postgres"): Options(store="postgres", seconds=3, processes=4),
     ("machines", "valkey"): Options(store="valkey", seconds=1, processes=20),
-    ("soak", "valkey"): Options(store="valkey", seconds=1, processes=4, ids=2_000_000),
+    ("soak", "valkey"): Options(store="valkey", seconds=1, processes=4, ids=1_000_000),
 }
 
 
