@@ -74,6 +74,7 @@ REPEATS = re.compile(
       /test_redis_topologies\.py::\w+::test_failover\[(redis|valkey)-py\]
     | /test_redis_cancellation\.py::test_two_counters_\w+\[uvloop-(?!url)
     | /test_sql_machine_lives\.py::test_killed_at_any_step\[(sqlite-.*-|postgres-.*-stable)\]
+    | /test_redis_(machine|machine_vectors|vectors)\.py::(?!TestScripts).*\[(.*-)?redis_server
     | /test_redis_machine_lives\.py::(TestCluster|TestSentinel)::test_failover$
     | /test_snowflake_clock\.py::test_a_stopped_owner_stays_silent_until_it_has_an_id_again$
     | /test_sql_faults\.py::\w+::\w+\[uvloop-(\w*sqlite|asyncpg|psycopg|asyncmy|aiomysql)
@@ -87,6 +88,9 @@ REPEATS = re.compile(
       \[asyncio-(etcd|mariadb|nats|nats_three|zookeeper)\]
     | /test_processes\.py::test_\w+\[(redis|\w+-(50|2-\d+)\])
     | /(stress/test_strict|test_guided)\.py::\w+\[20?\]
+    | /test_lives\.py::TestFork::\w+\[(psycopg|asyncmy|aiomysql|.*valkey_)
+    | /test_lives\.py::TestFork::\w+\[(?!sqlite)(\w+-)?(asyncio-(os|runner)|uvloop-sys)
+    | /test_restart\.py::\w+\[(redis_server|postgres)\]
     | /test_chaos\.py::test_nothing_comes_twice\[sentinel-tiered\]
     | /test_newcomer\.py::test_the_page_installs_what_it_uses\[docs/tutorial
     | /test_code_blocks\.py::test_every_block_of_a_page_runs\[docs/reference/cli

@@ -92,6 +92,8 @@ class TestGenerators(Generators):
 
 
 class MemoryGenerators(Generators):
+    ids_per_worker = 2000
+
     @pytest.fixture(params=["at once", "awaited"])
     def make_generator(
         self, request: pytest.FixtureRequest, kind: Kind, namespace: str

@@ -20,10 +20,7 @@ pytestmark = [pytest.mark.integration]
 ENDINGS = ("os._exit(0)", "sys.exit(0)")
 ENGINELESS = ("valkey", "cosid_proxy", "etcd", "nats", "zookeeper")
 ENGINES = [pytest.param(driver, marks=pytest.mark.stress) for driver in SERVERS]
-QUIET_ONES = [
-    *("postgres", "valkey"),
-    *(pytest.param(each, marks=pytest.mark.nightly) for each in ("valkey_unix", "valkey_cluster")),
-]
+QUIET_ONES = ("postgres", "valkey", "valkey_unix", "valkey_cluster")
 SESSIONLESS = {"sqlite", "cosid"}
 FORKS = [
     *(("valkey", loop, ending) for loop in ("asyncio", "uvloop") for ending in ENDINGS),
@@ -32,11 +29,7 @@ FORKS = [
     *(("postgres", loop, ending) for loop in ("asyncio", "uvloop") for ending in ENDINGS),
     *(("mariadb", "asyncio", ending) for ending in ENDINGS),
     *(pytest.param("mariadb", "uvloop", ending, marks=pytest.mark.stress) for ending in ENDINGS),
-    ("asyncpg", "asyncio", "sys.exit(0)"),
-    *(
-        pytest.param(driver, "asyncio", "sys.exit(0)", marks=pytest.mark.nightly)
-        for driver in ("psycopg", "asyncmy", "aiomysql")
-    ),
+    *((each, "asyncio", "sys.exit(0)") for each in ("asyncpg", "psycopg", "asyncmy", "aiomysql")),
 ]
 
 

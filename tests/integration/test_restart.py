@@ -13,8 +13,6 @@ import pytest
 
 import aiocosid
 from tests.command import environment
-from tests.servers.postgres import PostgresServer
-from tests.servers.redis import RedisServer
 
 pytestmark = [
     pytest.mark.integration,
@@ -45,17 +43,12 @@ asyncio.run(main())
 """
 
 
-@pytest.fixture(
-    params=["sqlite", *(pytest.param(n, marks=pytest.mark.nightly) for n in ("redis", "postgres"))]
-)
+@pytest.fixture(params=["sqlite", "redis_server", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """One store after the other, initialised."""
-    server: RedisServer | PostgresServer
     address = f"sqlite:///{tmp_path}/ids.db"
     if request.param != "sqlite":
-        name = {"redis": "redis_server", "postgres": "postgres"}[request.param]
-        server = request.getfixturevalue(name)
-        address = server.url
+        address = request.getfixturevalue(request.param).url
 
     asyncio.run(prepare(address))
     return address
