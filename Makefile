@@ -16,6 +16,8 @@ MODULE ?=
 # Processes that share the tests; each starts servers of its own, and waits for them half of the time.
 # 0 for one, in order.
 WORKERS ?= 4
+# One that has done its share takes tests of the others'.
+SHARED = -n $(WORKERS) --dist worksteal
 
 # Worlds of each scenario.
 SEEDS ?= 1000
@@ -52,25 +54,25 @@ demo: $(VENV)/.demo  ## Ids from a SQLite file, in a few seconds; every run goes
 	$(BIN)/aiocosid inspect --store $(DEMO_STORE)
 
 test: $(VENV)/.dev  ## All tests but the long ones, against real servers; minutes
-	$(BIN)/python -m pytest -m 'not stress' -n $(WORKERS) $(TESTS) $(ARGS)
+	$(BIN)/python -m pytest -m 'not stress' $(SHARED) $(TESTS) $(ARGS)
 
 # Enough to use each driver and library that an extra brings, on all stores, and the first pages.
 OLDEST_TESTS := tests/unit/cli tests/unit/converter/test_opaque.py tests/unit/integrations \
 	$(wildcard tests/unit/test_settings*.py) tests/unit/test_provider_configured.py \
-	tests/unit/segment/test_strides.py tests/contracts/test_distributors.py \
+	tests/unit/segment/test_strides.py tests/contracts/test_distributors.py::TestOnOneStore \
 	tests/integration/test_engine_faults.py::TestTornCalls \
 	tests/integration/test_sql_faults.py::TestTornCalls tests/docs/test_code_blocks.py
 OLDEST_PAGES := README or tutorial or configure or observe
 oldest:  ## What uses other libraries, on the oldest releases of them that are allowed, in .venv-oldest
 	@$(MAKE) --no-print-directory VENV=.venv-oldest .venv-oldest/.oldest
-	.venv-oldest/bin/python -m pytest -m 'not stress' -n $(WORKERS) $(OLDEST_TESTS) \
+	.venv-oldest/bin/python -m pytest -m 'not stress' $(SHARED) $(OLDEST_TESTS) \
 	  -k 'not test_every_block or $(OLDEST_PAGES)' $(ARGS)
 
 stress: $(VENV)/.dev  ## The long tests: many processes, kill -9
-	$(BIN)/python -m pytest -m 'stress and not nightly' -n $(WORKERS) $(TESTS) $(ARGS)
+	$(BIN)/python -m pytest -m 'stress and not nightly' $(SHARED) $(TESTS) $(ARGS)
 
 nightly: $(VENV)/.dev  ## The longest: what repeats others on another loop or driver, or for longer
-	$(BIN)/python -m pytest -m nightly -n $(WORKERS) $(TESTS) $(ARGS)
+	$(BIN)/python -m pytest -m nightly $(SHARED) $(TESTS) $(ARGS)
 
 simulate: $(VENV)/.dev  ## Simulated worlds, on all cores, until something is found: SEEDS=100000
 	$(BIN)/python -m tests.simulation all --seeds $(SEEDS) $(ARGS)

@@ -116,7 +116,8 @@ class PostgresServer(Server):
             self.execute(f'DROP SCHEMA "{schema}" CASCADE', database=name)
         self.execute(
             f"DROP OWNED BY {GUEST}; CREATE SCHEMA public AUTHORIZATION pg_database_owner;"
-            "GRANT USAGE ON SCHEMA public TO public",
+            "GRANT USAGE ON SCHEMA public TO public;"
+            f'GRANT CONNECT, TEMP ON DATABASE "{name}" TO public',
             database=name,
         )
         self._emptied.append(name)

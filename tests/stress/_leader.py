@@ -74,10 +74,9 @@ async def under_load(ensemble: ZookeeperEnsemble, *, kills: int, every: float) -
             for generator in (*chains, *snowflakes):
                 await generator.__aenter__()
             group.create_task(_take(lambda: counter.next_max_id(1), told["store"], over))
-            for chain in chains:
-                group.create_task(_take(chain.next_id, told["chain"], over))
-            for snowflake in snowflakes:
-                group.create_task(_take(snowflake.next_id, told["snowflake"], over))
+            for name, generators in (("chain", chains), ("snowflake", snowflakes)):
+                for generator in generators:
+                    group.create_task(_take(generator.next_id, told[name], over))
             for _ in range(kills):
                 began = monotonic()
                 killed = await asyncio.to_thread(ensemble.kill_leader)

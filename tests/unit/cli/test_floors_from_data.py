@@ -34,12 +34,13 @@ def test_the_counter_is_raised_to_the_highest_number(aiocosid: Command, tmp_path
     assert aiocosid(*words).out == "cosid.order is at 4712, above 4711 already\n"
 
 
-def test_the_table_of_another_database(aiocosid: Command, tmp_path: Path) -> None:
+def test_the_table_of_another_database(aiocosid: Command, tmp_path: Path, namespace: str) -> None:
     """It is read, and not changed in any way."""
     file = data(tmp_path, file="shop.db")
     before = (tmp_path / file).read_bytes()
     words = ("set-floor", "order", "--create", "--from-table", "main.orders.id", "--store")
-    ended = aiocosid(*words, "memory://", "--data-url", "sqlite:///shop.db", "--format", "json")
+    ours = ("memory://", "--namespace", namespace, "--format", "json")
+    ended = aiocosid(*words, *ours, "--data-url", "sqlite:///shop.db")
     assert json.loads(ended.out)["last_max_id"] == 4711
     assert (tmp_path / file).read_bytes() == before
     assert sorted(each.name for each in tmp_path.iterdir()) == ["shop.db"]
