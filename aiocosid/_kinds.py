@@ -1,12 +1,14 @@
 """Each kind of generator, declared once: its options, what makes it, what callers agree on.
 
-The arguments of `IdProvider` and `aiocosid.sync` and the settings are made from this.  The classes
-of options are public as part of `aiocosid.provider`.
+The arguments of `IdProvider` and `aiocosid.sync` and the settings are made from this; options that
+the command line has too are in `OPTIONS`.  That, and the classes of options, are public as part of
+`aiocosid.provider`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import inf
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -22,7 +24,8 @@ from typing import (
     cast,
 )
 
-from .abc import DEFAULT_STEP
+from .abc import DEFAULT_STEP, MAX_ID
+from .abc._machine import MAX_MACHINE_BITS
 from .errors import BusyError, InvalidArgumentError, UnsupportedByStoreError
 from .segment import SegmentChainId, SegmentId
 
@@ -66,6 +69,7 @@ if TYPE_CHECKING:
 
 __all__ = (
     "KINDS",
+    "OPTIONS",
     "GeneratorHost",
     "GeneratorSpec",
     "Kind",
@@ -80,6 +84,7 @@ __all__ = (
     "NamedSegment",
     "NamedSharded",
     "NamedSnowflake",
+    "OptionSpec",
     "SegmentChainOptions",
     "SegmentIdOptions",
     "SequenceOptions",
@@ -110,6 +115,35 @@ L = TypeVar("L", bound="CounterId | Uuid4Id | Uuid7Id")
 
 
 NOTHING: Final = "no settings"
+
+
+class OptionSpec(NamedTuple):
+    """An option, as settings, the command line and the reference pages have it.
+
+    Attributes:
+        doc: what it is, with its unit; in small letters, without a full stop.
+        at_least: the lowest value; None for a text.
+        at_most: the highest value; None for a text.
+    """
+
+    doc: str
+    at_least: float | None = None
+    at_most: float | None = None
+
+
+OPTIONS: Final = {
+    "namespace": OptionSpec("namespace of counters and machine ids"),
+    "step": OptionSpec("maximum ids for each store call", 1, MAX_ID),
+    "layout": OptionSpec("how the ids are put together"),
+    "unit": OptionSpec("length of a tick"),
+    "epoch": OptionSpec("start of tick 0, a time with its offset or milliseconds since 1970"),
+    "zone": OptionSpec("time zone of the texts"),
+    "machine_id": OptionSpec("the machine id", 0, 2**MAX_MACHINE_BITS - 1),
+    "machine_bits": OptionSpec("width of the machine ids in bits", 1, MAX_MACHINE_BITS),
+    "call_timeout": OptionSpec("timeout of one store call in seconds", 0.001, 10**9),
+    "safe_guard": OptionSpec("seconds until an unrenewed id is free, inf for never", 0.001, inf),
+}
+"""The options that the command line shares with settings, by their keys."""
 
 
 class GeneratorHost(Protocol):

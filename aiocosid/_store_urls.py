@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .abc import Store
     from .events import Instrument
 
-__all__ = ("open_store", "open_tiered")
+__all__ = ("SYSTEMS", "open_store", "open_tiered")
 
 SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 

@@ -15,6 +15,7 @@ import typer
 from .. import connect
 from ..abc import DEFAULT_NAMESPACE
 from ..errors import CounterMissingError, InvalidArgumentError
+from ..provider import OPTIONS
 from ..stores.columns import highest_in_column
 from ._bench import BENCH_NAME, BENCH_NAMESPACE, Measurement, measure
 from ._exit import PROGRAM, ExitCode, printable, redacted
@@ -30,6 +31,7 @@ from ._options import (
     Seconds,
     StoreUrl,
     Timeout,
+    declared,
 )
 from ._output import (
     TableFormat,
@@ -104,8 +106,7 @@ def next_(
     store: StoreUrl = DEFAULT_STORE,
     namespace: Namespace = DEFAULT_NAMESPACE,
     step: Annotated[
-        int | None,
-        typer.Option(min=1, help="Maximum ids for each store call (default: all at once)."),
+        int | None, declared(OPTIONS["step"], "--step", words="{} (default: all at once).")
     ] = None,
     layout: Annotated[TextFormat, typer.Option("--format")] = TextFormat.TEXT,
     timeout: Timeout = DEFAULT_TIMEOUT,

@@ -12,8 +12,9 @@ import typer
 from .. import open_store
 from ..abc import DEFAULT_SAFE_GUARD
 from ..errors import InvalidArgumentError, MachineIdQuarantineError, UnsupportedByStoreError
+from ..provider import OPTIONS
 from ._exit import ExitCode, printable, redacted
-from ._options import DEFAULT_STORE, DEFAULT_TIMEOUT, StoreUrl, Timeout
+from ._options import DEFAULT_STORE, DEFAULT_TIMEOUT, StoreUrl, Timeout, declared
 from ._output import confirmed, has_terminal, progress_bar, write
 from ._session import StoreSession
 
@@ -60,8 +61,10 @@ def init(
     ] = None,
     namespace: Annotated[
         str | None,
-        typer.Option(
-            help="Mark only this namespace of machine ids, as on Redis Cluster (default: all)."
+        declared(
+            OPTIONS["namespace"],
+            "--namespace",
+            words="Mark only this {}, as on Redis Cluster (default: all).",
         ),
     ] = None,
     yes: Annotated[
@@ -78,10 +81,12 @@ def init(
     ] = False,
     safe_guard: Annotated[
         float | None,
-        typer.Option(
+        declared(
+            OPTIONS["safe_guard"],
+            "--safe-guard",
             metavar="SECONDS",
-            help="With --namespace or --wait: the longest safe guard of all processes there.",
-            show_default="the longest one stored, or 300",
+            words="With --namespace or --wait, the longest of all processes there: {}.",
+            show_default=f"the longest one stored, or {DEFAULT_SAFE_GUARD:g}",
         ),
     ] = None,
     timeout: Timeout = DEFAULT_TIMEOUT,

@@ -16,18 +16,20 @@ from ..errors import (
     StoreError,
     UnsupportedByStoreError,
 )
+from ..provider import OPTIONS
 from ._exit import PROGRAM, ExitCode, one_line, printable, redacted
 from ._options import (
     DEFAULT_STORE,
     DEFAULT_TIMEOUT,
-    AnyMachineNamespace,
+    AnyNamespace,
     Bits,
     Epoch,
     Layout,
-    MachineNamespace,
+    Namespace,
     StoreUrl,
     Timeout,
     Unit,
+    declared,
 )
 from ._output import (
     TableFormat,
@@ -54,7 +56,7 @@ machines = typer.Typer(help="The machine ids of a store, and their holders.")
 def list_(
     *,
     store: StoreUrl = DEFAULT_STORE,
-    namespace: AnyMachineNamespace = None,
+    namespace: AnyNamespace = None,
     layout: Annotated[TableFormat, typer.Option("--format")] = TableFormat.TABLE,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
@@ -105,10 +107,10 @@ def _row(each: Machine) -> dict[str, str]:
 
 @machines.command()
 def revert(
-    machine_id: Annotated[int, typer.Argument(min=0, help="The machine id.")],
+    machine_id: Annotated[int, declared(OPTIONS["machine_id"], make=typer.Argument)],
     *,
     store: StoreUrl = DEFAULT_STORE,
-    namespace: MachineNamespace = DEFAULT_NAMESPACE,
+    namespace: Namespace = DEFAULT_NAMESPACE,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
@@ -140,9 +142,9 @@ def revert(
 def bits(
     *,
     store: StoreUrl = DEFAULT_STORE,
-    namespace: MachineNamespace = DEFAULT_NAMESPACE,
+    namespace: Namespace = DEFAULT_NAMESPACE,
     change_to: Annotated[
-        int | None, typer.Option("--set", metavar="N", min=1, help="The new width.")
+        int | None, declared(OPTIONS["machine_bits"], "--set", metavar="N", words="The new {}.")
     ] = None,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
@@ -184,7 +186,7 @@ def floor(
         ),
     ] = None,
     store: StoreUrl = DEFAULT_STORE,
-    namespace: MachineNamespace = DEFAULT_NAMESPACE,
+    namespace: Namespace = DEFAULT_NAMESPACE,
     form: Annotated[TextFormat, typer.Option("--format")] = TextFormat.TEXT,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from ..compat import Examinable
 from ..errors import InvalidArgumentError
+from ..provider import SYSTEMS
 from ._exit import ExitCode, printable
 from ._options import DEFAULT_TIMEOUT, STORE_VARIABLE, Timeout
 from ._output import TableFormat, write, write_json, write_table
@@ -25,26 +25,14 @@ __all__ = ("migrate",)
 migrate = typer.Typer(help="Migrating from another system.")
 
 
-class System(StrEnum):
-    """The other system."""
-
-    LEAF = "leaf"
-    TINYID = "tinyid"
-    TINYID_GROUP = "tinyid-group"
-    TDDL = "tddl"
-    TDDL_GROUP = "tddl-group"
-    IDLEAF = "idleaf"
-    HIBERNATE = "hibernate"
-    FLICKR = "flickr"
-    UID_GENERATOR = "uid-generator"
-    LEAF_WORKERID = "leaf-workerid"
-    LEAF_ZK_NORMAL = "leaf-zk-normal"
-    LEAF_ZK_RECYCLE = "leaf-zk-recycle"
-    TWITTER = "twitter"
-
-
-BY_ADDRESS: Final = {System.LEAF_WORKERID, System.LEAF_ZK_NORMAL, System.LEAF_ZK_RECYCLE}
+BY_ADDRESS: Final = {"leaf-workerid", "leaf-zk-normal", "leaf-zk-recycle"}
 """The systems whose stores need an address of ours; nothing is written, so any will do."""
+
+
+def _known(system: str) -> str:
+    if system not in SYSTEMS:
+        raise InvalidArgumentError("--from", system, expected=f"one of {', '.join(SYSTEMS)}")
+    return system
 
 
 @migrate.callback()
@@ -54,7 +42,16 @@ def _group() -> None: ...
 @migrate.command()
 def check(
     *,
-    system: Annotated[System, typer.Option("--from", help="The system whose tables to check.")],
+    system: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar=f"<{'|'.join(SYSTEMS)}>",
+            callback=_known,
+            autocompletion=lambda: [*SYSTEMS],
+            help="The system whose tables to check.",
+        ),
+    ],
     store: Annotated[
         str,
         typer.Option(
@@ -75,7 +72,7 @@ def check(
     with StoreSession(_url_of(system, store), timeout=timeout) as session:
         examined = session.store
         if not isinstance(examined, Examinable):
-            raise InvalidArgumentError("--from", str(system), expected="one that can be examined")
+            raise InvalidArgumentError("--from", system, expected="one that can be examined")
         found = session.call(examined.examine)
     if layout is TableFormat.JSON:
         write_json([asdict(each) for each in found])
@@ -85,7 +82,7 @@ def check(
         raise typer.Exit(ExitCode.FAILED)
 
 
-def _url_of(system: System, store: str) -> str:
+def _url_of(system: str, store: str) -> str:
     prefix = f"{system}+"
     url = prefix + store.removeprefix(prefix)
     if system not in BY_ADDRESS or "ip=" in url:

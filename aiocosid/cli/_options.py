@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import math
-from typing import Annotated, Final
+from collections.abc import Callable
+from typing import Annotated, Any, Final
 
 import typer
+
+from ..errors import InvalidArgumentError
+from ..provider import OPTIONS, OptionSpec
+from ..snowflake import COSID_MS
 
 __all__ = (
     "DEFAULT_STORE",
     "DEFAULT_TIMEOUT",
     "STORE_VARIABLE",
-    "AnyMachineNamespace",
     "AnyNamespace",
     "Bits",
     "Epoch",
     "Layout",
-    "MachineNamespace",
     "Name",
     "Namespace",
     "Seconds",
@@ -24,6 +26,7 @@ __all__ = (
     "Timeout",
     "Unit",
     "Zone",
+    "declared",
 )
 
 STORE_VARIABLE: Final = "AIOCOSID_STORE"
@@ -31,10 +34,34 @@ DEFAULT_STORE: Final = "sqlite:///ids.db"
 DEFAULT_TIMEOUT: Final = 10.0  # seconds
 
 
-def _finite(seconds: float) -> float:
-    if not math.isfinite(seconds):  # nan passes the range check of older click releases
-        raise typer.BadParameter("it has to be a finite number")
-    return seconds
+def declared(
+    spec: OptionSpec,
+    *spellings: str,
+    words: str = "{}.",
+    make: Callable[..., Any] = typer.Option,
+    **more: Any,  # noqa: ANN401 - of typer's function
+) -> Any:  # noqa: ANN401 - as typer has it
+    """Return an option with the range and the meaning of its declaration.
+
+    Args:
+        spec: the declaration.
+        *spellings: its names on the command line.
+        words: its help, around what its declaration says.
+        make: `typer.Option` or `typer.Argument`.
+        **more: its other arguments.
+    """
+    meaning = words.format(spec.doc)
+    help_text = meaning[:1].upper() + meaning[1:]
+    if spec.at_least is None or spec.at_most is None:
+        return make(*spellings, help=help_text, **more)
+    low, high = spec.at_least, spec.at_most
+
+    def check(param: typer.CallbackParam, value: float | None) -> float | None:
+        if value is not None and not low <= value <= high:  # nan is not
+            raise InvalidArgumentError(param.opts[0], value, expected=f"from {low} to {high}")
+        return value
+
+    return make(*spellings, callback=check, help=f"{help_text} [{low} to {high}]", **more)
 
 
 Name = Annotated[str, typer.Argument(help="The counter's name in its namespace.")]
@@ -50,27 +77,19 @@ StoreUrl = Annotated[
     ),
 ]
 
-Namespace = Annotated[str, typer.Option("--namespace", help="The counter's namespace.")]
+Namespace = Annotated[str, declared(OPTIONS["namespace"], "--namespace")]
 
 AnyNamespace = Annotated[
-    str | None, typer.Option("--namespace", help="Only counters of this namespace (default: all).")
-]
-
-MachineNamespace = Annotated[
-    str, typer.Option("--namespace", help="The namespace of the machine ids.")
-]
-
-AnyMachineNamespace = Annotated[
-    str | None,
-    typer.Option("--namespace", help="Only machine ids of this namespace (default: all)."),
+    str | None, declared(OPTIONS["namespace"], "--namespace", words="Only this {} (default: all).")
 ]
 
 Layout = Annotated[
     str | None,
-    typer.Option(
+    declared(
+        OPTIONS["layout"],
         "--layout",
         metavar="NAME",
-        help="The layout of the id (default: cosid-ms); a wrong name lists all.",
+        words=f"{{}} (default: {COSID_MS.name}); a wrong name lists all.",
     ),
 ]
 
@@ -86,43 +105,30 @@ Bits = Annotated[
 
 Unit = Annotated[
     str | None,
-    typer.Option("--unit", metavar="UNIT", help="Length of its tick: ms, 10ms, s, 500ms, 60s."),
+    declared(OPTIONS["unit"], "--unit", metavar="UNIT", words="{}, as ms, 10ms, s, 500ms or 60s."),
 ]
 
 Epoch = Annotated[
     str | None,
-    typer.Option(
-        "--epoch",
-        metavar="TIME",
-        help="The start of its time, or of that of --layout if it differs from the default: as "
-        "2020-01-01T00:00:00+08:00, or in milliseconds since 1970.",
-    ),
+    declared(OPTIONS["epoch"], "--epoch", metavar="TIME", words="{} (default: that of --layout)."),
 ]
 
 Zone = Annotated[
     str | None,
-    typer.Option(
+    declared(
+        OPTIONS["zone"],
         "--zone",
         metavar="ZONE",
-        help="The zone of local time and friendly text, as Asia/Shanghai, +08:00 or UTC "
-        "(default: the system's for local time, UTC for friendly text).",
+        words="{} and of local time, as Asia/Shanghai, +08:00 or UTC (default: UTC for friendly "
+        "text, the system's for local time).",
     ),
 ]
 
-Timeout = Annotated[
-    float,
-    typer.Option(
-        "--timeout",
-        min=0.001,
-        metavar="SECONDS",
-        callback=_finite,
-        help="The timeout of one store call.",
-    ),
-]
+Timeout = Annotated[float, declared(OPTIONS["call_timeout"], "--timeout", metavar="SECONDS")]
 
 Seconds = Annotated[
     float,
-    typer.Option(
-        "--seconds", min=0.01, metavar="SECONDS", callback=_finite, help="The approximate duration."
+    declared(
+        OptionSpec("approximate duration in seconds", 0.01, 10**9), "--seconds", metavar="SECONDS"
     ),
 ]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import InvalidArgumentError, InvalidIdError
 from ..snowflake import (
+    COSID_MS,
     LAYOUTS,
     RADIX36,
     RADIX62,
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = (
     "AS_NAMED",
-    "DEFAULT_LAYOUT",
     "OwnLayout",
     "Parsed",
     "last_ms_of",
@@ -32,8 +32,6 @@ __all__ = (
     "parsed",
     "time_ms",
 )
-
-DEFAULT_LAYOUT: Final = "cosid-ms"
 
 BITS: Final = re.compile(r"([0-9]{1,2})/(?:([0-9]{1,2})/)?([0-9]{1,2})/([0-9]{1,2})")
 UNIT: Final = re.compile(r"([1-9][0-9]{0,8})?(ms|s)")
@@ -77,11 +75,11 @@ def layout_of(
     if own.unit is not None:
         expected = "given with --bits: a predefined layout has its own unit"
         raise InvalidArgumentError("--unit", own.unit, expected=expected)
-    name = DEFAULT_LAYOUT if name is None else name
-    if name not in LAYOUTS:
+    if name is not None and name not in LAYOUTS:
         expected = f"one of {', '.join((*LAYOUTS, *also))}"
         raise InvalidArgumentError("layout", name, expected=expected)
-    return LAYOUTS[name] if own.epoch is None else _moved(LAYOUTS[name], _epoch_of(own.epoch))
+    layout = COSID_MS if name is None else LAYOUTS[name]
+    return layout if own.epoch is None else layout.with_epoch(_epoch_of(own.epoch))
 
 
 def _make_layout(bits: str, name: str | None, own: OwnLayout) -> SnowflakeLayout:
@@ -101,20 +99,6 @@ def _make_layout(bits: str, name: str | None, own: OwnLayout) -> SnowflakeLayout
     time, region, worker, sequence = (int(each or 0) for each in found.groups())
     unit, epoch = _unit_of(own.unit), _epoch_of(own.epoch)
     return SnowflakeLayout(time, region + worker, sequence, unit, epoch, region_bits=region)
-
-
-def _moved(layout: SnowflakeLayout, epoch: datetime | int) -> SnowflakeLayout:
-    """Return the layout with another epoch, and without its remedy, which may not apply."""
-    return SnowflakeLayout(
-        layout.timestamp_bits,
-        layout.machine_bits,
-        layout.sequence_bits,
-        timedelta(milliseconds=layout.unit_ms),
-        epoch,
-        region_bits=layout.region_bits,
-        sequence_first=layout.sequence_first,
-        name=layout.name,
-    )
 
 
 def _unit_of(text: str) -> timedelta:

@@ -21,14 +21,16 @@ if TYPE_CHECKING:
 
 __all__ = ("check_config", "groups")
 
+File = Annotated[
+    str | None,
+    typer.Argument(metavar="FILE", help="A TOML file (default: the file in AIOCOSID_CONFIG)."),
+]
+
 groups = typer.Typer(help="Grouped generators: counters of a year, month, day or key.")
 
 
 def check_config(
-    file: Annotated[
-        str | None,
-        typer.Argument(metavar="FILE", help="A TOML file (default: the file in AIOCOSID_CONFIG)."),
-    ] = None,
+    file: File = None,
     *,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with code 1 if there are warnings.")
@@ -64,10 +66,7 @@ def _group() -> None: ...
 
 @groups.command()
 def check(
-    file: Annotated[
-        str | None,
-        typer.Argument(metavar="FILE", help="A TOML file (default: the file in AIOCOSID_CONFIG)."),
-    ] = None,
+    file: File = None,
     *,
     at: Annotated[
         str, typer.Option(metavar="TIME", help="A moment in the period, as 2027-01-01T00:00+08:00.")

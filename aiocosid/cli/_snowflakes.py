@@ -16,7 +16,7 @@ from ._options import (
     Bits,
     Epoch,
     Layout,
-    MachineNamespace,
+    Namespace,
     StoreUrl,
     Timeout,
     Unit,
@@ -64,7 +64,7 @@ def snowflake(
     bits: Bits = None,
     unit: Unit = None,
     epoch: Epoch = None,
-    namespace: MachineNamespace = DEFAULT_NAMESPACE,
+    namespace: Namespace = DEFAULT_NAMESPACE,
     form: Annotated[TextFormat, typer.Option("--format")] = TextFormat.TEXT,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from .._later import later
 
 if TYPE_CHECKING:
+    from .._kinds import OPTIONS as OPTIONS
     from .._kinds import LeaseTerms as LeaseTerms
     from .._kinds import MachineOptions as MachineOptions
     from .._kinds import NamedCached as NamedCached
@@ -18,11 +19,13 @@ if TYPE_CHECKING:
     from .._kinds import NamedSegment as NamedSegment
     from .._kinds import NamedSharded as NamedSharded
     from .._kinds import NamedSnowflake as NamedSnowflake
+    from .._kinds import OptionSpec as OptionSpec
     from .._kinds import SegmentChainOptions as SegmentChainOptions
     from .._kinds import SegmentIdOptions as SegmentIdOptions
     from .._kinds import SequenceOptions as SequenceOptions
     from .._kinds import SnowflakeOptions as SnowflakeOptions
     from .._kinds import StepOptions as StepOptions
+    from .._store_urls import SYSTEMS as SYSTEMS
     from .._store_urls import open_store as open_store
     from ._configured import ConfiguredProvider as ConfiguredProvider
     from ._configured import configure as configure
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
     from ._id_provider import connect as connect
 
 __all__ = (
+    "OPTIONS",
+    "SYSTEMS",
     "ConfiguredProvider",
     "IdProvider",
     "LeaseTerms",
@@ -43,6 +48,7 @@ __all__ = (
     "NamedSegment",
     "NamedSharded",
     "NamedSnowflake",
+    "OptionSpec",
     "SegmentChainOptions",
     "SegmentIdOptions",
     "SequenceOptions",
@@ -59,10 +65,10 @@ if not TYPE_CHECKING:  # else every name would be one of ours
         {
             ".._kinds": (
                 "LeaseTerms MachineOptions NamedCached NamedChain NamedCosId NamedGroups "
-                "NamedInner NamedLeaf NamedSegment NamedSharded NamedSnowflake SegmentChainOptions "
-                "SegmentIdOptions SequenceOptions SnowflakeOptions StepOptions"
+                "NamedInner NamedLeaf NamedSegment NamedSharded NamedSnowflake OPTIONS OptionSpec "
+                "SegmentChainOptions SegmentIdOptions SequenceOptions SnowflakeOptions StepOptions"
             ),
-            ".._store_urls": "open_store",
+            ".._store_urls": "SYSTEMS open_store",
             "._configured": "ConfiguredProvider configure",
             "._id_provider": "IdProvider connect",
         },

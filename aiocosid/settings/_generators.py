@@ -11,7 +11,8 @@ from ..abc._ids import MAX_ID
 from ..segment._grouped_id import MAX_GROUPS
 from ..segment._options import MAX_WAITERS
 from ..segment._pace import ENDURANCE, MAX_DISTANCE, MAX_IDS_AHEAD, QUIET_PERIOD
-from ._texts import ConverterSettings, LayoutSettings
+from ..snowflake import COSID_MS, UID_GENERATOR_HA
+from ._texts import Bits, ConverterSettings, LayoutSettings
 from ._values import (
     STRICT,
     Flag,
@@ -21,6 +22,7 @@ from ._values import (
     StoreValue,
     Threshold,
     Whole,
+    declared,
     shorthand,
 )
 
@@ -47,7 +49,6 @@ __all__ = (
 Count: TypeAlias = Annotated[Whole, Field(ge=1, le=MAX_ID)]
 Timeout: TypeAlias = Annotated[Seconds, Field(gt=0, allow_inf_nan=False)]
 Patience: TypeAlias = Annotated[Seconds, Field(ge=0)]  # inf: for ever
-Bits: TypeAlias = Annotated[Whole, Field(ge=1, le=63)]
 Name: TypeAlias = Annotated[str, Field(min_length=1)]
 Converter: TypeAlias = Annotated[ConverterSettings, shorthand("type", path="make")]
 Layout: TypeAlias = Annotated[LayoutSettings, shorthand("name")]
@@ -58,11 +59,12 @@ class _Generator(BaseModel):
 
     Attributes:
         namespace: instead of the one for all.
-        name: instead of the table's own.
-        store: a URL, a name in ``[stores]`` or a store, instead of the one for all.
+        name: of the counter, instead of the table's own.
+        store: a URL, a name in ``stores`` or a store, instead of the one for all.
         converter: how ids become text; numbers without it.
-        limit: the highest id that its readers can hold; checked, and for segments the last id.
-        rate: ids a second that are expected; for `check-config` only.
+        limit: the highest id that its readers can hold, 2^53-1 for "javascript"; segments end
+            there, and a layout has to fit.
+        rate: ids a second that are expected, for warnings of ``aiocosid check-config``.
         wait_timeout: seconds that a caller waits at most.
         close_timeout: seconds that closing may take, instead of the one for all.
     """
@@ -83,17 +85,17 @@ class _Counted(_Generator):
     """The keys of kinds on a counter.
 
     Attributes:
-        step: ids per segment.
-        offset: where a new counter starts.
+        offset: where a new counter starts; below ``max_id``.
         ttl: seconds for which fetched ids may be handed out; for ever without it.
-        fetch_timeout: seconds for one call to the store; two fifths of wait_timeout without it.
-        max_id: the highest id ever handed out.
+        fetch_timeout: seconds for one call to the store; two fifths of ``wait_timeout`` without it.
+        max_id: the highest id ever handed out; 2^63-1 without it.
         give_back: whether closing gives unused ids back to the store.
         max_waiters: callers that may wait at a time; the next one fails at once.
-        fail_fast: whether callers fail with the next failed call while the store is down.
+        fail_fast: whether callers fail as soon as two calls to the store have failed in a row,
+            instead of after ``wait_timeout``; without it no, but yes in web applications.
     """
 
-    step: Count = DEFAULT_STEP
+    step: Annotated[Whole, declared("step")] = DEFAULT_STEP
     offset: Annotated[Whole, Field(ge=0, le=MAX_ID)] = 0
     ttl: Timeout | None = None
     fetch_timeout: Timeout | None = None
@@ -104,7 +106,7 @@ class _Counted(_Generator):
 
 
 class SegmentSettings(_Counted):
-    """A `SegmentId`.
+    """A `SegmentId`: ids from a counter, fetched when needed; in order with ``step = 1``.
 
     Attributes:
         strict: whether ids are in order over all processes; then ``step`` is not used.
@@ -115,11 +117,14 @@ class SegmentSettings(_Counted):
 
 
 class LeafSettings(_Counted):
-    """A `LeafSegmentId`; a row that has a step of its own overrides ``step``.
+    """A `LeafSegmentId`, as Leaf's: ids from a counter, in two segments whose step adapts.
+
+    A row that has a step of its own overrides ``step``.
 
     Attributes:
         prefetch_at: the used part of a segment at which the next one is loaded.
-        segment_duration: seconds; after a segment that lasted less the step is doubled.
+        segment_duration: seconds; after a segment that lasted less the step is doubled, after one
+            that lasted twice as long halved.
         max_step: ids; the step is not doubled beyond it.
     """
 
@@ -135,7 +140,8 @@ class _Prefetched(_Counted):
     Attributes:
         safe_distance: segments kept ahead at rest.
         max_distance: segments kept ahead at most.
-        endurance: that the ids in hand last at the measured rate while the store is down.
+        endurance: seconds that the ids in hand last, at the measured rate, while the store is down;
+            0 for no reserve, at most ``ttl``.
         max_ids_ahead: the same in ids.
         quiet_period: seconds after which a prefetch distance that was not needed is halved.
     """
@@ -148,22 +154,24 @@ class _Prefetched(_Counted):
 
 
 class ChainSettings(_Prefetched):
-    """A `SegmentChainId`."""
+    """A `SegmentChainId`, as CosId's usual one: ids from a counter, fetched ahead."""
 
     kind: Literal["chain"]
 
 
 class GroupedSettings(_Prefetched):
-    """A `GroupedSegmentId`: counters that restart with every period, or one for each key.
+    """A `GroupedSegmentId`: ids from a counter for each year, month, day or key.
 
     Attributes:
-        group_by: the period; or "key" for groups without a period.
-        zone: the time zone of the period; required with one.
+        group_by: the period; "key" for groups without a period.
+        zone: the time zone of the period, as "UTC", "+08:00" or "Europe/Berlin"; required with a
+            period.
         pattern: how a period is written, in Java's letters; as CosId's of that period without it.
-        key: a function that returns the key of the call, as "package.module:name"; required without
-            a period; with a period, each key has its own counters.
-        mode: the kind of generator that each group has.
-        max_groups: groups held in memory at most.
+        key: a function without arguments that returns the key of the call, for example a tenant's;
+            required without a period; with a period, each key has its own counters.
+        mode: the kind of generator that each group has; with "segment" it takes none of the keys
+            that only ``chain`` and ``grouped`` have.
+        max_groups: groups held in memory at most; the longest unused one is dropped for another.
     """
 
     kind: Literal["grouped"]
@@ -179,8 +187,8 @@ class _Timed(_Generator):
     """The keys of kinds on a clock.
 
     Attributes:
-        broken_threshold: seconds that a call waits for a clock that stepped back; inf for ever.
-        max_forward_jump: seconds by which the wall clock may run ahead; inf for any.
+        broken_threshold: seconds that a call waits for a clock that stepped back; ``inf`` for ever.
+        max_forward_jump: seconds by which the wall clock may run ahead; ``inf`` for any.
     """
 
     broken_threshold: Patience = 2.0
@@ -191,32 +199,33 @@ class _Stamped(_Timed):
     """The keys of kinds on a clock that reset their sequence.
 
     Attributes:
-        sequence_reset_threshold: as for `SnowflakeId`; -1 is CosId's default, and "none" resets
-            the sequence with each tick.
+        sequence_reset_threshold: the sequence begins anew with a new tick once it has come so far;
+            -1 is half of it, CosId's default; "none" begins it anew in each tick, as uid-generator
+            and Twitter do.
     """
 
     sequence_reset_threshold: Threshold = -1
 
 
 class SnowflakeSettings(_Stamped):
-    """A `SnowflakeId`.
+    """A `SnowflakeId`: ids from the clock and a machine id; no call to a store for them.
 
     Attributes:
-        layout: how the ids are put together: a name, or a table.
+        layout: a name, or a table.
         random_start: the first sequence of a tick is drawn from 0 to below it; Leaf's is 100.
     """
 
     kind: Literal["snowflake"]
-    layout: Layout = LayoutSettings(name="cosid-ms")
+    layout: Annotated[Layout, declared("layout")] = LayoutSettings(name=COSID_MS.name)
     random_start: Annotated[Whole, Field(ge=1)] | None = None
 
 
 class CachedSettings(_Timed):
-    """A `CachedSnowflakeId`.
+    """A `CachedSnowflakeId`, as uid-generator's: the same in seconds, prepared ahead of the clock.
 
     Attributes:
-        layout: how the ids are put together, in seconds: a name, or a table.
-        boost: the ring holds the ids of ``2^boost`` seconds.
+        layout: in seconds; a name, or a table.
+        boost: the ring holds the ids of ``2^boost`` seconds, 8 by default.
         padding_factor: percent; the ring is filled when it holds less.
         max_borrow: seconds that ids may be ahead of the clock.
         refill_interval: seconds between two checks of the ring while nobody asks for ids; without
@@ -225,7 +234,7 @@ class CachedSettings(_Timed):
     """
 
     kind: Literal["cached"]
-    layout: Layout = LayoutSettings(name="uid-generator-ha")
+    layout: Annotated[Layout, declared("layout")] = LayoutSettings(name=UID_GENERATOR_HA.name)
     boost: Annotated[Whole, Field(ge=1, le=16)] = 3
     padding_factor: Annotated[Whole, Field(ge=1, le=99)] = 50
     max_borrow: Timeout = 60.0
@@ -234,16 +243,18 @@ class CachedSettings(_Timed):
 
 
 class ShardedSettings(_Generator):
-    """A `ShardedId`, on Redis.
+    """A `ShardedId`: ids from sequences of a second that Redis grants, with a shard in the id.
 
     Attributes:
-        epoch: the first second: a time with its offset, or an integer since 1970.
+        epoch: the first second: a time with its offset, or an integer since 1970, of seconds or
+            milliseconds.
         sharding_id: the sharding id of calls that pass none.
         timestamp_bits: width of the seconds.
         sharding_bits: width of the sharding id.
         sequence_bits: width of the sequence.
-        zone: the time zone of the texts; a fixed offset.
-        key: the counters' keys, with ``<second>`` where the second stands.
+        zone: a fixed offset.
+        key: the counters' keys, with ``<second>`` where the second stands; for servers that Java
+            nodes share.
         max_sequence: the highest sequence, on all nodes; the layout's without it.
         tolerance: seconds by which a host's clock may differ from the server's.
         margin: seconds by which the clocks of two servers may differ.
@@ -254,7 +265,8 @@ class ShardedSettings(_Generator):
             without it.  Better another one: lanes are needed when that store is away.
         batch: sequences to ask for at once; chosen by demand without it.
         nodes: how many generators share the name.
-        broken_threshold: seconds that the clock may be behind the last id's second; inf for any.
+        broken_threshold: seconds that the clock may be behind the last id's second; ``inf`` for
+            any.
     """
 
     kind: Literal["sharded"]
@@ -263,7 +275,7 @@ class ShardedSettings(_Generator):
     timestamp_bits: Bits = 32
     sharding_bits: Annotated[Whole, Field(ge=1, le=31)] = 12
     sequence_bits: Bits = 19
-    zone: str = "UTC"
+    zone: Annotated[str, declared("zone")] = "UTC"
     key: Name | None = None
     max_sequence: Count | None = None
     tolerance: Annotated[Whole, Field(ge=1, le=3600)] = 2
@@ -277,56 +289,57 @@ class ShardedSettings(_Generator):
 
 
 class CosIdSettings(_Stamped):
-    """A `CosIdGenerator`.
+    """A `CosIdGenerator`: ids from the clock and a machine id, as text of 80 bits.
 
     Attributes:
         text: how the ids are written.
-        zone: friendly: the time zone of the texts; it must keep one offset.
-        pad_start: friendly: whether machine id and sequence have a fixed width.
+        zone: for "friendly" text; it must keep one offset.
+        pad_start: whether machine id and sequence have a fixed width in "friendly" text; true
+            without it.
         timestamp_bits: width of the time.
-        machine_bits: width of the machine id.
         sequence_bits: width of the sequence.
     """
 
     kind: Literal["cosid"]
     text: Literal["radix62", "radix36", "friendly"] = "radix62"
-    zone: str | None = None
+    zone: Annotated[str | None, declared("zone")] = None
     pad_start: Flag | None = None
     timestamp_bits: Bits = 44
-    machine_bits: Annotated[Whole, Field(ge=1, le=31)] = 20
+    machine_bits: Annotated[Whole, declared("machine_bits")] = 20
     sequence_bits: Bits = 16
 
 
 class UuidSettings(_Generator):
-    """A `Uuid4Id` or `Uuid7Id`; of what all kinds have it takes ``namespace`` and ``name``."""
+    """A `Uuid4Id` or `Uuid7Id`: UUIDs as text; those of version 7 sort as they were made."""
 
     kind: Literal["uuid4", "uuid7"]
 
 
 class CounterSettings(_Generator):
-    """A `CounterId`; of what all kinds have it takes ``namespace``, ``name`` and ``converter``."""
+    """A `CounterId`: 1, 2, 3 in this process, for tests."""
 
     kind: Literal["counter"]
 
 
-NumberSettings: TypeAlias = Annotated[
+NumberKinds: TypeAlias = (
     SegmentSettings
     | ChainSettings
     | LeafSettings
     | SnowflakeSettings
     | CachedSettings
     | ShardedSettings
-    | CounterSettings,
-    Field(discriminator="kind"),
-]
+    | CounterSettings
+)
+NumberSettings: TypeAlias = Annotated[NumberKinds, Field(discriminator="kind")]
 """The kinds that "int32" and "uncertainty" may have inside."""
 
 
 class IntegerSettings(_Generator):
-    """An `IntegerIdGenerator`; of what all kinds have it takes ``converter``, the rest is inside.
+    """An `IntegerIdGenerator`: the ids of another generator, up to 2^31-1.
 
     Attributes:
-        inner: the generator inside.
+        inner: the generator inside: a table of another kind that makes numbers, without
+            ``converter``.
     """
 
     kind: Literal["int32"]
@@ -334,11 +347,11 @@ class IntegerSettings(_Generator):
 
 
 class UncertaintySettings(_Generator):
-    """An `UncertaintyIdGenerator`; of what all kinds have as `IntegerSettings`.
+    """An `UncertaintyIdGenerator`: the ids of another generator, with random low bits.
 
     Attributes:
-        bits: random bits of each id.
-        inner: the generator inside.
+        bits: random bits of each id; the ids inside have the others of 63.
+        inner: the generator inside, as for ``int32``.
     """
 
     kind: Literal["uncertainty"]
@@ -347,10 +360,11 @@ class UncertaintySettings(_Generator):
 
 
 class OwnGeneratorSettings(_Generator):
-    """A generator of your own, of one of our classes or around one; it takes ``converter`` besides.
+    """A generator of your own.
 
     Attributes:
-        make: its class, or a function that returns it, as "package.module:name".
+        make: a class, or a function that returns the generator: one of this library, of a class
+            derived from such, or one that wraps such as ``inner``.
         options: the keyword arguments of that call.
     """
 
@@ -360,16 +374,10 @@ class OwnGeneratorSettings(_Generator):
 
 
 GeneratorSettings: TypeAlias = Annotated[
-    SegmentSettings
-    | ChainSettings
-    | LeafSettings
+    NumberKinds
     | GroupedSettings
-    | SnowflakeSettings
-    | CachedSettings
-    | ShardedSettings
     | CosIdSettings
     | UuidSettings
-    | CounterSettings
     | IntegerSettings
     | UncertaintySettings
     | OwnGeneratorSettings,

@@ -14,7 +14,7 @@ from ._generators import (  # noqa: TC001 - pydantic reads annotations
     Timeout,
 )
 from ._sharding import ShardingSettings  # noqa: TC001 - pydantic reads annotations
-from ._values import STRICT, Flag, Function, Seconds, StoreValue, Whole
+from ._values import STRICT, Flag, Function, Seconds, StoreValue, Whole, declared
 
 __all__ = ("MachineSettings", "OwnStoreSettings", "Settings", "TieredSettings")
 
@@ -24,33 +24,31 @@ class MachineSettings(BaseModel):
 
     Attributes:
         source: "store": a lease of the generator's store; "manual": a number by hand;
-            "stateful-set": the pod's number; "ip" and "mac": the low bits of the host's address,
-            which two hosts may share.
+            "stateful-set": the ordinal of the pod; "ip" and "mac": the low bits of the host's
+            address, which two hosts may share.
         instance_id: the holder of the machine id; a new one for each process without it.
         stable: whether a process that starts again has the same instance id.
-        safe_guard: store: seconds without a renewal after which another instance may get the id;
-            inf for never.
         interval: seconds between two renewals, 60 or for a stable instance 10; without a store
             between two writes of the time mark, 3.
-        machine_id: manual: the number.
-        address: ip and mac: the address, instead of the host's own.
-        hostname: stateful-set: the pod's name, instead of the environment's HOSTNAME.
-        worker: manual and stateful-set: which of several workers this is.
-        worker_bits: manual and stateful-set: how many of the lowest bits hold the worker.
-        state_dir: the directory of lock and mark, for sources without a store; for a stable
-            instance of a store, a directory on the machine's own disk that lets it start again at
-            once after a crash.
-        offline: store: seconds without the store for which ids may be issued, also by a process
-            that starts on the same machine; it needs ``state_dir``.
+        address: the address, instead of the host's own.
+        hostname: the pod's name, instead of the environment's HOSTNAME.
+        worker: which of several workers this is, from 0.
+        worker_bits: how many of the lowest bits hold the worker.
+        state_dir: the directory of lock and mark, ``~/.cosid-machine-state`` without it; for a
+            stable instance of a store, a directory on the machine's own disk that lets it start
+            again at once after a crash.
+        offline: seconds without the store for which ids may be issued, also by a process that
+            starts on the same machine; with ``state_dir``.
         offline_beside_cosid: whether CosId on Java, which holds machine ids there, is known never
             to take this instance's.
         on_lost: whether a lease that lost its id takes another one, or its generators end.
         peer_safe_guard: seconds; the shortest safe guard of any instance of the namespace.
-        lead: seconds that the time mark is ahead of the clock.
+        lead: seconds that the time mark is ahead of the clock; 1.5 intervals without it.
         broken_threshold: seconds to wait for a clock that is behind a stored time; inf for ever.
-        start_timeout: seconds that a start may take; by default 5 to reach the store, and then as
-            long as a former owner's time mark can be ahead.
-        call_timeout: seconds that one call to the store may take.
+        start_timeout: seconds that a start may take; it fails at once if it would have to wait
+            longer for a former owner's time mark; by default 5 to reach the store, and then as long
+            as a mark can be ahead.
+        safe_guard: 300 without it.
     """
 
     model_config = STRICT
@@ -58,9 +56,9 @@ class MachineSettings(BaseModel):
     source: Literal["store", "manual", "stateful-set", "ip", "mac"] = "store"
     instance_id: Name | None = None
     stable: Flag = False
-    safe_guard: Annotated[Seconds, Field(gt=0)] | None = None
+    safe_guard: Annotated[Seconds, declared("safe_guard")] | None = None
     interval: Timeout | None = None
-    machine_id: Annotated[Whole, Field(ge=0, lt=2**31)] | None = None
+    machine_id: Annotated[Whole, declared("machine_id")] | None = None
     address: Name | None = None
     hostname: Name | None = None
     worker: Annotated[Whole, Field(ge=0)] | None = None
@@ -73,15 +71,16 @@ class MachineSettings(BaseModel):
     lead: Timeout | None = None
     broken_threshold: Patience = 2.0
     start_timeout: Timeout | None = None
-    call_timeout: Timeout = 2.0
+    call_timeout: Annotated[Seconds, declared("call_timeout")] = 2.0
 
 
 class TieredSettings(BaseModel):
     """A durable store beneath a fast one.
 
     Attributes:
-        root: a URL, a name in ``stores`` or a store: the durable one, which leases spans of ids.
-        cache: likewise: Redis, which hands out ids within the spans.
+        root: a URL, a name in ``stores`` or a store: the durable one, which leases spans of ids and
+            hands out machine ids; not Redis.
+        cache: likewise: Redis or Valkey, which hands out ids within the spans.
         span: ids leased at a time, at least the steps of the generators on it.
         cache_timeout: seconds after which the root is called instead.
         pause: seconds without calls to the cache after it did not answer.
@@ -132,20 +131,20 @@ class Settings(BaseModel):
     """All settings of a provider; `configure` builds it.
 
     Attributes:
-        namespace: the namespace of all counters and machine ids whose table names none.
-        store: a URL, a name in ``stores`` or a store, which holds them.  A store stays open.
-        stores: by name URLs, stores, or tables of a tiered store or one of the user's.
-        create: whether opening creates missing tables and files.
+        store: a URL, a name in ``stores``, or in a mapping a store itself, which stays open.
+        stores: a table of URLs, tiered stores or stores of your own, by name.
+        create: whether opening creates missing tables and files, and marks what it creates as ready
+            for machine ids; ``aiocosid init --config FILE`` does it once, for existing stores too.
         close_timeout: seconds that closing may take.
         machine: where machine ids come from.
-        share: the default generator, ``__share__``.
-        generators: by name.
-        sharding: by name.
+        share: the default generator, ``__share__``: ``ids.share``.
+        generators: a table for each generator: ``ids["order"]`` is ``[generators.order]``.
+        sharding: a table for each sharding: ``ids.sharding["orders"]`` is ``[sharding.orders]``.
     """
 
     model_config = STRICT
 
-    namespace: Name = DEFAULT_NAMESPACE
+    namespace: Annotated[Name, declared("namespace")] = DEFAULT_NAMESPACE
     store: StoreValue | None = None
     stores: dict[str, StoreSettings] = Field(default_factory=dict)
     create: bool = False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from .._dates import iso_text
@@ -51,16 +50,7 @@ def layout_of(section: LayoutSettings) -> SnowflakeLayout:
     layout = LAYOUTS[section.name]
     if section.epoch is None:
         return layout
-    return SnowflakeLayout(
-        layout.timestamp_bits,
-        layout.machine_bits,
-        layout.sequence_bits,
-        timedelta(milliseconds=layout.unit_ms),
-        section.epoch,
-        region_bits=layout.region_bits,
-        sequence_first=layout.sequence_first,
-        name=layout.name,
-    )
+    return layout.with_epoch(section.epoch)
 
 
 def _made(section: LayoutSettings) -> SnowflakeLayout:

@@ -48,7 +48,7 @@ class _Sharding(BaseModel):
     """The keys that all kinds of shardings have.
 
     Attributes:
-        logic_name_prefix: in front of every node's name.
+        logic_name_prefix: the text in front of every node's name.
     """
 
     model_config: ClassVar[ConfigDict] = STRICT | ConfigDict(
@@ -68,7 +68,7 @@ class ModShardingSettings(_Sharding):
     """ShardingSphere's COSID_MOD: by remainder.
 
     Attributes:
-        mod: how many nodes.
+        mod: the number of nodes.
     """
 
     type: Literal["mod"]
@@ -82,8 +82,8 @@ class _Interval(_Sharding):
         datetime_lower: the first time, as ``yyyy-MM-dd HH:mm:ss``.
         datetime_upper: the last time.
         sharding_suffix_pattern: how a node's time is written, in Java's letters.
-        datetime_interval_unit: the length of a node.
-        datetime_interval_amount: how many of them.
+        datetime_interval_unit: the unit of the length of a node.
+        datetime_interval_amount: how many units a node has.
     """
 
     datetime_lower: LocalTime
@@ -97,9 +97,9 @@ class IntervalShardingSettings(_Interval):
     """ShardingSphere's COSID_INTERVAL: by a date, time or timestamp.
 
     Attributes:
-        zone_id: in which timestamps are read.
-        ts_unit: of timestamps.
-        datetime_pattern: of keys that are text.
+        zone_id: the zone in which timestamps are read.
+        ts_unit: the unit of timestamps.
+        datetime_pattern: how keys that are text are read, in Java's letters.
     """
 
     type: Literal["interval"]
@@ -112,8 +112,8 @@ class SnowflakeShardingSettings(_Interval):
     """ShardingSphere's COSID_INTERVAL_SNOWFLAKE: by the time in a Snowflake id.
 
     Attributes:
-        generator: whose ids, as numbers or as that generator's text.
-        zone_id: in which zone their times are.
+        generator: the Snowflake generator whose ids, as numbers or as its text, are the keys.
+        zone_id: the zone of their times.
     """
 
     type: Literal["interval-snowflake"]

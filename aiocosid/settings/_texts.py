@@ -6,9 +6,10 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, Field, SecretStr
 
-from ._values import STRICT, Flag, Function, Moment, Whole
+from ._values import STRICT, Flag, Function, Moment, Whole, declared
 
 __all__ = (
+    "Bits",
     "ConverterSettings",
     "DatePrefixSettings",
     "GroupPrefixSettings",
@@ -22,10 +23,10 @@ class DatePrefixSettings(BaseModel):
     """The date in front of a text.
 
     Attributes:
-        pattern: Java's letters.
+        pattern: how the date is written, in Java's letters.
         delimiter: between date and text.
         zone: the time zone of the date; required, since two hosts may differ in theirs.
-        before_prefix: whether it stands between the fixed prefix and the id.
+        before_prefix: whether it is put on before ``prefix``, and so stands behind it in the text.
     """
 
     model_config = STRICT
@@ -41,7 +42,7 @@ class GroupPrefixSettings(BaseModel):
 
     Attributes:
         delimiter: between group and text.
-        before_prefix: whether it stands between the fixed prefix and the id.
+        before_prefix: whether it is put on before ``prefix``, and so stands behind it in the text.
     """
 
     model_config = STRICT
@@ -55,19 +56,21 @@ class ConverterSettings(BaseModel):
 
     Attributes:
         type: what writes the number.
-        make: a class or function of yours that makes the converter, as "package.module:name".
-        options: the keyword arguments of that call.
-        char_size: the most characters; radix62 11, radix36 13 and crockford 13 if it is not given.
-        pad_start: whether short texts are padded with zeros; true for the radixes.
-        check: crockford: whether a check symbol is written.
-        zone: friendly: the time zone of the text.
-        key: opaque: the secret.
-        inner: opaque: the type that writes the encrypted number, radix62 if it is not given;
-            javascript-safe: the type that writes the number, to-string if it is not given.
+        make: instead of ``type``: a class or function of yours that makes the converter;
+            ``converter = "package.module:name"`` is short for it.
+        options: the keyword arguments of ``make``.
+        char_size: the most digits: 11 without it for radix62, 13 for radix36 and crockford;
+            to-string needs it with ``pad_start``.
+        pad_start: zeros in front; true without it for radix62, radix36 and crockford, else false.
+        check: whether a check symbol is written; true without it.
+        key: 32, 48 or 64 hexadecimal digits, random and secret.
+        inner: the type that writes the number; without it radix62 for opaque, to-string for
+            javascript-safe.
         prefix: a text in front of everything.
         suffix: a text behind everything.
-        group_prefix: a table, which may be empty.
-        date_prefix: a table.
+        group_prefix: a table; ``{}`` for its defaults; for ``kind = "grouped"``.
+        date_prefix: a table; for ``kind = "grouped"`` only beside ``group_prefix``, as it is the
+            date of the call and tells no groups apart.
     """
 
     model_config = STRICT
@@ -80,7 +83,7 @@ class ConverterSettings(BaseModel):
     char_size: Annotated[Whole, Field(ge=-1, le=64)] | None = None
     pad_start: Flag | None = None
     check: Flag | None = None
-    zone: str | None = None
+    zone: Annotated[str | None, declared("zone")] = None
     key: SecretStr | None = None
     inner: Literal["to-string", "radix62", "radix36", "crockford"] | None = None
     prefix: str = ""
@@ -93,24 +96,22 @@ class LayoutSettings(BaseModel):
     """How a Snowflake id is put together: a ready-made layout by name, or bits of your own.
 
     Attributes:
-        name: one of `aiocosid.snowflake.LAYOUTS`.
+        name: the name of a ready-made layout, alone or with ``epoch``.
         timestamp_bits: width of the time; with it, all others but the last two are required.
-        machine_bits: width of the machine id, regions included.
-        sequence_bits: width of the sequence.
-        unit: length of a tick.
-        epoch: a time with its offset, or an integer of milliseconds since 1970 whatever the unit;
-            beside a name it replaces that layout's own.
-        region_bits: how many of the machine bits name a region.
-        sequence_first: whether the sequence lies above the machine id.
+        machine_bits: regions included.
+        sequence_bits: width of the sequence; all three together at most 63.
+        epoch: beside a name it replaces that layout's own.
+        region_bits: how many of the machine bits name a region; 0 without it.
+        sequence_first: whether the sequence lies above the machine id; false without it.
     """
 
     model_config = STRICT
 
     name: str | None = None
     timestamp_bits: Bits | None = None
-    machine_bits: Bits | None = None
+    machine_bits: Annotated[Whole, declared("machine_bits")] | None = None
     sequence_bits: Bits | None = None
-    unit: Literal["ms", "10ms", "s"] | None = None
-    epoch: Moment = None
+    unit: Annotated[Literal["ms", "10ms", "s"] | None, declared("unit")] = None
+    epoch: Annotated[Moment, declared("epoch")] = None
     region_bits: Annotated[Whole, Field(ge=0, le=30)] | None = None
     sequence_first: Flag | None = None

@@ -11,9 +11,10 @@ from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, ConfigDict, SecretStr, WrapValidator
+from pydantic import BeforeValidator, ConfigDict, Field, SecretStr, WrapValidator
 from pydantic_core import PydanticCustomError
 
+from .._kinds import OPTIONS
 from ..abc import Store
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ __all__ = (
     "StoreValue",
     "Threshold",
     "Whole",
+    "declared",
     "misplaced",
     "shorthand",
     "shown_url",
@@ -52,6 +54,12 @@ STRICT: Final = ConfigDict(
     hide_input_in_errors=True,  # it may hold a password
 )
 """The configuration of each table: it refuses unknown keys, and cannot be changed afterwards."""
+
+
+def declared(key: str) -> Any:  # noqa: ANN401 - as pydantic's Field
+    """Return the range and the meaning of an option that the command line has too."""
+    spec = OPTIONS[key]
+    return Field(ge=spec.at_least, le=spec.at_most, description=spec.doc)
 
 
 def _from_text(read: Callable[[str], object]) -> BeforeValidator:

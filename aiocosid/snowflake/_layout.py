@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from copy import copy
 from dataclasses import field
 from datetime import UTC, datetime, timedelta, timezone
 from types import MappingProxyType
@@ -55,6 +56,8 @@ TICK_UNITS: Final[dict[str, int]] = {"ms": 1, "10ms": 10, "s": 1000}
 PLAINLY_SECONDS: Final = 10**11
 
 ID_BITS: Final = 63  # int64 without its sign
+
+REMEDY: Final = "use a new layout, with a later epoch or more timestamp bits"
 
 EXPIRY_HORIZON: Final = timedelta(days=365)
 """There is a warning if a layout ends sooner, with time to plan a migration."""
@@ -173,7 +176,7 @@ class SnowflakeLayout:
             region_bits=region_bits,
             sequence_first=bool(sequence_first),
             name=name,
-            _remedy=remedy or "use a new layout, with a later epoch or more timestamp bits",
+            _remedy=remedy or REMEDY,
             _machine_shift=0 if sequence_first else sequence_bits,
             _sequence_shift=machine_bits if sequence_first else 0,
         )
@@ -220,6 +223,21 @@ class SnowflakeLayout:
     def _put(self, **values: object) -> None:
         for name, value in values.items():
             object.__setattr__(self, name, value)
+
+    def with_epoch(self, epoch: datetime | int) -> SnowflakeLayout:
+        """Return the layout with another epoch.
+
+        Args:
+            epoch: an aware datetime, or an integer of *milliseconds* since 1970 whatever the unit;
+                a whole number of units.
+
+        Raises:
+            InvalidArgumentError: the epoch is naive, a text, or does not fit the unit.
+        """
+        layout = copy(self)
+        # Its remedy may not apply with another epoch.
+        layout._put(epoch_ms=epoch_ms_of(epoch, self.unit_ms), _remedy=REMEDY)
+        return layout
 
     @property
     def epoch(self) -> datetime:

@@ -74,7 +74,7 @@ NATS: Final = UrlSpec(
     default_path="/aiocosid",
     options={
         "timeout": _TIMEOUT,
-        "replicas": integer("of the streams that are created", at_least=1, at_most=5),
+        "replicas": integer("replicas of the streams that are created", at_least=1, at_most=5),
         "sync_always": boolean("whether all servers have 'sync_interval: always'"),
     },
     tls_options=_TLS,
@@ -95,16 +95,16 @@ POSTGRES: Final = UrlSpec(
 # reason.  Every server and proxy understands protocol 2, and nothing here needs more.
 _REDIS_OPTIONS: Final = {
     "db": integer("number of the database", 0),
-    "username": Option("whom to log in as, as in front of the host"),
-    "password": Option("of that user, as in front of the host"),
-    "client_name": Option("by which the server lists the connections"),
-    "max_connections": integer("that are open at once", at_least=1),
-    "health_check_interval": integer("seconds after which an idle connection is tried"),
+    "username": Option("user, as in front of the host"),
+    "password": Option("password of that user, as in front of the host"),
+    "client_name": Option("name of the connections in the server's list"),
+    "max_connections": integer("maximum number of open connections", at_least=1),
+    "health_check_interval": integer("seconds after which an idle connection is tested"),
     "protocol": integer("version of the protocol", 2, at_least=2, at_most=3),
-    "socket_timeout": seconds("that a reply may take", 1.5),
-    "socket_connect_timeout": seconds("that connecting may take", 1.0),
-    "replicas": integer("how many have to confirm each grant", 0, at_most=1000),
-    "replica_timeout": seconds("that replicas have to confirm", 0.5),
+    "socket_timeout": seconds("seconds that a reply may take", 1.5),
+    "socket_connect_timeout": seconds("seconds that connecting may take", 1.0),
+    "replicas": integer("replicas that have to confirm each grant", 0, at_most=1000),
+    "replica_timeout": seconds("seconds that replicas have to confirm a grant", 0.5),
     "durability": _DURABILITY,
 }
 _REDIS_TLS: Final = {
@@ -112,8 +112,8 @@ _REDIS_TLS: Final = {
     "ssl_cert_reqs": choice(
         "whether the server has to have a certificate", "none", "optional", "required"
     ),
-    "ssl_check_hostname": boolean("whether it has to be the host's"),
-    "ssl_ciphers": Option("that may be used"),
+    "ssl_check_hostname": boolean("whether the certificate has to be the host's"),
+    "ssl_ciphers": Option("ciphers that may be used"),
 }
 
 
@@ -148,8 +148,8 @@ REDIS: Final = (
         "redis+sentinel://user:password@host:port,host:port/service/db",
         26379,
         r"/(?P<service>[^/]+)(?:/(?P<db>.*))?",
-        sentinel_username=Option("whom to log in as at the sentinels"),
-        sentinel_password=Option("of that user"),
+        sentinel_username=Option("user of the sentinels"),
+        sentinel_password=Option("password of that user"),
     ),
 )
 """Redis or Valkey: a server, by its socket, a Cluster, or by Sentinels."""
@@ -161,7 +161,9 @@ ZOOKEEPER: Final = UrlSpec(
     needs_both=True,
     path=r"(?:/(?!\.{1,2}(?:/|$))[^/\x00-\x1f\x7f-\x9f]+)*",
     options={
-        "session_timeout": seconds("that a session lives without us", 10.0, below=2**31 / 1000)
+        "session_timeout": seconds(
+            "seconds without a call after which the session ends", 10.0, below=2**31 / 1000
+        )
     },
 )
 """A ZooKeeper ensemble; the path is the node below which everything lies."""

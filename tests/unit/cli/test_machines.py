@@ -290,4 +290,4 @@ def test_a_quarantine_lasts_as_long_as_the_fleets_leases(
         assert aiocosid("init", "--namespace", "shop", "--yes").code == 0
     for told in ("0", "-1", "nan"):
         ended = aiocosid("init", "--namespace", "shop", "--safe-guard", told)
-        assert (ended.code, "above 0" in ended.err) == (2, True)
+        assert (ended.code, "from 0.001 to inf" in ended.err) == (2, True)

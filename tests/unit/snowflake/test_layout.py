@@ -254,6 +254,17 @@ def test_units(unit: Any, unit_ms: int) -> None:
     assert of.tick_at(EPOCH_MS - 1) == -1
 
 
+def test_another_epoch() -> None:
+    """Everything else stays, but for the advice once it has ended; the first one is unchanged."""
+    of = SnowflakeLayout(41, 10, 12, "ms", EPOCH_MS, region_bits=5, name="mine", remedy="ask us")
+    moved = of.with_epoch(EPOCH_MS + 7)
+    assert moved == SnowflakeLayout(41, 10, 12, "ms", EPOCH_MS + 7, region_bits=5)
+    assert (moved.name, of.epoch_ms) == ("mine", EPOCH_MS)
+    assert "ask us" not in str(moved._expired())
+    with pytest.raises(InvalidArgumentError, match="epoch"):
+        of.with_epoch("2026-01-01")  # type: ignore[arg-type]  # the point
+
+
 @pytest.mark.parametrize(
     "unit",
     [*("us", "S", "", "1s", 1, 1000, 0.01, True, None), timedelta(0), timedelta(microseconds=1500)],
