@@ -5,8 +5,8 @@ for each mutant: the child puts the changed code into the functions, and runs th
 it, the quick ones first, until one fails.  What takes effect at import only (constants, defaults,
 class bodies), or may do so, is imported anew in a process of its own.
 
-The tests run in children of the process that imported them.  Few mind; those that do, as what was
-made at import refuses to serve a child, are left out in modules.toml.
+The tests run in children of the process that imported them.  What was made at import would refuse
+to serve a forked child; so each child resets the count of forks (`_own_everything`).
 """
 
 from __future__ import annotations
@@ -364,6 +364,7 @@ class _Hot(_Watch):
         return failed
 
     def _trace(self, items: list[pytest.Item], say: Say) -> None:
+        _own_everything()
         for item, following in zip(items, [*items[1:], None], strict=True):
             began = time.process_time()
             real = sys.settrace
@@ -396,6 +397,12 @@ def _be_patient(seconds: float) -> None:
     signal.setitimer(signal.ITIMER_REAL, HANGS + PATIENCE * seconds)
 
 
+def _own_everything() -> None:
+    """Let this child use what its parent made at import, such as the memory store of a URL."""
+    fork: Any = sys.modules["aiocosid._life.fork"]
+    fork.generation = 0
+
+
 def _run_item(item: pytest.Item, following: pytest.Item | None) -> None:
     item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
 
@@ -423,6 +430,7 @@ class _Warm(_Child):
     def __call__(self) -> str | None:
         if not _exchange(self.mutant, self.functions):
             return COLD
+        _own_everything()
         for item, following in zip(self.items, [*self.items[1:], None], strict=False):
             _be_patient(self.seconds_of[item.nodeid])
             _run_item(item, following)
@@ -498,6 +506,7 @@ def _lines(mutant: Mutant) -> range:
 
 def _functions(files: set[str]) -> list[FunctionType]:
     """Return all functions of these files that are there."""
+    gc.unfreeze()  # tests/conftest.py freezes what was imported: get_objects() would leave it out
     return [
         each
         for each in gc.get_objects()
