@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiocosid.segment import MAX_DISTANCE, MAX_IDS_AHEAD
-from aiocosid.segment._pace import CALM, TIGHT, Pace
+from aiocosid.segment._pace import CALM, ENDURANCE, QUIET_PERIOD, TIGHT, Pace, RateMeter
 
 steps = st.integers(1, 5000)
 distances = st.integers(1, 50)
@@ -25,6 +25,7 @@ def test_the_limits_are_those_that_are_documented() -> None:
     assert pace.limit == MAX_DISTANCE == 4096
     assert Pace(step=2**20, safe_distance=1).limit == 16
     assert MAX_IDS_AHEAD == 16_777_216
+    assert (ENDURANCE, QUIET_PERIOD) == (60.0, 5.0)
 
 
 def test_it_begins_at_the_safe_distance() -> None:
@@ -316,3 +317,55 @@ def test_a_steady_load_finds_its_distance_and_keeps_it(per_flight: int, safe_dis
             changes.append(flight)
     assert all(flight < 100 for flight in changes)
     assert pace.distance <= max(safe_distance, 4 * (per_flight / 10 + 1))
+
+
+# The reserve.
+
+
+@pytest.mark.parametrize(
+    ("rate", "space", "ttl", "reserve"),
+    [
+        (100.0, 2**62, inf, 6200),  # 60 s, and two more
+        (10**6, 2**62, inf, 2**24 * 2 // 3),  # a refill is at most all ids ahead
+        (10**6, 3_000_000, inf, 2000),  # or a thousandth of those that are left
+        (100.0, 2**62, 10.0, 500),  # or lasts three quarters of the ttl
+        (0.0, 2**62, inf, 0),  # the rate is not known yet
+    ],
+)
+def test_a_reserve(rate: float, space: int, ttl: float, reserve: int) -> None:
+    """Is bought when it is not there, once and a half."""
+    pace = Pace(step=1, safe_distance=2, endurance=60.0, ttl=ttl)
+    pace.plan(0.0, rate, space)
+    assert pace.reserve == reserve
+    assert pace.missing(reserve, 0) == (0 if reserve else 2)
+    assert pace.missing(reserve - 1, 1) == (reserve * 3 // 2 - reserve + 2 if reserve else 4)
+
+
+@pytest.mark.parametrize(
+    ("ends", "sizes"),
+    [
+        ([0.0, 0.1, 0.125], [32, 32, 64]),
+        ([0.0, 0.0, 0.5, 1.0625, 1.625, 2.1875], [32, 64, 64, 32, 16, 16]),
+    ],
+)
+def test_a_piece_lasts_between_a_tenth_and_half_a_second(
+    ends: list[float], sizes: list[int]
+) -> None:
+    """One that lasts less or more is followed by one of twice or half as many, 16 at least."""
+    pace, found = Pace(step=10, safe_distance=1, endurance=60.0), []
+    assert pace.piece(10**6, 1) == 16
+    for now in ends:
+        pace.note(10**6, now)
+        found.append(pace.piece(10**6, 1))
+    assert found == sizes
+
+
+def test_a_rate_is_sustained_over_two_seconds() -> None:
+    """Younger than that it is 0; then it is taken since the older of two samples."""
+    meter = RateMeter(0.0)
+    assert [meter.sustained(at, 10) for at in (1.9, 2.0)] == [0.0, 5.0]
+    meter.note(1.9, 10)
+    meter.note(2.0, 10)
+    meter.note(4.0, 30)
+    assert meter.rate(4.0, 30) == 10.0
+    assert meter.rate(2.0, 30) == 0.0

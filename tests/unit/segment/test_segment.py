@@ -79,4 +79,4 @@ def test_clipping_keeps_the_ids_between_two_limits(
 @given(segments)
 def test_clipping_nothing_is_the_segment_itself(segment: IdSegment) -> None:
     """No copy is made on the usual path."""
-    assert segment.clipped(lowest=segment.ids[0], highest=MAX_ID) is segment
+    assert segment.clipped(lowest=segment.ids[0], highest=segment.max_id) is segment
