@@ -294,7 +294,7 @@ def hand_out(
     if number is None:
         holders = _holders(snapshot)
         error = MachineIdOverflowError(snapshot.namespace, size=size, holders=holders)
-        return Decision(Changes(space=None), error=error)
+        return Decision(error=error)
     changes = _taking(snapshot, asker, number, token=token, now_ms=now_ms)
     _return_skipped(snapshot, changes, number)
     space = _remembering(replace(found.space, bits=bits), asker.guard_ms)
@@ -364,8 +364,7 @@ class _Pool:
 
     def floor_ms(self, number: int) -> int:
         """Return the time that ids of a number have to be above."""
-        seat = self._snapshot.seats.get(number)
-        return seat.floor_ms if seat is not None else -1
+        return self._snapshot.seats.get(number, Seat()).floor_ms
 
     def is_early(self, number: int) -> bool:
         """Return whether a number can be used without waiting."""
@@ -539,8 +538,7 @@ def renew(
         error = MachineIdLostError(
             snapshot.namespace, machine_id, reason=_loss(seat, asker.instance)
         )
-        changes = Changes(space=None)
-        return Decision(changes, error=error)
+        return Decision(error=error)
     changes = Changes(asker.instance, guard_ms=asker.guard_ms, signed=machine_id)
     note = seat.note or Note()
     changes.seats[machine_id] = _signed(

@@ -1,0 +1,650 @@
+"""What the rules of machine ids decide on one snapshot, in full."""
+
+# ruff: noqa: S106, S107 - no secrets
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+from typing import Any, Final
+
+import pytest
+
+from aiocosid.abc import MachineGrant, MachineMarker
+from aiocosid.errors import (
+    CorruptMachineStateError,
+    InvalidArgumentError,
+    MachineBitsMismatchError,
+    MachineIdInUseError,
+    MachineIdLostError,
+    MachineIdOverflowError,
+    MachineIdQuarantineError,
+    StoreNotInitializedError,
+)
+from aiocosid.machine import _rules
+from aiocosid.machine._rules import Asker, Decision, Taken
+from aiocosid.machine.cells import (
+    ENDLESS_MS,
+    MAX_MS,
+    Changes,
+    Count,
+    Damage,
+    Marker,
+    Need,
+    Note,
+    Owner,
+    Seat,
+    Snapshot,
+    Space,
+)
+
+NOW: Final = 1_000_000_000
+ME: Final = Asker("me", guard_ms=300_000, nonce="n")
+SPACE: Final = Space("here", "e", bits=2, guard_ms=300_000)
+RUNNING: Final = replace(SPACE, quarantine="q", since_ms=NOW - 1000)
+BEGUN: Final = replace(SPACE, quarantine="n", since_ms=NOW)
+HELD: Final = Seat((Owner("other", NOW),), Note("other", token="t"), NOW)
+
+
+def snapshot(**facts: Any) -> Snapshot:
+    """A sound namespace in which nothing is held, but for these facts."""
+    usual: dict[str, Any] = {
+        "now_ms": NOW,
+        "marker": Marker("here", "e"),
+        "space": SPACE,
+        "count": Count("e", 0),
+        "is_complete": True,
+    }
+    return Snapshot("ns", "here", **(usual | facts))
+
+
+def hand_out(found: Snapshot, asker: Asker = ME, **options: Any) -> Decision:
+    usual: dict[str, Any] = {"bits": 2, "now_ms": NOW, "latest_ms": NOW, "token": "new"}
+    return _rules.hand_out(found, asker, **(usual | options))
+
+
+# Whether the store has lost anything: what is written about it, the machine id or the seconds that
+# are left of a quarantine, and whether it is an alarm.
+
+
+@pytest.mark.parametrize(
+    ("facts", "space", "count", "answer", "is_alarm"),
+    [
+        ({}, None, 1, 0, False),
+        # A quarantine runs, or is over.
+        ({"space": RUNNING}, None, None, 304.0, False),
+        (
+            {"space": replace(RUNNING, guard_ms=200_000)},
+            *(RUNNING, None, 304.0, False),
+        ),
+        (
+            {"space": replace(RUNNING, guard_ms=ENDLESS_MS)},
+            *(None, None, inf, False),
+        ),
+        ({"space": replace(RUNNING, since_ms=NOW - 304_999)}, None, None, 0.001, False),
+        (
+            {"space": replace(RUNNING, since_ms=NOW - 305_000, is_new=True), "count": None},
+            *(SPACE, 1, 0, False),
+        ),
+        # The store's clock was ahead when it began.
+        ({"space": replace(RUNNING, since_ms=NOW + 305_000)}, None, None, 610.0, False),
+        (
+            {"space": replace(RUNNING, since_ms=NOW + 305_001)},
+            *(replace(RUNNING, since_ms=NOW), None, 305.0, False),
+        ),
+        # The namespace's cell is missing, or was written for another store.
+        (
+            {"space": None, "marker": None, "count": None},
+            *(replace(BEGUN, epoch="", bits=0, is_new=True), None, StoreNotInitializedError, False),
+        ),
+        (
+            {"space": None, "marker": Marker("elsewhere", "e")},
+            *(replace(BEGUN, bits=0), None, 305.0, False),
+        ),
+        (
+            {"space": replace(SPACE, identity="elsewhere"), "marker": None},
+            *(replace(BEGUN, epoch=""), None, 305.0, False),
+        ),
+        ({"is_doubtful": True}, BEGUN, None, 305.0, False),
+        # The store was initialised since.
+        ({"space": None}, SPACE, 1, 0, False),
+        (
+            {"space": replace(RUNNING, epoch="former", is_new=True), "count": None},
+            *(SPACE, 1, 0, False),
+        ),
+        # Fewer machine ids are there than were counted.
+        ({"count": Count("e", 1)}, BEGUN, None, 305.0, True),
+        ({"count": Count("former", 1)}, None, 1, 0, False),
+        ({"count": None}, None, 1, 0, False),
+        ({"count": Count("e", 1), "damages": (Damage("a", "b"),)}, None, 1, 0, False),
+        (
+            {"count": Count("e", 2), "damages": (Damage("a", "b"),), "seats": {0: HELD}},
+            *(None, 2, 1, False),
+        ),
+        (
+            {"count": Count("e", 3), "damages": (Damage("a", "b"),), "seats": {0: HELD}},
+            *(BEGUN, None, 305.0, True),
+        ),
+        (
+            {"count": Count("e", 1), "is_complete": False, "cells": 1, "notes": 0},
+            *(BEGUN, None, 305.0, True),
+        ),
+        (
+            {"count": Count("e", 1), "is_complete": False, "cells": 0, "notes": 1},
+            *(BEGUN, None, 305.0, True),
+        ),
+    ],
+)
+def test_what_was_lost(
+    facts: dict[str, Any], space: Space | None, count: int | None, answer: Any, is_alarm: bool
+) -> None:
+    found = hand_out(snapshot(**facts))
+    changes, error = found.changes, found.error
+    assert (changes.space, changes.count and changes.count.ids) == (space, count)
+    assert found.is_alarm == is_alarm
+    if isinstance(answer, int):
+        assert found.answer.machine_id == answer
+        return
+    assert isinstance(error, MachineIdQuarantineError)
+    assert isinstance(error, StoreNotInitializedError) == (answer is StoreNotInitializedError)
+    assert error.seconds_left == (305.0 if answer is StoreNotInitializedError else answer)
+    assert not changes.seats
+
+
+@pytest.mark.parametrize(
+    ("facts", "seconds"),
+    [
+        ({}, 0.0),
+        ({"space": None, "marker": None}, 0.0),
+        ({"space": None, "marker": Marker("elsewhere", "e")}, 305.0),  # no safe guard is known
+        ({"space": replace(SPACE, identity="elsewhere"), "marker": None}, 305.0),
+        ({"space": replace(RUNNING, guard_ms=1000)}, 5.0),
+    ],
+)
+def test_the_seconds_left(facts: dict[str, Any], seconds: float) -> None:
+    assert _rules.seconds_left(snapshot(**facts)) == seconds
+
+
+# Which machine id is handed out, and what is written besides its own cells.
+
+LATE: Final = NOW + 1
+SILENT: Final = NOW - 300_000
+
+
+def seat(
+    *owners: str, at: int = NOW, seen: int = NOW, mark: int = -1, token: str = "t", turn: int = 0
+) -> Seat:
+    """A machine id whose note describes its only owner, if there is a token."""
+    note = Note("".join(owners), mark_ms=mark, token=token, turn=turn) if token else None
+    return Seat(tuple(Owner(each, at) for each in owners), note, seen)
+
+
+def left(at: int, mark: int = -1) -> Seat:
+    """A machine id that was given back by a decision."""
+    return seat("", at=at, mark=mark, turn=1)
+
+
+FULL: Final = {number: seat(f"i{number}") for number in range(4)}
+MINE: Final = seat("me", at=5)
+MINE_LATE: Final = seat("me", at=5, mark=LATE)
+SHARED: Final = Seat((Owner("me", 5), Owner("x", 6), Owner("", 7)))
+PEERS: Final = {number: seat(f"i{number}", at=SILENT, token="") for number in range(4)}
+
+
+@pytest.mark.parametrize(
+    ("seats", "facts", "machine_id", "others"),
+    [
+        # Those given back come first, then new ones; what is late comes last, the earliest first.
+        ({0: seat("i0")}, {}, 1, {}),
+        ({1: seat("")}, {}, 1, {}),
+        ({1: seat("", at=LATE)}, {}, 0, {}),
+        ({1: seat("", mark=LATE)}, {}, 0, {}),
+        (FULL | {2: seat("", at=LATE + 1), 3: seat("", at=LATE)}, {}, 3, {}),
+        ({4: seat("")}, {}, 0, {}),
+        ({0: Seat(is_damaged=True), 1: Seat(note=Note(token="t"))}, {}, 1, {}),
+        # One's own; if it is late another one, which is there.
+        ({0: seat(""), 2: MINE}, {}, 2, {}),
+        ({2: MINE_LATE}, {}, 0, {2: left(LATE + 1000, LATE)}),
+        ({2: MINE_LATE}, {"stable": True}, 2, {}),
+        (FULL | {2: MINE_LATE}, {}, 2, {}),
+        ({4: MINE}, {}, 0, {4: left(5)}),
+        ({1: MINE, 2: MINE}, {}, 1, {2: left(5)}),
+        ({1: MINE, 2: SHARED}, {}, 1, {2: Seat((Owner("x", 6),))}),
+        # An expired one.
+        (FULL, {}, None, {}),
+        (FULL | {2: seat("x", at=SILENT, seen=SILENT)}, {}, 2, {}),
+        (FULL | {2: seat("x", at=SILENT, seen=SILENT + 1)}, {}, None, {}),
+        (FULL | {2: seat("x", at=SILENT + 1, seen=SILENT)}, {}, None, {}),
+        (FULL | {2: seat("x", at=SILENT + 1, seen=SILENT)}, {"stamps_tell": False}, 2, {}),
+        (FULL | {2: seat("x", at=SILENT, seen=SILENT)}, {"guard_ms": ENDLESS_MS}, None, {}),
+        (FULL | {2: replace(PEERS[2], is_damaged=True)}, {}, None, {}),
+        (PEERS, {}, 0, {}),
+        (
+            FULL | {2: Seat((Owner("x", SILENT),), Note("x", stable=True), SILENT)},
+            *({}, None, {}),
+        ),
+        (FULL | {2: Seat((Owner("", NOW), Owner("x", SILENT)))}, {}, 2, {}),
+        # On a store with CosId's adder.
+        ({}, {"first_new": 2}, 2, {}),
+        ({0: HELD}, {"last_new": 0}, 1, {}),
+        (
+            {0: HELD, 1: Seat(is_damaged=True)},
+            *({"last_new": 0, "spread": 1}, 3, {2: Seat((Owner("", 0),))}),
+        ),
+        ({0: HELD}, {"last_new": 3}, None, {}),
+        ({0: HELD, 1: HELD}, {"last_new": 3, "space": replace(SPACE, gaps=True)}, 2, {}),
+        ({0: HELD}, {"last_new": 1, "space": replace(SPACE, gaps=True)}, 2, {}),
+        ({1: HELD}, {"last_new": 3, "space": replace(SPACE, gaps=True)}, 0, {}),
+        # After conflicts.
+        ({}, {"spread": 5}, 1, {}),
+        ({1: seat(""), 2: seat("")}, {"spread": 1}, 2, {}),
+        ({}, {"spread": 3000, "bits": 12, "space": replace(SPACE, bits=12)}, 952, {}),
+        # For a clock before all times.
+        ({1: seat("", at=0)}, {"latest_ms": -1}, 0, {}),
+    ],
+)
+def test_which_is_handed_out(
+    seats: dict[int, Seat], facts: dict[str, Any], machine_id: int | None, others: dict[int, Seat]
+) -> None:
+    facts, options = dict(facts), {}
+    for name in facts.keys() & {"bits", "spread", "latest_ms"}:
+        options[name] = facts.pop(name)
+    asker = replace(
+        ME, stable=facts.pop("stable", False), guard_ms=facts.pop("guard_ms", ME.guard_ms)
+    )
+    noted = sum(each.is_noted for each in seats.values())
+    found = snapshot(seats=seats, count=Count("e", noted), **facts)
+    decision = hand_out(found, asker, **options)
+    changes = decision.changes
+    if machine_id is None:
+        assert isinstance(decision.error, MachineIdOverflowError)
+        assert not changes
+        return
+    before = seats.get(machine_id, Seat())
+    assert decision.answer == MachineGrant(machine_id, before.floor_ms)
+    turn = before.note.turn + 1 if before.note else 1
+    note = Note("me", asker.stable, before.mark_ms, token="new", turn=turn)
+    taken = Seat((Owner("me", max(before.stamp_ms, NOW)),), note, NOW)
+    assert changes.seats == {machine_id: taken} | others
+    assert changes.own == dict.fromkeys(before.holders) | {"me": machine_id}
+    last_new = facts.get("last_new")
+    is_further = last_new is not None and machine_id > last_new
+    assert changes.last_new == (machine_id if is_further else None)
+    assert (changes.signed, changes.guard_ms) == (machine_id, asker.guard_ms)
+    noted_now = sum(each.is_noted for each in (seats | changes.seats).values())
+    assert changes.count == (Count("e", noted_now) if noted_now > noted else None)
+
+
+def test_the_error_of_a_full_pool_names_five_holders() -> None:
+    seats = {number: seat(f"i{number}") for number in range(8)}
+    space = replace(SPACE, bits=3)
+    error = hand_out(snapshot(seats=seats, space=space), bits=3).error
+    assert isinstance(error, MachineIdOverflowError)
+    assert (error.size, error.holders) == (8, ("i0", "i1", "i2", "i3", "i4"))
+
+
+def test_another_width_is_refused() -> None:
+    with pytest.raises(MachineBitsMismatchError):
+        hand_out(snapshot(), bits=3)
+
+
+def test_ones_own_damaged_cell_is_refused() -> None:
+    damages = Damage("a", "b", "x"), Damage("c", "d", "me")
+    error = hand_out(snapshot(damages=damages)).error
+    assert isinstance(error, CorruptMachineStateError)
+    assert (error.place, error.found) == ("c", "d")
+
+
+# Renewing.
+
+
+def noted(seat: Seat, **facts: Any) -> Seat:
+    """The same, with another note."""
+    return replace(seat, note=replace(seat.note or Note(), **facts))
+
+
+def renew(found: Snapshot, asker: Asker = ME, **options: Any) -> Decision:
+    usual: dict[str, Any] = {"machine_id": 1, "now_ms": NOW, "mark_ms": NOW + 60, "token": "t"}
+    return _rules.renew(found, asker, **(usual | options))
+
+
+RENEWED: Final = seat("me", mark=NOW + 60, turn=1)
+
+
+@pytest.mark.parametrize(
+    ("before", "asker", "token", "after", "space"),
+    [
+        (seat("me", at=5, seen=6), ME, "t", RENEWED, None),
+        (seat("me", at=NOW + 5, mark=NOW + 70), ME, "t", None, None),  # nothing is lowered
+        (seat("me", turn=3), ME, "", noted(RENEWED, turn=4), None),
+        (noted(MINE, token=""), ME, "new", noted(RENEWED, token="new"), None),
+        (seat("me", token=""), ME, "t", RENEWED, None),
+        (MINE, replace(ME, stable=True), "t", noted(RENEWED, stable=True), None),
+        (MINE, replace(ME, guard_ms=1), "t", RENEWED, None),
+        (MINE, replace(ME, guard_ms=400_000), "t", RENEWED, replace(SPACE, guard_ms=400_000)),
+        (SHARED, ME, "t", replace(RENEWED, owners=(Owner("me", NOW), *SHARED.owners[1:])), None),
+    ],
+)
+def test_a_renewal(
+    before: Seat, asker: Asker, token: str, after: Seat | None, space: Space | None
+) -> None:
+    found = snapshot(seats={1: before}, is_complete=False)
+    after = noted(before, turn=1) if after is None else after
+    due = Changes("me", space=space, seats={1: after}, signed=1, guard_ms=asker.guard_ms)
+    assert renew(found, asker, token=token) == Decision(due)
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {},
+        {"seats": {1: seat("x")}},
+        {"seats": {1: noted(MINE, token="another")}},
+        {"seats": {1: MINE}, "space": RUNNING},
+        {"seats": {1: MINE}, "space": None},
+        {"seats": {1: MINE}, "is_doubtful": True},
+    ],
+)
+def test_where_something_is_wrong_all_is_read(facts: dict[str, Any]) -> None:
+    due = Decision(need=Need("me", 1, is_complete=True))
+    assert renew(snapshot(is_complete=False, **facts)) == due
+
+
+def test_a_hand_out_needs_all_or_a_sample() -> None:
+    assert hand_out(snapshot(is_complete=False)) == Decision(need=Need("me", is_complete=True))
+
+
+@pytest.mark.parametrize(
+    ("before", "reason"),
+    [
+        (Seat(), "nobody holds it"),
+        (seat("x"), "x holds it"),
+        (noted(MINE, token="another"), "me, which runs twice"),
+    ],
+)
+def test_an_id_that_is_lost(before: Seat, reason: str) -> None:
+    found = renew(snapshot(seats={1: before}, count=None))
+    assert isinstance(found.error, MachineIdLostError)
+    assert reason in str(found.error)
+    assert not found.changes
+
+
+def test_a_renewal_ends_a_quarantine_that_is_over() -> None:
+    """And counts all again."""
+    space = replace(RUNNING, since_ms=NOW - 305_000)
+    found = renew(snapshot(seats={1: MINE, 2: HELD}, space=space, count=Count("e", 5)))
+    assert (found.changes.space, found.changes.count) == (SPACE, Count("e", 2))
+
+
+def test_a_renewal_in_a_quarantine_is_refused_unless_the_lease_is_valid() -> None:
+    found = renew(snapshot(seats={1: MINE}, space=RUNNING))
+    assert isinstance(found.error, MachineIdQuarantineError)
+
+
+# Asserting an id in a quarantine.
+
+TAKEN: Final = Taken(1, born_ms=100, bits=2, token="t")
+CLAIM: Final = Note("x", token="y", claimed="q", born_ms=100)
+
+
+def claimed(by: str, **facts: Any) -> Seat:
+    return Seat((Owner(by, 5),), replace(CLAIM, instance=by, **facts), 5)
+
+
+@pytest.mark.parametrize(
+    ("seats", "facts", "keeper"),
+    [
+        ({}, {}, None),
+        # The earlier one keeps it, then the one with the lower text.
+        ({1: claimed("a")}, {}, "a"),
+        ({1: claimed("x")}, {}, None),
+        ({1: claimed("x", born_ms=99)}, {}, "x"),
+        ({1: claimed("a", born_ms=101)}, {}, None),
+        ({1: claimed("a", claimed="former")}, {}, None),
+        ({1: claimed("", born_ms=1)}, {}, None),
+        ({2: claimed("a")}, {}, None),
+        # Of two processes of one instance the later one.
+        ({2: claimed("me")}, {}, "me"),
+        ({2: claimed("me", born_ms=99)}, {}, None),
+        ({1: claimed("me", token="t")}, {}, None),
+        # A peer of CosId's that has renewed since keeps it in any case.
+        ({1: seat("java", at=5, token="")}, {}, "java"),
+        ({1: seat("java", at=5, token="")}, {"stamps_tell": False}, None),
+        ({1: seat("", at=5, token="")}, {}, None),
+        ({1: seat("me", at=5, token="")}, {}, None),
+        ({1: seat("java", at=NOW - 1000)}, {}, "java"),
+        ({1: seat("java", at=NOW - 1001)}, {}, None),
+        ({1: noted(seat("java", at=NOW), claimed="q", born_ms=101)}, {}, None),
+    ],
+)
+def test_who_keeps_an_id_in_a_quarantine(
+    seats: dict[int, Seat], facts: dict[str, Any], keeper: str | None
+) -> None:
+    found = renew(snapshot(seats=seats, space=RUNNING, **facts), taken=TAKEN)
+    if keeper is None:
+        assert found.error is None
+        before = seats.get(1, Seat())
+        turn = 1 + (before.note.turn if before.note else 0)
+        note = Note("me", False, NOW + 60, "t", turn, "q", 100)
+        stamp_ms = max(before.stamp_ms, NOW)
+        assert found.changes.seats[1] == Seat((Owner("me", stamp_ms),), note, NOW)
+        return
+    assert isinstance(found.error, MachineIdLostError)
+    assert ("runs twice" if keeper == "me" else f"{keeper} holds it") in str(found.error)
+    assert not found.changes
+
+
+@pytest.mark.parametrize(
+    ("facts", "taken", "space"),
+    [
+        ({"space": RUNNING}, TAKEN, None),
+        ({"space": RUNNING}, replace(TAKEN, bits=3), replace(RUNNING, bits=3)),
+        ({"space": RUNNING, "last_new": 1}, TAKEN, None),
+        ({"space": RUNNING, "last_new": 0}, TAKEN, replace(RUNNING, gaps=True)),
+        ({"space": replace(SPACE, identity="former")}, TAKEN, BEGUN),
+        ({"space": replace(RUNNING, guard_ms=1)}, TAKEN, RUNNING),
+    ],
+)
+def test_what_asserting_an_id_says_of_the_namespace(
+    facts: dict[str, Any], taken: Taken, space: Space | None
+) -> None:
+    mark = {1: seat("me", mark=NOW + 70)}
+    found = renew(snapshot(seats=mark, **facts), taken=taken)
+    assert (found.changes.space, found.changes.seats[1].mark_ms) == (space, NOW + 70)
+
+
+@pytest.mark.parametrize("before", [claimed("a", claimed="n"), seat("java", token="")])
+def test_losing_an_id_begins_a_quarantine_all_the_same(before: Seat) -> None:
+    found = renew(snapshot(seats={1: before}, count=Count("e", 5)), taken=TAKEN)
+    assert isinstance(found.error, MachineIdLostError)
+    assert (found.changes, found.is_alarm) == (Changes(space=BEGUN), True)
+
+
+# Giving back, and what operators do.
+
+
+@pytest.mark.parametrize(
+    ("before", "last_ms", "stamp_ms", "mark_ms"),
+    [
+        (seat("me", at=5, mark=70), -1, 5, 70),
+        (seat("me", at=5, mark=70), 0, 5, 0),
+        (seat("me", at=5, mark=70), 69, 69, 69),
+        (seat("me", at=5, mark=70), 71, 71, 70),
+        (seat("me", at=5, token=""), 7, 7, -1),
+    ],
+)
+@pytest.mark.parametrize("stable", [False, True])
+def test_giving_back(before: Seat, last_ms: int, stamp_ms: int, mark_ms: int, stable: bool) -> None:
+    """A stable instance stays the owner."""
+    asker, found = replace(ME, stable=stable), snapshot(seats={1: before}, is_complete=False)
+    due = noted(before, mark_ms=mark_ms, turn=1)
+    owner = Owner("me" if stable else "", stamp_ms)
+    due = replace(due if stable else noted(due, instance=""), owners=(owner,))
+    own: dict[str, int | None] = {} if stable else {"me": None}
+    done = _rules.give_back(found, asker, 1, last_ms=last_ms, token="t")
+    assert done == Decision(Changes("me", seats={1: due}, own=own))
+
+
+@pytest.mark.parametrize("before", [Seat(), HELD, noted(MINE, token="another")])
+def test_what_is_not_ones_own_is_not_given_back(before: Seat) -> None:
+    found = snapshot(seats={1: before})
+    assert _rules.give_back(found, ME, 1, last_ms=NOW, token="t") == Decision()
+
+
+@pytest.mark.parametrize(
+    ("before", "stamp_ms"),
+    [
+        (seat("a", at=5), 5),
+        (seat("a", at=5, mark=0), 1000),
+        (seat("a", at=5000, mark=0), 5000),
+        (seat("a", at=5, mark=MAX_MS), MAX_MS),
+        (seat("a", "b", at=5, token=""), 5),
+    ],
+)
+def test_taking_away(before: Seat, stamp_ms: int) -> None:
+    due = replace(noted(before, instance="", turn=1), owners=(Owner("", stamp_ms),))
+    changes = Changes(seats={1: due}, own=dict.fromkeys(before.holders))
+    assert _rules.take_away(snapshot(seats={1: before}), 1) == Decision(changes)
+
+
+def test_what_nobody_holds_is_not_taken_away() -> None:
+    assert isinstance(_rules.take_away(snapshot(), 1).error, InvalidArgumentError)
+
+
+@pytest.mark.parametrize(
+    ("before", "last_new", "after", "is_raised"),
+    [
+        (Seat(), None, seat("", at=50, mark=50, token="", turn=1), True),
+        (seat("", at=50, mark=49), None, seat("", at=50, mark=50, turn=1), False),
+        (seat("a", at=49, mark=60), None, seat("a", at=50, mark=60, turn=1), False),
+        (seat("a", at=49, mark=49), None, seat("a", at=50, mark=50, turn=1), True),
+        (seat("a", at=50, mark=50), None, None, False),
+        (Seat(), 0, seat("", at=50, mark=50, token="", turn=1), True),
+        (Seat(), 1, seat("", at=50, mark=50, token="", turn=1), True),
+    ],
+)
+def test_raising_a_mark(
+    before: Seat, last_new: int | None, after: Seat | None, is_raised: bool
+) -> None:
+    found = _rules.raise_mark(snapshot(seats={1: before}, last_new=last_new), 1, 50)
+    due = Changes()
+    if after is not None:
+        note = after.note or Note(mark_ms=50, turn=1)
+        due.seats[1] = Seat(after.owners, note, before.seen_ms)
+        due.last_new = 1 if last_new == 0 else None
+    assert found == Decision(due, is_raised)
+
+
+def test_no_mark_is_raised_beside_a_damaged_cell() -> None:
+    found = _rules.raise_mark(snapshot(seats={1: Seat(is_damaged=True)}), 1, 50)
+    assert isinstance(found.error, CorruptMachineStateError)
+    assert not found.changes
+
+
+# Administration.
+
+
+def test_a_width_is_changed() -> None:
+    """All is written once more, so that nobody takes an id meanwhile."""
+    free = {1: seat(""), 2: seat("", token="")}
+    found = _rules.set_bits(snapshot(seats=free, count=Count("e", 1)), ME, 3)
+    seats = {number: noted(each, turn=1) for number, each in free.items()}
+    due = Changes(space=replace(SPACE, bits=3), seats=seats, count=Count("e", 1))
+    assert found == Decision(due)
+
+
+@pytest.mark.parametrize(
+    ("facts", "error"),
+    [
+        ({"space": RUNNING}, MachineIdQuarantineError),
+        ({"seats": {1: HELD}}, MachineIdInUseError),
+        ({"seats": {1: Seat(is_damaged=True)}}, MachineIdInUseError),
+    ],
+)
+def test_a_width_is_not_changed(facts: dict[str, Any], error: type[Exception]) -> None:
+    found = _rules.set_bits(snapshot(**facts), ME, 3)
+    assert isinstance(found.error, error)
+    assert not found.changes
+
+
+def test_a_width_that_is_there_needs_no_change() -> None:
+    assert _rules.set_bits(snapshot(seats={1: HELD}), ME, 2) == Decision()
+
+
+def test_all_is_read_for_a_width_and_for_a_marker() -> None:
+    part, due = snapshot(is_complete=False), Decision(need=Need(is_complete=True))
+    assert _rules.set_bits(part, ME, 3) == due
+    assert _rules.mark(part, ME, is_new=True) == due
+
+
+NEW: Final = MachineMarker(namespace="ns", is_new=True)
+
+
+@pytest.mark.parametrize(
+    ("facts", "is_new", "space", "count", "marker"),
+    [
+        # Marked as new: what was known is forgotten, and no quarantine runs.
+        (
+            {"space": None, "marker": None},
+            *(False, Space("here", guard_ms=300_000), Count("", 1), NEW),
+        ),
+        (
+            {"space": replace(RUNNING, is_new=True, guard_ms=2**40)},
+            *(True, SPACE, Count("e", 1), NEW),
+        ),
+        # Else it is looked at.
+        ({}, False, None, None, 0.0),
+        ({"space": replace(SPACE, guard_ms=1)}, False, SPACE, None, 0.0),
+        ({"space": RUNNING}, False, None, None, 304.0),
+        ({"space": replace(RUNNING, guard_ms=200_000)}, False, None, None, 204.0),
+        ({"space": replace(RUNNING, since_ms=NOW - 305_000)}, False, SPACE, Count("e", 1), 0.0),
+        ({"space": None}, False, replace(SPACE, bits=0), Count("e", 1), 0.0),
+        (
+            {"space": replace(SPACE, identity="x"), "marker": None},
+            *(False, replace(BEGUN, epoch=""), None, 305.0),
+        ),
+        ({"count": Count("e", 5)}, False, BEGUN, None, 305.0),
+        (
+            {"space": replace(SPACE, epoch="former"), "count": Count("e", 5)},
+            *(False, BEGUN, None, 305.0),
+        ),
+    ],
+)
+def test_marking_a_namespace(
+    facts: dict[str, Any],
+    is_new: bool,
+    space: Space | None,
+    count: Count | None,
+    marker: MachineMarker | float,
+) -> None:
+    found = _rules.mark(snapshot(**({"seats": {0: HELD}} | facts)), ME, is_new=is_new)
+    if isinstance(marker, float):
+        marker = MachineMarker(namespace="ns", seconds_left=marker)
+    assert (found.changes, found.answer) == (Changes(space=space, count=count), marker)
+    assert found.is_alarm == (space == BEGUN)
+
+
+def test_marking_the_store() -> None:
+    assert _rules.mark_store(snapshot(), ME) == Decision(Changes(marker=Marker("here", "n")))
+
+
+def test_a_list_of_machine_ids() -> None:
+    """Of the owners of one id all that hold it, else one; the mark is the note's own instance's."""
+    seats = {
+        2: Seat((Owner("", 1), Owner("b", 2))),
+        1: Seat((Owner("a", 3),), Note("a", stable=True, mark_ms=4)),
+        3: Seat((Owner("c", 5), Owner("d", 6)), Note("d", mark_ms=7)),
+        4: Seat((Owner("", 8), Owner("", 9)), Note(stable=True, mark_ms=10)),
+        5: Seat(note=Note()),
+    }
+    found = [
+        (each.machine_id, each.instance_id, each.last_timestamp_ms, each.mark_ms, each.stable)
+        for each in _rules.list_machines(snapshot(seats=seats))
+    ]
+    assert found == [
+        (1, "a", 3, 4, True),
+        (2, "b", 2, -1, False),
+        (3, "c", 5, -1, False),
+        (3, "d", 6, 7, False),
+        (4, "", 8, 10, False),
+    ]
