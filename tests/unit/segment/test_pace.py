@@ -344,6 +344,7 @@ def test_a_reserve(rate: float, space: int, ttl: float, reserve: int) -> None:
 @pytest.mark.parametrize(
     ("ends", "sizes"),
     [
+        ([0.25], [16]),
         ([0.0, 0.1, 0.125], [32, 32, 64]),
         ([0.0, 0.0, 0.5, 1.0625, 1.625, 2.1875], [32, 64, 64, 32, 16, 16]),
     ],
@@ -358,6 +359,36 @@ def test_a_piece_lasts_between_a_tenth_and_half_a_second(
         pace.note(10**6, now)
         found.append(pace.piece(10**6, 1))
     assert found == sizes
+
+
+@pytest.mark.parametrize(
+    ("endurance", "remaining", "short", "size"),
+    [
+        (0.0, 100, 1, 50),  # half of what is left
+        (0.0, 4, 9, 2),
+        (0.0, 3, 9, 2),
+        (0.0, 30, 1, 10),  # what is above the distance
+        (0.0, 25, 8, 8),
+        (60.0, 400, 1, 64),  # as many as last for a moment
+        (60.0, 140, 1, 40),  # what is above the reserve
+        (60.0, 101, 1, 16),
+        (60.0, 100, 1, 50),
+    ],
+)
+def test_a_piece_ends_where_something_is_missing(
+    endurance: float, remaining: int, short: int, size: int
+) -> None:
+    pace = Pace(step=10, safe_distance=2, endurance=endurance)
+    for _ in range(2):
+        pace.note(remaining, 0.0)
+    pace.reserve = 100
+    assert pace.piece(remaining, short) == size
+
+
+def test_none_is_kept_in_hand_without_a_distance_and_by_single_ids() -> None:
+    sizes = [(1, 0), (1, 1), (2, 0)]
+    found = [Pace(step=step, safe_distance=distance).keeps_none for step, distance in sizes]
+    assert found == [True, False, False]
 
 
 def test_a_rate_is_sustained_over_two_seconds() -> None:
