@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import random
 import sys
 import tomllib
 from collections.abc import Collection, Iterator
@@ -27,11 +28,13 @@ def main() -> int:
     parser.add_argument("modules", nargs="*", metavar="MODULE", help="a part of its path")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--line", type=int, help="only the mutants of this line")
+    parser.add_argument("--sample", type=int, help="so many mutants of each group, the same ones")
     parser.add_argument("--all", action="store_true", help="try the explained ones, too")
     parser.add_argument("--verbose", action="store_true", help="say by which test each is killed")
     given = parser.parse_args()
     os.chdir(ROOT)
     known = reasons()
+    is_whole = given.line is None and given.sample is None
     rows: list[str] = []
     unexplained = 0
     for entry in tomllib.loads(Path(__file__).with_name("modules.toml").read_text())["group"]:
@@ -40,6 +43,8 @@ def main() -> int:
             continue
         explained = [] if given.all else [each for each in group.mutants if each.key in known]
         tried = [each for each in group.mutants if given.all or each.key not in known]
+        if given.sample is not None and given.sample < len(tried):
+            tried = random.Random(0).sample(tried, given.sample)  # noqa: S311 - no secret
         progress = _Progress(entry["name"], len(tried), known)
         try:
             outcomes = run(Group(group.files, group.tests, tried), given.jobs, progress)
@@ -53,7 +58,7 @@ def main() -> int:
             _say(*(f"{_diff(each.mutant)}\n  {each.by or 'survived'}\n" for each in outcomes))
         survived = [each.mutant for each in outcomes if each.by is None]
         unexplained += sum(each.key not in known for each in survived)
-        for key in stale(known, group.mutants, survived) if given.line is None else ():
+        for key in stale(known, group.mutants, survived) if is_whole else ():
             _say("\n  ".join(("equivalent.toml: no such mutant survives:", *key)))
             unexplained += 1
     _say(*HEAD, *rows, f"{unexplained} unexplained")

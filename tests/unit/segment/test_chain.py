@@ -50,10 +50,20 @@ def test_ids_that_may_go_back(
     hand = IdsInHand()
     for last_id in last_ids:
         hand.chain.link(IdSegment(last_id, 10))
-    hand.cut(cut)
+    assert (hand.cut(cut) is None) == (cut == 0)
     piece, left = hand.piece, hand.left
     assert hand.unused_below(max_id) == unused
     assert (list(piece), hand.left) == ([], left)
+
+
+def test_the_id_before_the_next_one() -> None:
+    """Of the piece, else of the chain."""
+    hand = IdsInHand()
+    assert hand.before_next is None
+    hand.chain.link(IdSegment(20, 10, stride=2))
+    assert hand.before_next == 0
+    hand.cut(4)
+    assert (hand.before_next, next(hand.piece), hand.before_next) == (0, 2, 2)
 
 
 def test_more_than_there_is_cannot_be_taken() -> None:

@@ -1,0 +1,183 @@
+"""What all stores share, on a backend in memory that fails or forks as it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from aiocosid._life import fork
+from aiocosid._life.clock import SYSTEM_CLOCK
+from aiocosid.abc import MachineMarker
+from aiocosid.errors import (
+    CounterMissingError,
+    ForkedError,
+    InvalidArgumentError,
+    StoreRolledBackError,
+    UnsupportedByStoreError,
+)
+from aiocosid.machine.cells import Changes, Snapshot
+from aiocosid.stores.memory import MemoryBackend, MemoryStore
+
+pytestmark = pytest.mark.asyncio
+
+LONG = "x" * 92
+DAY_MS = 24 * 3600 * 1000
+
+
+class Backend(MemoryBackend):
+    """Loses replies, and calls a function before a counter is read."""
+
+    def __init__(self, *, creates: bool = False) -> None:
+        super().__init__(SYSTEM_CLOCK)
+        self.creates = creates
+        self.before_peek: Callable[[], object] = lambda: None
+        self.lost_commits = self.closings = 0
+
+    async def create_schema(self) -> bool:
+        return self.creates
+
+    async def peek(self, name: str) -> int | None:
+        self.before_peek()
+        return await super().peek(name)
+
+    async def commit(self, snapshot: Snapshot, changes: Changes) -> bool:
+        done = await super().commit(snapshot, changes)
+        if done and self.lost_commits:
+            self.lost_commits -= 1
+            return False
+        return done
+
+    async def aclose(self) -> None:
+        self.closings += 1
+
+
+def store_on(backend: Backend) -> MemoryStore:
+    return MemoryStore._on(backend)
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments", "name"),
+    [
+        ("counters", {"namespace": "\0"}, "namespace"),
+        ("machines", {"namespace": LONG}, "namespace"),
+        ("machine_markers", {"namespace": LONG}, "namespace"),
+        ("machine_bits", {"namespace": LONG}, "namespace"),
+        ("mark_machines", {"namespace": LONG}, "namespace"),
+        ("set_machine_bits", {"namespace": LONG, "bits": 2}, "namespace"),
+        ("revert_machine", {"namespace": LONG, "machine_id": 0}, "namespace"),
+        ("revert_machine", {"machine_id": -1}, "machine_id"),
+        ("revert_machine", {"machine_id": 2**31}, "machine_id"),
+        ("raise_machine_mark", {"namespace": LONG, "machine_id": 0, "above_ms": 0}, "namespace"),
+        ("raise_machine_mark", {"machine_id": -1, "above_ms": 0}, "machine_id"),
+        ("raise_machine_mark", {"machine_id": 2**31, "above_ms": 0}, "machine_id"),
+        ("raise_machine_mark", {"machine_id": 0, "above_ms": -1}, "above_ms"),
+    ],
+)
+async def test_a_bad_argument_is_named(call: str, arguments: dict[str, Any], name: str) -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        await getattr(MemoryStore(), call)(**arguments)
+    assert caught.value.argument == name
+
+
+async def test_a_mark_is_raised_from_the_epoch_to_a_day_ahead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(type(SYSTEM_CLOCK), "now_ms", lambda _: 1000)
+    store, lift = MemoryStore(), {"machine_id": 0}
+    assert await store.raise_machine_mark(**lift, above_ms=0)
+    assert await store.raise_machine_mark(**lift, above_ms=1000 + DAY_MS)
+    with pytest.raises(InvalidArgumentError, match="above_ms"):
+        await store.raise_machine_mark(**lift, above_ms=1001 + DAY_MS)
+    await store.raise_machine_mark(machine_id=2**31 - 1, above_ms=1)
+
+
+async def test_a_counter_that_has_answered_is_missed() -> None:
+    backend = Backend()
+    counter = store_on(backend).segment_distributor(name="a")
+    await counter.next_max_id(5)
+    backend._counters.clear()
+    with pytest.raises(StoreRolledBackError):
+        await counter.next_max_id(5)
+    with pytest.raises(StoreRolledBackError):
+        counter.next_max_id_nowait(5)
+    with pytest.raises(CounterMissingError):
+        await store_on(backend).set_floor(name="a", above=5, create=False)
+
+
+async def test_a_child_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if it was forked while the counter was read."""
+    backend = Backend()
+    store = store_on(backend)
+    counter = store.segment_distributor(name="a")
+    own = fork.generation
+    backend.before_peek = lambda: monkeypatch.setattr(fork, "generation", own + 1)
+    backend._refuse_child = lambda: None  # type: ignore[method-assign]  # the distributor's own
+    for _ in range(2):
+        with pytest.raises(ForkedError):
+            await counter.peek()
+    del backend._refuse_child
+    for child in (store, counter):
+        with pytest.raises(ForkedError):
+            await child.aopen()
+
+
+@pytest.mark.parametrize("creates", [False, True])
+@pytest.mark.parametrize("has_marker", [False, True])
+async def test_who_creates_the_tables_marks_the_store(*, creates: bool, has_marker: bool) -> None:
+    backend = Backend(creates=creates)
+    backend.marker, backend.has_marker = None, has_marker
+    store = store_on(backend)
+    await store.create_schema()
+    assert (backend.marker is not None) == (creates and has_marker)
+    if has_marker:
+        assert await store.is_initialized() == creates
+        return
+    for refused in (store.is_initialized, store.initialize):
+        with pytest.raises(UnsupportedByStoreError):
+            await refused()
+
+
+async def test_markers_are_listed() -> None:
+    """None where neither the namespace nor the store has one."""
+    backend = Backend()
+    store = store_on(backend)
+    backend.marker = None
+    assert await store.machine_markers(namespace="a") == []
+    await store.mark_machines(namespace="b")
+    due = [MachineMarker(namespace="b", seconds_left=0.0)]
+    assert await store.machine_markers() == due
+    await store.initialize()
+    assert await store.machine_markers(namespace="b") == due
+    assert [each.namespace for each in await store.machine_markers(namespace="a")] == ["a"]
+
+
+@pytest.mark.parametrize("heir", [None, "b"])
+async def test_an_id_is_taken_away_once(heir: str | None) -> None:
+    """Who has taken it since the reply was lost keeps it."""
+    backend = Backend()
+    store = store_on(backend)
+    await store.machine_id_distributor(instance_id="a").distribute(2, now_ms=1, latest_ms=2)
+    read = backend.read
+
+    async def taken_meanwhile(*arguments: Any) -> Snapshot:
+        if heir is not None and not backend.lost_commits:
+            backend.read = read  # type: ignore[method-assign]
+            await store.machine_id_distributor(instance_id=heir).distribute(
+                2, now_ms=1, latest_ms=2**53
+            )
+        return await read(*arguments)
+
+    backend.lost_commits = 1
+    backend.read = taken_meanwhile  # type: ignore[method-assign]
+    await store.revert_machine(machine_id=0)
+    [found] = await store.machines()
+    assert found.instance_id == (heir or "")
+
+
+async def test_closing_it_closes_the_backend() -> None:
+    backend = Backend()
+    async with store_on(backend):
+        assert backend.closings == 0
+    assert backend.closings == 1
