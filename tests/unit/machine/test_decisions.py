@@ -224,6 +224,8 @@ PEERS: Final = {number: seat(f"i{number}", at=SILENT, token="") for number in ra
             *({}, None, {}),
         ),
         (FULL | {2: Seat((Owner("", NOW), Owner("x", SILENT)))}, {}, 2, {}),
+        (FULL | {2: Seat((Owner("", SILENT), Owner("x", NOW)))}, {}, None, {}),
+        (PEERS, {"stamps_tell": False, "guard_ms": ENDLESS_MS}, None, {}),
         # On a store with CosId's adder.
         ({}, {"first_new": 2}, 2, {}),
         ({0: HELD}, {"last_new": 0}, 1, {}),
@@ -273,6 +275,14 @@ def test_which_is_handed_out(
     assert (changes.signed, changes.guard_ms) == (machine_id, asker.guard_ms)
     noted_now = sum(each.is_noted for each in (seats | changes.seats).values())
     assert changes.count == (Count("e", noted_now) if noted_now > noted else None)
+
+
+@pytest.mark.parametrize("stable", [False, True])
+def test_ones_own_late_id_is_enough_of_a_sample_for_a_stable_instance(stable: bool) -> None:
+    """Another one may take an earlier id, which the sample does not show."""
+    part = {"seats": {2: MINE_LATE}, "is_complete": False, "cells": 1, "notes": 1}
+    found = hand_out(snapshot(count=Count("e", 1), **part), replace(ME, stable=stable))
+    assert (found.need is None) == stable
 
 
 def test_the_error_of_a_full_pool_names_five_holders() -> None:

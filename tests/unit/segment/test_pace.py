@@ -393,10 +393,10 @@ def test_none_is_kept_in_hand_without_a_distance_and_by_single_ids() -> None:
 
 def test_a_rate_is_sustained_over_two_seconds() -> None:
     """Younger than that it is 0; then it is taken since the older of two samples."""
-    meter = RateMeter(0.0)
-    assert [meter.sustained(at, 10) for at in (1.9, 2.0)] == [0.0, 5.0]
-    meter.note(1.9, 10)
-    meter.note(2.0, 10)
-    meter.note(4.0, 30)
-    assert meter.rate(4.0, 30) == 10.0
-    assert meter.rate(2.0, 30) == 0.0
+    meter = RateMeter(7.0)
+    assert [meter.sustained(at, 10) for at in (8.9, 9.0)] == [0.0, 5.0]
+    meter.note(8.9, 10)
+    meter.note(9.0, 10)
+    meter.note(11.0, 30)
+    assert meter.rate(11.0, 30) == 10.0
+    assert meter.rate(9.0, 30) == 0.0

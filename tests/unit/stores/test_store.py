@@ -9,18 +9,23 @@ import pytest
 
 from aiocosid._life import fork
 from aiocosid._life.clock import SYSTEM_CLOCK
-from aiocosid.abc import MachineMarker
+from aiocosid.abc import MAX_ID, Counter, MachineMarker
 from aiocosid.errors import (
+    CosIdError,
     CounterMissingError,
     ForkedError,
+    IdOverflowError,
     InvalidArgumentError,
+    NameTooLongError,
     StoreRolledBackError,
     UnsupportedByStoreError,
+    WouldBlock,
 )
-from aiocosid.machine.cells import Changes, Snapshot
+from aiocosid.machine.cells import Changes, Need, Snapshot
+from aiocosid.stores import _backend
+from aiocosid.stores._backend import Granted, after_add, after_raise, counters_of
+from aiocosid.stores._store import BackendStore
 from aiocosid.stores.memory import MemoryBackend, MemoryStore
-
-pytestmark = pytest.mark.asyncio
 
 LONG = "x" * 92
 DAY_MS = 24 * 3600 * 1000
@@ -57,6 +62,7 @@ def store_on(backend: Backend) -> MemoryStore:
     return MemoryStore._on(backend)
 
 
+@pytest.mark.asyncio
 @pytest.mark.parametrize(
     ("call", "arguments", "name"),
     [
@@ -81,6 +87,7 @@ async def test_a_bad_argument_is_named(call: str, arguments: dict[str, Any], nam
     assert caught.value.argument == name
 
 
+@pytest.mark.asyncio
 async def test_a_mark_is_raised_from_the_epoch_to_a_day_ahead(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -93,6 +100,7 @@ async def test_a_mark_is_raised_from_the_epoch_to_a_day_ahead(
     await store.raise_machine_mark(machine_id=2**31 - 1, above_ms=1)
 
 
+@pytest.mark.asyncio
 async def test_a_counter_that_has_answered_is_missed() -> None:
     backend = Backend()
     counter = store_on(backend).segment_distributor(name="a")
@@ -106,6 +114,7 @@ async def test_a_counter_that_has_answered_is_missed() -> None:
         await store_on(backend).set_floor(name="a", above=5, create=False)
 
 
+@pytest.mark.asyncio
 async def test_a_child_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also if it was forked while the counter was read."""
     backend = Backend()
@@ -123,6 +132,7 @@ async def test_a_child_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
             await child.aopen()
 
 
+@pytest.mark.asyncio
 @pytest.mark.parametrize("creates", [False, True])
 @pytest.mark.parametrize("has_marker", [False, True])
 async def test_who_creates_the_tables_marks_the_store(*, creates: bool, has_marker: bool) -> None:
@@ -139,6 +149,7 @@ async def test_who_creates_the_tables_marks_the_store(*, creates: bool, has_mark
             await refused()
 
 
+@pytest.mark.asyncio
 async def test_markers_are_listed() -> None:
     """None where neither the namespace nor the store has one."""
     backend = Backend()
@@ -153,6 +164,7 @@ async def test_markers_are_listed() -> None:
     assert [each.namespace for each in await store.machine_markers(namespace="a")] == ["a"]
 
 
+@pytest.mark.asyncio
 @pytest.mark.parametrize("heir", [None, "b"])
 async def test_an_id_is_taken_away_once(heir: str | None) -> None:
     """Who has taken it since the reply was lost keeps it."""
@@ -176,8 +188,95 @@ async def test_an_id_is_taken_away_once(heir: str | None) -> None:
     assert found.instance_id == (heir or "")
 
 
+@pytest.mark.asyncio
 async def test_closing_it_closes_the_backend() -> None:
     backend = Backend()
     async with store_on(backend):
         assert backend.closings == 0
     assert backend.closings == 1
+
+
+# For servers that cannot do it by themselves, or not at all.
+
+
+@pytest.mark.parametrize(
+    ("found", "first", "due"),
+    [
+        (None, 7, 7),
+        (None, 0, 0),
+        (None, None, CounterMissingError),
+        (3, 7, 8),
+        (MAX_ID - 5, None, MAX_ID),
+        (MAX_ID - 4, None, IdOverflowError),
+    ],
+)
+def test_adding_to_a_counter(
+    found: int | None, first: int | None, due: int | type[CosIdError]
+) -> None:
+    def added() -> int:
+        return after_add(found, 5, first=first, store="s", name="n")
+
+    if isinstance(due, int):
+        assert added() == due
+        return
+    with pytest.raises(due):
+        added()
+
+
+@pytest.mark.parametrize(
+    ("found", "above", "create", "due"),
+    [
+        (None, 5, False, -1),
+        (None, 5, True, 5),
+        (None, 0, True, 0),
+        (3, 5, False, 5),
+        (7, 5, True, 7),
+    ],
+)
+def test_raising_a_counter(found: int | None, above: int, create: bool, due: int) -> None:
+    assert after_raise(found, above, create=create) == due
+
+
+def test_damaged_counters_are_left_out() -> None:
+    found = [("a.x", 0), ("a.y", None), ("b.x", 1)]
+    named = [Counter(namespaced_name="a.x", last_max_id=0)]
+    assert counters_of(found, "a.") == named
+    assert counters_of(found, "") == [*named, Counter(namespaced_name="b.x", last_max_id=1)]
+
+
+class Least(_backend.Backend):
+    """A backend with what every one has to have."""
+
+    name_width = 7
+
+    async def add(self, *_: Any, **__: Any) -> Granted:
+        return Granted(1)
+
+    async def raise_to(self, *_: Any, **__: Any) -> None:
+        return None
+
+    async def counters(self, prefix: str) -> list[Counter]:
+        return []
+
+
+@pytest.mark.asyncio
+async def test_what_a_backend_need_not_support() -> None:
+    backend = Least("label")
+    assert (backend.name, Least("label", name="name").name) == ("label", "name")
+    assert not await backend.create_schema()
+    assert not backend.can_take_back("a")
+    assert not await backend.give_back("a", top=2, lower=1, nonce="n")
+    with pytest.raises(WouldBlock):
+        backend.add_nowait("a", 1, first=None)
+    for refused in (
+        backend.peek("a"),
+        backend.read("a", Need()),
+        backend.commit(Snapshot("a", "b"), Changes()),
+        backend.namespaces(),
+    ):
+        with pytest.raises(UnsupportedByStoreError):
+            await refused
+    store: BackendStore[Least] = BackendStore._on(backend)
+    store.segment_distributor(namespace="cosid", name="x")
+    with pytest.raises(NameTooLongError):
+        store.segment_distributor(namespace="cosid", name="xy")
