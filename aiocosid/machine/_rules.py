@@ -530,9 +530,9 @@ def renew(
     if not (is_ours and is_sound) and not snapshot.is_complete:
         return Decision(need=Need(asker.instance, machine_id, is_complete=True))
     found = _examine(snapshot, asker)
-    if found.left_ms and taken is None:
-        return _refused(snapshot, found)
-    if found.left_ms and taken is not None:
+    if found.left_ms:
+        if taken is None:
+            return _refused(snapshot, found)
         return _assert(snapshot, asker, taken, found, now_ms=now_ms, mark_ms=mark_ms)
     if not is_ours:
         error = MachineIdLostError(
@@ -723,7 +723,7 @@ def raise_mark(snapshot: Snapshot, machine_id: int, above_ms: int) -> Decision:
     changes = Changes()
     owners = tuple(
         Owner(each.instance, max(each.stamp_ms, above_ms))
-        for each in seat.owners or (Owner("", 0),)
+        for each in seat.owners or (Owner("", above_ms),)
     )
     note = replace(note, mark_ms=max(note.mark_ms, above_ms), turn=note.turn + 1)
     changes.seats[machine_id] = Seat(owners, note, seat.seen_ms)
@@ -822,7 +822,7 @@ def seconds_left(snapshot: Snapshot) -> float:
     """Return the seconds left of a quarantine; its whole length, if one is about to begin."""
     if not snapshot.space and not snapshot.marker:
         return 0.0
-    return _examine(snapshot, Asker("", nonce="due")).left_ms / 1000
+    return _examine(snapshot, Asker("")).left_ms / 1000
 
 
 def list_machines(snapshot: Snapshot) -> Iterator[Machine]:

@@ -208,6 +208,7 @@ PEERS: Final = {number: seat(f"i{number}", at=SILENT, token="") for number in ra
         ({2: MINE_LATE}, {"stable": True}, 2, {}),
         (FULL | {2: MINE_LATE}, {}, 2, {}),
         ({4: MINE}, {}, 0, {4: left(5)}),
+        ({4: seat("me", at=5, mark=0)}, {}, 0, {4: left(1000, 0)}),
         ({1: MINE, 2: MINE}, {}, 1, {2: left(5)}),
         ({1: MINE, 2: SHARED}, {}, 1, {2: Seat((Owner("x", 6),))}),
         # An expired one.
@@ -406,7 +407,7 @@ def claimed(by: str, **facts: Any) -> Seat:
     [
         ({}, {}, None),
         # The earlier one keeps it, then the one with the lower text.
-        ({1: claimed("a")}, {}, "a"),
+        ({0: HELD, 1: claimed("a")}, {}, "a"),
         ({1: claimed("x")}, {}, None),
         ({1: claimed("x", born_ms=99)}, {}, "x"),
         ({1: claimed("a", born_ms=101)}, {}, None),
@@ -419,6 +420,11 @@ def claimed(by: str, **facts: Any) -> Seat:
         ({1: claimed("me", token="t")}, {}, None),
         # A peer of CosId's that has renewed since keeps it in any case.
         ({1: seat("java", at=5, token="")}, {}, "java"),
+        ({1: Seat((Owner("me", 5), Owner("java", 5)))}, {}, "java"),
+        (
+            {1: replace(claimed("x", born_ms=101), owners=(Owner("x", NOW), Owner("java", NOW)))},
+            *({}, "java"),
+        ),
         ({1: seat("java", at=5, token="")}, {"stamps_tell": False}, None),
         ({1: seat("", at=5, token="")}, {}, None),
         ({1: seat("me", at=5, token="")}, {}, None),
@@ -567,13 +573,14 @@ def test_a_width_is_changed() -> None:
     ("facts", "error"),
     [
         ({"space": RUNNING}, MachineIdQuarantineError),
-        ({"seats": {1: HELD}}, MachineIdInUseError),
+        ({"seats": {1: HELD, 2: seat("")}}, MachineIdInUseError),
         ({"seats": {1: Seat(is_damaged=True)}}, MachineIdInUseError),
     ],
 )
 def test_a_width_is_not_changed(facts: dict[str, Any], error: type[Exception]) -> None:
     found = _rules.set_bits(snapshot(**facts), ME, 3)
     assert isinstance(found.error, error)
+    assert ("2 bits" in str(found.error)) == (error is MachineIdInUseError)
     assert not found.changes
 
 
@@ -613,7 +620,15 @@ NEW: Final = MachineMarker(namespace="ns", is_new=True)
             {"space": replace(SPACE, identity="x"), "marker": None},
             *(False, replace(BEGUN, epoch=""), None, 305.0),
         ),
-        ({"count": Count("e", 5)}, False, BEGUN, None, 305.0),
+        ({"space": replace(RUNNING, guard_ms=0)}, False, None, None, 304.0),
+        (
+            {"space": replace(RUNNING, identity="x", guard_ms=1), "marker": None},
+            *(False, replace(BEGUN, epoch=""), None, 305.0),
+        ),
+        (
+            {"space": replace(SPACE, guard_ms=1), "count": Count("e", 5)},
+            *(False, BEGUN, None, 305.0),
+        ),
         (
             {"space": replace(SPACE, epoch="former"), "count": Count("e", 5)},
             *(False, BEGUN, None, 305.0),

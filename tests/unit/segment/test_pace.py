@@ -398,5 +398,5 @@ def test_a_rate_is_sustained_over_two_seconds() -> None:
     meter.note(8.9, 10)
     meter.note(9.0, 10)
     meter.note(11.0, 30)
-    assert meter.rate(11.0, 30) == 10.0
+    assert meter.rate(11.0, 30) == meter.rate(9.5, 15) == 10.0
     assert meter.rate(9.0, 30) == 0.0

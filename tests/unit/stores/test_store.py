@@ -21,7 +21,7 @@ from aiocosid.errors import (
     UnsupportedByStoreError,
     WouldBlock,
 )
-from aiocosid.machine.cells import Changes, Need, Snapshot
+from aiocosid.machine.cells import Changes, Need, Owner, Seat, Snapshot
 from aiocosid.stores import _backend
 from aiocosid.stores._backend import Granted, after_add, after_raise, counters_of
 from aiocosid.stores._store import BackendStore
@@ -123,9 +123,11 @@ async def test_a_child_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     own = fork.generation
     backend.before_peek = lambda: monkeypatch.setattr(fork, "generation", own + 1)
     backend._refuse_child = lambda: None  # type: ignore[method-assign]  # the distributor's own
-    for _ in range(2):
-        with pytest.raises(ForkedError):
-            await counter.peek()
+    with pytest.raises(ForkedError):
+        await counter.peek()
+    backend.before_peek = lambda: pytest.fail("the child has read")
+    with pytest.raises(ForkedError):
+        await counter.peek()
     del backend._refuse_child
     for child in (store, counter):
         with pytest.raises(ForkedError):
@@ -189,6 +191,29 @@ async def test_an_id_is_taken_away_once(heir: str | None) -> None:
 
 
 @pytest.mark.asyncio
+async def test_a_width_is_stored_and_changed() -> None:
+    store = MemoryStore()
+    assert await store.machine_bits() is None
+    await store.mark_machines()
+    assert await store.machine_bits() is None
+    await store.set_machine_bits(bits=3)
+    assert await store.machine_bits() == 3
+    with pytest.raises(InvalidArgumentError):
+        await store.set_machine_bits(bits=32)
+
+
+@pytest.mark.asyncio
+async def test_a_peers_id_is_taken_away() -> None:
+    """It has no note of ours."""
+    backend = Backend()
+    store = store_on(backend)
+    backend.cells_of("cosid").seats[0] = Seat((Owner("java", 1),))
+    await store.revert_machine(machine_id=0)
+    [found] = await store.machines()
+    assert found.instance_id == ""
+
+
+@pytest.mark.asyncio
 async def test_closing_it_closes_the_backend() -> None:
     backend = Backend()
     async with store_on(backend):
@@ -244,6 +269,18 @@ def test_damaged_counters_are_left_out() -> None:
     assert counters_of(found, "") == [*named, Counter(namespaced_name="b.x", last_max_id=1)]
 
 
+class Link:
+    """Counts."""
+
+    opened = closed = 0
+
+    async def aopen(self) -> None:
+        self.opened += 1
+
+    async def aclose(self) -> None:
+        self.closed += 1
+
+
 class Least(_backend.Backend):
     """A backend with what every one has to have."""
 
@@ -261,7 +298,11 @@ class Least(_backend.Backend):
 
 @pytest.mark.asyncio
 async def test_what_a_backend_need_not_support() -> None:
-    backend = Least("label")
+    link = Link()
+    backend = Least("label", link)
+    await backend.aopen()
+    await backend.aclose()
+    assert (link.opened, link.closed) == (1, 1)
     assert (backend.name, Least("label", name="name").name) == ("label", "name")
     assert not await backend.create_schema()
     assert not backend.can_take_back("a")
