@@ -278,6 +278,8 @@ class TestCounters:
         assert (await store.set_floor(name="order", above=5)).last_max_id == 10**12
         assert await backend_of(store).raise_to("cosid.none", 5, create=False) is None
         assert [each.namespaced_name for each in await store.counters()] == ["cosid.order"]
+        assert await store.segment_distributor(name="order").peek() == 10**12
+        assert await store.segment_distributor(name="none").peek() is None
 
     async def test_a_floor_under_many_increments(self, store: NatsStore) -> None:
         """Nobody is given what is below, and no range twice."""
@@ -613,6 +615,9 @@ class TestClients:
         for prefix in ("", "a.b", "a/b", "*", "x" * 65, "a b", "é"):
             with pytest.raises(InvalidArgumentError, match="letters, digits"):
                 NatsStore(Client(), prefix=prefix)
+        for replicas in (0, 6):
+            with pytest.raises(InvalidArgumentError, match="replicas"):
+                NatsStore(Client(), replicas=replicas)
 
     async def test_nothing_is_sent_on_an_interrupted_one(self, nats: NatsServer, url: str) -> None:
         """The driver would send it later."""
@@ -699,6 +704,19 @@ class TestCells:
         assert (await backend.read("n", Need("a", number))).seats[number].seen_ms == seen_ms
         await owner.guard(number, now_ms=1, mark_ms=1)
         assert (await backend.read("n", Need("a", number))).seats[number].seen_ms > seen_ms
+
+    async def test_what_is_removed_goes_away_by_itself(
+        self, nats: NatsServer, store: NatsStore, namespace: str
+    ) -> None:
+        """An hour later: others may still compare it."""
+        owner = machine_of(store, "a")
+        number = await take(owner)
+        await owner.revert(number, last_ms=T)
+        subject = f"{namespace}.cell.ns.n.own.a"
+        assert nats.request(f"$JS.API.DIRECT.GET.{namespace}_cells.{subject}").headers[
+            "Nats-TTL"
+        ] in {"1h", "3600"}
+        assert nats.get(f"{namespace}_cells", f"{namespace}.cell.ns.n.id.00000000")
 
     @pytest.mark.parametrize("bad", ["x", "{}", "\n", "x\n5", '{"instance":5}\n5'])
     async def test_a_damaged_cell(

@@ -234,6 +234,7 @@ PEERS: Final = {number: seat(f"i{number}", at=SILENT, token="") for number in ra
             {0: HELD, 1: Seat(is_damaged=True)},
             *({"last_new": 0, "spread": 1}, 3, {2: Seat((Owner("", 0),))}),
         ),
+        ({0: HELD}, {"last_new": 0, "spread": 1}, 2, {1: Seat((Owner("", 0),))}),
         ({0: HELD}, {"last_new": 3}, None, {}),
         ({0: HELD, 1: HELD}, {"last_new": 3, "space": replace(SPACE, gaps=True)}, 2, {}),
         ({0: HELD}, {"last_new": 1, "space": replace(SPACE, gaps=True)}, 2, {}),

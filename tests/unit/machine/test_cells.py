@@ -1,0 +1,153 @@
+"""Cells of machine ids: their texts, and what a snapshot and its changes say."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+
+from aiocosid.machine.cells import (
+    ENDLESS_MS,
+    MAX_MS,
+    Changes,
+    Count,
+    Marker,
+    Note,
+    Owner,
+    Seat,
+    Snapshot,
+    Space,
+    freed,
+)
+
+NOTE: Final = Note("é", stable=True, mark_ms=MAX_MS, token="t", turn=-1)  # noqa: S106
+CELLS: Final = [Note(), NOTE, Space(), Space("i", "e", 31, ENDLESS_MS), Marker("i", "e"), Count()]
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_what_is_written_is_read(cell: Note | Space | Marker | Count) -> None:
+    assert type(cell).read(cell.text()) == cell
+
+
+def test_a_text_is_compact_json() -> None:
+    assert Marker("é", "e").text() == '{"identity":"é","epoch":"e"}'
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (Count, ""),
+        (Count, "[" * 100_000),
+        (Count, '["epoch","ids"]'),
+        (Count, '{"epoch":"e"}'),
+        (Count, '{"epoch":"e","ids":1,"more":1}'),
+        (Count, '{"epoch":1,"ids":1}'),
+        (Count, '{"epoch":"e","ids":true}'),
+        (Count, '{"epoch":"e","ids":-2}'),
+        (Count, '{"epoch":"e","ids":9007199254740992}'),
+        (Space, Space(bits=32).text()),
+        (Space, Space(bits=-1).text()),
+    ],
+)
+def test_another_text_is_refused(kind: Any, text: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - JSON's own, for some
+        kind.read(text)
+
+
+@pytest.mark.parametrize(
+    ("seat", "facts"),
+    [
+        (Seat(), ((), False, False, -1, -1, -1)),
+        (Seat((Owner("", 5),)), ((), False, False, 5, -1, 5)),
+        (Seat((Owner("a", 5), Owner("", 4)), Note(mark_ms=6)), (("a",), True, False, 5, 6, 6)),
+        (Seat((Owner("", 5),), NOTE), ((), False, True, 5, MAX_MS, MAX_MS)),
+        (Seat(note=NOTE), ((), False, False, -1, MAX_MS, MAX_MS)),
+        (Seat(note=NOTE, is_damaged=True), ((), True, True, -1, MAX_MS, MAX_MS)),
+    ],
+)
+def test_a_machine_id(seat: Seat, facts: tuple[object, ...]) -> None:
+    told = seat.holders, seat.is_held, seat.is_noted, seat.stamp_ms, seat.mark_ms, seat.floor_ms
+    assert told == facts
+
+
+def test_a_note_is_about_one_instance() -> None:
+    seat = Seat(note=NOTE)
+    assert (seat.note_about("é"), seat.note_about("b"), Seat().note_about("")) == (NOTE, None, None)
+
+
+def test_an_id_that_is_given_back() -> None:
+    note = Note("a", stable=True, mark_ms=3, token="t", turn=4, claimed="q", born_ms=5)  # noqa: S106
+    due = Note("", mark_ms=6, token="t", turn=5, born_ms=5)  # noqa: S106
+    assert freed(Seat((Owner("a", 1),), note, 7), 8, mark_ms=6) == Seat((Owner("", 8),), due, 7)
+    assert freed(Seat(), 8) == Seat((Owner("", 8),), Note(turn=1), -1)
+
+
+def test_what_a_renewal_needs_of_a_snapshot() -> None:
+    one, two = Seat((Owner("a", 1),)), Seat((Owner("b", 2),))
+    whole = Snapshot("ns", "i", seats={1: one, 2: two}, is_complete=True, cells=2, notes=1)
+    part = Snapshot("ns", "i", seats={2: two}, notes=1)
+    assert whole.narrowed(2) == part
+    assert whole.narrowed(3).seats == {}
+    assert not part.is_sample
+    samples = [
+        Snapshot("ns", "i", cells=cells, is_complete=is_complete).is_sample
+        for cells, is_complete in ((0, False), (0, True), (-1, False))
+    ]
+    assert samples == [True, False, False]
+
+
+def test_a_store_that_was_rolled_back_is_not_known() -> None:
+    assert Snapshot("ns", "i").knows("i")
+    assert not Snapshot("ns", "i").knows("j")
+    assert not Snapshot("ns", "i", is_doubtful=True).knows("i")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "due"),
+    [
+        (Count("e", 1), Count("e", 2), True),
+        (Count("e", 1), Count("e", 3), False),
+        (Count("e", 1), Count("f", 2), False),
+        (Count("e", 1), None, False),
+        (None, Count("e", 1), False),
+    ],
+)
+def test_a_count_of_one_more(old: Count | None, new: Count | None, due: bool) -> None:
+    assert Snapshot("ns", "i", count=old).counts_one_more(Changes(count=new)) == due
+
+
+def test_changes_are_applied() -> None:
+    """What they leave out stays."""
+    facts: dict[str, Any] = {
+        "marker": Marker("i", "e"),
+        "space": Space("i"),
+        "count": Count("e", 1),
+        "seats": {1: Seat()},
+        "own": 1,
+        "last_new": 1,
+    }
+    found = Snapshot("ns", "i", **facts)
+    found.apply(Changes("a", own={"b": 2}))
+    assert found == Snapshot("ns", "i", **facts)
+    facts |= {"marker": Marker("j"), "space": Space("j"), "count": Count("f"), "last_new": 0}
+    facts["seats"] = {2: Seat(note=NOTE)}
+    changes = Changes("a", own={"a": None}, **{key: facts[key] for key in facts if key != "own"})
+    found.apply(changes)
+    facts["seats"] = {1: Seat(), 2: Seat(note=NOTE)}
+    assert found == Snapshot("ns", "i", **(facts | {"own": None}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "due"),
+    [
+        (Changes("a", signed=1, guard_ms=1), False),
+        (Changes(marker=Marker()), True),
+        (Changes(space=Space()), True),
+        (Changes(count=Count()), True),
+        (Changes(last_new=0), True),
+        (Changes(seats={1: Seat()}), True),
+        (Changes(own={"a": None}), True),
+    ],
+)
+def test_whether_anything_is_written(changes: Changes, due: bool) -> None:
+    assert bool(changes) == due
