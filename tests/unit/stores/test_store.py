@@ -92,11 +92,11 @@ async def test_a_mark_is_raised_from_the_epoch_to_a_day_ahead(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(type(SYSTEM_CLOCK), "now_ms", lambda _: 1000)
-    store, lift = MemoryStore(), {"machine_id": 0}
-    assert await store.raise_machine_mark(**lift, above_ms=0)
-    assert await store.raise_machine_mark(**lift, above_ms=1000 + DAY_MS)
+    store = MemoryStore()
+    for above_ms in (0, 1000 + DAY_MS):
+        assert await store.raise_machine_mark(machine_id=0, above_ms=above_ms)
     with pytest.raises(InvalidArgumentError, match="above_ms"):
-        await store.raise_machine_mark(**lift, above_ms=1001 + DAY_MS)
+        await store.raise_machine_mark(machine_id=0, above_ms=1001 + DAY_MS)
     await store.raise_machine_mark(machine_id=2**31 - 1, above_ms=1)
 
 
@@ -177,13 +177,13 @@ async def test_an_id_is_taken_away_once(heir: str | None) -> None:
     await store.machine_id_distributor(instance_id="a").distribute(2, now_ms=1, latest_ms=2)
     read = backend.read
 
-    async def taken_meanwhile(*arguments: Any) -> Snapshot:
+    async def taken_meanwhile(namespace: str, need: Need) -> Snapshot:
         if heir is not None and not backend.lost_commits:
             backend.read = read  # type: ignore[method-assign]
             await store.machine_id_distributor(instance_id=heir).distribute(
                 2, now_ms=1, latest_ms=2**53
             )
-        return await read(*arguments)
+        return await read(namespace, need)
 
     backend.lost_commits = 1
     backend.read = taken_meanwhile  # type: ignore[method-assign]
