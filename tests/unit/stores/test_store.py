@@ -306,6 +306,7 @@ async def test_what_a_backend_need_not_support() -> None:
     await backend.aclose()
     assert (link.opened, link.closed) == (1, 1)
     assert (backend.name, Least("label", name="name").name) == ("label", "name")
+    assert not backend.is_local
     assert not await backend.create_schema()
     assert not backend.can_take_back("a")
     assert not await backend.give_back("a", top=2, lower=1, nonce="n")
