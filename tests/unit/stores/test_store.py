@@ -16,6 +16,7 @@ from aiocosid.errors import (
     ForkedError,
     IdOverflowError,
     InvalidArgumentError,
+    MachineIdQuarantineError,
     NameTooLongError,
     StoreRolledBackError,
     UnsupportedByStoreError,
@@ -104,6 +105,7 @@ async def test_a_mark_is_raised_from_the_epoch_to_a_day_ahead(
 async def test_a_counter_that_has_answered_is_missed() -> None:
     backend = Backend()
     counter = store_on(backend).segment_distributor(name="a")
+    assert (counter.store, counter.order_risk) == ("memory", "")
     await counter.next_max_id(5)
     backend._counters.clear()
     with pytest.raises(StoreRolledBackError):
@@ -160,7 +162,8 @@ async def test_markers_are_listed() -> None:
     store = store_on(backend)
     backend.marker = None
     assert await store.machine_markers(namespace="a") == []
-    await store.mark_machines(namespace="b")
+    assert (await store.mark_machines(namespace="b")).is_new
+    assert not (await store.mark_machines(namespace="b")).is_new
     due = [MachineMarker(namespace="b", seconds_left=0.0)]
     assert await store.machine_markers() == due
     await store.initialize()
@@ -202,6 +205,10 @@ async def test_a_width_is_stored_and_changed() -> None:
     assert await store.machine_bits() == 3
     with pytest.raises(InvalidArgumentError):
         await store.set_machine_bits(bits=32)
+    store.forget_machines()
+    with pytest.raises(MachineIdQuarantineError) as caught:
+        await store.set_machine_bits(bits=4)
+    assert caught.value.seconds_left == 305, "no safe guard was ever named"
 
 
 @pytest.mark.asyncio
