@@ -35,6 +35,7 @@ def test_an_empty_chain_gives_nothing() -> None:
     [
         ([], 0, None, range(0)),
         ([10], 0, 10, range(1, 11)),
+        ([10], 1, 10, range(1, 11)),
         ([10], 4, 10, range(1, 11)),  # of which four are in the piece
         ([10], 10, 10, range(1, 11)),  # or all
         ([10, 20], 4, 20, range(1, 21)),

@@ -92,7 +92,10 @@ async def test_a_bad_argument_is_named(call: str, arguments: dict[str, Any], nam
 async def test_a_mark_is_raised_from_the_epoch_to_a_day_ahead(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(type(SYSTEM_CLOCK), "now_ms", lambda _: 1000)
+    def now_ms(_: object) -> int:
+        return 1000
+
+    monkeypatch.setattr(type(SYSTEM_CLOCK), "now_ms", now_ms)
     store = MemoryStore()
     for above_ms in (0, 1000 + DAY_MS):
         assert await store.raise_machine_mark(machine_id=0, above_ms=above_ms)
