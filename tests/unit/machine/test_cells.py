@@ -31,6 +31,14 @@ def test_what_is_written_is_read(cell: Note | Space | Marker | Count) -> None:
 
 def test_a_text_is_compact_json() -> None:
     assert Marker("é", "e").text() == '{"identity":"é","epoch":"e"}'
+    texts = [cell.text() for cell in (Note(), Space(), Marker(), Count())]
+    assert texts == [
+        '{"instance":"","stable":false,"mark_ms":-1,"token":"","turn":0,"claimed":"","born_ms":0}',
+        '{"identity":"","epoch":"","bits":0,"guard_ms":0,"quarantine":"","since_ms":0,'
+        '"gaps":false,"is_new":false}',
+        '{"identity":"","epoch":""}',
+        '{"epoch":"","ids":0}',
+    ]
 
 
 @pytest.mark.parametrize(
