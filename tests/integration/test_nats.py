@@ -22,8 +22,10 @@ from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from aiocosid import SegmentId, SnowflakeId
+from aiocosid.abc import MAX_ID
 from aiocosid.errors import (
     CorruptMachineStateError,
+    IdOverflowError,
     InvalidArgumentError,
     MachineIdLostError,
     MachineIdQuarantineError,
@@ -280,6 +282,15 @@ class TestCounters:
         assert [each.namespaced_name for each in await store.counters()] == ["cosid.order"]
         assert await store.segment_distributor(name="order").peek() == 10**12
         assert await store.segment_distributor(name="none").peek() is None
+
+    async def test_the_last_ids(self, nats: NatsServer, store: NatsStore, namespace: str) -> None:
+        """The highest id is handed out; what would pass it writes nothing."""
+        await store.set_floor(name="order", above=MAX_ID - 20)
+        counter = store.segment_distributor(name="order")
+        assert [await counter.next_max_id(10) for _ in range(2)] == [MAX_ID - 10, MAX_ID]
+        with pytest.raises(IdOverflowError):
+            await counter.next_max_id(10)
+        assert value_of(nats, namespace) == MAX_ID
 
     async def test_a_floor_under_many_increments(self, store: NatsStore) -> None:
         """Nobody is given what is below, and no range twice."""

@@ -11,7 +11,9 @@ from aiocosid.machine.cells import (
     MAX_MS,
     Changes,
     Count,
+    Damage,
     Marker,
+    Need,
     Note,
     Owner,
     Seat,
@@ -31,14 +33,25 @@ def test_what_is_written_is_read(cell: Note | Space | Marker | Count) -> None:
 
 def test_a_text_is_compact_json() -> None:
     assert Marker("é", "e").text() == '{"identity":"é","epoch":"e"}'
-    texts = [cell.text() for cell in (Note(), Space(), Marker(), Count())]
-    assert texts == [
-        '{"instance":"","stable":false,"mark_ms":-1,"token":"","turn":0,"claimed":"","born_ms":0}',
-        '{"identity":"","epoch":"","bits":0,"guard_ms":0,"quarantine":"","since_ms":0,'
-        '"gaps":false,"is_new":false}',
-        '{"identity":"","epoch":""}',
-        '{"epoch":"","ids":0}',
-    ]
+    assert Count.read('{"epoch":"e","ids":9007199254740991}').ids == MAX_MS == 2**53 - 1
+    assert ENDLESS_MS == 2**52
+
+
+def test_what_is_left_out_is_empty() -> None:
+    """Stores rely on it."""
+    assert Note() == Note("", stable=False, mark_ms=-1, token="", turn=0, claimed="", born_ms=0)
+    assert Space() == Space("", "", 0, 0, "", 0, gaps=False, is_new=False)
+    assert (Marker(), Count(), Damage("a", "b")) == (
+        Marker("", ""),
+        Count("", 0),
+        Damage("a", "b", ""),
+    )
+    assert (Need(), Changes()) == (Need("", None, is_complete=False, sample=0), Changes(guard_ms=0))
+    due = {"now_ms": 0, "own": None, "last_new": None, "first_new": 0, "is_complete": False}
+    due |= {"stamps_tell": True, "is_doubtful": False, "store": "store", "cells": -1, "notes": -1}
+    facts: Any = due
+    assert Snapshot("ns", "i") == Snapshot("ns", "i", **facts)
+    assert (Changes().instance, Changes().guard_ms) == ("", 0)
 
 
 @pytest.mark.parametrize(

@@ -36,8 +36,17 @@ def test_the_end_of_a_run_is_offered_once(
     assert run.offer(10, 4) is None
 
 
+def test_a_fork_before_the_first_grant_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = GrantRun()
+    assert run.offer(10, 4) is None
+    monkeypatch.setattr(fork, "children", fork.children + 1)
+    note = granted(run, 10)
+    assert run.offer(10, 10) == Offer(0, note.nonce)
+
+
 def test_each_note_names_the_one_before() -> None:
     run = GrantRun()
+    assert not run.is_noted, "nobody has asked for it yet"
     first = granted(run, 10)
     second = granted(run, 20)
     assert (first.previous, second.previous) == ("", first.nonce)
