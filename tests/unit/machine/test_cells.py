@@ -47,9 +47,14 @@ def test_what_is_left_out_is_empty() -> None:
         Damage("a", "b", ""),
     )
     assert (Need(), Changes()) == (Need("", None, is_complete=False, sample=0), Changes(guard_ms=0))
-    due = {"now_ms": 0, "own": None, "last_new": None, "first_new": 0, "is_complete": False}
-    due |= {"stamps_tell": True, "is_doubtful": False, "store": "store", "cells": -1, "notes": -1}
-    facts: Any = due
+    facts: dict[str, Any] = {
+        "now_ms": 0,
+        "own": None,
+        "last_new": None,
+        "first_new": 0,
+        "is_complete": False,
+    }
+    facts |= {"stamps_tell": True, "is_doubtful": False, "store": "store", "cells": -1, "notes": -1}
     assert Snapshot("ns", "i") == Snapshot("ns", "i", **facts)
     assert (Changes().instance, Changes().guard_ms) == ("", 0)
 
