@@ -517,6 +517,8 @@ class SegmentOpening(OpenState):
                     await self.sleep_for(max(self._expires_at - now, RESOLUTION))
         finally:
             self._expiry_watched = False
+        if self.hand.left and self.ended is None:
+            self._watch_expiry(self._expires_at)  # put in hand meanwhile, by a signal handler
 
     # The end.
 
