@@ -14,12 +14,12 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Final, Protocol
 
-import anyio
 from anyio.lowlevel import checkpoint
 
 from ..errors import CosIdError, WouldBlock
 from . import fork
 from .component import RESOLUTION
+from .loop import new_wakeup, nothing, wake
 from .waiting_line import Waiter, WaiterQueue
 
 if TYPE_CHECKING:
@@ -27,14 +27,18 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..abc import Clock
+    from .loop import Wakeup
 
-__all__ = ("MAX_BATCH", "STRETCH", "Callers", "Supplier", "TurnLine", "expand_ranges")
+__all__ = ("MAX_BATCH", "STRETCH", "Callers", "Supplier", "TurnLine", "expand_ranges", "suspend")
 
 MAX_BATCH: Final = 10_000_000
 """Ids that one ``next_ids`` call may ask for; a list of them takes 400 MB."""
 
 STRETCH: Final = 10_000
 """Ids between two turns of the event loop at most, about a millisecond."""
+
+TIMED_OUT_PER_TURN: Final = 100
+"""Callers that fail in one turn because their time is up, in about a millisecond."""
 
 
 async def expand_ranges(pieces: Sequence[range]) -> list[int]:
@@ -52,6 +56,61 @@ async def expand_ranges(pieces: Sequence[range]) -> list[int]:
     return ids
 
 
+async def suspend(
+    waiter: Waiter,
+    line: WaiterQueue,
+    clock: Clock,
+    seconds_left: Callable[[Waiter], float],
+    time_out: Callable[[], object],
+) -> None:
+    """Suspend a caller until it is served or failed, or finds itself in a child of its process.
+
+    One timer is enough for a line: nobody may wait for longer than who came later.  It is that of
+    the first one, which fails those whose time is up, and wakes its successor when it leaves.
+
+    Args:
+        waiter: the caller, in line.
+        line: the line.
+        clock: sets the timer.
+        seconds_left: tells how long a caller may still wait: no less than who came before it.
+        time_out: fails the first in line.
+    """
+    process = fork.generation
+    try:
+        while True:
+            wakeup = new_wakeup()
+            waiter.wake = partial(wake, wakeup)  # first: a signal handler may serve it meanwhile
+            if waiter.is_done or process != fork.generation:
+                break
+            is_first = line.is_first(waiter)
+            waiter.keeps_time |= is_first
+            left = seconds_left(waiter) if is_first else inf
+            if left == inf:
+                await wakeup
+            elif left > RESOLUTION:
+                with clock.move_on_after(left):
+                    await wakeup
+            else:
+                _time_out(line, seconds_left, time_out)
+            if waiter.pieces is not None:
+                break
+    finally:
+        if waiter.keeps_time:
+            line.pass_timer_on(waiter)
+        if process != fork.generation:
+            line.discard(waiter)  # as nobody else does in the child
+
+
+def _time_out(
+    line: WaiterQueue, seconds_left: Callable[[Waiter], float], time_out: Callable[[], object]
+) -> None:
+    """Fail those whose time is up; the next turns of the loop are for more than a few."""
+    for _ in range(TIMED_OUT_PER_TURN):
+        if not line or seconds_left(line.first) > RESOLUTION:
+            break
+        time_out()
+
+
 class TurnLine:
     """Lets callers go on, at least one turn of the loop later, in the order in which they came.
 
@@ -63,7 +122,7 @@ class TurnLine:
 
     def __init__(self) -> None:
         # Whoever leaves is found at once.  Made when it is needed: most never do.
-        self._line: OrderedDict[anyio.Event, None] | None = None
+        self._line: OrderedDict[Wakeup, None] | None = None
         self._awake = 0  # callers of this round that have not run yet
         self._is_new_round = False
         self._width = 1
@@ -87,29 +146,25 @@ class TurnLine:
                 self._go_on(is_spent)
                 raise
             return self._go_on(is_spent)
-        place = self._stand_in_line(again=again)
+        if self._line is None:
+            self._line = OrderedDict()
+        line, place = self._line, new_wakeup()
+        line[place] = None
+        if again:
+            line.move_to_end(place, last=False)
         try:
-            await place.wait()
+            await place
         except BaseException:
-            if place.is_set():
+            if place in line:
+                del line[place]
+            else:
                 self._go_on(is_spent)
-            elif self._line is not None:
-                self._line.pop(place, None)
             raise
         return self._go_on(is_spent)
 
     def release(self) -> None:
         """Let all of them go on: there is nothing more to wait for."""
         self._wake(len(self._line or ()))
-
-    def _stand_in_line(self, *, again: bool) -> anyio.Event:
-        place = anyio.Event()
-        if self._line is None:
-            self._line = OrderedDict()
-        self._line[place] = None
-        if again:
-            self._line.move_to_end(place, last=False)
-        return place
 
     def _go_on(self, is_spent: Callable[[], bool]) -> bool:
         """One of the round runs; the last one wakes the next round."""
@@ -125,7 +180,7 @@ class TurnLine:
             if self._line:
                 self._is_new_round = True
                 self._awake += 1
-                self._line.popitem(last=False)[0].set()
+                wake(self._line.popitem(last=False)[0])
 
 
 class Supplier(Protocol):
@@ -186,20 +241,24 @@ class Callers:
         "_served_at",
         "_turn_mark",
         "_turns",
+        "_wait_timeout",
         "is_pumped",
         "line",
     )
 
-    def __init__(self, clock: Clock, per_turn: int) -> None:
+    def __init__(self, clock: Clock, per_turn: int, wait_timeout: float = inf) -> None:
         """Begin with nobody in line.
 
         Args:
             clock: counts the seconds that they wait.
             per_turn: how many ids are handed out in one turn of the event loop.
+            wait_timeout: seconds that a caller waits since it came, or since an earlier one was
+                served; infinite if the supplier decides how long.
         """
         self.line = WaiterQueue()
         self.is_pumped = False
         self._clock = clock
+        self._wait_timeout = wait_timeout
         self._pool: deque[range] = deque()  # set aside for the first in line, which needs more
         self._served_at = -inf  # by the monotonic clock: when one of them last got an id
         self._per_turn = per_turn
@@ -233,9 +292,7 @@ class Callers:
 
     # The line.
 
-    async def wait(
-        self, n: int, supplier: Supplier, wait_timeout: float | None = None
-    ) -> list[range]:
+    async def wait(self, n: int, supplier: Supplier) -> list[range]:
         """Wait in line for ``n`` ids; 0 waits until there are any, and takes none.
 
         A cancelled caller leaves the line at once; ids that it was given already are dropped.
@@ -243,15 +300,13 @@ class Callers:
         Args:
             n: the number of ids.
             supplier: serves the line.
-            wait_timeout: seconds since it came, or since an earlier caller was served; None if the
-                supplier decides how long it waits.
 
         Raises:
             CosIdError: the supplier's, if it fails the line, is over, or takes too long.
             ForkedError: the caller was suspended in the parent process.
         """
-        event, process = anyio.Event(), fork.generation
-        waiter = Waiter(n, event.set, self._clock.monotonic())
+        process = fork.generation
+        waiter = Waiter(n, nothing, self._clock.monotonic())
         self.line.add(waiter)
         try:
             supplier.check()  # in line already: whoever ends it from here on fails this caller
@@ -262,11 +317,9 @@ class Callers:
                 self.is_pumped = True  # first: an eager task may end before the call returns
                 if not supplier.start_soon(self._pump, supplier, task="wait"):
                     self.is_pumped = False
-            while not waiter.is_done and not supplier.has_ended():
-                if wait_timeout is None:
-                    await event.wait()
-                else:
-                    await self._wait_until(waiter, event, supplier, wait_timeout)
+            if not supplier.has_ended():
+                time_out = partial(self._time_out, supplier)
+                await suspend(waiter, self.line, self._clock, self._seconds_left, time_out)
         except BaseException as error:
             self._leave(waiter, supplier)
             if not supplier.has_ended() and not isinstance(error, GeneratorExit):  # of a dead loop
@@ -277,14 +330,11 @@ class Callers:
             return waiter.pieces
         raise waiter.error or WouldBlock
 
-    async def _wait_until(
-        self, waiter: Waiter, event: anyio.Event, supplier: Supplier, wait_timeout: float
-    ) -> None:
-        left = wait_timeout - self.seconds_waited(waiter)
-        if left <= RESOLUTION:
-            raise supplier.timed_out(self._clock.monotonic() - waiter.since)
-        with self._clock.move_on_after(left):
-            await event.wait()
+    def _time_out(self, supplier: Supplier) -> None:
+        """Fail the first in line, and have those behind it served if there is enough for them."""
+        waited = self._clock.monotonic() - self.line.first.since
+        supplier.drop(self.fail_first(supplier.timed_out(waited)))
+        supplier.serve()
 
     def _leave(self, waiter: Waiter, supplier: Supplier) -> None:
         if waiter.pieces is not None:
@@ -297,6 +347,9 @@ class Callers:
     def seconds_waited(self, waiter: Waiter) -> float:
         """Return for how long a caller has waited, or how long ago another was served."""
         return self._clock.monotonic() - max(waiter.since, self._served_at)
+
+    def _seconds_left(self, waiter: Waiter) -> float:
+        return self._wait_timeout - self.seconds_waited(waiter)
 
     async def _pump(self, supplier: Supplier) -> None:
         """Serve those in line, one after the other; ends with the last one."""

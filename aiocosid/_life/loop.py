@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 
@@ -12,7 +12,7 @@ from ..errors import ClosedError, ForkedError
 from . import fork
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterable
+    from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 
     from anyio.abc import TaskGroup
 
@@ -20,15 +20,18 @@ if TYPE_CHECKING:
 
 __all__ = (
     "Root",
+    "Wakeup",
     "call_in_a_task",
     "in_a_task",
     "is_dead",
     "is_stray_cancellation",
     "loop_finder",
+    "new_wakeup",
     "no_loop",
     "nothing",
     "running_loop",
     "start_root_task",
+    "wake",
 )
 
 START_TIMEOUT = 10.0  # seconds; a root task needs one turn of the loop
@@ -104,6 +107,62 @@ def call_in_a_task(loop: Any, function: Callable[[], None]) -> None:  # noqa: AN
 
     # asyncio holds tasks weakly; this one is over with its first step, which is due already.
     loop.call_soon_threadsafe(start_root_task, main, "aiocosid start")
+
+
+class Wakeup(Protocol):
+    """What one task awaits, once: a future of asyncio's, or what does its part on trio."""
+
+    def done(self) -> bool:
+        """Tell whether there is nobody to wake any more."""
+        ...
+
+    def set_result(self, result: None, /) -> None:
+        """Wake the task."""
+
+    def get_loop(self) -> object:
+        """Return the event loop."""
+        ...
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        """Suspend the task."""
+        ...
+
+
+class _TrioWakeup:
+    __slots__ = ("_event",)
+
+    def __init__(self) -> None:
+        self._event = anyio.Event()
+
+    def done(self) -> bool:
+        return self._event.is_set()
+
+    def set_result(self, _result: None, /) -> None:
+        self._event.set()
+
+    def get_loop(self) -> None:
+        """Return None, which is never dead: trio ends its tasks before it ends."""
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        return self._event.wait().__await__()
+
+
+def new_wakeup() -> Wakeup:
+    """Return what one task awaits until `wake`: an event at a fifth of the cost."""
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is not None and (loop := asyncio._get_running_loop()) is not None:
+        return loop.create_future()  # type: ignore[no-any-return]  # sys.modules gives Any
+    return _TrioWakeup()
+
+
+def wake(wakeup: Wakeup) -> None:
+    """Wake the task that awaits it, or will; harmless twice, and on a dead loop."""
+    if not wakeup.done():
+        try:
+            wakeup.set_result(None)
+        except RuntimeError:
+            if not is_dead(wakeup.get_loop()):
+                raise
 
 
 def nothing() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from math import inf
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,18 +20,25 @@ class Waiter:
     Attributes:
         n: how many ids it wants; 0 waits until there is any, and takes none.
         since: when it lined up: how many fetches had been sent, or the clock's seconds.
+        due: when it gives up, by the clock's seconds, where that is known when it lines up.
+        wake: called when it is served or failed, or is to keep the time.
+        keeps_time: whether it sees to it that those in line give up in time.
         pieces: its ids, once it is served.
         error: why it gets none.
     """
 
-    __slots__ = ("_wake", "error", "n", "pieces", "since")
+    __slots__ = ("due", "error", "keeps_time", "n", "pieces", "since", "wake")
 
-    def __init__(self, n: int, wake: Callable[[], object], since: float = 0) -> None:
+    def __init__(
+        self, n: int, wake: Callable[[], object], since: float = 0, due: float = inf
+    ) -> None:
         self.n = n
         self.since = since
+        self.due = due
         self.pieces: list[range] | None = None
         self.error: CosIdError | None = None
-        self._wake = wake
+        self.wake = wake
+        self.keeps_time = False
 
     @property
     def is_done(self) -> bool:
@@ -40,12 +48,12 @@ class Waiter:
     def serve(self, pieces: list[range]) -> None:
         """Hand over its ids and wake it."""
         self.pieces = pieces
-        self._wake()
+        self.wake()
 
     def fail(self, error: CosIdError) -> None:
         """Hand over an error and wake it."""
         self.error = error
-        self._wake()
+        self.wake()
 
 
 class WaiterQueue(OrderedDict[Waiter, None]):
@@ -68,15 +76,31 @@ class WaiterQueue(OrderedDict[Waiter, None]):
         """The caller that has waited longest; there has to be one."""
         return next(iter(self))
 
+    def is_first(self, waiter: Waiter) -> bool:
+        """Tell whether a caller is the one that has waited longest."""
+        return next(iter(self), None) is waiter
+
     def add(self, waiter: Waiter) -> None:
         """Let a caller stand at the end."""
         self[waiter] = None
         self.wanted += waiter.n
 
     def discard(self, waiter: Waiter) -> None:
-        """Let a caller that gives up leave."""
-        del self[waiter]
-        self.wanted -= waiter.n
+        """Let a caller that gives up leave, if it is still there."""
+        if waiter in self:
+            del self[waiter]
+            self.wanted -= waiter.n
+
+    def pass_timer_on(self, waiter: Waiter) -> None:
+        """Have the caller that is first as soon as ``waiter`` has left keep the time.
+
+        It passes the duty on itself, also if it is served or cancelled before it runs.
+        """
+        for each in self:
+            if each is not waiter:
+                each.keeps_time = True
+                each.wake()
+                return
 
     def serve(
         self, available: int, take: Callable[[int], list[range]], sent: int | None = None
@@ -89,12 +113,13 @@ class WaiterQueue(OrderedDict[Waiter, None]):
             sent: the number of the fetch that they come from, if only those who lined up before it
                 was sent may have them.
         """
-        while self and available >= max(1, self.first.n):
-            if sent is not None and self.first.since >= sent:
+        while self:
+            first = self.first
+            if available < (first.n or 1) or (sent is not None and first.since >= sent):
                 break
-            waiter = self._remove_first()
-            available -= waiter.n
-            waiter.serve(take(waiter.n))
+            self._remove_first()
+            available -= first.n
+            first.serve(take(first.n))
 
     def fail(self, make_error: Callable[[], CosIdError]) -> None:
         """Fail every caller, each with an error of its own."""

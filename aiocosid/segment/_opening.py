@@ -10,13 +10,13 @@ import logging
 from math import inf
 from typing import TYPE_CHECKING, Final
 
-import anyio
 from anyio.lowlevel import checkpoint
 
 from .._life import fork
 from .._life.atomic_step import atomic_step
-from .._life.callers import STRETCH, TurnLine
+from .._life.callers import STRETCH, TurnLine, suspend
 from .._life.component import RESOLUTION
+from .._life.loop import nothing
 from .._life.open_state import OpenState
 from .._life.waiting_line import Waiter, WaiterQueue
 from ..abc import MAX_ID
@@ -159,6 +159,8 @@ class SegmentOpening(OpenState):
         while self.busy:  # begun by an instrument, as an eager task
             await checkpoint()
             self.check()
+        if self.pace.keeps_none and not self.hand.ahead and not self.supply.at_once:
+            return  # there is nothing to put in hand: the caller orders when it lines up
         if not self.hand.left:
             self.pace.note(self.hand.chain.remaining, self.clock.monotonic())
             if not self.supply.at_once:
@@ -257,53 +259,56 @@ class SegmentOpening(OpenState):
 
     async def wait(self, n: int) -> list[range]:
         """Stand in line for ``n`` ids, for as long as ``wait_timeout``; 0 takes none."""
-        event, process = anyio.Event(), fork.generation
-        waiter = Waiter(n, event.set, self.supply.sent)
+        process, due = fork.generation, self.clock.monotonic() + self.options.wait_timeout
+        waiter = Waiter(n, nothing, self.supply.sent, due)
         self._line_up(waiter)
-        if not waiter.is_done:
-            try:
-                with self.clock.move_on_after(self.options.wait_timeout):
-                    await event.wait()
-            except BaseException:
-                self._leave(waiter)
-                raise
-        elif n:
-            await self._let_others_run(waiter)
+        try:
+            if not waiter.is_done:
+                await suspend(waiter, self.line, self.clock, self._seconds_left, self._time_out)
+            elif n:
+                await self._let_others_run(n)
+        except BaseException:
+            self._leave(waiter)
+            raise
         fork.ensure_own(process, self.label)
         if waiter.pieces is not None:
             return waiter.pieces
-        if waiter.error is not None:
-            raise waiter.error
-        self._leave(waiter)
+        raise waiter.error or WouldBlock
+
+    def _seconds_left(self, waiter: Waiter) -> float:
+        return waiter.due - self.clock.monotonic()
+
+    @atomic_step
+    def _time_out(self) -> None:
+        """Fail the first in line, whose time is up."""
         self.emit(WaitTimedOut, waited=self.options.wait_timeout)
-        raise self.supply.unavailable(self.options.wait_timeout)
+        self.line.fail_first(self.supply.unavailable(self.options.wait_timeout))
+        self._serve()  # there may be enough for whoever stood behind
 
     @atomic_step
     def _line_up(self, waiter: Waiter) -> None:
         self.check()  # a store in this process may have ended us a moment ago
         in_hand = self.hand.ahead
-        if self.supply.used_up and in_hand < max(1, waiter.n):
+        wanted = waiter.n or 1
+        if self.supply.used_up and in_hand < wanted:
             raise self.supply.overflow()
         if len(self.line) >= self.options.max_waiters:
             reason = f"{len(self.line)} callers wait already, and max_waiters is as many"
             raise self.supply.unavailable(reason=reason)
         self.waits += waiter.n > 0
         self.line.add(waiter)
-        if in_hand == 0 and waiter.n:
-            self._starve(waiting=True)
-        elif in_hand >= max(1, waiter.n):
+        if in_hand >= wanted:
             self._serve()  # a signal handler has had them brought a moment ago
-        self.order()
+        elif in_hand == 0 and waiter.n and not self._starved:
+            self._starve(waiting=True)
+        if not self.supply.is_under_way:
+            self.order()
 
-    async def _let_others_run(self, waiter: Waiter) -> None:
+    async def _let_others_run(self, n: int) -> None:
         """Served at once by a store in this process: give the loop its turn all the same."""
         if self._since_turn >= LONG_PIECE:
-            self._since_turn = self.hand.left + waiter.n  # all of it is for the next turn
-            try:
-                await self._turns.wait(self._is_turn_spent)
-            except BaseException:
-                self._leave(waiter)
-                raise
+            self._since_turn = self.hand.left + n  # all of it is for the next turn
+            await self._turns.wait(self._is_turn_spent)
 
     def _leave(self, waiter: Waiter) -> None:
         """Give up a place in the line, or the ids that were delivered in the same turn.
@@ -319,8 +324,10 @@ class SegmentOpening(OpenState):
 
     @atomic_step
     def _step_out(self, waiter: Waiter) -> None:
+        held_up = self.line.is_first(waiter)
         self.line.discard(waiter)
-        self._serve()  # there may be enough for whoever stood behind
+        if held_up:
+            self._serve()  # there may be enough for whoever stood behind
 
     def _serve(self) -> None:
         """Serve whom the ids in hand can serve; what is left over goes in hand if nobody waits."""

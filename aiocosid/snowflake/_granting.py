@@ -124,7 +124,7 @@ class Granting(OpenState):
         self._lease = generator._lease
         self.layout = generator.layout
         self.read_ns: Callable[[], int] = self.clock.wall_reader()
-        self.callers = Callers(self.clock, PIECE)
+        self.callers = Callers(self.clock, PIECE, options.wait_timeout)
         first = SecondsInHand(self.layout, options.broken_threshold)
         self.seconds: SecondsInHand = first if before is None else before.seconds.successor()
         self.availability = StoreAvailability()
@@ -173,7 +173,7 @@ class Granting(OpenState):
     async def wait(self, n: int) -> list[range]:
         """Wait in line for ``n`` ids; 0 waits until there are any, and takes none."""
         self.waits += n > 0
-        return await self.callers.wait(n, self, self._options.wait_timeout)
+        return await self.callers.wait(n, self)
 
     # For those in line.
 

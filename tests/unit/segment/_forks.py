@@ -26,12 +26,14 @@ from aiocosid import connect
 from aiocosid._life.fork import generation, watch
 from aiocosid.abc import IdSegmentDistributor
 from aiocosid.errors import ClosedError, ForkedError
+from aiocosid.events import WaitTimedOut
 from aiocosid.segment import GroupBy, GroupedSegmentId, SegmentChainId, SegmentId
 from aiocosid.segment._opening import SegmentOpening
 from aiocosid.stores.memory import MemoryStore
-from aiocosid.testing import GatedDistributor, settle
+from aiocosid.testing import GatedDistributor, ManualClock, settle
 
 from .._interrupted import interrupted
+from ._kit import Ear
 
 FILE = Path(sys.argv[2]) if len(sys.argv) > 2 else Path()
 
@@ -441,6 +443,41 @@ def a_waiter_cancelled_in_the_child() -> None:
     anyio.run(main, backend="trio")
 
 
+def a_line_across_the_fork() -> None:
+    """Each of those who wait finds itself in the child when its time is up, and not later."""
+
+    async def main() -> None:
+        store, clock = GatedDistributor(FileDistributor(name="order", step=10)), ManualClock()
+        ear = Ear()
+        generator = SegmentId(store, wait_timeout=3.0, clock=clock, instrument=ear)
+        results: list[object] = []
+
+        async def wait() -> None:
+            try:
+                results.append(await generator.next_id())
+            except ForkedError as error:
+                results.append(error)
+
+        store.open()
+        async with generator, anyio.create_task_group() as group:
+            await generator.next_ids(10)
+            store.close()
+            for _ in range(5):
+                group.start_soon(wait)
+            await settle()
+            status = forked()
+            if status is None:
+                await clock.advance(3)
+                is_told = any(ear.of(WaitTimedOut))  # which is the parent's to tell
+                found = [type(each) for each in results]
+                os._exit(0 if found == [ForkedError] * 5 and not is_told else 3)
+            assert status == 0, "some wait for ever"
+            store.open()
+        assert len(set(map(str, results))) == 5
+
+    anyio.run(main, backend="trio")
+
+
 def a_batch_listed_across_the_fork() -> None:
     """A long batch gives the loop turns while it is listed: what is half done is the parent's."""
     result: list[object] = []
@@ -491,6 +528,7 @@ SCENARIOS: dict[str, Callable[[], object]] = {
         "reopened", 30_000
     ),
     "cancelled, opened anew": a_waiter_cancelled_in_the_child,
+    "line": a_line_across_the_fork,
     "listed": a_batch_listed_across_the_fork,
 }
 

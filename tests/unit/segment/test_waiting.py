@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
+
 import anyio
 import pytest
 
@@ -310,3 +313,29 @@ async def test_a_long_batch_that_is_cancelled_is_a_gap(clock: ManualClock, ear: 
         assert [(e.count, e.reason) for e in ear.of(IdsDiscarded)] == [(60_000, "cancelled")]
         assert chain.statistics().ids_handed_out == 10
         assert await chain.next_id() == 60_011
+
+
+@pytest.mark.both_loops
+async def test_tasks_that_are_cancelled_natively(clock: ManualClock) -> None:
+    """As by `asyncio.Task.cancel`, in any order: the others keep their places and deadlines."""
+    rng = random.Random(3)  # noqa: S311 - the order
+    store = GatedDistributor(counter())
+    generator = SegmentId(store, strict=True, wait_timeout=3.0, fetch_timeout=3.0, clock=clock)
+    async with generator:
+        calls = [asyncio.create_task(generator.next_id()) for _ in range(200)]
+        await settle()
+        await clock.advance(1)
+        late = asyncio.create_task(generator.next_id())
+        await settle()
+        rng.shuffle(calls)
+        for call in calls[:150]:
+            call.cancel()
+        await settle()
+        assert sum(call.cancelled() for call in calls) == 150
+        assert generator.statistics().waiting == 51
+        await clock.advance(2)
+        assert all(isinstance(call.exception(), SegmentUnavailableError) for call in calls[150:])
+        assert not late.done()
+        store.open()
+        await clock.advance(0.9)
+        assert late.result() > 0

@@ -317,7 +317,7 @@ BROKEN: dict[str, Broken] = {
     "waiters overtaken": Broken(
         broken(SCENARIOS["segment_chain_faults"], (WaiterQueue, "serve", serves_small)),
         "a caller that came later",
-        60,
+        191,
     ),
     "two sequencers on one lease": Broken(
         broken(twins, (Stamping, "_attached", attached_alone)), "handed out twice", 0
