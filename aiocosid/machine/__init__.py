@@ -23,24 +23,14 @@ if TYPE_CHECKING:
     from ._manual import ManualMachineIdDistributor as ManualMachineIdDistributor
     from ._stateful_set import StatefulSetMachineIdDistributor as StatefulSetMachineIdDistributor
     from ._statistics import MachineIdStatistics as MachineIdStatistics
-    from ._storage import NOT_FOUND as NOT_FOUND
-    from ._storage import LocalMachineStateStorage as LocalMachineStateStorage
-    from ._storage import MachineState as MachineState
-    from ._storage import MachineStateStorage as MachineStateStorage
-    from ._storage import MemoryMachineStateStorage as MemoryMachineStateStorage
 
 __all__ = (
-    "NOT_FOUND",
     "InstanceId",
     "IpMachineIdDistributor",
-    "LocalMachineStateStorage",
     "MacMachineIdDistributor",
     "MachineIdLease",
     "MachineIdStatistics",
-    "MachineState",
-    "MachineStateStorage",
     "ManualMachineIdDistributor",
-    "MemoryMachineStateStorage",
     "SharedMachineIdWarning",
     "StatefulSetMachineIdDistributor",
     "as_instance_id",
@@ -64,9 +54,5 @@ if not TYPE_CHECKING:  # else every name would be one of ours
             "._manual": "ManualMachineIdDistributor",
             "._stateful_set": "StatefulSetMachineIdDistributor",
             "._statistics": "MachineIdStatistics",
-            "._storage": (
-                "NOT_FOUND LocalMachineStateStorage MachineState MachineStateStorage "
-                "MemoryMachineStateStorage"
-            ),
         },
     )

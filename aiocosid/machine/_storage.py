@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
 from base64 import b64encode, urlsafe_b64encode
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from anyio import to_thread
@@ -15,20 +12,17 @@ from anyio import to_thread
 from ..abc import MAX_ID
 from ..abc._machine import MAX_MACHINE_BITS
 from ..errors import CorruptMachineStateError, InvalidArgumentError
-from ._files import STORE, default_state_dir, read_text, remove, write_text
+from ._files import STORE, read_text, remove, write_text
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable
+    from pathlib import Path
 
     from ..abc import InstanceId
 
 __all__ = (
     "NOT_FOUND",
-    "LocalMachineStateStorage",
     "MachineState",
-    "MachineStateStorage",
-    "MemoryMachineStateStorage",
     "StateFiles",
     "in_thread",
 )
@@ -39,96 +33,13 @@ MAX_FILE_NAME: Final = 255
 """Bytes, on nearly every file system."""
 
 
-class MachineStateStorage(ABC):
-    """Stores an instance's own machine state: CosId's contract, with coroutines."""
-
-    __slots__ = ()
-
-    @abstractmethod
-    async def get(self, namespace: str, instance_id: InstanceId) -> MachineState:
-        """Return the state, or `NOT_FOUND`.
-
-        Raises:
-            CorruptMachineStateError: what is stored is damaged.
-            StoreError: it cannot be read.
-        """
-
-    @abstractmethod
-    async def set(self, namespace: str, instance_id: InstanceId, state: MachineState) -> None:
-        """Store the state, all of it or nothing.  A cancelled call may have stored it.
-
-        Raises:
-            InvalidArgumentError: the state is `NOT_FOUND`.
-            StoreError: it cannot be written.
-        """
-
-    @abstractmethod
-    async def remove(self, namespace: str, instance_id: InstanceId) -> None:
-        """Forget the state, if there is one.
-
-        Raises:
-            StoreError: it cannot be removed.
-        """
-
-
-class MemoryMachineStateStorage(MachineStateStorage):
-    """Keeps states in memory, until the process ends."""
-
-    __slots__ = ("_states",)
-
-    def __init__(self) -> None:
-        """Begin without a state."""
-        self._states: dict[tuple[str, InstanceId], MachineState] = {}
-
-    async def get(self, namespace: str, instance_id: InstanceId) -> MachineState:
-        """Return the state, or `NOT_FOUND`."""
-        return self._states.get((namespace, instance_id), NOT_FOUND)
-
-    async def set(self, namespace: str, instance_id: InstanceId, state: MachineState) -> None:
-        """Keep the state."""
-        self._states[namespace, instance_id] = _worth_keeping(state)
-
-    async def remove(self, namespace: str, instance_id: InstanceId) -> None:
-        """Forget the state, if there is one."""
-        self._states.pop((namespace, instance_id), None)
-
-
-class LocalMachineStateStorage(MachineStateStorage):
+class StateFiles:
     """One small file per instance, with the names and in the format of CosId on Java.
 
     Unlike CosId's it is replaced atomically, so a crash leaves no partial file, and it is read to
     its end: a second line counts as damage.  An empty file, as CosId leaves it in a crash, counts
-    as none.
+    as none.  The methods block: for worker threads.
     """
-
-    __slots__ = ("_files",)
-
-    def __init__(self, directory: str | os.PathLike[str] | None = None) -> None:
-        """Set the directory; it is created at the first write.
-
-        Args:
-            directory: by default ``~/.cosid-machine-state``, which is CosId's.
-
-        Raises:
-            InvalidArgumentError: there is no home directory and no other was given.
-        """
-        self._files = StateFiles(default_state_dir() if directory is None else Path(directory))
-
-    async def get(self, namespace: str, instance_id: InstanceId) -> MachineState:
-        """Read the file, or CosId's older one of that instance."""
-        return await in_thread(partial(self._files.get, namespace, instance_id))
-
-    async def set(self, namespace: str, instance_id: InstanceId, state: MachineState) -> None:
-        """Replace the file, and remove CosId's older one."""
-        await in_thread(partial(self._files.set, namespace, instance_id, state))
-
-    async def remove(self, namespace: str, instance_id: InstanceId) -> None:
-        """Remove the file, and CosId's older one."""
-        await in_thread(partial(self._files.remove, namespace, instance_id))
-
-
-class StateFiles:
-    """The files of `LocalMachineStateStorage`.  Its methods block: for worker threads."""
 
     __slots__ = ("directory",)
 
@@ -136,7 +47,12 @@ class StateFiles:
         self.directory = directory
 
     def get(self, namespace: str, instance_id: InstanceId) -> MachineState:
-        """Read the file, or CosId's older one, whose name has no stable flag."""
+        """Read the file, or CosId's older one, whose name has no stable flag; or `NOT_FOUND`.
+
+        Raises:
+            CorruptMachineStateError: what is stored is damaged.
+            StoreError: it cannot be read.
+        """
         path = self.path(namespace, instance_id)
         text = read_text(path)
         if text is None and (legacy := self._legacy(namespace, instance_id)) is not None:
@@ -144,7 +60,12 @@ class StateFiles:
         return NOT_FOUND if text is None else _parsed(path, text)
 
     def set(self, namespace: str, instance_id: InstanceId, state: MachineState) -> None:
-        """Replace the file, and remove the older one."""
+        """Replace the file, and remove the older one.
+
+        Raises:
+            InvalidArgumentError: the state is `NOT_FOUND`.
+            StoreError: it cannot be written.
+        """
         write_text(self.path(namespace, instance_id), str(_worth_keeping(state)))
         self._remove_legacy(namespace, instance_id)
 

@@ -29,9 +29,9 @@ from aiocosid.errors import (
     InvalidSettingsError,
     MachineBitsMismatchError,
 )
-from aiocosid.machine import MachineState
 from aiocosid.machine._held_id import HeldId
 from aiocosid.machine._stateful_set import ordinal_of
+from aiocosid.machine._storage import MachineState
 from aiocosid.provider import open_store
 from aiocosid.settings import check_settings
 from aiocosid.settings._values import shown_url

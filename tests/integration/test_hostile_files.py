@@ -14,13 +14,10 @@ import pytest
 from aiocosid import SnowflakeId
 from aiocosid.abc import InstanceId
 from aiocosid.errors import CorruptMachineStateError, CosIdError, StoreError
-from aiocosid.machine import (
-    LocalMachineStateStorage,
-    MachineState,
-    ManualMachineIdDistributor,
-)
+from aiocosid.machine import ManualMachineIdDistributor
+from aiocosid.machine._storage import MachineState, StateFiles
 
-pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
+pytestmark = pytest.mark.integration
 
 NOW: Final = 1_777_000_000_000
 MARK: Final = NOW + 5000
@@ -59,6 +56,7 @@ def of_kind(files: dict[str, bytes], end: str) -> str:
     return name
 
 
+@pytest.mark.asyncio
 async def test_a_file_that_was_cut_anywhere(tmp_path: Path) -> None:
     """Never a time below the one that was used: the mark knows where it ends."""
     whole = await used(tmp_path)
@@ -83,6 +81,7 @@ async def test_a_file_that_was_cut_anywhere(tmp_path: Path) -> None:
             assert await floor_of(tmp_path) == MARK
 
 
+@pytest.mark.asyncio
 async def test_what_is_no_state(tmp_path: Path) -> None:
     """It is named and left as it is, and no id comes; once it is repaired they go on above."""
     whole = await used(tmp_path)
@@ -127,20 +126,20 @@ async def test_what_is_no_state(tmp_path: Path) -> None:
         assert await floor_of(tmp_path) == MARK
 
 
-async def test_the_state_of_cosid(tmp_path: Path) -> None:
-    """The storage of its own, for whoever reads it by itself."""
-    storage = LocalMachineStateStorage(tmp_path)
-    await storage.set("n", WHO, MachineState(7, NOW))
-    (path,) = tmp_path.iterdir()  # noqa: ASYNC240 - a folder of the test's own
+def test_the_state_of_cosid(tmp_path: Path) -> None:
+    """The file of its own, read by itself."""
+    storage = StateFiles(tmp_path)
+    storage.set("n", WHO, MachineState(7, NOW))
+    (path,) = tmp_path.iterdir()
     for content in (b"\xff", b"7|", b"|7", b"7", b"a|b", b"7|1|2", b"x" * 5000, b"7|1\n\n", b"\0"):
         path.write_bytes(content)
         with pytest.raises(CorruptMachineStateError, match=path.name):
-            await storage.get("n", WHO)
+            storage.get("n", WHO)
         assert path.read_bytes() == content
     path.unlink()
     path.symlink_to(path)
     with pytest.raises(StoreError):
-        await storage.get("n", WHO)
+        storage.get("n", WHO)
 
 
 @contextmanager
@@ -169,6 +168,7 @@ def folder() -> Iterator[Path]:
         Path(name).chmod(0o755)
 
 
+@pytest.mark.asyncio
 async def test_a_folder_that_may_not_be_written(folder: Path) -> None:
     """Told at once, with the way out, and nothing is guessed from what can be read."""
     whole = await used(folder)

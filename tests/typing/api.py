@@ -51,10 +51,7 @@ from aiocosid.generators import (
 )
 from aiocosid.machine import (
     IpMachineIdDistributor,
-    LocalMachineStateStorage,
     MachineIdStatistics,
-    MachineState,
-    MachineStateStorage,
     ManualMachineIdDistributor,
     StatefulSetMachineIdDistributor,
     host_port_instance_id,
@@ -244,11 +241,6 @@ async def machines(client: Redis, cluster: RedisCluster, pool: asyncpg.Pool) -> 
     for distributor in distributors:
         grant = await distributor.distribute(10, now_ms=0, latest_ms=0)
         assert_type(grant.machine_id, int)
-
-    storage: MachineStateStorage = LocalMachineStateStorage("state")
-    state = await storage.get("shop", stable)
-    assert_type(state, MachineState)
-    assert_type(state.last_timestamp_ms, int)
 
 
 async def snowflakes(clock: Clock) -> None:

@@ -1,4 +1,4 @@
-"""What an instance remembers, in memory and in CosId's files."""
+"""What an instance remembers in CosId's files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from base64 import b64encode
 from pathlib import Path
 
 import pytest
-from blockbuster import blockbuster_ctx
 
 from aiocosid.abc import InstanceId
 from aiocosid.errors import (
@@ -18,16 +17,8 @@ from aiocosid.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from aiocosid.machine import (
-    NOT_FOUND,
-    LocalMachineStateStorage,
-    MachineState,
-    MachineStateStorage,
-    MemoryMachineStateStorage,
-)
-from aiocosid.machine._files import os_errors, read_text, write_text
-
-pytestmark = pytest.mark.asyncio
+from aiocosid.machine._files import default_state_dir, os_errors, read_text, write_text
+from aiocosid.machine._storage import NOT_FOUND, MachineState, StateFiles
 
 WHO = InstanceId("h:1")
 FILE = "v2.bnM.aDox.false"
@@ -38,59 +29,46 @@ def names(folder: Path) -> set[str]:
     return {each.name for each in folder.iterdir()}
 
 
-@pytest.fixture(params=["memory", "local"])
-def storage(request: pytest.FixtureRequest, tmp_path: Path) -> MachineStateStorage:
-    if request.param == "memory":
-        return MemoryMachineStateStorage()
-    return LocalMachineStateStorage(tmp_path / "new" / "directory")
+@pytest.fixture
+def storage(tmp_path: Path) -> StateFiles:
+    return StateFiles(tmp_path / "new" / "directory")
 
 
-async def test_what_is_set_is_remembered(storage: MachineStateStorage) -> None:
+def test_what_is_set_is_remembered(storage: StateFiles) -> None:
     """By namespace, text and stability; forgotten when it is removed, also twice."""
     stable = InstanceId("h:1", stable=True)
-    assert await storage.get("ns", WHO) is NOT_FOUND
-    await storage.set("ns", WHO, MachineState(3, 1))
-    await storage.set("ns", stable, MachineState(4, 2))
-    await storage.set("other", WHO, MachineState(5, 3))
-    await storage.set("ns", WHO, MachineState(6, 4))
-    assert await storage.get("ns", WHO) == MachineState(6, 4)
-    assert await storage.get("ns", stable) == MachineState(4, 2)
+    assert storage.get("ns", WHO) is NOT_FOUND
+    storage.set("ns", WHO, MachineState(3, 1))
+    storage.set("ns", stable, MachineState(4, 2))
+    storage.set("other", WHO, MachineState(5, 3))
+    storage.set("ns", WHO, MachineState(6, 4))
+    assert storage.get("ns", WHO) == MachineState(6, 4)
+    assert storage.get("ns", stable) == MachineState(4, 2)
     for _ in range(2):
-        await storage.remove("ns", WHO)
-        assert await storage.get("ns", WHO) is NOT_FOUND
-    assert await storage.get("other", WHO) == MachineState(5, 3)
+        storage.remove("ns", WHO)
+        assert storage.get("ns", WHO) is NOT_FOUND
+    assert storage.get("other", WHO) == MachineState(5, 3)
 
 
-async def test_nothing_is_not_remembered(storage: MachineStateStorage) -> None:
+def test_nothing_is_not_remembered(storage: StateFiles) -> None:
     with pytest.raises(InvalidArgumentError, match="state"):
-        await storage.set("ns", WHO, NOT_FOUND)
+        storage.set("ns", WHO, NOT_FOUND)
 
 
-async def test_the_loop_never_touches_a_disk(tmp_path: Path) -> None:
-    """All of it runs in worker threads."""
-    storage = LocalMachineStateStorage(tmp_path)
-    with blockbuster_ctx():
-        await storage.set("ns", WHO, MachineState(3, 1))
-        assert await storage.get("ns", WHO) == MachineState(3, 1)
-        await storage.remove("ns", WHO)
-
-
-async def test_the_default_is_cosids_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_default_is_cosids_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
-    await LocalMachineStateStorage().set("ns", WHO, MachineState(3, 1))
+    StateFiles(default_state_dir()).set("ns", WHO, MachineState(3, 1))
     assert (tmp_path / ".cosid-machine-state" / FILE).read_text() == "3|1"
 
 
-async def test_no_home_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_home_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     def homeless() -> Path:
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.setattr(Path, "home", homeless)
     with pytest.raises(InvalidArgumentError, match="state_dir"):
-        LocalMachineStateStorage()
+        StateFiles(default_state_dir())
 
 
 @pytest.mark.parametrize(
@@ -101,62 +79,62 @@ async def test_no_home_directory(monkeypatch: pytest.MonkeyPatch) -> None:
         *("1|2\n\n", "\ufeff1|2"),
     ],
 )
-async def test_damage_is_named(tmp_path: Path, content: str) -> None:
+def test_damage_is_named(tmp_path: Path, content: str) -> None:
     """The error says which file and what it holds."""
     path = tmp_path / FILE
     path.write_text(content, encoding="utf-8")
-    storage = LocalMachineStateStorage(tmp_path)
+    storage = StateFiles(tmp_path)
     with pytest.raises(CorruptMachineStateError) as info:
-        await storage.get("ns", WHO)
+        storage.get("ns", WHO)
     assert info.value.place == str(path)
     assert repr(content)[1:5] in str(info.value)
     assert not info.value.retryable
 
 
-async def test_bytes_that_are_no_text_are_damage(tmp_path: Path) -> None:
+def test_bytes_that_are_no_text_are_damage(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(b"\xff\xfe\x00" * 5000)
     with pytest.raises(CorruptMachineStateError, match=r"xff"):
-        await LocalMachineStateStorage(tmp_path).get("ns", WHO)
+        StateFiles(tmp_path).get("ns", WHO)
 
 
-async def test_damage_of_the_older_file_is_named_too(tmp_path: Path) -> None:
+def test_damage_of_the_older_file_is_named_too(tmp_path: Path) -> None:
     (tmp_path / LEGACY).write_text("?")
     with pytest.raises(CorruptMachineStateError, match="bnNfX2g6MQ=="):
-        await LocalMachineStateStorage(tmp_path).get("ns", WHO)
+        StateFiles(tmp_path).get("ns", WHO)
 
 
-async def test_an_older_name_that_is_no_file_name(tmp_path: Path) -> None:
+def test_an_older_name_that_is_no_file_name(tmp_path: Path) -> None:
     """Its base64 has a slash: CosId could not have written it, whatever lies in the way."""
     who = InstanceId("x>>>???~~~")
     name = b64encode(b"ns__x>>>???~~~").decode()
     (tmp_path / name.split("/")[0]).write_text("in the way")
-    storage = LocalMachineStateStorage(tmp_path)
+    storage = StateFiles(tmp_path)
     assert "/" in name
-    assert await storage.get("ns", who) is NOT_FOUND
-    await storage.set("ns", who, MachineState(1, 2))
-    await storage.remove("ns", who)
-    assert await storage.get("ns", who) is NOT_FOUND
+    assert storage.get("ns", who) is NOT_FOUND
+    storage.set("ns", who, MachineState(1, 2))
+    storage.remove("ns", who)
+    assert storage.get("ns", who) is NOT_FOUND
 
 
-async def test_what_cannot_be_had_by_waiting(tmp_path: Path) -> None:
+def test_what_cannot_be_had_by_waiting(tmp_path: Path) -> None:
     """A directory that is a file, or a name that is too long: not retryable, and named."""
     (tmp_path / "file").write_text("")
     for storage, who in (
-        (LocalMachineStateStorage(tmp_path / "file"), WHO),
-        (LocalMachineStateStorage(tmp_path), InstanceId("命" * 100)),
+        (StateFiles(tmp_path / "file"), WHO),
+        (StateFiles(tmp_path), InstanceId("命" * 100)),
     ):
         with pytest.raises(StoreError, match="state_dir may name another directory") as info:
-            await storage.set("ns", who, MachineState(1, 1))
+            storage.set("ns", who, MachineState(1, 1))
         assert not info.value.retryable
 
 
-async def test_what_a_full_disk_gives(tmp_path: Path) -> None:
+def test_what_a_full_disk_gives(tmp_path: Path) -> None:
     """The same call may succeed later."""
     with pytest.raises(StoreUnavailableError, match="No space left"), os_errors(tmp_path):
         raise OSError(28, "No space left on device")
 
 
-async def test_a_crash_leaves_the_old_file_or_the_new(
+def test_a_crash_leaves_the_old_file_or_the_new(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whichever step it is that fails; and no temporary file stays."""
@@ -177,7 +155,7 @@ async def test_a_crash_leaves_the_old_file_or_the_new(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a directory cannot be flushed there")
-async def test_file_and_name_are_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_and_name_are_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """First the text, then, after it has its name, the directory."""
     flushed: list[str] = []
     fsync = os.fsync
@@ -192,7 +170,7 @@ async def test_file_and_name_are_flushed(tmp_path: Path, monkeypatch: pytest.Mon
     assert flushed == ["file False", "directory True"]
 
 
-async def test_only_its_user_may_read_it(tmp_path: Path) -> None:
+def test_only_its_user_may_read_it(tmp_path: Path) -> None:
     write_text(tmp_path / "new" / "state", "1|2")
     if sys.platform != "win32":
         made = (tmp_path / "new", tmp_path / "new" / "state")

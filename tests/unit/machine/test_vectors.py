@@ -29,14 +29,12 @@ from aiocosid.errors import (
     MachineIdOverflowError,
 )
 from aiocosid.machine import (
-    NOT_FOUND,
-    MachineState,
     ManualMachineIdDistributor,
     as_instance_id,
     host_port_instance_id,
 )
 from aiocosid.machine._stateful_set import ordinal_of
-from aiocosid.machine._storage import StateFiles
+from aiocosid.machine._storage import NOT_FOUND, MachineState, StateFiles
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import ManualClock
 

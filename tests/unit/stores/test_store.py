@@ -60,7 +60,7 @@ class Backend(MemoryBackend):
 
 
 def store_on(backend: Backend) -> MemoryStore:
-    return MemoryStore._on(backend)
+    return MemoryStore._on(backend, "memory:")
 
 
 @pytest.mark.asyncio
@@ -330,7 +330,7 @@ async def test_what_a_backend_need_not_support() -> None:
     ):
         with pytest.raises(UnsupportedByStoreError):
             await refused
-    store: BackendStore[Least] = BackendStore._on(backend)
+    store: BackendStore[Least] = BackendStore._on(backend, "memory:")
     store.segment_distributor(namespace="cosid", name="x")
     with pytest.raises(NameTooLongError):
         store.segment_distributor(namespace="cosid", name="xy")
