@@ -202,8 +202,9 @@ class TestRefusals:
     )
     async def test_options(self, options: dict[str, Any], expected: str) -> None:
         """They say what is missing."""
+        options.setdefault("instance_id", POD)
         with pytest.raises(InvalidArgumentError, match=expected):
-            MemoryStore().machine_id_distributor(**{"instance_id": POD, **options})
+            MemoryStore().machine_id_distributor(**options)
 
     async def test_a_store_on_a_client(self, tmp_path: Path) -> None:
         """It may be another one next time."""
