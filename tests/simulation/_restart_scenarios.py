@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from aiocosid.abc import InstanceId
 from aiocosid.machine._restart import Found, RestartRecord
@@ -90,11 +90,12 @@ def set_clock(rng: random.Random, node: Node) -> None:
     node.step_clock(rng.uniform(-3.0, 3.0) - node.skew)
 
 
-HARMS: Final = ("copy", "restore", "restore", "unlock", "lose", "boot", "back")
+Harm: TypeAlias = Literal["copy", "restore", "unlock", "lose", "boot", "back"]
+HARMS: Final[Sequence[Harm]] = ("copy", "restore", "restore", "unlock", "lose", "boot", "back")
 
 
 def harm(
-    rng: random.Random, node: Node, disk: Disk, copies: dict[str, str], harms: Sequence[str]
+    rng: random.Random, node: Node, disk: Disk, copies: dict[str, str], harms: Sequence[Harm]
 ) -> None:
     """Do to a machine's disk what operators and power cuts do."""
     match rng.choice(harms):
@@ -122,7 +123,7 @@ def harm(
 
 async def snowflake_offline(world: World) -> None:
     """The same with starts that need no store; a disk that is restored would be believed."""
-    harms = [each for each in HARMS if each != "restore"]
+    harms: list[Harm] = [each for each in HARMS if each != "restore"]
     await _restarts(world, OFFLINE, harms, acts=("crash", "stop", "pause", "cut", "cut"))
 
 
@@ -132,7 +133,7 @@ async def snowflake_restarts(world: World) -> None:
 
 
 async def _restarts(
-    world: World, offline: float, harms: Sequence[str], *, acts: Sequence[Act]
+    world: World, offline: float, harms: Sequence[Harm], *, acts: Sequence[Act]
 ) -> None:
     disks: dict[str, Disk] = {}
     copies: dict[str, str] = {}
