@@ -44,6 +44,9 @@ __all__ = (
 MARGIN_MS: Final = 500
 """Milliseconds that ids may be above the bound: the wall clock may be corrected by small steps."""
 
+NAME_PARTS: Final = 4
+"""Of a renewal's name: token, turn, stamp and machine id."""
+
 DIGEST: Final = 16
 """Characters of the checksum in front of a record."""
 
@@ -127,7 +130,7 @@ def latest_ms(bound_ms: int, since_ms: int) -> int:
     return bound_ms + since_ms + MARGIN_MS
 
 
-def renewal_of(seat: Seat | None, instance: str) -> str:
+def renewal_of(seat: Seat | None, instance: str, machine_id: int) -> str:
     """Return the name of the last write to a machine id; empty if it is not the instance's.
 
     It differs after each renewal, each new owner, and each write by CosId.
@@ -137,7 +140,7 @@ def renewal_of(seat: Seat | None, instance: str) -> str:
         return ""
     if [each.instance for each in seat.owners] != [instance]:
         return ""
-    return f"{note.token} {note.turn} {seat.stamp_ms}"
+    return f"{note.token} {note.turn} {seat.stamp_ms} {machine_id}"
 
 
 def token_of(renewal: str) -> str:
@@ -155,10 +158,11 @@ def is_last(renewal: str, former: str) -> bool:
     """
     if not renewal or renewal == former:
         return bool(renewal)
-    (token, turn), (taker, next_turn) = (
-        name.split(" ")[:2] if name else ("", "0") for name in (renewal, former)
-    )
-    return taker not in {"", token} and int(next_turn) == int(turn) + 1
+    names = renewal.split(" "), former.split(" ")
+    if any(len(each) != NAME_PARTS for each in names):
+        return False
+    (token, turn, _, number), (taker, next_turn, _, taken) = names
+    return taken == number and taker != token and int(next_turn) == int(turn) + 1
 
 
 def early_floor_ms(found: Found, former: str) -> int | None:

@@ -292,7 +292,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
             )
             if self.restart is not None and isinstance(decision.answer, MachineGrant):
                 grant_id = decision.answer.machine_id
-                former = renewal_of(snapshot.seats.get(grant_id), asker.instance)
+                former = renewal_of(snapshot.seats.get(grant_id), asker.instance, grant_id)
                 if token_of(former) != token:  # this call has taken the id, and its answer was lost
                     self.restart.former = former
             return decision
@@ -381,7 +381,8 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         _, snapshot = await self._transact(need, decide, known)
         self._snapshot = snapshot.narrowed(machine_id)
         if self.restart is not None:
-            self.restart.renewal = renewal_of(snapshot.seats.get(machine_id), asker.instance)
+            seat = snapshot.seats.get(machine_id)
+            self.restart.renewal = renewal_of(seat, asker.instance, machine_id)
 
     async def revert(self, machine_id: int, *, last_ms: int) -> None:
         """Give the id back; see `aiocosid.abc.MachineIdDistributor.revert`.

@@ -32,7 +32,7 @@ from ..segment._kit import Call
 from ._lives import POD, Bench, highest
 
 RECORD = RestartRecord(
-    renewal="t 7 50", lock="8:1", boot="b", boot_ms=5_000, bound_ms=100_000, floor_ms=90_000
+    renewal="t 7 50 3", lock="8:1", boot="b", boot_ms=5_000, bound_ms=100_000, floor_ms=90_000
 )
 FOUND = Found(record=RECORD, lock="8:1", boot="b", boot_ms=7_000)
 
@@ -52,26 +52,34 @@ class TestDecision:
 
     def test_the_same_boot_the_same_lock_and_the_last_renewal_are_a_proof(self) -> None:
         """The bound, the time since, a margin, and a millisecond for two readings rounded down."""
-        assert early_floor_ms(FOUND, "t 7 50") == 100_000 + 2_000 + 500 + 1
+        assert early_floor_ms(FOUND, "t 7 50 3") == 100_000 + 2_000 + 500 + 1
+
+    def test_a_call_that_took_the_id_and_was_not_followed_by_a_renewal_counts_for_nothing(
+        self,
+    ) -> None:
+        """As that of a start which was killed: it has issued no id."""
+        assert early_floor_ms(FOUND, "u 8 60 3") == early_floor_ms(FOUND, "t 7 50 3")
 
     def test_it_is_never_below_the_floor_of_the_former_one(self) -> None:
         """Which is that of an owner before, whose clock may have been ahead."""
         record = replace(RECORD, floor_ms=200_000)
-        assert early_floor_ms(replace(FOUND, record=record), "t 7 50") == 200_000
+        assert early_floor_ms(replace(FOUND, record=record), "t 7 50 3") == 200_000
 
     @pytest.mark.parametrize(
         ("found", "former"),
         [
-            pytest.param(replace(FOUND, boot="other"), "t 7 50", id="other boot"),
-            pytest.param(replace(FOUND, boot_ms=4_999), "t 7 50", id="boot time gone back"),
-            pytest.param(replace(FOUND, boot=""), "t 7 50", id="unknown boot"),
-            pytest.param(FOUND, "u 7 50", id="other token"),
-            pytest.param(FOUND, "t 8 60", id="older renewal than the store's"),
-            pytest.param(FOUND, "t 7 51", id="a stamp of CosId's"),
+            pytest.param(replace(FOUND, boot="other"), "t 7 50 3", id="other boot"),
+            pytest.param(replace(FOUND, boot_ms=4_999), "t 7 50 3", id="boot time gone back"),
+            pytest.param(replace(FOUND, boot=""), "t 7 50 3", id="unknown boot"),
+            pytest.param(FOUND, "u 7 50 3", id="other token"),
+            pytest.param(FOUND, "t 8 60 3", id="older than a renewal or an operator's mark"),
+            pytest.param(FOUND, "t 7 51 3", id="a stamp of CosId's"),
+            pytest.param(FOUND, "u 9 60 3", id="taken and renewed since"),
+            pytest.param(FOUND, "u 8 60 4", id="another machine id"),
             pytest.param(FOUND, "", id="not the instance's own"),
-            pytest.param(replace(FOUND, record=None), "t 7 50", id="no record"),
-            pytest.param(replace(FOUND, lock=""), "t 7 50", id="another one has the lock"),
-            pytest.param(replace(FOUND, lock="8:2"), "t 7 50", id="another lock file"),
+            pytest.param(replace(FOUND, record=None), "t 7 50 3", id="no record"),
+            pytest.param(replace(FOUND, lock=""), "t 7 50 3", id="another one has the lock"),
+            pytest.param(replace(FOUND, lock="8:2"), "t 7 50 3", id="another lock file"),
             pytest.param(Found(record=replace(RECORD, renewal="")), "", id="nothing"),
         ],
     )
@@ -92,7 +100,7 @@ class TestDecision:
         """And only that of the instance that holds the id."""
         note = Note("a", stable=True, mark_ms=9, token="t", turn=7)  # noqa: S106 - no password
         seat = Seat((Owner("a", 50),), note)
-        assert renewal_of(seat, "a") == "t 7 50"
+        assert renewal_of(seat, "a", 3) == "t 7 50 3"
         others = [
             None,
             Seat((Owner("a", 50),)),
@@ -102,7 +110,7 @@ class TestDecision:
             replace(seat, note=replace(note, instance="b")),
             replace(seat, note=replace(note, token="")),
         ]
-        assert [renewal_of(each, "a") for each in others] == [""] * len(others)
+        assert [renewal_of(each, "a", 3) for each in others] == [""] * len(others)
 
 
 def record(renewal: str, bound_ms: int) -> RestartRecord:
