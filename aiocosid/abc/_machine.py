@@ -85,10 +85,13 @@ class MachineGrant:
         machine_id: 0 to ``2^bits - 1``.
         floor_ms: unix time in milliseconds that every id's time has to be *above*: the later of the
             former owner's last renewal and its time mark; -1 if nobody had it before.
+        is_marked: whether a time mark may be why ``floor_ms`` is ahead of the clock; False for an
+            id that only CosId on Java has had, whose renewals tell its own clock.
     """
 
     machine_id: int
     floor_ms: int = -1
+    is_marked: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

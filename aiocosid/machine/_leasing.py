@@ -127,6 +127,7 @@ class Leasing(OpenState):
         "_distributor",
         "_found",
         "_is_left",
+        "_is_marked",
         "_offline",
         "_opened",
         "_options",
@@ -178,6 +179,7 @@ class Leasing(OpenState):
         self._call_by = inf  # by the monotonic clock: when opening gives up
         self._patience: float = options.call_timeout  # seconds for an answer of the store
         self._started = self.clock.monotonic()
+        self._is_marked = True  # a mark may be why the floor is ahead of the clock
         self._is_left = False  # the id was given back, or nobody will do that any more
         self.last_error: CosIdError | None = None
         self.failures = 0
@@ -377,7 +379,7 @@ class Leasing(OpenState):
                 early_ms = self.floor_ms  # lost to a call of a former process, which has ended
             floor_ms = floor_ms if early_ms is None else min(floor_ms, early_ms)
             self._found = Found()
-        self.machine_id = grant.machine_id
+        self.machine_id, self._is_marked = grant.machine_id, grant.is_marked
         self.floor_ms = max(floor_ms, self._last_issued_ms())
         self.taken_ms = now_ms
         self.term += 1
@@ -390,12 +392,13 @@ class Leasing(OpenState):
 
         A mark is ahead of the clock by its writer's lead and the borrowed time, a stamp by a second
         more; if it is further ahead, the clock is wrong.  An issuer that may borrow begins above it
-        at once.  Where there are no marks, nothing explains a time that is ahead.
+        at once.  Where there are no marks, nothing explains a time that is ahead, nor where only
+        CosId has had the id.
         """
         began, waited = self.clock.monotonic(), 0.0
         options, borrowable = self._options, int(self._demand.borrowable * MS)
         longest = inf if options.broken_threshold is None else options.broken_threshold
-        if self._distributor.keeps_marks:
+        if self._distributor.keeps_marks and self._is_marked:
             lead = max(options.lead_seconds, USUAL_LEAD)
             longest += lead + self._demand.borrowable + RELEASE_MARGIN
         while (ahead := self.floor_ms - self.clock.now_ms()) >= borrowable:

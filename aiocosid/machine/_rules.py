@@ -300,8 +300,9 @@ def hand_out(
     space = _remembering(replace(found.space, bits=bits), asker.guard_ms)
     changes.space = _space_written(snapshot, space)
     _recount(snapshot, changes, is_anew=found.is_recounted)
-    floor_ms = snapshot.seats.get(number, Seat()).floor_ms
-    return Decision(changes, MachineGrant(number, floor_ms))
+    seat = snapshot.seats.get(number, Seat())
+    is_marked = seat.note is not None or not seat.owners
+    return Decision(changes, MachineGrant(number, seat.floor_ms, is_marked=is_marked))
 
 
 def _own_damage(snapshot: Snapshot, instance: str) -> CorruptMachineStateError | None:

@@ -265,7 +265,8 @@ def test_which_is_handed_out(
         assert not changes
         return
     before = seats.get(machine_id, Seat())
-    assert decision.answer == MachineGrant(machine_id, before.floor_ms)
+    is_marked = before.note is not None or not before.owners
+    assert decision.answer == MachineGrant(machine_id, before.floor_ms, is_marked=is_marked)
     turn = before.note.turn + 1 if before.note else 1
     note = Note("me", asker.stable, before.mark_ms, token="new", turn=turn)
     taken = Seat((Owner("me", max(before.stamp_ms, NOW)),), note, NOW)

@@ -26,6 +26,7 @@ from aiocosid.errors import (
 from aiocosid.events import MachineIdDistributed, MachineIdGuarded, MachineIdLost
 from aiocosid.machine import MachineIdLease
 from aiocosid.machine._leasing import LOSSES
+from aiocosid.machine.cells import Note, Owner, Seat
 from aiocosid.snowflake import COSID_MS, COSID_S, SnowflakeId
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import ManualClock, settle
@@ -579,3 +580,29 @@ async def test_bad_arguments_are_named(argument: str, value: Any) -> None:
     with pytest.raises(InvalidArgumentError) as caught:
         MachineIdLease(Link(MemoryStore()), **{argument: value})
     assert caught.value.argument == ("lead" if argument == "peer_safe_guard" else argument)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(("ahead_ms", "note"), [(3000, None), (400, None), (3000, Note())])
+async def test_a_stamp_of_cosid_s_far_ahead_fails_the_start_at_once(
+    ahead_ms: int, note: Note | None
+) -> None:
+    """No mark explains it, as it does where an instance of ours has had the id."""
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
+    await store.machine_id_distributor(instance_id="other").distribute(
+        10, now_ms=clock.now_ms(), latest_ms=2**60
+    )
+    stamp_ms = clock.now_ms() + ahead_ms
+    store._backend.cells_of("cosid").seats[1] = Seat((Owner("pod", stamp_ms),), note)
+    lease = MachineIdLease(
+        store.machine_id_distributor(instance_id=InstanceId("pod", stable=True)),
+        clock=clock,
+        broken_threshold=0.5,
+    )
+    async with anyio.create_task_group() as group:
+        opening = Call(group, lease.__aenter__)
+        await clock.advance(5)
+    assert opening.is_done
+    assert (type(opening.error) is ClockTooManyBackwardsError) == (note is None and ahead_ms > 500)
+    await lease.aclose()
