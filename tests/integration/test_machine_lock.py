@@ -167,7 +167,7 @@ def test_in_the_child_it_is_refused(tmp_path: Path) -> None:
     answers = run_python(FORKED, str(tmp_path))
     assert answers == [
         *("ForkedError", "ForkedError", "ForkedError", "None", "None", "MachineIdInUseError"),
-        "MachineGrant(machine_id=8, floor_ms=-1)",
+        "MachineGrant(machine_id=8, floor_ms=-1, is_marked=True)",
     ]
     assert (tmp_path / "aiocosid.Y29zaWQ.7.mark").read_text() == "7|3\n"
 

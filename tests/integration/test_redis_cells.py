@@ -204,7 +204,7 @@ async def test_an_instance_that_is_no_utf8(store: RedisStore, server: ValkeyServ
         client.hset(CELLS[0], "other", f"1|{2**45}")
         one = store.machine_id_distributor(namespace=NS, instance_id="one", safe_guard=300)
         grant = await one.distribute(1, now_ms=T, latest_ms=FAR)
-        assert grant == MachineGrant(0, T)
+        assert grant == MachineGrant(0, T, is_marked=False)
         assert set(client.hkeys(CELLS[0])) == {b"one", b"other"}
 
 

@@ -511,7 +511,7 @@ class TestBesideCosId:
         assert java.distribute(3, T, 0) == 0
         assert await instances.take("a", 2) == MachineGrant(1, -1)
         java.revert(T + 5)
-        assert await instances.take("b", 2) == MachineGrant(0, T + 5)
+        assert await instances.take("b", 2) == MachineGrant(0, T + 5, is_marked=False)
         await instances("a").guard(1, now_ms=T, mark_ms=T + 60)
         await instances("a").revert(1, last_ms=T + 7)
         assert java.distribute(3, T, 0) == 1
