@@ -448,7 +448,7 @@ class MachineOptions(LeaseTerms, total=False):
             start on the same machine it does not wait for its time mark.
         offline: seconds without the store for which ids may be issued, also by a process that
             starts on the same machine; see `Store.machine_id_distributor`.
-        offline_beside_cosid: allows it where CosId on Java holds machine ids.
+        offline_beside_cosid: allows ``offline`` where CosId on Java holds machine ids.
     """
 
     machine: MachineIdDistributor | MachineIdLease | None

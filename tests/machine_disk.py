@@ -55,7 +55,8 @@ class MemoryPlace:
     """
 
     def __init__(self, disk: Disk, is_alive: Callable[[], bool], offline: float = 0.0) -> None:
-        self.former = self.renewal = ""
+        self.former: str | None = None
+        self.renewal = ""
         self.offline = offline
         self._disk, self._is_alive = disk, is_alive
         self._lock = 0

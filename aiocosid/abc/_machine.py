@@ -169,7 +169,9 @@ class MachineIdDistributor(ABC):
     """
 
     restart: RestartPlace | None = None
-    """What lets a stable instance begin early after a crash on the same machine; None for nothing.
+    """Lets a stable instance begin before its mark, or without the store, where it ran before.
+
+    None where an instance always waits for its mark.
     """
 
     def __init__(

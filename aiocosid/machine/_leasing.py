@@ -43,6 +43,7 @@ from ._restart import (
     RestartRecord,
     early_floor_ms,
     is_last,
+    is_still_its,
     latest_ms,
     offline_floor_ms,
 )
@@ -208,14 +209,14 @@ class Leasing(OpenState):
         is_good = self.clock.monotonic() < self.ends_at
         if not is_good or not (self._offline or self._distributor.session == self.session):
             return -1
-        return min(self.mark_ms, self.until_ms, self._line_ms())
+        return min(self.mark_ms, self.until_ms, latest_ms(self._bound_now_ms(), 0))
 
-    def _line_ms(self) -> int:
-        """Return the latest time that a successor on this machine expects ids to have now."""
+    def _bound_now_ms(self) -> int:
+        """Return the bound of ids, moved on by the time since it was set."""
         restart = self._distributor.restart
         if restart is None or self._bound_at_ms < 0:
             return NEVER_MS
-        return latest_ms(self._bound_ms, restart.boot_ms() - self._bound_at_ms)
+        return self._bound_ms + restart.boot_ms() - self._bound_at_ms
 
     def _last_issued_ms(self) -> int:
         last_ms: int = max((issuer.last_ms for issuer in self.issuers.values()), default=-1)
@@ -349,8 +350,8 @@ class Leasing(OpenState):
     ) -> CosIdError | None:
         """Begin with the id of a former process, up to the mark that the store has confirmed."""
         record, restart, now_ms = found.record, self._distributor.restart, self.clock.now_ms()
-        if record is None or restart is None:
-            return error
+        if record is None or restart is None or not is_still_its(record, restart.former):
+            return error  # the next attempt may learn above which time ids have to be
         self._begin_term(MachineGrant(record.machine_id, floor_ms), now_ms, Found())
         self.mark_ms, restart.renewal = record.mark_ms, record.renewal
         self.ends_at = self.clock.monotonic() + (record.mark_ms - now_ms) / MS
@@ -543,11 +544,11 @@ class Leasing(OpenState):
         if restart is None or not (at_ms or self._offline):
             self._notify()
             return None
-        now_ms, line_ms = self.clock.now_ms(), self._line_ms() - latest_ms(0, 0)
+        now_ms, former_ms = self.clock.now_ms(), self._bound_now_ms()
         asked_ms = max(self._demand.asked_ms, self.floor_ms)
         bound_ms = max(now_ms, min(asked_ms, now_ms + int(self._demand.borrowable * MS)))
         self._bound_at_ms = at_ms or -1
-        self._bound_ms = min(bound_ms, line_ms) if self._offline else bound_ms
+        self._bound_ms = min(bound_ms, former_ms) if self._offline else bound_ms
         # Last: an id that a signal handler issues from here on is below the new bound.
         bound_ms = max(bound_ms, self._last_issued_ms())
         if not self._offline:
@@ -584,14 +585,17 @@ class Leasing(OpenState):
         if isinstance(written, CosIdError):
             return written
         if self._offline and not written:
-            reason = "the record of this instance is locked by another process; ids depend on it"
+            reason = (
+                "cannot write the record of this instance, without which it issues no ids: another "
+                "process has locked it, or its disk does not answer"
+            )
             return StoreUnavailableError(STORE, reason)
         if self._offline:
             self.until_ms = record.until_ms
         return None
 
     async def _call_disk(self, call: Callable[[], Any]) -> Any:  # noqa: ANN401 - any call
-        """Call the machine's own disk; a failure only makes the next process wait longer."""
+        """Call the machine's own disk; return an error instead of raising it."""
         within = self._options.call_timeout
         answer = await call_bounded(call, store=STORE, clock=self.clock, within=within, shield=True)
         if isinstance(answer, CosIdError):
@@ -608,8 +612,8 @@ class Leasing(OpenState):
     def _due_mark(self, now_ms: int) -> int:
         """Return a mark that is ahead of the clock, and not below the one that an issuer asked for.
 
-        Never by more than the lease time: where the mark is lost or unknown, as to a Java peer,
-        only the elapsed time protects the ids issued below it.
+        Never by more than the id may be used after a renewal: where the mark is lost or unknown, as
+        to a Java peer, only the elapsed time protects the ids issued below it.
         """
         lead, use_time = self._options.lead_seconds, self._options.use_time
         longest = int(min(lead + self._demand.borrowable, use_time) * MS)

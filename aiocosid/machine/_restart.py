@@ -35,6 +35,7 @@ __all__ = (
     "RestartRecord",
     "early_floor_ms",
     "is_last",
+    "is_still_its",
     "latest_ms",
     "offline_floor_ms",
     "renewal_of",
@@ -148,16 +149,17 @@ def token_of(renewal: str) -> str:
     return renewal.partition(" ")[0]
 
 
-def is_last(renewal: str, former: str) -> bool:
+def is_last(renewal: str, former: str | None) -> bool:
     """Return whether nobody has issued ids since a renewal.
 
     Args:
         renewal: its name.
-        former: names the last write to the machine id.  It may be that of a call which took the id
-            next; nobody issues ids under an id that was taken and not renewed.
+        former: names the last write to the machine id; None if that is unknown.  It may be that of
+            a call which took the id next; nobody issues ids under an id that was taken and not
+            renewed.
     """
-    if not renewal or renewal == former:
-        return bool(renewal)
+    if not renewal or former is None or renewal == former:
+        return bool(renewal) and former is not None
     names = renewal.split(" "), former.split(" ")
     if any(len(each) != NAME_PARTS for each in names):
         return False
@@ -165,12 +167,29 @@ def is_last(renewal: str, former: str) -> bool:
     return taken == number and taker != token and int(next_turn) == int(turn) + 1
 
 
-def early_floor_ms(found: Found, former: str) -> int | None:
+def is_still_its(record: RestartRecord, former: str | None) -> bool:
+    """Return whether no process but the record's writer is known to have had the machine id since.
+
+    If the writer could start without its store, its ids are below the record's mark also after a
+    renewal that the record does not have.
+
+    Args:
+        record: what the process finds on its machine.
+        former: names the last write to the machine id before this process may have taken it; None
+            if the store has not told.
+    """
+    if former is None or is_last(record.renewal, former):
+        return True
+    known, names = record.renewal.split(" "), former.split(" ")
+    return known[:1] == names[:1] and known[:2] != names[:2]  # a turn later; CosId counts no turns
+
+
+def early_floor_ms(found: Found, former: str | None) -> int | None:
     """Return the time that ids have to be above if the record proves it; else None.
 
     Args:
         found: what the process finds on its machine.
-        former: names the store's last renewal before this process took the id.
+        former: names the store's last renewal before this process took the id, or None.
     """
     record = found.record
     if record is None or not is_last(record.renewal, former):

@@ -31,13 +31,13 @@ class RestartPlace(Protocol):
     """Keeps the record of one instance; `RestartFile` on a disk.
 
     Attributes:
-        former: names the store's last renewal before this process took the id; the distributor
-            sets it.
+        former: names the last renewal that the store is known to have, but for a taking of this
+            process whose answer was lost; None before the store was read.  The distributor sets it.
         renewal: names the last renewal of this process; the distributor sets it.
         offline: seconds without the store for which ids may be issued; 0 for a lease as usual.
     """
 
-    former: str
+    former: str | None
     renewal: str
     offline: float
 
@@ -100,7 +100,8 @@ class RestartFile:
         """Name the files; nothing is read yet."""
         self.offline = offline
         key = hashlib.sha256(f"{store}\0{namespace}\0{instance}".encode()).hexdigest()[:32]
-        self.former = self.renewal = ""
+        self.former: str | None = None
+        self.renewal = ""
         self._path = directory / f"aiocosid.{key}.restart"
         self._lock = LockFile(directory / f"aiocosid.{key}.restart.lock")
         self._boot = ""
@@ -150,7 +151,8 @@ class RestartFile:
                     return False
                 named = replace(record, lock=self._lock.name(), boot=self._boot)
                 write_text(self._path, named.text())
-                return True
+                # If the lock file was removed meanwhile, another process may have read the old one.
+                return self._lock.is_intact()
         finally:
             self._is_busy = False
 

@@ -39,8 +39,8 @@ class MachineSettings(BaseModel):
             again at once after a crash.
         offline: seconds without the store for which ids may be issued, also by a process that
             starts on the same machine; with ``state_dir``.
-        offline_beside_cosid: whether CosId on Java, which holds machine ids there, is known never
-            to take this instance's.
+        offline_beside_cosid: allows ``offline`` where CosId on Java holds machine ids: those nodes
+            never take the id of an instance that is silent.
         on_lost: whether a lease that lost its id takes another one, or its generators end.
         peer_safe_guard: seconds; the shortest safe guard of any instance of the namespace.
         lead: seconds that the time mark is ahead of the clock; 1.5 intervals without it.

@@ -277,8 +277,9 @@ class BackendStore(NotCopyable, Store, Generic[B]):
             offline: seconds without the store for which ids may be issued, also by a process that
                 starts on the same machine; 0, or above ``interval``.  It needs ``state_dir``.  For
                 so long a start of this instance elsewhere has to wait, also after an orderly end.
-            offline_beside_cosid: allows it in a namespace in which CosId on Java holds machine ids:
-                it is known never to take this instance's, as its JDBC stores and a full Redis do.
+            offline_beside_cosid: allows ``offline`` where CosId on Java holds machine ids of the
+                namespace: those nodes never take the id of an instance that is silent.  On JDBC
+                stores they do, and on Redis when no other id is free.
 
         Raises:
             InvalidArgumentError: an argument is outside its range, or ``state_dir`` is given for an

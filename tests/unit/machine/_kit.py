@@ -42,6 +42,7 @@ class Link(MachineIdDistributor):
         self.failure: Callable[[], Exception] | None = None
         self.refused = ""
         self.is_silent = self.stray = False
+        self.loses_grants = False  # what is handed out never arrives
         self.held: anyio.Event | None = None
         self.opens: anyio.Event | None = None
         self.returns: list[Callable[[], None]] | None = None  # kept back
@@ -72,6 +73,8 @@ class Link(MachineIdDistributor):
         if self.held is not None:
             await self.held.wait()
         grant = await self.inner.distribute(bits, now_ms=now_ms, latest_ms=latest_ms)
+        if self.loses_grants:
+            await anyio.sleep_forever()
         if self.floor_ms is not None:
             grant = MachineGrant(grant.machine_id, self.floor_ms)
         return self.answer or grant

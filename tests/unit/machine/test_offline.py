@@ -19,6 +19,7 @@ from aiocosid.snowflake import COSID_MS, SnowflakeId
 from aiocosid.stores.memory import MemoryStore
 from tests.machine_disk import Disk
 
+from ..segment._kit import Call
 from ._lives import POD, Bench, highest
 
 pytestmark = pytest.mark.asyncio
@@ -76,16 +77,37 @@ class TestStart:
         await bench.end()
 
     async def test_a_silent_store_is_not_waited_for(self) -> None:
-        """Nor does the call that it may have got take the id away later."""
+        """Nor does the call whose answer was lost take the id away."""
         bench, _ = await lived()
         bench.kill()
         again = bench.lease()
-        bench.links[-1].held = anyio.Event()  # taken, and no answer
+        bench.links[-1].loses_grants = True
         assert await bench.wait_of_start(again) <= 0.6
-        bench.links[-1].held = None
+        bench.links[-1].loses_grants = False
         await bench.clock.advance(11)
         assert again.statistics().losses == 0
         assert again.last_error is None
+        await bench.end()
+
+    async def test_a_silent_store_that_knows_a_later_owner(self) -> None:
+        """It begins above the ids of an owner elsewhere, or not at all."""
+        bench, _ = await lived()
+        bench.kill()
+        async with anyio.create_task_group() as group:
+            elsewhere = bench.lease(Disk(bench.clock.monotonic, boot="elsewhere"))
+            Call(group, elsewhere.__aenter__)
+            await bench.clock.advance(1)
+            assert elsewhere.machine_id == 0
+            mark_ms = elsewhere.limit_ms()
+            again = bench.lease()
+            bench.links[-1].loses_grants = True
+            Call(group, again.__aenter__)
+            await bench.clock.advance(3)
+            assert again.machine_id == -1
+            bench.links[-1].loses_grants = False
+            await bench.clock.advance(30)
+            assert again.floor_ms >= mark_ms
+            group.cancel_scope.cancel()
         await bench.end()
 
     @pytest.mark.parametrize("harm", ["elsewhere", "other width", "too late", "damaged", "alive"])
@@ -160,7 +182,7 @@ class TestWithoutTheStore:
         bench.disk.is_lost = True
         await bench.clock.advance(30)
         assert bench.lives[0].limit_ms() < bench.clock.now_ms()
-        assert "locked by another process" in str(bench.lives[0].last_error)
+        assert "another process has locked it" in str(bench.lives[0].last_error)
         bench.disk.is_lost = False
         await bench.clock.advance(3)
         assert bench.lives[0].limit_ms() > bench.clock.now_ms()

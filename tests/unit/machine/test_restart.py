@@ -16,7 +16,13 @@ from aiocosid.errors import (
     MachineIdUnavailableError,
     StoreError,
 )
-from aiocosid.machine._restart import Found, RestartRecord, early_floor_ms, renewal_of
+from aiocosid.machine._restart import (
+    Found,
+    RestartRecord,
+    early_floor_ms,
+    is_still_its,
+    renewal_of,
+)
 from aiocosid.machine._restart_file import RestartFile
 from aiocosid.machine.cells import Note, Owner, Seat
 from aiocosid.snowflake import (
@@ -86,6 +92,24 @@ class TestDecision:
     def test_everything_else_waits_for_the_mark(self, found: Found, former: str) -> None:
         """No rule is left out."""
         assert early_floor_ms(found, former) is None
+
+    @pytest.mark.parametrize(
+        ("former", "is_its"),
+        [
+            pytest.param(None, True, id="unknown"),
+            pytest.param("t 7 50 3", True, id="the record's own"),
+            pytest.param("t 8 60 3", True, id="a later renewal of its writer"),
+            pytest.param("u 8 60 3", True, id="taken and not renewed"),
+            pytest.param("t 7 51 3", False, id="a stamp of CosId's"),
+            pytest.param("u 9 60 3", False, id="taken and renewed since"),
+            pytest.param("", False, id="another instance's"),
+        ],
+    )
+    def test_without_the_store_nobody_is_known_to_have_had_the_id_since(
+        self, former: str | None, *, is_its: bool
+    ) -> None:
+        """By what a call has read of the store before its answer was lost."""
+        assert is_still_its(RECORD, former) == is_its
 
     def test_a_record_survives_being_stored(self) -> None:
         """As text."""
@@ -212,6 +236,21 @@ class TestFile:
         assert all([(await each.take()).lock for each in files])
         for each in files:
             await each.leave()
+
+    async def test_a_lock_that_is_removed_during_a_write(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Another process may have read the record before: nobody relies on the new one."""
+        one = file(tmp_path)
+        await one.take()
+
+        def write_slowly(path: Path, text: str) -> None:
+            (tmp_path / f"{path.name}.lock").unlink()
+            path.write_text(text)
+
+        monkeypatch.setattr("aiocosid.machine._restart_file.write_text", write_slowly)
+        assert not await one.write(record("r", 100))
+        await one.leave()
 
     async def test_after_the_end_nothing_is_locked(self, tmp_path: Path) -> None:
         """Also by a call that is only now reached."""
