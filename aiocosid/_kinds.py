@@ -319,6 +319,7 @@ class NamedGroups(SegmentChainOptions, StepOptions, total=False):
     """The options of `IdProvider.grouped`."""
 
     kind: SegmentKind
+    strict: bool
     max_groups: int
 
 
@@ -366,7 +367,8 @@ def grouped(
     from .segment._group_parts import KINDS as GROUP_KINDS
     from .segment._group_parts import Agreement
 
-    step, kind = options.get("step", DEFAULT_STEP), options.get("kind", "chain")
+    kind = options.get("kind", "chain")
+    step = None if options.get("strict") else options.get("step", DEFAULT_STEP)
 
     def make(host: GeneratorHost, name: str) -> GroupedSegmentId:
         generator = GroupedSegmentId(

@@ -76,18 +76,19 @@ class Agreement:
     """What two askers for a generator of one name have to agree on.
 
     Attributes:
-        step: ids per segment.
+        step: ids per segment; None for strict order, which uses none.
         kind: what hands out the ids of one group.
         group_by: says which group a call belongs to; two functions of one name are not equal.
     """
 
-    step: int
+    step: int | None
     kind: type[SegmentChainId | SegmentId]
     group_by: GroupBy
 
     def __str__(self) -> str:
         """Say it in a message."""
-        return f"step {self.step}, {self.kind.__name__} and {self.group_by!r}"
+        step = "strict order" if self.step is None else f"step {self.step}"
+        return f"{step}, {self.kind.__name__} and {self.group_by!r}"
 
 
 class Group:
@@ -133,6 +134,11 @@ class GroupDistributor(IdSegmentDistributor):
     def store(self) -> str:  # type: ignore[override]  # the inner one's
         """The kind of store, for error messages."""
         return self._inner.store
+
+    @property
+    def order_risk(self) -> str:  # type: ignore[override]  # the inner one's
+        """Why a later call may get lower ids; empty for none."""
+        return self._inner.order_risk if self._inner is not self else ""
 
     @property
     def stride(self) -> int:  # type: ignore[override]  # the inner one's

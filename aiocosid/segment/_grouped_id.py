@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Unpack
 import anyio
 from anyio.lowlevel import checkpoint
 
+from .._checks import check_boolean
 from .._life import fork
 from .._life.component import Component
 from ..abc import DEFAULT_NAMESPACE, DEFAULT_STEP, GroupedId, IdGenerator, Store
@@ -99,6 +100,7 @@ class GroupedSegmentId(Component, IdGenerator):
         offset: int = 0,
         step: int = DEFAULT_STEP,
         kind: SegmentKind = "chain",
+        strict: bool = False,
         max_groups: int = MAX_GROUPS,
         clock: Clock | None = None,
         **options: Unpack[SegmentChainOptions],
@@ -115,6 +117,8 @@ class GroupedSegmentId(Component, IdGenerator):
             step: ids per segment.  What is left of it at the end of a period, or of the process,
                 is a gap.
             kind: ``"chain"`` fetches ahead, as `SegmentChainId`; ``"segment"`` as `SegmentId`.
+            strict: whether ids of a group are in order over all processes, as by ``strict`` of
+                `SegmentId`; with ``kind="segment"``.
             max_groups: groups held in memory at most, 1 or more.  The longest unused one is given
                 up for a new one, and its ids in hand with it; one that somebody waits for never.
             clock: time; the system's by default.
@@ -123,6 +127,7 @@ class GroupedSegmentId(Component, IdGenerator):
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
+            UnsupportedByStoreError: it is to be ``strict`` on a store that is not linearizable.
         """
         if not isinstance(group_by, GroupBy):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
             expected = "a GroupBy, as GroupBy.day(zone='UTC')"  # type: ignore[unreachable]
@@ -130,6 +135,10 @@ class GroupedSegmentId(Component, IdGenerator):
         if kind not in KINDS:
             raise InvalidArgumentError("kind", kind, expected=f"one of {', '.join(KINDS)}")
         check_integer("max_groups", max_groups, at_least=1)
+        check_boolean("strict", strict)
+        if strict and kind != "segment":
+            expected = "False for chains, which fetch ahead"
+            raise InvalidArgumentError("strict", strict, expected=expected)
         self.namespace: str = namespace
         self.name: str = name
         self.group_by: GroupBy = group_by
@@ -139,12 +148,15 @@ class GroupedSegmentId(Component, IdGenerator):
         self._kind = KINDS[kind]
         self._max_groups = max_groups
         self._options: dict[str, Any] = {**options, "clock": clock}
+        if strict:
+            self._options["strict"] = True
         instrument = options.get("instrument")
         if instrument is not None:
             self._options["instrument"] = UnderOneName(instrument, name)
         self._floors: OrderedDict[str, int] = OrderedDict()  # of groups that are gone
         self._groups: OrderedDict[str, Group] = OrderedDict()  # the longest unused first
-        self._timeout = self._generator(None, name).close_timeout  # raises for bad arguments
+        counter = self._counter(name) if strict else None
+        self._timeout = self._generator(counter, name).close_timeout  # raises for bad arguments
         super().__init__(clock)
         self._reset()
 
@@ -256,12 +268,7 @@ class GroupedSegmentId(Component, IdGenerator):
 
     def _opened(self, key: str, period: str) -> Group:
         name = f"{self.name}@{key}"
-        store = self._store
-        make = store.segment_distributor if isinstance(store, Store) else store
-        distributor = make(
-            namespace=self.namespace, name=name, offset=self._offset, step=self._step
-        )
-        generator = self._generator(distributor, name)
+        generator = self._generator(self._counter(name), name)
         generator._resume(self._floors.get(key))
         self._check_usable()  # whoever made the key or the distributor may have closed us
         generator._claim(self._root)
@@ -269,6 +276,11 @@ class GroupedSegmentId(Component, IdGenerator):
         group = self._groups.setdefault(key, Group(key, period, generator))
         self._trim(group)
         return group
+
+    def _counter(self, name: str) -> IdSegmentDistributor:
+        store = self._store
+        make = store.segment_distributor if isinstance(store, Store) else store
+        return make(namespace=self.namespace, name=name, offset=self._offset, step=self._step)
 
     def _generator(
         self, distributor: IdSegmentDistributor | None, name: str
@@ -394,7 +406,8 @@ class GroupedSegmentId(Component, IdGenerator):
 
     @property
     def _detail(self) -> Agreement:
-        return Agreement(self._step, self._kind, self.group_by)
+        step = None if "strict" in self._options else self._step
+        return Agreement(step, self._kind, self.group_by)
 
     @property
     def _has_to_drain(self) -> bool:

@@ -171,6 +171,7 @@ class GroupedSettings(_Prefetched):
             required without a period; with a period, each key has its own counters.
         mode: the kind of generator that each group has; with "segment" it takes none of the keys
             that only ``chain`` and ``grouped`` have.
+        strict: whether ids of a group are in order over all processes; with ``mode = "segment"``.
         max_groups: groups held in memory at most; the longest unused one is dropped for another.
     """
 
@@ -180,6 +181,7 @@ class GroupedSettings(_Prefetched):
     pattern: str | None = None
     key: Function | None = None
     mode: Literal["chain", "segment"] = "chain"
+    strict: Flag = False
     max_groups: Count = MAX_GROUPS
 
 

@@ -67,6 +67,21 @@ async def test_strict_order() -> None:
         assert order.strict
     [problem] = problems(settings("segment", strict=True, store="redis://localhost"))
     assert "cannot keep strict order: it replicates asynchronously" in problem
+
+
+@pytest.mark.asyncio
+async def test_strict_order_in_groups() -> None:
+    """With segments; chains fetch ahead."""
+    year: dict[str, Any] = {"group_by": "year", "zone": "UTC", "strict": True, "step": 10}
+    async with (
+        configure(settings("grouped", mode="segment", **year), default=False) as one,
+        configure(settings("grouped", mode="segment", **year), default=False) as two,
+    ):
+        assert [await each["order"].next_id() for each in (one, two, one)] == [1, 2, 3]
+    [problem] = problems(settings("grouped", **year))
+    assert "False for chains" in problem
+    [problem] = problems(settings("grouped", mode="segment", store="redis://localhost", **year))
+    assert "cannot keep strict order" in problem
     [problem] = problems(settings("chain", strict=True))
     assert "strict" in problem
 

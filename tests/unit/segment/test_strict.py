@@ -17,7 +17,7 @@ from aiocosid.errors import (
     WouldBlock,
 )
 from aiocosid.events import IdsDiscarded
-from aiocosid.segment import SegmentChainId, SegmentId
+from aiocosid.segment import GroupBy, GroupedSegmentId, SegmentChainId, SegmentId
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import (
     FailingDistributor,
@@ -229,3 +229,38 @@ async def test_a_provider_makes_it_for_all_who_ask_alike() -> None:
         with pytest.raises(BusyError, match="strict order"):
             await ids.segment("order")
         assert not (await ids.segment("other")).strict
+
+
+async def test_groups_are_in_strict_order_each() -> None:
+    """Nothing is kept in hand between two calls, whatever the step; and each group has its own."""
+    store, year = MemoryStore(), GroupBy.year(zone="UTC")
+    options: dict[str, Any] = {"name": "order", "group_by": year, "kind": "segment", "step": 10}
+    async with (
+        GroupedSegmentId(store, strict=True, **options) as one,
+        GroupedSegmentId(store, strict=True, **options) as two,
+    ):
+        assert [await each.next_id() for each in (one, two, one)] == [1, 2, 3]
+
+
+async def test_groups_are_refused_where_a_counter_is() -> None:
+    """When they are made: chains, and a store that does not declare itself."""
+    options: dict[str, Any] = {
+        "name": "order",
+        "group_by": GroupBy.year(zone="UTC"),
+        "strict": True,
+    }
+    with pytest.raises(InvalidArgumentError, match="False for chains"):
+        GroupedSegmentId(MemoryStore(), **options)
+    with pytest.raises(UnsupportedByStoreError, match="does not declare"):
+        GroupedSegmentId(Undeclared, kind="segment", **options)
+
+
+async def test_a_provider_agrees_on_strict_groups() -> None:
+    """Whatever the step, which is not used."""
+    year = GroupBy.year(zone="UTC")
+    async with IdProvider(MemoryStore()) as ids:
+        made = await ids.grouped("order", group_by=year, kind="segment", strict=True)
+        options: dict[str, Any] = {"group_by": year, "kind": "segment"}
+        assert await ids.grouped("order", strict=True, step=7, **options) is made
+        with pytest.raises(BusyError, match="strict order"):
+            await ids.grouped("order", **options)
