@@ -202,6 +202,10 @@ class MachineIdLease(Component):
         self._demand.asked_ms = max(self._demand.asked_ms, until_ms)
         self.hurry()
 
+    def prepare(self, now_ms: int, until_ms: int) -> None:
+        """Note how late the ids are that an issuer prepares; the next renewal allows for that."""
+        self._demand.prepared_ms, self._demand.ahead_ms = now_ms, until_ms - now_ms
+
     def hurry(self) -> None:
         """Request a renewal now: the clock has jumped past the time mark.
 

@@ -84,13 +84,16 @@ class MarkDemand:
     Attributes:
         asked_ms: the mark that they asked for.
         borrowable: seconds that they may be ahead of the clock.
+        ahead_ms: how far ahead of the clock the latest of them prepares ids.
+        prepared_ms: the wall clock at that time.
     """
 
-    __slots__ = ("asked_ms", "borrowable")
+    __slots__ = ("ahead_ms", "asked_ms", "borrowable", "prepared_ms")
 
     def __init__(self) -> None:
-        self.asked_ms = -1
+        self.asked_ms = self.prepared_ms = -1
         self.borrowable = 0.0
+        self.ahead_ms = 0
 
 
 class Leasing(OpenState):
@@ -545,8 +548,11 @@ class Leasing(OpenState):
             self._notify()
             return None
         now_ms, former_ms = self.clock.now_ms(), self._bound_now_ms()
-        asked_ms = max(self._demand.asked_ms, self.floor_ms)
-        bound_ms = max(now_ms, min(asked_ms, now_ms + int(self._demand.borrowable * MS)))
+        demand, asked_ms = self._demand, max(self._demand.asked_ms, self.floor_ms)
+        if now_ms - demand.prepared_ms < self._distributor.interval * MS:
+            # Or an issuer that prepares ids would ask for another renewal right after this one.
+            asked_ms = max(asked_ms, now_ms + demand.ahead_ms)
+        bound_ms = max(now_ms, min(asked_ms, now_ms + int(demand.borrowable * MS)))
         self._bound_at_ms = at_ms or -1
         self._bound_ms = min(bound_ms, former_ms) if self._offline else bound_ms
         # Last: an id that a signal handler issues from here on is below the new bound.

@@ -55,6 +55,7 @@ class RingStamping(Stamping):
         ring = self.sequencer
         if not isinstance(ring, Ring):
             return
+        self._lease.prepare(now_ms, ring.wanted_ms(now_ms))
         wanted_ms = ring.refill(now_ms, limit_ms)
         if wanted_ms is not None:
             self._lease.ask(wanted_ms)

@@ -117,7 +117,7 @@ class Ring(Sequencer):
         tick = self._position(now_tick)[0]
         if self.layout.tick_at(limit_ms) - tick >= max(options.seconds, tick - now_tick):
             return None
-        wanted_ms = self._wanted_ms(now_tick)
+        wanted_ms = self.wanted_ms(now_ms)
         return wanted_ms if wanted_ms > limit_ms else None
 
     def _fill(self, now_ms: int, limit_ms: int) -> None:
@@ -138,8 +138,9 @@ class Ring(Sequencer):
         latest = min(now_tick + self._borrow, self.layout.last_tick, tick_at(limit_ms))
         return max(0, (latest - tick + 1) * self.layout.ids_per_tick - sequence)
 
-    def _wanted_ms(self, now_tick: int) -> int:
+    def wanted_ms(self, now_ms: int) -> int:
         """Return a mark for two rings, or three times the borrowed time, so that calls are few."""
+        now_tick = self.layout.tick_at(now_ms)
         tick = self._position(now_tick)[0]
         span = max(self.options.seconds, tick - now_tick) * 2
         latest = min(now_tick + self._borrow, self.layout.last_tick)
@@ -171,7 +172,7 @@ class Ring(Sequencer):
         if tick > self.layout.last_tick:
             self.layout.ids(tick, self._machine_id, 0, 0)  # raises
         if self.layout.ms_of(tick) > limit_ms:
-            return Limited(self._wanted_ms(now_tick))
+            return Limited(self.wanted_ms(now_ms))
         if tick >= self._end:
             self._fill(now_ms, limit_ms)
         return None

@@ -431,6 +431,37 @@ class TestLease:
         await heir.aclose()
         await gen.aclose()
 
+    async def test_a_ring_in_use_is_renewed_once_in_each_interval(self) -> None:
+        """Each renewal allows for the seconds that it prepares; without a record it is the same."""
+        renewals = []
+        for has_record in (True, False):
+            bench = Bench()
+            lease = bench.lease(bits=UID_GENERATOR_HA.machine_bits)
+            if not has_record:
+                bench.links[0].restart = None
+            async with CachedSnowflakeId(lease, clock=bench.clock) as gen:
+                for _ in range(600):
+                    await gen.next_id()
+                    await bench.clock.advance(1)
+                renewals.append(lease.statistics().renewals)
+        kept, plain = renewals
+        assert plain - 5 <= kept <= plain + 5 < 75  # of ten seconds each, or a bit less
+
+    async def test_a_ring_at_rest_makes_nobody_wait(self) -> None:
+        """The bound returns to the clock once no seconds are prepared any more."""
+        bench = Bench()
+        lease = bench.lease(bits=UID_GENERATOR_HA.machine_bits)
+        gen = await CachedSnowflakeId(lease, clock=bench.clock).__aenter__()
+        await bench.clock.advance(25)
+        await gen.next_id()
+        await bench.clock.advance(25)
+        bench.kill()
+        again = bench.lease(bits=UID_GENERATOR_HA.machine_bits)
+        assert await bench.wait_of_start(again) <= 1.1
+        bench.links[0].heal()
+        await gen.aclose()
+        await bench.end()
+
     async def test_a_clean_end_needs_no_wait_at_all(self) -> None:
         """The mark was lowered."""
         bench = Bench()
