@@ -120,6 +120,39 @@ async def test_after_an_outage_longer_than_the_wait_all_is_well(
         assert await generator.next_id() == taken[-1] + 2
 
 
+@KINDS
+@pytest.mark.parametrize(
+    ("wait_timeout", "outage", "longest"), [(60.0, 29.0, 1.0), (5.0, 9.0, 2.0)]
+)
+async def test_ten_thousand_callers_are_served_soon_after_an_outage(
+    kind: type[Generator], wait_timeout: float, outage: float, longest: float, clock: ManualClock
+) -> None:
+    """Those who wait within one pause, those who were told to try again within two."""
+    store = FailingDistributor(counter())
+    ids: list[int] = []
+
+    async def call() -> None:
+        while True:
+            try:
+                ids.append(await generator.next_id())
+            except SegmentUnavailableError as error:
+                await clock.sleep(error.retry_after or 0.0)
+            else:
+                return
+
+    async with kind(store, wait_timeout=wait_timeout, fetch_timeout=2.0, clock=clock) as generator:
+        await drain(generator)
+        store.fail()
+        async with anyio.create_task_group() as group:
+            for _ in range(10_000):
+                group.start_soon(call)
+            await clock.advance(outage)
+            assert not ids
+            store.recover()
+            await clock.advance(longest)
+            assert len(set(ids)) == 10_000
+
+
 async def test_pauses_grow_and_are_not_in_step(clock: ManualClock) -> None:
     """50 ms after the first failure, doubled by each one up to 1 s, half of it at random."""
     pauses = []
