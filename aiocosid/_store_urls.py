@@ -64,6 +64,7 @@ SYSTEMS: Final = {
     "flickr": ("flickr", "FlickrStore"),
     "uid-generator": ("uid_generator", "UidGeneratorStore"),
     "twitter": ("twitter", "TwitterStore"),
+    "redis-lua": ("redis_lua", "RedisLuaStore"),
 }
 """In `aiocosid.compat`: other systems' tables and nodes, as ``leaf+mysql://user@host/db``."""
 

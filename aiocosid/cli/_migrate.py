@@ -49,7 +49,7 @@ def check(
             metavar=f"<{'|'.join(SYSTEMS)}>",
             callback=_known,
             autocompletion=lambda: [*SYSTEMS],
-            help="The system whose tables to check.",
+            help="The system whose tables, nodes or keys to check.",
         ),
     ],
     store: Annotated[
@@ -59,13 +59,14 @@ def check(
             envvar=STORE_VARIABLE,
             metavar="URL",
             help="Their database: mysql://user@host/db, postgresql://..., sqlite:///file.db; "
-            "zookeeper://host for Twitter, zookeeper://host?name=leaf.name for Leaf's nodes.",
+            "zookeeper://host for Twitter, zookeeper://host?name=leaf.name for Leaf's nodes, "
+            "redis://host for published Lua scripts.",
         ),
     ],
     layout: Annotated[TableFormat, typer.Option("--format")] = TableFormat.TABLE,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Show what another system's tables mean, the next id, and problems.
+    """Show what another system's tables, nodes or keys mean, the next id, and problems.
 
     Nothing is written.  The exit code is 1 if there are problems.
     """
@@ -92,7 +93,7 @@ def _url_of(system: str, store: str) -> str:
 
 def _write_examined(found: Sequence[Examined]) -> None:
     if not found:
-        write("the table is empty\n")
+        write("there is nothing to check\n")
         return
     write_table(
         ("name", "stored", "next id", "what it means"),
