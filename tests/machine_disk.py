@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from aiocosid.machine._restart import Found, RestartRecord
+from aiocosid.machine._restart import VOID, Found, RestartRecord
 
 
 @dataclass
@@ -52,9 +52,18 @@ class MemoryPlace:
         disk: the machine's.
         is_alive: tells whether the process runs.
         offline: seconds without the store for which ids may be issued.
+        inherit: returns what another system has left.
     """
 
-    def __init__(self, disk: Disk, is_alive: Callable[[], bool], offline: float = 0.0) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        is_alive: Callable[[], bool],
+        offline: float = 0.0,
+        inherit: Callable[[], RestartRecord | None] = lambda: None,
+    ) -> None:
+        self._inherit = inherit
+        self.written: RestartRecord | None = None
         self.former: str | None = None
         self.renewal = ""
         self.offline = offline
@@ -67,7 +76,8 @@ class MemoryPlace:
     async def take(self) -> Found:
         if self._lock or not self._has_lock():
             return Found()
-        record = RestartRecord.read(self._disk.text) if self._disk.text else None
+        text = self._disk.text
+        record = RestartRecord.read(text) or VOID if text else self._inherit()
         lock = f"file {self._lock}"
         return Found(record=record, lock=lock, boot=self._disk.boot, boot_ms=self.boot_ms())
 
@@ -76,6 +86,7 @@ class MemoryPlace:
             return False
         named = replace(record, lock=f"file {self._lock}", boot=self._disk.boot)
         self._disk.text = named.text()
+        self.written = record
         return True
 
     async def leave(self) -> None:

@@ -21,7 +21,12 @@ _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_$]{0,63}")
 
 
 def split_options(
-    url: str, scheme: str, options: Options, *, needs_all: bool = False
+    url: str,
+    scheme: str,
+    options: Options,
+    *,
+    needs_all: bool = False,
+    extras: Options | None = None,
 ) -> tuple[str, dict[str, Any]]:
     """Remove a system's name and its options from a URL; the rest is for the driver.
 
@@ -30,6 +35,7 @@ def split_options(
         scheme: the system's name there, which may be left out.
         options: the allowed options.
         needs_all: whether all of them are required.
+        extras: further options, none of which is required.
 
     Raises:
         InvalidArgumentError: an option is missing, is there twice, or cannot be read; the URL is
@@ -38,14 +44,15 @@ def split_options(
     base, _, query = str(url).removeprefix(f"{scheme}+").partition("?")
     kept: list[str] = []
     read: dict[str, Any] = {}
+    allowed = {**options, **(extras or {})}
     for piece in query.split("&") if query else ():
         name, _, text = piece.partition("=")
-        if name not in options:
+        if name not in allowed:
             kept.append(piece)
         elif name in read:
             raise InvalidArgumentError(name, text, expected="one of them, not several")
         else:
-            read[name] = _read(name, unquote(text), options[name])
+            read[name] = _read(name, unquote(text), allowed[name])
     if needs_all and (missing := sorted(options.keys() - read.keys())):
         whole = "&".join(f"{name}=..." for name in options)
         expected = f"one with {', '.join(missing)} in its query: {scheme}+...?{whole}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter as Counted
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, Self, TypeVar, cast
 
@@ -19,13 +19,17 @@ from ..errors import (
     StoreUnavailableError,
     UnsupportedByStoreError,
 )
+from ..machine.files import VOID, restart_file, unconfirmed_since_ms
+from ._stamps import LIVES, claim_stamp, name_of, named_stamps, stamp
 from ._table import Examined
 from ._url import split_options
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Coroutine, Sequence
 
     from ..abc import Counter, IdSegmentDistributor
+    from ..machine.files import RestartPlace, RestartRecord
     from ._url import Options
 
 __all__ = (
@@ -33,9 +37,7 @@ __all__ = (
     "Registry",
     "WorkerIdDistributor",
     "WorkerIdStore",
-    "claim_stamp",
     "examine_registry",
-    "stamp",
 )
 
 At = TypeVar("At")
@@ -156,13 +158,18 @@ class WorkerIdDistributor(NotCopyable, MachineIdDistributor, Generic[At]):
     Get it from a store, as by ``LeafZkNormalStore(client, ...).machine_id_distributor()``.
     """
 
-    def __init__(self, registry: Registry[At]) -> None:
+    def __init__(self, registry: Registry[At], restart: RestartPlace | None = None) -> None:
         """Describe the instance; nothing is sent yet.
+
+        Args:
+            registry: the system's.
+            restart: where an address keeps its record on this machine; None for no record.
 
         Raises:
             InvalidArgumentError: a name is too long.
         """
         who = registry.instance_id
+        self.restart = restart
         super().__init__(namespace=registry.namespace, instance_id=who, **registry.times)
         self.store, self.is_leased, self._registry = registry.store, registry.is_leased, registry
         self._begin()
@@ -173,6 +180,13 @@ class WorkerIdDistributor(NotCopyable, MachineIdDistributor, Generic[At]):
         self._latest_ms = MAX_MS - LIVES * self._registry.by_address
         # Own stamps, one of which is stored as long as the id is held.
         self._stamps = set[int]()
+        self._claims = set[int]()  # of calls since the last grant, whose answers may be lost
+        self._unconfirmed_ms = -1  # the registry has no later stamp, if nobody has written since
+        self._note()
+
+    def _note(self) -> None:
+        """Remember what is named: another name is of a record that the lease begins with."""
+        self._named = "" if self.restart is None else self.restart.renewal
 
     @property
     def session(self) -> int:
@@ -209,12 +223,17 @@ class WorkerIdDistributor(NotCopyable, MachineIdDistributor, Generic[At]):
             if entry is None:
                 return None
             claimed = claim_stamp(entry.stamp, now_ms) if registry.by_address else entry.stamp
+            if self.restart is not None and entry.stamp not in self._claims:
+                self.restart.former = name_of({entry.stamp}, entry.worker_id)
+            self._claims.add(claimed)
             return (entry, claimed) if await registry.claim(at, entry, claimed) else None
 
         entry, claimed = await registry.run(attempt)
         self._ensure_own()
         self._worker_id, self._floor_ms = entry.worker_id, entry.stamp
         self._life, self._stamps = claimed, {claimed}
+        self._claims, self._unconfirmed_ms = set[int](), -1
+        self._note()
         return MachineGrant(entry.worker_id, entry.stamp)
 
     async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
@@ -235,26 +254,66 @@ class WorkerIdDistributor(NotCopyable, MachineIdDistributor, Generic[At]):
         check_integer("now_ms", now_ms, at_least=0, at_most=MAX_MS)
         check_integer("mark_ms", mark_ms, at_least=-1, at_most=self._latest_ms)
         self._ensure_own()
+        self._resume(machine_id)
         if registry.by_address and machine_id != self._worker_id:
             raise self._lost(machine_id, "this object does not hold it")
 
         async def attempt(at: At) -> bool | None:
             entry, stamps = await registry.read(at, machine_id), self._stamps
+            if entry is not None and self._is_former(entry.stamp):
+                stamps.add(entry.stamp)
             reason = registry.why_lost(entry, stamps, now_ms)
             if entry is None or reason is not None:
                 raise self._lost(machine_id, str(reason))
             new = max(mark_ms, entry.stamp)
             if registry.by_address:
-                new = stamp(self._life, max(now_ms, mark_ms, entry.stamp + 1))
+                life = entry.stamp + 1 if self._life < 0 else self._life
+                new = stamp(life, max(now_ms, mark_ms, entry.stamp + 1))
             stamps.add(new)  # it may be written even without an answer
+            self._name(stamps)
+            await self._announce(entry)
             if not await registry.write(at, entry, new):
                 return None
             if stamps is self._stamps:  # otherwise it was taken again meanwhile
-                self._stamps = {new}
+                self._stamps, self._life, self._unconfirmed_ms = {new}, new, -1
+                self._name(self._stamps)
             return True
 
         await registry.run(attempt)
         self._ensure_own()
+
+    def _resume(self, machine_id: int) -> None:
+        """Go on with the entry of a former process of this machine, if the lease has begun so."""
+        if self.restart is None or self.restart.renewal == self._named:
+            return
+        self._note()
+        self._worker_id, self._life = machine_id, -1
+        self._stamps = named_stamps(self._named, machine_id)
+        self._unconfirmed_ms = unconfirmed_since_ms(self._named, machine_id)
+
+    def _is_former(self, found_ms: int) -> bool:
+        """Return whether a stamp is from before a resumed entry, or of a lost call to take it."""
+        is_resumed = self.restart is not None and self._life < 0
+        return is_resumed and (found_ms in self._claims or max(found_ms, 0) <= self._unconfirmed_ms)
+
+    def _name(self, stamps: set[int]) -> None:
+        """Name the last write, for the record of it; what is unconfirmed keeps its name."""
+        is_ours = stamps is self._stamps and self._unconfirmed_ms < 0
+        if self.restart is not None and is_ours:
+            self.restart.renewal = name_of(stamps, self._worker_id)
+            self._note()
+
+    async def _announce(self, found: Entry) -> None:
+        """Name the next write in the record of the last one: after a crash the entry is still ours.
+
+        Otherwise a process that is killed between the two would wait for its mark.  The record
+        bounds all ids until the next one is on the disk, if the lease has ``offline`` seconds.
+        """
+        restart = self.restart
+        if restart is None or not restart.offline or restart.written is None:
+            return
+        if found.stamp in named_stamps(restart.written.renewal, found.worker_id):
+            await restart.write(replace(restart.written, renewal=restart.renewal))
 
     async def revert(self, machine_id: int, *, last_ms: int) -> None:
         """Lower the stored time to the last that was used; nothing if the id is not held any more.
@@ -270,6 +329,10 @@ class WorkerIdDistributor(NotCopyable, MachineIdDistributor, Generic[At]):
         if self._born != fork.generation or machine_id != self._worker_id:
             return
         registry, stamps, floor_ms, life = self._registry, self._stamps, self._floor_ms, self._life
+        if self.restart is not None and last_ms >= 0:
+            if not await self.restart.write(VOID):  # a lowered stamp may come a second time
+                return
+            floor_ms = last_ms  # the lease may have begun below the stored time
 
         async def attempt(at: At) -> bool | None:
             entry = await registry.read(at, machine_id)
@@ -293,6 +356,11 @@ class WorkerIdDistributor(NotCopyable, MachineIdDistributor, Generic[At]):
         remedy = another if self._registry.by_address else "open it again"
         fork.ensure_own(self._born, repr(self), remedy=f"{remedy} in this process")
 
+    async def aclose(self) -> None:
+        """Unlock the ``state_dir``; the store stays open."""
+        if self.restart is not None:
+            await self.restart.leave()
+
     async def aopen(self) -> None:
         """Get ready in this process; connects when it is used.
 
@@ -315,6 +383,7 @@ class WorkerIdStore(NotCopyable, Store):
         scheme: the system's name, before the server's in a URL.
         options: the options of a URL, and how their texts are read.
         needs_all: whether all of them are required.
+        extras: further options, none of which is required.
         why: why there are no counters.
         _connect: returns for a server's URL the constructor's argument, which connects on first
             use.
@@ -328,11 +397,29 @@ class WorkerIdStore(NotCopyable, Store):
     scheme: ClassVar[str]
     options: ClassVar[Options] = {}
     needs_all: ClassVar[bool] = True
+    extras: ClassVar[Options] = {}
     why: ClassVar[str] = "it has worker ids only"
 
-    def _on(self, registry: Registry[Any]) -> None:
+    def _on(
+        self,
+        registry: Registry[Any],
+        *,
+        state_dir: str | os.PathLike[str] | None = None,
+        offline: float = 0.0,
+        inherit: Callable[[], RestartRecord | None] = lambda: None,
+    ) -> None:
         self._registry, self._door = registry, registry.door
-        self._machine = WorkerIdDistributor(registry)
+        restart = restart_file(
+            state_dir,
+            offline=offline,
+            interval=registry.times["interval"],
+            store=self.scheme,
+            address=registry.door.address,
+            namespace=registry.namespace,
+            instance=registry.instance_id.text,
+            inherit=inherit,
+        )
+        self._machine = WorkerIdDistributor(registry, restart)
 
     @classmethod
     def from_url(cls, url: str) -> Self:
@@ -351,7 +438,9 @@ class WorkerIdStore(NotCopyable, Store):
             InvalidArgumentError: the URL is malformed, lacks something, or names something else.
             MissingExtraError: the driver is not installed.
         """
-        server, options = split_options(url, cls.scheme, cls.options, needs_all=cls.needs_all)
+        server, options = split_options(
+            url, cls.scheme, cls.options, needs_all=cls.needs_all, extras=cls.extras
+        )
         return cast("Callable[..., Self]", cls)(cls._connect(server), **options)
 
     def __repr__(self) -> str:
@@ -363,8 +452,8 @@ class WorkerIdStore(NotCopyable, Store):
         """Return the distributor of this address; the same each time, as there is one worker id.
 
         Args:
-            **unused: the registry has no namespace, the address is the instance, and the times are
-                the system's.
+            **unused: the registry has no namespace, the address is the instance, the times are the
+                system's, and a ``state_dir`` is an option of the store.
         """
         return self._machine
 
@@ -430,16 +519,3 @@ def _examined(name: str, entry: Entry | CosIdError, bits: int, holders: Counted[
     }
     problems = tuple(each for each in wrong if wrong[each])
     return Examined(name=name, stored=number, meaning=meaning, next_id=None, problems=problems)
-
-
-LIVES: Final = 64
-
-
-def claim_stamp(found_ms: int, now_ms: int) -> int:
-    """Return the first time of the owner after the one that has left ``found_ms``."""
-    return stamp(found_ms + 1, max(found_ms + 1, now_ms))
-
-
-def stamp(life: int, least_ms: int) -> int:
-    """Return the first time with a life's remainder from ``least_ms`` on, at most 63 ms later."""
-    return least_ms + (life - least_ms) % LIVES

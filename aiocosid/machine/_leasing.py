@@ -46,6 +46,7 @@ from ._restart import (
     is_still_its,
     latest_ms,
     offline_floor_ms,
+    unconfirmed_floor_ms,
 )
 
 if TYPE_CHECKING:
@@ -376,7 +377,8 @@ class Leasing(OpenState):
         return self._found
 
     def _begin_term(self, grant: MachineGrant, now_ms: int, found: Found) -> None:
-        floor_ms, restart = grant.floor_ms, self._distributor.restart
+        restart = self._distributor.restart
+        floor_ms = max(grant.floor_ms, unconfirmed_floor_ms(found))
         if restart is not None:
             early_ms = early_floor_ms(found, restart.former)
             if self.renewals and is_last(restart.renewal, restart.former):

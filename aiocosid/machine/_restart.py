@@ -14,6 +14,10 @@ above the record's own time mark.  Above that one a successor may begin after a 
 while the store cannot be asked, up to the mark that the store has confirmed: whoever gets the
 machine id from the store begins above it.
 
+A record may also be made of what another system's process has left, without a word of the store.
+Then the store knows of no ids until the first renewal: until then only this record tells who begins
+on this machine above which time.
+
 Pure.
 """
 
@@ -40,6 +44,9 @@ __all__ = (
     "offline_floor_ms",
     "renewal_of",
     "token_of",
+    "unconfirmed_floor_ms",
+    "unconfirmed_record",
+    "unconfirmed_since_ms",
 )
 
 MARGIN_MS: Final = 500
@@ -51,13 +58,17 @@ NAME_PARTS: Final = 4
 DIGEST: Final = 16
 """Characters of the checksum in front of a record."""
 
+UNCONFIRMED: Final = "unconfirmed"
+"""Begins the name of a beginning that the store does not know of."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartRecord:
     """The bound of all ids that an instance issues before its next renewal.
 
     Attributes:
-        renewal: names the renewal in the store, as `renewal_of` does.
+        renewal: names the renewal in the store, as `renewal_of` does; several, separated by ``|``,
+            if each of them may be the last, as answers were lost.
         lock: names the lock file that the instance holds.
         boot: names the boot of the machine.
         boot_ms: the boot clock when the bound was set, milliseconds.
@@ -160,6 +171,8 @@ def is_last(renewal: str, former: str | None) -> bool:
     """
     if not renewal or former is None or renewal == former:
         return bool(renewal) and former is not None
+    if "|" in renewal:
+        return any(is_last(each, former) for each in renewal.split("|"))
     names = renewal.split(" "), former.split(" ")
     if any(len(each) != NAME_PARTS for each in names):
         return False
@@ -209,6 +222,49 @@ def offline_floor_ms(found: Found, bits: int, now_ms: int) -> int | None:
     if record is None or record.until_ms < 0 or record.bits != bits or record.mark_ms <= now_ms:
         return None
     return _floor_ms(found, record)
+
+
+def unconfirmed_record(
+    machine_id: int, bits: int, *, last_ms: int, now_ms: int, offline: float
+) -> RestartRecord:
+    """Return a record of an id that is this machine's for good, by what another system has left.
+
+    Args:
+        machine_id: the id.
+        bits: its width.
+        last_ms: ids have to be above that time.
+        now_ms: the wall clock; `offline` seconds later the ids end, unless the store has confirmed
+            the id until then.
+        offline: seconds without the store.
+    """
+    return RestartRecord(
+        renewal=f"{UNCONFIRMED} {now_ms} {machine_id}",
+        boot_ms=0,
+        bound_ms=last_ms,
+        floor_ms=last_ms,
+        until_ms=last_ms,
+        mark_ms=now_ms + int(offline * 1000),
+        machine_id=machine_id,
+        bits=bits,
+    )
+
+
+def unconfirmed_since_ms(renewal: str, machine_id: int) -> int:
+    """Return since when an id has been used without the store, which has no later write then.
+
+    -1 if the store has confirmed it, or if it is another one.
+    """
+    name, *facts = renewal.split(" ")
+    return int(facts[0]) if name == UNCONFIRMED and facts[1:] == [str(machine_id)] else -1
+
+
+def unconfirmed_floor_ms(found: Found) -> int:
+    """Return the time that ids have to be above although the store does not say so; -1 for none."""
+    record = found.record
+    if record is None or not record.renewal.startswith(UNCONFIRMED):
+        return -1
+    floor_ms = _floor_ms(found, record)
+    return record.until_ms if floor_ms is None else floor_ms
 
 
 def _floor_ms(found: Found, record: RestartRecord) -> int | None:

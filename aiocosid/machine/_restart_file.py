@@ -8,17 +8,22 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
+from .._checks import check_seconds
 from .._life import fork
 from .._life.clock import boot_ms
-from ..errors import MachineIdInUseError, StoreError
+from ..errors import InvalidArgumentError, MachineIdInUseError, StoreError
 from ._files import read_text, write_text
 from ._lock_file import LockFile
-from ._restart import Found, RestartRecord
+from ._restart import VOID, Found, RestartRecord
 from ._storage import in_thread
 
-__all__ = ("RestartFile", "RestartPlace")
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable
+
+__all__ = ("RestartFile", "RestartPlace", "restart_file")
 
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 OFFSETS: Final = Path("/proc/self/timens_offsets")
@@ -35,8 +40,10 @@ class RestartPlace(Protocol):
             process whose answer was lost; None before the store was read.  The distributor sets it.
         renewal: names the last renewal of this process; the distributor sets it.
         offline: seconds without the store for which ids may be issued; 0 for a lease as usual.
+        written: the last record of this process, or None.
     """
 
+    written: RestartRecord | None
     former: str | None
     renewal: str
     offline: float
@@ -79,11 +86,13 @@ class RestartFile:
         former: see `RestartPlace`.
         renewal: see `RestartPlace`.
         offline: see `RestartPlace`.
+        written: see `RestartPlace`.
     """
 
     __slots__ = (
         "__weakref__",
         "_boot",
+        "_inherit",
         "_is_busy",
         "_leavings",
         "_lock",
@@ -92,14 +101,34 @@ class RestartFile:
         "former",
         "offline",
         "renewal",
+        "written",
     )
 
     def __init__(
-        self, directory: Path, *, store: str, namespace: str, instance: str, offline: float = 0.0
+        self,
+        directory: Path,
+        *,
+        store: str,
+        namespace: str,
+        instance: str,
+        offline: float = 0.0,
+        inherit: Callable[[], RestartRecord | None] = lambda: None,
     ) -> None:
-        """Name the files; nothing is read yet."""
+        """Name the files; nothing is read yet.
+
+        Args:
+            directory: where they lie.
+            store: names the store.
+            namespace: the instance's.
+            instance: the instance.
+            offline: see `RestartPlace`.
+            inherit: returns, in a worker thread, what another system has left; called where there
+                was never a record.
+        """
         self.offline = offline
+        self._inherit = inherit
         key = hashlib.sha256(f"{store}\0{namespace}\0{instance}".encode()).hexdigest()[:32]
+        self.written: RestartRecord | None = None
         self.former: str | None = None
         self.renewal = ""
         self._path = directory / f"aiocosid.{key}.restart"
@@ -128,6 +157,7 @@ class RestartFile:
     async def leave(self) -> None:
         """Unlock the files; a call that is under way in a thread becomes void."""
         self._leavings += 1
+        self.written = None
         await in_thread(self._release)
 
     def _take(self, leavings: int) -> Found:
@@ -137,8 +167,10 @@ class RestartFile:
             if self._lock.is_held or not self._is_locked(leavings):
                 return Found()
             text = read_text(self._path)
+            # A damaged one tells that ids were issued since another system left.
+            record = self._inherit() if text is None else RestartRecord.read(text) or VOID
             return Found(
-                record=None if text is None else RestartRecord.read(text),
+                record=record,
                 lock=self._lock.name(),
                 boot=self._boot,
                 boot_ms=boot_ms(),
@@ -152,7 +184,9 @@ class RestartFile:
                 named = replace(record, lock=self._lock.name(), boot=self._boot)
                 write_text(self._path, named.text())
                 # If the lock file was removed meanwhile, another process may have read the old one.
-                return self._lock.is_intact()
+                is_there = self._lock.is_intact()
+                self.written = record if is_there else None
+                return is_there
         finally:
             self._is_busy = False
 
@@ -177,6 +211,52 @@ class RestartFile:
     def _forget(self) -> None:
         self._lock.abandon()  # in a forked child: its parent holds the lock
         self._mutex, self._is_busy = Lock(), False  # a thread of the parent may have had them
+        self.written = None
+
+
+def restart_file(
+    state_dir: str | os.PathLike[str] | None,
+    *,
+    offline: float,
+    interval: float,
+    store: str,
+    address: str,
+    namespace: str,
+    instance: str,
+    inherit: Callable[[], RestartRecord | None] = lambda: None,
+) -> RestartFile | None:
+    """Return where an instance keeps its record; None without a ``state_dir``.
+
+    Args:
+        state_dir: the directory.
+        offline: seconds without the store.
+        interval: seconds between two renewals.
+        store: the kind of store.
+        address: where it is; empty on a user's client, which may be another one next time.
+        namespace: the instance's.
+        instance: the instance.
+        inherit: see `RestartFile`.
+
+    Raises:
+        InvalidArgumentError: ``offline`` is outside its range, or without what it needs.
+    """
+    check_seconds("offline", offline, or_zero=True)
+    if offline and (state_dir is None or offline <= interval):
+        expected = f"seconds above the interval of {interval:g}, with a state_dir"
+        raise InvalidArgumentError("offline", offline, expected=expected)
+    if offline and not address:  # the id may be another instance's in another store
+        expected = "0 for a store on your own client, which may be another one; use a URL"
+        raise InvalidArgumentError("offline", offline, expected=expected)
+    if state_dir is None:
+        return None
+    return RestartFile(
+        Path(state_dir),
+        store=f"{store} {address}",
+        namespace=namespace,
+        instance=instance,
+        offline=offline,
+        inherit=inherit,
+    )
 
 
 def _boot_name() -> str:

@@ -27,12 +27,12 @@ from ..abc import (
     MachineGrant,
     MachineIdDistributor,
 )
-from ..abc._ids import check_integer, check_seconds
+from ..abc._ids import check_integer
 from ..abc._machine import STABLE_GUARD_INTERVAL, check_machine_bits
 from ..errors import InvalidArgumentError, MachineIdInUseError, StoreUnavailableError
 from . import _rules
 from ._restart import renewal_of, token_of
-from ._restart_file import RestartFile
+from ._restart_file import restart_file
 from ._rules import Asker, Decision, Taken
 from .cells import ENDLESS_MS, MAX_MS, Need, Seat
 
@@ -209,7 +209,6 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
             InvalidArgumentError: an argument is outside its range, ``state_dir`` is given for an
                 instance that is not stable, or ``offline`` without ``state_dir``.
         """
-        check_seconds("offline", offline, or_zero=True)
         who = as_instance_id(instance_id)
         is_stable = who.stable and self.keeps_marks
         usual = STABLE_GUARD_INTERVAL if is_stable else DEFAULT_GUARD_INTERVAL
@@ -222,22 +221,16 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         if state_dir is not None and not is_stable:
             expected = "left out but for a stable instance_id, on a store that keeps time marks"
             raise InvalidArgumentError("state_dir", state_dir, expected=expected)
-        if offline and (state_dir is None or offline <= self.interval):
-            expected = f"seconds above the interval of {self.interval:g}, with a state_dir"
-            raise InvalidArgumentError("offline", offline, expected=expected)
-        if offline and not backend.address:  # the id may be another instance's in another store
-            expected = "0 for a store on your own client, which may be another one; use a URL"
-            raise InvalidArgumentError("offline", offline, expected=expected)
         self.state_dir: Path | None = None if state_dir is None else Path(state_dir)
-        self.restart: RestartPlace | None = None
-        if self.state_dir is not None:
-            self.restart = RestartFile(
-                self.state_dir,
-                store=f"{backend.name} {backend.address}",
-                namespace=namespace,
-                instance=who.text,
-                offline=offline,
-            )
+        self.restart: RestartPlace | None = restart_file(
+            state_dir,
+            offline=offline,
+            interval=self.interval,
+            store=backend.name,
+            address=backend.address,
+            namespace=namespace,
+            instance=who.text,
+        )
         self.offline: float = offline
         self.offline_beside_cosid: bool = offline_beside_cosid
         self.store: str = backend.label

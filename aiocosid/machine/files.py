@@ -1,4 +1,4 @@
-"""Small files that survive a crash, for stores that keep machine ids in files of their own."""
+"""Small files that survive a crash, and the records of instances that start without their store."""
 
 # ruff: noqa: PLC0414 - re-exported
 
@@ -6,6 +6,22 @@ from __future__ import annotations
 
 from ._files import read_text as read_text
 from ._files import write_text as write_text
+from ._restart import VOID as VOID
+from ._restart import RestartRecord as RestartRecord
+from ._restart import unconfirmed_record as unconfirmed_record
+from ._restart import unconfirmed_since_ms as unconfirmed_since_ms
+from ._restart_file import RestartPlace as RestartPlace
+from ._restart_file import restart_file as restart_file
 from ._storage import in_thread as in_thread
 
-__all__ = ("in_thread", "read_text", "write_text")
+__all__ = (
+    "VOID",
+    "RestartPlace",
+    "RestartRecord",
+    "in_thread",
+    "read_text",
+    "restart_file",
+    "unconfirmed_record",
+    "unconfirmed_since_ms",
+    "write_text",
+)

@@ -35,6 +35,7 @@ from ._mysql import run as run_mysql
 from ._sql_errors import as_store_error, is_stale
 from ._sqlite import IDENTITY, alone, prepare, prepare_foreign, run
 from ._sqlite_door import ensure_own, in_use, inherit
+from ._url import address_of
 
 try:
     from sqlalchemy import event, text
@@ -156,14 +157,16 @@ class SqlExecutor(Executor):
 
     Attributes:
         dialect_name: the SQL dialect; ``mysql`` for MariaDB too.
+        address: the database in a URL, without credentials; empty on a user's engine.
     """
 
-    __slots__ = ("dialect_name",)
+    __slots__ = ("address", "dialect_name")
 
     _is_own: ClassVar[bool]
 
     def __init__(self, url: URL, connection: Connection[Line]) -> None:
         self.dialect_name: DialectName = dialect_of(url)
+        self.address: str = ""
         super().__init__(label_of(url), connection)
 
     async def run(self, statement: str, /, **values: object) -> Outcome:
@@ -356,6 +359,7 @@ class OwnEngineExecutor(SqlExecutor):
             silence=Line.silence,
         )
         super().__init__(engine.url, connection)
+        self.address = address_of(url)
 
 
 async def _in_greenlet(label: str, line: Line, function: Callable[..., T], *args: object) -> T:

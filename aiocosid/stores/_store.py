@@ -28,6 +28,7 @@ from ..machine.distributor import (
     nonce,
     transact,
 )
+from ._url import address_of
 from ._watermark import WatchedDistributor
 
 if TYPE_CHECKING:
@@ -46,9 +47,6 @@ __all__ = ("BackendStore", "CounterDistributor")
 MOST_AHEAD_MS: Final = 24 * 3600 * 1000  # of an operator's floor; a slip would stop a namespace
 
 B = TypeVar("B", bound="Backend")
-
-PLACES: Final = {"db", "unix_socket", "host", "port"}
-"""The options of a URL that say which server or database it is."""
 
 
 class CounterDistributor(WatchedDistributor):
@@ -144,15 +142,6 @@ WHOLE: Final = Need(is_complete=True)
 
 EVERYWHERE: Final = "cosid"
 """A namespace for reading the store's marker."""
-
-
-def address_of(url: str) -> str:
-    """Return a URL without its login, and with the options that say where the store is."""
-    scheme, _, rest = url.partition("://")
-    place, _, query = rest.partition("?")
-    hosts, _, path = place.partition("/")
-    options = sorted(each for each in query.split("&") if each.partition("=")[0] in PLACES)
-    return f"{scheme}://{hosts.rpartition('@')[2]}/{path}?{'&'.join(options)}"
 
 
 class BackendStore(NotCopyable, Store, Generic[B]):

@@ -18,12 +18,15 @@ from ..errors import InvalidArgumentError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-__all__ = ("Host", "Option", "StoreUrl", "UrlSpec", "client_context", "read_url")
+__all__ = ("Host", "Option", "StoreUrl", "UrlSpec", "address_of", "client_context", "read_url")
 
 TLS_FILES: Final = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 
 _HOST: Final = re.compile(r"(\[[^\[\]@\s]+\]|[^:\[\]@#\s]*)(?::([0-9]{1,5}))?")
 _UNESCAPED: Final = re.compile(r"[\[\]#\s]")
+PLACES: Final = {"db", "unix_socket", "host", "port"}
+"""The options of a URL that say which server or database it is."""
+
 _ESCAPE: Final = "user, password, path and options percent-encoded"
 
 
@@ -287,3 +290,12 @@ def client_context(
         expected = f"with files of certificates and a key for {', '.join(names)} ({exc})"
         raise spec.refused(url.scheme, expected) from None
     return context
+
+
+def address_of(url: str) -> str:
+    """Return a URL without its login, and with the options that say where the store is."""
+    scheme, _, rest = url.partition("://")
+    place, _, query = rest.partition("?")
+    hosts, _, path = place.partition("/")
+    options = sorted(each for each in query.split("&") if each.partition("=")[0] in PLACES)
+    return f"{scheme}://{hosts.rpartition('@')[2]}/{path}?{'&'.join(options)}"

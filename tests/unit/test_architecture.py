@@ -39,7 +39,7 @@ PURE = (
     "snowflake/_clearance.py",
     "snowflake/_cosid_state.py",
     "snowflake/_friendly.py",
-    *("machine/_rules.py", "machine/_state.py", "machine/cells.py"),
+    *("machine/_restart.py", "machine/_rules.py", "machine/_state.py", "machine/cells.py"),
     "snowflake/_layout.py",
     "snowflake/_ring.py",
     "snowflake/_sequencer.py",

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from aiocosid.abc import MachineIdDistributor
-from aiocosid.compat._worker_ids import LIVES, claim_stamp, stamp
+from aiocosid.compat._stamps import LIVES, claim_stamp, stamp
 from aiocosid.compat.leaf_snowflake import (
     LeafLocalStore,
     decode,
@@ -209,7 +209,7 @@ ZK = {**SNOWFLAKES, "leaf.snowflake.zk.address": "a:2181,b:2181", "server.port":
 DB = "mysql://app:p%40ss%2Fw%3Frd@db:3306/leaf"
 
 
-def store_of(properties: dict[str, str], **about: str) -> str:
+def store_of(properties: dict[str, str], **about: Any) -> str:
     found: Any = settings_from_leaf(properties, ip="10.0.0.1", **about)
     return str(found["share"]["store"])
 
@@ -238,6 +238,23 @@ def test_leafs_keys() -> None:
     machine: Any = LeafLocalStore.from_url(url).machine_id_distributor()
     assert isinstance(machine, ManualMachineIdDistributor)
     assert machine.machine_id == 7
+
+
+def test_settings_of_a_start_without_the_registry() -> None:
+    """They are the store's own options; a registry that hands numbers out again has none."""
+    about: Any = {"state_dir": "/var/lib/a b", "offline": 3600}
+    place = "name=shop&ip=10.0.0.1&port=8080&state_dir=%2Fvar%2Flib%2Fa%20b"
+    zk = "leaf-zk-normal+zookeeper://a:2181,b:2181/"
+    assert store_of(ZK, state_dir="/var/lib/a b") == f"{zk}?{place}"
+    assert store_of(ZK, **about) == f"{zk}?{place}&offline=3600"
+    url = store_of(ZK, **about, directory="/tmp")  # noqa: S108 - Java's
+    assert url == f"{zk}?{place}&offline=3600&leaf_dir=%2Ftmp"
+    mysql = {**SNOWFLAKES, **JDBC, "leaf.snowflake.mode": "mysql"}
+    place = "ip=10.0.0.1&port=8080&state_dir=%2Fvar%2Flib%2Fa%20b&offline=3600"
+    assert store_of(mysql, **about) == f"leaf-workerid+{DB}?{place}"
+    for mode in ("zk_recycle", "local"):
+        with pytest.raises(InvalidArgumentError, match=f"left out for mode {mode}"):
+            store_of({**ZK, "leaf.snowflake.mode": mode}, **about)
 
 
 def test_leafs_keys_that_are_no_good() -> None:

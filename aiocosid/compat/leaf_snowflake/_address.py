@@ -17,6 +17,7 @@ __all__ = (
     "ADDRESS",
     "INTERVAL",
     "NAMED",
+    "OFFLINE",
     "WHY",
     "WORKER_BITS",
     "LeafAddress",
@@ -27,6 +28,7 @@ WIDTH: Final = 100  # characters of address and port together; Leaf's table hold
 WHY: Final = "it has worker ids only; Leaf's segments are another store, leaf+mysql://"
 ADDRESS: Final[Options] = {"ip": str, "port": str}  # what a URL tells of this process
 NAMED: Final[Options] = {"name": str, **ADDRESS}
+OFFLINE: Final[Options] = {"state_dir": str, "offline": float}  # of a start without the registry
 WORKER_BITS: Final = 10  # of Leaf's worker ids
 INTERVAL: Final = 3.0  # seconds; Leaf reports its time as often
 

@@ -14,13 +14,20 @@ from urllib.parse import unquote
 
 from ..._checks import MAX_MS
 from ..._life import fork
+from ..._life.clock import SYSTEM_CLOCK
 from ...abc import InstanceId, MachineGrant
 from ...errors import CorruptMachineStateError, InvalidArgumentError, StoreError
 from ...machine import ManualMachineIdDistributor
-from ...machine.files import in_thread, read_text, write_text
+from ...machine.files import (
+    RestartRecord,
+    in_thread,
+    read_text,
+    unconfirmed_record,
+    write_text,
+)
 from .._url import split_options
 from .._worker_ids import WorkerIdStore
-from ._address import INTERVAL, NAMED, WHY, LeafAddress, check_leaf_name
+from ._address import INTERVAL, NAMED, WHY, WORKER_BITS, LeafAddress, check_leaf_name
 
 if TYPE_CHECKING:
     import os
@@ -150,8 +157,9 @@ class LeafLocalStore(WorkerIdStore):
             InvalidArgumentError: an argument is outside its range, or the map lacks the address.
         """
         address = LeafAddress.of(ip, port)
-        root = Path(tempfile.gettempdir() if directory is None else directory)
-        root = root / check_leaf_name(name) / "leafconf" / address.port
+        root = directory_of(
+            tempfile.gettempdir() if directory is None else directory, name, address
+        )
         self._door = self._machine = _Local(_number_of(work_id_map, address), name, address, root)
 
     @classmethod
@@ -171,6 +179,11 @@ class LeafLocalStore(WorkerIdStore):
             expected = f"one that begins with {cls.scheme}+file://, and has no other options"
             raise InvalidArgumentError("url", f"{cls.scheme}+...", expected=expected)
         return cls(options.pop("map"), directory=unquote(path) or None, **options)
+
+
+def directory_of(root: str | os.PathLike[str], name: str, address: LeafAddress) -> Path:
+    """Return where Leaf's files of a port lie below Java's ``java.io.tmpdir``."""
+    return Path(root) / check_leaf_name(name) / "leafconf" / address.port
 
 
 def _number_of(work_id_map: Mapping[str, int] | str, address: LeafAddress) -> int:
@@ -229,6 +242,29 @@ def read_file(path: str, name: str, text: str) -> tuple[int, int]:
     if not is_sound or not -1 <= timestamp < MAX_MS:
         raise CorruptMachineStateError(STORE, place=path, found=repr(text), expected=EXPECTED)
     return worker_id, timestamp
+
+
+def inherited(directory: Path, offline: float) -> RestartRecord | None:
+    """Return the record of an address by what the fork's ``zk_normal`` has left; blocks.
+
+    None where it proves nothing: Leaf's own file has no time, and Leaf servers that start at once
+    on an empty registry all take number 0.
+
+    Args:
+        directory: where the file is.
+        offline: seconds for which ids may be issued by it.
+
+    Raises:
+        CorruptMachineStateError: it is damaged.
+        StoreError: it cannot be read.
+    """
+    path = directory / PROPERTIES
+    text = read_text(path)
+    number, last_ms = (0, -1) if text is None else read_file(str(path), PROPERTIES, text)
+    if number == 0 or last_ms < 0:
+        return None
+    now_ms = SYSTEM_CLOCK.now_ms()
+    return unconfirmed_record(number, WORKER_BITS, last_ms=last_ms, now_ms=now_ms, offline=offline)
 
 
 def written(name: str, address: LeafAddress, worker_id: int, timestamp: int) -> str:

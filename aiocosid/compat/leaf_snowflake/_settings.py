@@ -25,7 +25,12 @@ RANDOM_START: Final = 100
 
 
 def settings_from_leaf(
-    properties: Mapping[str, str], *, ip: str | None = None, directory: str = ""
+    properties: Mapping[str, str],
+    *,
+    ip: str | None = None,
+    directory: str = "",
+    state_dir: str = "",
+    offline: float = 0.0,
 ) -> dict[str, object]:
     """Translate ``leaf.properties`` for `aiocosid.configure`.
 
@@ -38,7 +43,9 @@ def settings_from_leaf(
         ip: this host's address, for snowflakes.  Leaf takes that of the first interface; here it
             is not guessed.
         directory: Java's ``java.io.tmpdir``, for the mode ``local``; by default the system's
-            directory for temporary files.
+            directory for temporary files.  With ``offline`` the ``leaf_dir`` of ``zk_normal``.
+        state_dir: as that of the store, for the modes ``zk_normal`` and ``mysql``.
+        offline: seconds without the registry, likewise.
 
     Returns:
         ``share`` and ``store`` with the stores' URLs, which hold the password of ``leaf.jdbc``.
@@ -55,7 +62,9 @@ def settings_from_leaf(
         settings["store"] = f"leaf+{_database(options)}"
     if _is_on(options, "leaf.snowflake.enable"):
         share = {"kind": "snowflake", "layout": "leaf", "random_start": RANDOM_START}
-        settings["share"] = {**share, "store": _registry(options, ip, directory)}
+        more = {"state_dir": state_dir, "offline": str(offline or "")}
+        more = {name: text for name, text in more.items() if text}
+        settings["share"] = {**share, "store": _registry(options, ip, directory, more)}
     return settings
 
 
@@ -92,8 +101,10 @@ def _database(options: Mapping[str, str]) -> str:
     return f"{match[1]}://{login}{'@' if login else ''}{match[2]}/{match[3]}"
 
 
-def _registry(options: Mapping[str, str], ip: str | None, directory: str) -> str:
-    """Return the URL of the registry of worker ids."""
+def _registry(
+    options: Mapping[str, str], ip: str | None, directory: str, more: Mapping[str, str]
+) -> str:
+    """Return the URL of the registry of worker ids; ``more`` is for those that are for good."""
     mode = options.get("leaf.snowflake.mode") or MODES[0]
     if mode not in MODES:
         expected = f"one of {', '.join(MODES)}"
@@ -102,13 +113,18 @@ def _registry(options: Mapping[str, str], ip: str | None, directory: str) -> str
         expected = "this host's address; Leaf guesses it, and two hosts may guess the same"
         raise InvalidArgumentError("ip", ip, expected=expected)
     address = LeafAddress.of(ip, _needed(options, "leaf.snowflake.port", "snowflakes"))
-    query = {"ip": address.ip, "port": address.port}
+    if more and mode not in {"zk_normal", "mysql"}:
+        expected = f"left out for mode {mode}"
+        raise InvalidArgumentError(next(iter(more)), "...", expected=expected)
+    query = {"ip": address.ip, "port": address.port, **more}
     if mode == "mysql":
-        return f"leaf-workerid+{_database(options)}?{urlencode(query)}"
+        return f"leaf-workerid+{_database(options)}?{urlencode(query, quote_via=quote)}"
     query = {"name": check_leaf_name(_needed(options, "leaf.name", "snowflakes")), **query}
     if mode == "local":
         query["map"] = _needed(options, "leaf.snowflake.local.workIdMap", "mode local")
         return f"leaf-local+file://{quote(directory)}?{urlencode(query, quote_via=quote)}"
+    if directory and "offline" in more:
+        query["leaf_dir"] = directory
     key = "leaf.snowflake.zk.address"
     hosts = _needed(options, key, f"mode {mode}")
     if not _HOSTS.fullmatch(hosts):

@@ -11,11 +11,13 @@ import json
 import random
 import re
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..._checks import MAX_MS, check_integer
 from ...errors import (
     CorruptMachineStateError,
+    InvalidArgumentError,
     LeafWorkerIdsUsedUpError,
     MachineIdOverflowError,
     StoreAuthenticationError,
@@ -33,11 +35,14 @@ from ...stores.zookeeper.tree import (
     node_of,
     write,
 )
-from .._worker_ids import Entry, WorkerIdStore, claim_stamp, examine_registry
+from .._stamps import claim_stamp
+from .._worker_ids import Entry, WorkerIdStore, examine_registry
 from .._zookeeper_registry import ZookeeperRegistry
-from ._address import INTERVAL, NAMED, WHY, WORKER_BITS, LeafAddress, check_leaf_name
+from ._address import INTERVAL, NAMED, OFFLINE, WHY, WORKER_BITS, LeafAddress, check_leaf_name
+from ._local import directory_of, inherited
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Coroutine, Sequence
 
     from ...errors import CosIdError
@@ -175,18 +180,28 @@ class LeafZkNormalStore(WorkerIdStore):
     run beside, each on an address of its own.
 
     The timestamp is raised every 3 s to the time up to which ids may be issued.  The next process
-    of the address always waits for it: there is no local file instead.
+    of the address waits for it, unless it has a ``state_dir``.
 
     If several Leaf nodes start at once on an empty registry, all take number 0, whatever their
     nodes contain.  So aiocosid never creates a node with that number.
     """
 
     scheme = "leaf-zk-normal"
-    options = NAMED
+    options, extras = NAMED, {**OFFLINE, "leaf_dir": str}
     why = WHY
     _connect = OwnedLink
 
-    def __init__(self, client: object, *, name: str, ip: str, port: int | str) -> None:
+    def __init__(
+        self,
+        client: object,
+        *,
+        name: str,
+        ip: str,
+        port: int | str,
+        state_dir: str | os.PathLike[str] | None = None,
+        offline: float = 0.0,
+        leaf_dir: str | os.PathLike[str] | None = None,
+    ) -> None:
         """Use your own client, which is never stopped here; nothing is sent yet.
 
         Args:
@@ -195,12 +210,31 @@ class LeafZkNormalStore(WorkerIdStore):
             ip: this process's address, at most 94 characters; none is guessed.  Any text that no
                 other process uses, such as a pod's stable name, works as well.
             port: this process's, 1 to 65535; Leaf's ``leaf.snowflake.port``.
+            state_dir: a directory on the machine's own disk: after a crash and a start on the same
+                machine the address does not wait for its time.
+            offline: seconds without ZooKeeper for which ids may be issued, also by a process that
+                starts on the same machine; 0, or above 3.  It needs ``state_dir``, and `from_url`.
+                The timestamp is as far ahead, also after an orderly end: for so long a start of
+                this address elsewhere has to wait, and a Leaf node refuses to start.
+            leaf_dir: Java's ``java.io.tmpdir``, with ``offline``: where this address has no record
+                in ``state_dir``, the first start without ZooKeeper takes the number from the fork's
+                ``workerID.properties``, and begins above its time, for ``offline`` seconds.  Nobody
+                confirms that: use it only for an address that is this host's own, and whose Leaf
+                node has ended.  A file without a time is not used, nor one with number 0.
 
         Raises:
-            InvalidArgumentError: an argument is outside its range, or the client is none of
-                kazoo's.
+            InvalidArgumentError: an argument is outside its range, the client is none of kazoo's,
+                or yours with ``offline``; or ``leaf_dir`` is given without ``offline``.
         """
-        self._on(_Forever(as_link(client), name, LeafAddress.of(ip, port), "forever"))
+        address = LeafAddress.of(ip, port)
+        registry = _Forever(as_link(client), name, address, "forever")
+        if leaf_dir is None:
+            self._on(registry, state_dir=state_dir, offline=offline)
+            return
+        if not offline:
+            raise InvalidArgumentError("leaf_dir", leaf_dir, expected="left out without offline")
+        inherit = partial(inherited, directory_of(leaf_dir, name, address), offline)
+        self._on(registry, state_dir=state_dir, offline=offline, inherit=inherit)
 
     async def examine(self) -> Sequence[Examined]:
         """Read and explain the worker ids of all addresses; nothing is written.

@@ -20,7 +20,7 @@ from ..._life.fork import NotCopyable
 from ...errors import InvalidArgumentError, StoreError, StoreUnavailableError
 from .._connection import CALL_TIMEOUT as _CALL_TIMEOUT
 from .._connection import BorrowedConnection, Connection, OwnedConnection
-from .._url import read_url
+from .._url import address_of, read_url
 from .._url_specs import ZOOKEEPER
 from ._paths import OURS as OURS
 from ._paths import node_of as node_of
@@ -268,9 +268,10 @@ class ZookeeperLink(NotCopyable):
 
     Attributes:
         label: the deployment in messages, without credentials.
+        address: the deployment in a URL, without credentials; empty on a user's client.
     """
 
-    __slots__ = ("__weakref__", "_connection", "_root", "_timeout", "_wire", "label")
+    __slots__ = ("__weakref__", "_connection", "_root", "_timeout", "_wire", "address", "label")
 
     _connection: Connection[Wire]
 
@@ -286,6 +287,7 @@ class ZookeeperLink(NotCopyable):
         self.label: str = (
             f"{','.join(f'{host}:{port}' for host, port in kazoo.hosts)}{kazoo.chroot}"
         )
+        self.address: str = ""
         self._root, self._timeout = "", 0.0
         self._wire: Wire | None = wire_of(client)
         self._connection = _OnAnyLoop("the ZooKeeper client", wire_of(client))
@@ -357,6 +359,7 @@ class OwnedLink(ZookeeperLink):
         """
         found = read_url(url, ZOOKEEPER)
         self.label: str = str(found)
+        self.address: str = address_of(url)
         self._root = found.path
         self._wire = None
         self._timeout = found.options["session_timeout"]

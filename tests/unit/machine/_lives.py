@@ -52,19 +52,24 @@ class Bench:
 
     async def wait_of_start(self, lease: MachineIdLease) -> float:
         """Return the seconds that a start takes, or raise its error."""
-        began = self.clock.monotonic()
-        async with anyio.create_task_group() as group:
-            opening = Call(group, lease.__aenter__)
-            while not opening.is_done and self.clock.monotonic() - began < 100:
-                await self.clock.advance(0.01)
-        if opening.error is not None:
-            raise opening.error
-        return self.clock.monotonic() - began
+        return await wait_of_start(lease, self.clock)
 
     async def end(self) -> None:
         for link, lease in zip(self.links, self.lives, strict=True):
             link.heal()
             await lease.aclose()
+
+
+async def wait_of_start(lease: MachineIdLease, clock: ManualClock) -> float:
+    """Return the seconds that a start takes, or raise its error."""
+    began = clock.monotonic()
+    async with anyio.create_task_group() as group:
+        opening = Call(group, lease.__aenter__)
+        while not opening.is_done and clock.monotonic() - began < 100:
+            await clock.advance(0.01)
+    if opening.error is not None:
+        raise opening.error
+    return clock.monotonic() - began
 
 
 async def highest(lease: MachineIdLease, clock: ManualClock) -> int:

@@ -166,6 +166,20 @@ class TestFile:
         assert early_floor_ms(found, "r") is not None
         await two.leave()
 
+    @pytest.mark.parametrize("text", [None, "", "damaged", record("r", 1).text()])
+    async def test_what_another_system_has_left_counts_where_we_never_were(
+        self, tmp_path: Path, text: str | None
+    ) -> None:
+        """A damaged record tells that we were."""
+        left = record("left", 1)
+        one = RestartFile(tmp_path, store="s", namespace="n", instance="a", inherit=lambda: left)
+        if text is not None:
+            one._path.write_text(text)
+        found = (await one.take()).record
+        assert found is not None
+        assert (found is left) == (text is None)
+        await one.leave()
+
     async def test_the_lock_is_exclusive(self, tmp_path: Path) -> None:
         """Of two that share a directory one has it; the other neither reads nor writes."""
         one, two = file(tmp_path), file(tmp_path)

@@ -1,0 +1,514 @@
+"""An address of a registry that keeps one time, whose process is killed and started again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from aiocosid.abc import InstanceId
+from aiocosid.compat._stamps import LIVES, claim_stamp, name_of, named_stamps, stamp
+from aiocosid.compat._worker_ids import Entry, Registry, WorkerIdDistributor
+from aiocosid.compat.leaf_snowflake._local import inherited
+from aiocosid.errors import (
+    CorruptMachineStateError,
+    MachineIdUnavailableError,
+    StoreUnavailableError,
+)
+from aiocosid.machine import MachineIdLease
+from aiocosid.machine._restart import (
+    Found,
+    RestartRecord,
+    early_floor_ms,
+    is_last,
+    offline_floor_ms,
+    unconfirmed_floor_ms,
+    unconfirmed_record,
+    unconfirmed_since_ms,
+)
+from aiocosid.testing import ManualClock
+from tests.machine_disk import Disk, MemoryPlace
+
+from .machine._lives import highest, wait_of_start
+from .segment._kit import Call
+
+OFFLINE = 600.0
+NOW = 1_790_000_000_000
+WHO = InstanceId("10.0.0.1:8080", stable=True)
+NUMBER = 7
+
+
+class TestNames:
+    """What a stamp says of the write that left it."""
+
+    def test_who_takes_an_id_that_is_ahead_of_the_clock_is_told_from_who_renews_it(self) -> None:
+        """The former's name is the last one, whoever has taken the id and issued nothing."""
+        found, name = NOW + 4500, name_of({NOW + 4500}, NUMBER)
+        claimed = claim_stamp(found, NOW)
+        assert is_last(name, name_of({found}, NUMBER))
+        assert is_last(name, name_of({claimed}, NUMBER))
+        assert not is_last(name, name_of({claimed}, NUMBER + 1))
+        assert not is_last(name, name_of({stamp(claimed, claimed + 1)}, NUMBER))
+        assert not is_last(name, name_of({found - 1}, NUMBER))
+        assert stamp(claimed, claimed + 1) == claimed + LIVES
+
+    def test_one_of_several_whose_answers_were_lost(self) -> None:
+        """Each may be the last; of very many the latest count."""
+        stamps = {NOW + LIVES * each for each in range(20)}
+        name = name_of(stamps, NUMBER)
+        assert named_stamps(name, NUMBER) == {*sorted(stamps)[-16:]}
+        assert named_stamps(name, NUMBER + 1) == named_stamps("", NUMBER) == set()
+        latest = NOW + LIVES * 19
+        assert is_last(name, name_of({latest}, NUMBER))
+        assert is_last(name, name_of({latest - LIVES}, NUMBER))
+        assert not is_last(name, name_of({latest + LIVES}, NUMBER))
+        assert len(name) < 1000
+
+    def test_what_nobody_has_confirmed(self) -> None:
+        """It is the last of no registry, and bounds ids from both sides."""
+        record = unconfirmed_record(NUMBER, 10, last_ms=NOW - 9, now_ms=NOW, offline=60)
+        assert RestartRecord.read(record.text()) == record
+        assert unconfirmed_since_ms(record.renewal, NUMBER) == NOW
+        assert unconfirmed_since_ms(record.renewal, NUMBER + 1) == -1
+        assert unconfirmed_since_ms(name_of({NOW}, NUMBER), NUMBER) == -1
+        assert named_stamps(record.renewal, NUMBER) == set()
+        found = Found(record=record, lock="8:1", boot="b", boot_ms=5)
+        for former in (NOW, NOW + 1):
+            assert early_floor_ms(found, name_of({former}, NUMBER)) is None
+        assert unconfirmed_floor_ms(found) == NOW - 9
+        assert offline_floor_ms(found, 10, NOW + 59_999) == NOW - 9
+        assert offline_floor_ms(found, 10, NOW + 60_000) is None
+        assert offline_floor_ms(found, 9, NOW) is None
+        assert unconfirmed_floor_ms(Found()) == -1
+
+
+# What the fork's node has left.
+
+
+def leaf_file(directory: Path, text: str) -> None:
+    (directory / "workerID.properties").write_text(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("workerID=7\n", id="Leaf's own has no time"),
+        pytest.param(f"workerID=0\nmaxTimestamp={NOW}\n", id="many may have 0"),
+        pytest.param(None, id="nothing"),
+    ],
+)
+def test_a_file_that_proves_nothing(tmp_path: Path, text: str | None) -> None:
+    if text is not None:
+        leaf_file(tmp_path, text)
+    assert inherited(tmp_path, OFFLINE) is None
+
+
+def test_the_fork_s_file(tmp_path: Path) -> None:
+    """Its number, above its time; a damaged one is an error."""
+    leaf_file(tmp_path, f"#a\nworkerID=7\nmaxTimestamp={NOW}\n")
+    record = inherited(tmp_path, OFFLINE)
+    assert record is not None
+    assert (record.machine_id, record.bits, record.until_ms) == (7, 10, NOW)
+    since = unconfirmed_since_ms(record.renewal, 7)
+    assert record.mark_ms == since + int(OFFLINE * 1000)
+    leaf_file(tmp_path, "workerID=x")
+    with pytest.raises(CorruptMachineStateError):
+        inherited(tmp_path, OFFLINE)
+
+
+# Lives.
+
+
+class Table:
+    """A registry's only row, or none.
+
+    Attributes:
+        stamp: the time of the address.
+        is_down: whether nobody answers.
+        loses: whether writes are done, and their answers lost.
+        drops: whether writes are lost.
+    """
+
+    label = address = "table"
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.stamp, self.is_down, self.loses = clock.now_ms() - 1, False, False
+        self.drops = False
+        self.held: anyio.Event | None = None  # a write waits for it, and is done
+
+    async def aopen(self) -> None:
+        """Do nothing."""
+
+
+class Rows(Registry[Table]):
+    """A registry in memory, as a process sees it."""
+
+    def __init__(self, table: Table, is_alive: Callable[[], bool]) -> None:
+        super().__init__(table, "table", WHO, interval=3.0)
+        self.is_alive = is_alive
+
+    def _check(self) -> None:
+        if self.door.is_down or not self.is_alive():
+            raise StoreUnavailableError("table", "cut off")
+
+    async def find(self, at: Table, bits: int, now_ms: int, latest_ms: int) -> Entry | None:
+        return await self.read(at, NUMBER)
+
+    async def read(self, at: Table, worker_id: int) -> Entry | None:
+        self._check()
+        return Entry(worker_id=NUMBER, stamp=at.stamp, owner=WHO.text)
+
+    async def write(self, at: Table, entry: Entry, new: int) -> bool:
+        self._check()
+        if at.drops:
+            raise StoreUnavailableError("table", "dropped")
+        if at.stamp != entry.stamp:
+            return False
+        at.stamp = new
+        if at.held is not None:
+            await at.held.wait()
+        if at.loses:
+            raise StoreUnavailableError("table", "lost")
+        return True
+
+
+class Bench:
+    """A registry, a machine with a disk, and the lives of one address on it."""
+
+    def __init__(self, offline: float = OFFLINE) -> None:
+        self.clock = ManualClock()
+        self.table, self.disk, self.offline = Table(self.clock), Disk(self.clock.monotonic), offline
+        self.lives: list[MachineIdLease] = []
+        self._alive: set[int] = set()
+        self.inherit: Callable[[], RestartRecord | None] = lambda: None
+
+    def lease(self, disk: Disk | None = None, **options: Any) -> MachineIdLease:
+        number = len(self.lives)
+        self._alive.add(number)
+
+        def is_alive() -> bool:
+            return number in self._alive
+
+        place = MemoryPlace(disk or self.disk, is_alive, self.offline, self.inherit)
+        machine = WorkerIdDistributor(Rows(self.table, is_alive), place)
+        self.lives.append(MachineIdLease(machine, clock=self.clock, **options))
+        return self.lives[-1]
+
+    def kill(self) -> None:
+        self._alive.clear()
+
+    async def start(self, *, longest: float, **options: Any) -> int:
+        """Start a life within so many seconds; return the time of its first id."""
+        lease = self.lease(**options)
+        assert await wait_of_start(lease, self.clock) <= longest
+        return await highest(lease, self.clock)
+
+    async def end(self) -> None:
+        self.table.is_down = self.table.loses = self.table.drops = False
+        for lease in self.lives:
+            await lease.aclose()
+
+
+@pytest.mark.asyncio
+class TestLives:
+    """Killed, and started again on the same machine."""
+
+    async def test_with_a_directory_it_does_not_wait_for_its_mark(self) -> None:
+        """Nor after a start that was killed between taking the number and the first renewal."""
+        bench = Bench(offline=0.0)
+        last = await bench.start(longest=0.1)
+        for _ in range(2):
+            bench.kill()
+            claimed = claim_stamp(bench.table.stamp, bench.clock.now_ms())
+            bench.table.stamp = claimed
+            first = await bench.start(longest=0.6)
+            assert first > last
+            last = first
+            await bench.clock.advance(3)
+        await bench.end()
+
+    async def test_calls_that_took_the_number_and_whose_answers_were_lost(self) -> None:
+        """The next one begins as early; it knows its own stamps."""
+        bench = Bench(offline=0.0)
+        last = await bench.start(longest=0.1)
+        bench.kill()
+        mark, bench.table.loses = bench.table.stamp, True
+        lease = bench.lease()
+        async with anyio.create_task_group() as group:
+            opening = Call(group, lease.__aenter__)
+            while bench.table.stamp < mark + 2:
+                await bench.clock.advance(0.01)
+            bench.table.loses = False
+            await bench.clock.advance(0.7)
+            assert opening.is_done
+        assert bench.clock.now_ms() > await highest(lease, bench.clock) - 1 > last
+        await bench.end()
+
+    async def test_a_start_that_the_disk_refuses_does_not_count(self) -> None:
+        """When the registry answers, the number is taken anew, and its mark is waited for."""
+        bench = Bench()
+        await bench.start(longest=0.1)
+        bench.kill()
+        bench.table.is_down = bench.disk.is_lost = True
+        lease = bench.lease()
+        async with anyio.create_task_group() as group:
+            group.start_soon(lease.__aenter__)
+            await bench.clock.advance(0.2)
+            bench.table.is_down = bench.disk.is_lost = False
+            await bench.clock.advance(3)
+            statistics = lease.statistics()
+            group.cancel_scope.cancel()
+        assert (statistics.losses, statistics.renewals > 0) == (0, True)
+        await bench.end()
+
+    async def test_an_orderly_end_lowers_the_stamp_and_voids_the_record(self) -> None:
+        """The stamp of the record may come a second time."""
+        bench = Bench(offline=0.0)
+        last = await bench.start(longest=0.1)
+        record = RestartRecord.read(bench.disk.text)
+        assert record is not None
+        mark = bench.table.stamp
+        assert record.renewal == name_of({mark}, NUMBER)
+        await bench.lives[-1].aclose()
+        assert last <= bench.table.stamp < last + 2 * LIVES < mark
+        bench.table.stamp = mark
+        await bench.clock.advance(0.7)
+        late = bench.lease()
+        assert await wait_of_start(late, bench.clock) > 2
+        await bench.end()
+
+    async def test_a_stamp_that_cannot_be_lowered_safely_stays(self) -> None:
+        """The record cannot be made void: the next start waits."""
+        bench = Bench(offline=0.0)
+        await bench.start(longest=0.1)
+        mark = bench.table.stamp
+        bench.disk.is_lost = True
+        await bench.lives[-1].aclose()
+        assert bench.table.stamp == mark
+        await bench.end()
+
+    @pytest.mark.parametrize("is_orderly", [False, True])
+    async def test_it_starts_without_the_registry(self, *, is_orderly: bool) -> None:
+        """Above its ids, up to the confirmed mark; when the registry is back it is asked."""
+        bench = Bench()
+        last = await bench.start(longest=0.1)
+        if is_orderly:
+            await bench.lives[-1].aclose()
+        bench.kill()
+        mark, bench.table.is_down = bench.table.stamp, True
+        assert await bench.start(longest=0.6) > last
+        assert bench.lives[-1].limit_ms() <= mark
+        await bench.clock.advance(10)
+        last = await highest(bench.lives[-1], bench.clock)
+        bench.kill()
+        first = await bench.start(longest=0.6)
+        assert first > last
+        bench.table.is_down = False
+        await bench.clock.advance(3)
+        statistics = bench.lives[-1].statistics()
+        assert (statistics.losses, statistics.renewals > 0) == (0, True)
+        assert bench.table.stamp > mark
+        assert (bench.table.stamp - mark) % LIVES == 1
+        bench.kill()
+        assert await bench.start(longest=0.6) > first
+        await bench.end()
+
+    async def test_a_renewal_whose_answer_was_lost_is_its_own(self) -> None:
+        """Although the process was killed before it heard of it."""
+        bench = Bench()
+        await bench.start(longest=0.1)
+        bench.table.loses = True
+        await bench.clock.advance(3.5)
+        bench.table.is_down = True
+        await bench.clock.advance(3)
+        bench.kill()
+        await bench.start(longest=0.6)
+        bench.table.is_down = bench.table.loses = False
+        await bench.clock.advance(3)
+        assert bench.lives[-1].statistics().losses == 0
+        bench.kill()
+        await bench.start(longest=0.6)
+        await bench.end()
+
+    async def test_killed_between_a_renewal_and_its_record(self) -> None:
+        """The record before has named it; also that of a start without the registry."""
+        bench = Bench()
+        last = await bench.start(longest=0.1)
+        for is_alone in (False, True):
+            if is_alone:
+                bench.kill()
+                bench.table.is_down = True
+                await bench.start(longest=0.6)
+                await bench.clock.advance(20)
+                bench.table.is_down = False
+            mark, bench.table.held = bench.table.stamp, anyio.Event()
+            while bench.table.stamp == mark:
+                await bench.clock.advance(0.1)
+            bench.kill()
+            bench.table.held = None
+            first = await bench.start(longest=0.6)
+            assert first > last
+            last = first
+        await bench.end()
+
+    async def test_without_the_right_no_write_is_named_before_it_is_sent(self) -> None:
+        """Ids follow a new bound before its record is on the disk: the mark is waited for."""
+        bench = Bench(offline=0.0)
+        await bench.start(longest=0.1)
+        mark, bench.table.held = bench.table.stamp, anyio.Event()
+        while bench.table.stamp == mark:
+            await bench.clock.advance(0.1)
+        bench.kill()
+        bench.table.held = None
+        assert await wait_of_start(bench.lease(), bench.clock) > 2
+        await bench.end()
+
+    async def test_a_record_from_before_another_owner_is_not_renamed(self) -> None:
+        """Its bounds say nothing of the other's ids."""
+        bench = Bench()
+        await bench.start(longest=0.1)
+        machine = bench.lives[-1].distributor
+        bench.table.stamp += 5000
+        text, now_ms = bench.disk.text, bench.clock.now_ms()
+        await machine.distribute(10, now_ms=now_ms, latest_ms=now_ms)
+        await machine.guard(NUMBER, now_ms=now_ms, mark_ms=now_ms)
+        assert bench.disk.text == text
+        await bench.end()
+
+    async def test_a_silent_registry_is_not_waited_for(self) -> None:
+        """Nor does the call that it has carried out take the number away."""
+        bench = Bench()
+        await bench.start(longest=0.1)
+        bench.kill()
+        bench.table.held = anyio.Event()
+        await bench.start(longest=0.6)
+        bench.table.held = None
+        await bench.clock.advance(5)
+        assert bench.lives[-1].statistics().losses == 0
+        await bench.end()
+
+    @pytest.mark.parametrize("since", [1, 64, 700, 4242])
+    async def test_it_is_silent_if_another_process_has_the_address(self, since: int) -> None:
+        """And the disk gives no right any more."""
+        bench = Bench()
+        await bench.start(longest=0.1)
+        bench.kill()
+        bench.table.is_down = True
+        await bench.start(longest=0.6, on_lost="raise")
+        bench.table.stamp += since
+        found, bench.table.is_down = bench.table.stamp, False
+        await bench.clock.advance(3)
+        assert bench.lives[-1].limit_ms() == -1
+        assert bench.table.stamp == found
+        bench.kill()
+        bench.table.is_down = True
+        with pytest.raises(MachineIdUnavailableError):
+            await wait_of_start(bench.lease(start_timeout=3), bench.clock)
+        await bench.end()
+
+    async def test_a_start_without_the_right_lowers_the_mark(self) -> None:
+        """For another machine, or for a Leaf node."""
+        bench = Bench()
+        await bench.start(longest=0.1)
+        await bench.lives[-1].aclose()
+        assert bench.table.stamp > bench.clock.now_ms() + 500_000
+        bench.offline = 0.0
+        last = await bench.start(longest=0.6)
+        await bench.lives[-1].aclose()
+        assert last <= bench.table.stamp < last + 2 * LIVES
+        await bench.end()
+
+    async def test_elsewhere_it_waits_for_the_mark(self) -> None:
+        """From the registry, which has it so far ahead."""
+        bench = Bench()
+        await bench.start(longest=0.1)
+        bench.kill()
+        elsewhere = bench.lease(Disk(bench.clock.monotonic, boot="elsewhere"), start_timeout=3)
+        with pytest.raises(MachineIdUnavailableError, match="time mark is 59"):
+            await wait_of_start(elsewhere, bench.clock)
+        await bench.end()
+
+
+def from_leaf(bench: Bench, *, ahead_ms: int = 0) -> None:
+    """Have a fork's node end, and the registry fail."""
+    last_ms = bench.clock.now_ms() + ahead_ms
+    bench.table.stamp, bench.table.is_down = bench.clock.now_ms() - 1, True
+    bench.inherit = lambda: unconfirmed_record(
+        NUMBER, 10, last_ms=last_ms, now_ms=bench.clock.now_ms(), offline=OFFLINE
+    )
+
+
+@pytest.mark.asyncio
+class TestAfterLeaf:
+    """With the file of a node that has ended."""
+
+    async def test_it_begins_above_the_node_s_time(self) -> None:
+        """And goes on when the registry says that nobody has come since."""
+        bench = Bench()
+        from_leaf(bench, ahead_ms=1500)
+        began = bench.clock.now_ms()
+        assert await bench.start(longest=2.1) > began + 1500
+        bench.table.is_down = False
+        await bench.clock.advance(3)
+        assert bench.lives[-1].statistics().losses == 0
+        assert bench.table.stamp > began + int(OFFLINE * 1000)
+        for is_down in (False, True):
+            last = await highest(bench.lives[-1], bench.clock)
+            bench.kill()
+            bench.table.is_down = is_down
+            assert await bench.start(longest=0.6) > last
+        await bench.end()
+
+    async def test_it_ends_after_so_many_seconds(self) -> None:
+        """Starts in between give no further ones, and the file is not read again."""
+        bench = Bench()
+        from_leaf(bench)
+        began = bench.clock.now_ms()
+        for _ in range(3):
+            await bench.start(longest=0.6)
+            assert bench.lives[-1].limit_ms() <= began + int(OFFLINE * 1000)
+            await bench.clock.advance(100)
+            bench.kill()
+        await bench.clock.advance(OFFLINE - 300)
+        for text in (bench.disk.text, bench.disk.text[:-9]):
+            bench.disk.text = text
+            with pytest.raises(MachineIdUnavailableError):
+                await wait_of_start(bench.lease(start_timeout=3), bench.clock)
+            bench.kill()
+        await bench.end()
+
+    @pytest.mark.parametrize("is_read", [False, True])
+    async def test_the_registry_does_not_know_of_its_ids(self, *, is_read: bool) -> None:
+        """A start with the registry is above them nevertheless, though the clock is behind."""
+        bench = Bench()
+        from_leaf(bench)
+        await bench.start(longest=0.6)
+        bench.table.is_down, bench.table.drops = not is_read, True
+        await bench.clock.advance(20)
+        last = await highest(bench.lives[-1], bench.clock)
+        bench.kill()
+        bench.table.is_down = bench.table.drops = False
+        bench.disk.boot_anew()
+        bench.clock.step_wall_ms(-3000)
+        assert await bench.start(longest=9) > last
+        await bench.end()
+
+    async def test_it_is_silent_if_the_node_still_runs(self) -> None:
+        """It wrote its clock, before us or after us."""
+        for is_first in (True, False):
+            bench = Bench()
+            from_leaf(bench)
+            await bench.start(longest=0.6, on_lost="raise")
+            await bench.clock.advance(10)
+            if is_first:
+                bench.table.stamp = bench.clock.now_ms()
+            bench.table.is_down = False
+            await bench.clock.advance(3)
+            if not is_first:
+                bench.table.stamp = bench.clock.now_ms()
+                await bench.clock.advance(3)
+            assert bench.lives[-1].limit_ms() == -1
+            await bench.end()
