@@ -54,6 +54,7 @@ MARGIN_MS: Final = 500
 
 NAME_PARTS: Final = 4
 """Of a renewal's name: token, turn, stamp and machine id."""
+STAMP: Final = 2
 
 DIGEST: Final = 16
 """Characters of the checksum in front of a record."""
@@ -173,28 +174,35 @@ def is_last(renewal: str, former: str | None) -> bool:
         return bool(renewal) and former is not None
     if "|" in renewal:
         return any(is_last(each, former) for each in renewal.split("|"))
+    return _next_token(renewal, former) not in {"", token_of(renewal)}
+
+
+def _next_token(renewal: str, former: str) -> str:
+    """Return the token of the write right after a renewal; empty if it is not that."""
     names = renewal.split(" "), former.split(" ")
     if any(len(each) != NAME_PARTS for each in names):
-        return False
-    (token, turn, _, number), (taker, next_turn, _, taken) = names
-    return taken == number and taker != token and int(next_turn) == int(turn) + 1
+        return ""
+    (_, turn, _, number), (token, next_turn, _, same_number) = names
+    return token if same_number == number and int(next_turn) == int(turn) + 1 else ""
 
 
 def is_still_its(record: RestartRecord, former: str | None) -> bool:
     """Return whether no process but the record's writer is known to have had the machine id since.
 
-    If the writer could start without its store, its ids are below the record's mark also after a
-    renewal that the record does not have.
-
     Args:
-        record: what the process finds on its machine.
+        record: what the process finds on its machine; its writer could start without its store.
         former: names the last write to the machine id before this process may have taken it; None
             if the store has not told.
     """
-    if former is None or is_last(record.renewal, former):
-        return True
-    known, names = record.renewal.split(" "), former.split(" ")
-    return known[:1] == names[:1] and known[:2] != names[:2]  # a turn later; CosId counts no turns
+    return former is None or is_last(record.renewal, former) or _is_renewed(record, former)
+
+
+def _is_renewed(record: RestartRecord, former: str) -> bool:
+    """Return whether its writer has renewed once more, or an operator has raised the floor since.
+
+    A write of CosId's is neither: it counts no turns.
+    """
+    return _next_token(record.renewal, former) == token_of(record.renewal) != ""
 
 
 def early_floor_ms(found: Found, former: str | None) -> int | None:
@@ -205,9 +213,16 @@ def early_floor_ms(found: Found, former: str | None) -> int | None:
         former: names the store's last renewal before this process took the id, or None.
     """
     record = found.record
-    if record is None or not is_last(record.renewal, former):
+    if record is None or former is None:
         return None
-    return _floor_ms(found, record)
+    floor_ms = _floor_ms(found, record)
+    if is_last(record.renewal, former):
+        return floor_ms
+    # A writer that could start without its store issued no id after a renewal before the record of
+    # it was on the disk.  And an operator's command raises the stamp.
+    if floor_ms is None or record.until_ms < 0 or not _is_renewed(record, former):
+        return None
+    return max(floor_ms, int(former.split(" ")[STAMP]))
 
 
 def offline_floor_ms(found: Found, bits: int, now_ms: int) -> int | None:

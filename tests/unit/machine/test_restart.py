@@ -93,6 +93,16 @@ class TestDecision:
         """No rule is left out."""
         assert early_floor_ms(found, former) is None
 
+    def test_a_renewal_without_a_record_issued_no_id_if_ids_depend_on_the_disk(self) -> None:
+        """Killed between the two; a stamp is no lower than the floor that an operator has set."""
+        found = replace(FOUND, record=replace(RECORD, until_ms=150_000))
+        due = early_floor_ms(found, "t 7 50 3")
+        assert due == 102_501
+        assert early_floor_ms(found, "t 8 60 3") == due
+        assert early_floor_ms(found, "t 8 200000 3") == 200_000
+        others = "t 9 60 3", "t 7 51 3", "t 8 60 4", "u 9 60 3", "", None
+        assert [early_floor_ms(found, each) for each in others] == [None] * len(others)
+
     @pytest.mark.parametrize(
         ("former", "is_its"),
         [
