@@ -74,12 +74,12 @@ class MemoryPlace:
         return int((self._disk.monotonic() - self._disk.behind) * 1000)
 
     async def take(self) -> Found:
-        if self._lock or not self._has_lock():
-            return Found()
-        text = self._disk.text
-        record = RestartRecord.read(text) or VOID if text else self._inherit()
-        lock = f"file {self._lock}"
-        return Found(record=record, lock=lock, boot=self._disk.boot, boot_ms=self.boot_ms())
+        was_held, is_locked, text = bool(self._lock), self._has_lock(), self._disk.text
+        record = self._inherit() if is_locked and not text else None
+        if text:
+            record = RestartRecord.read(text) or VOID
+        lock, boot = f"file {self._lock}" if is_locked else "", "" if was_held else self._disk.boot
+        return Found(record=record, lock=lock, boot=boot, boot_ms=self.boot_ms())
 
     async def write(self, record: RestartRecord) -> bool:
         if self._disk.is_lost or not self._has_lock():
@@ -92,7 +92,7 @@ class MemoryPlace:
     async def leave(self) -> None:
         if self._lock == self._disk.lock and self._disk.holder is self._is_alive:
             self._disk.holder = None
-        self._lock = 0
+        self._lock, self.former = 0, None
 
     def _has_lock(self) -> bool:
         disk = self._disk

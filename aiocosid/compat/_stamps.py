@@ -26,10 +26,12 @@ def stamp(life: int, least_ms: int) -> int:
 def name_of(stamps: Iterable[int], worker_id: int) -> str:
     """Return the name of the write of one of these stamps, as a `RestartRecord` has it.
 
-    The stamp is token and turn: who takes the id while its time is ahead of the clock adds 1 to it,
-    and a renewal `LIVES` at least.
+    The stamp is token and turn: a process that takes the id while its time is ahead of the clock
+    adds 1 to it.  Of very many, the first one is kept, which was read, and the last ones sent.
     """
-    return "|".join(f"{each} {each} - {worker_id}" for each in sorted(stamps)[-MOST_NAMED:])
+    first, *others = sorted(stamps)
+    kept = [first, *others[-MOST_NAMED:]]
+    return "|".join(f"{each} {each} - {worker_id}" for each in kept)
 
 
 def named_stamps(name: str, worker_id: int) -> set[int]:

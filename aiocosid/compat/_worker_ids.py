@@ -15,6 +15,7 @@ from .._life.fork import NotCopyable
 from ..abc import InstanceId, MachineGrant, MachineIdDistributor, Store
 from ..errors import (
     CosIdError,
+    InvalidArgumentError,
     MachineIdLostError,
     StoreUnavailableError,
     UnsupportedByStoreError,
@@ -297,10 +298,12 @@ class WorkerIdDistributor(NotCopyable, MachineIdDistributor, Generic[At]):
         return is_resumed and (found_ms in self._claims or max(found_ms, 0) <= self._unconfirmed_ms)
 
     def _name(self, stamps: set[int]) -> None:
-        """Name the last write, for the record of it; what is unconfirmed keeps its name."""
-        is_ours = stamps is self._stamps and self._unconfirmed_ms < 0
-        if self.restart is not None and is_ours:
-            self.restart.renewal = name_of(stamps, self._worker_id)
+        """Name the last write, for the record of it; behind the name of an unconfirmed start."""
+        if self.restart is not None and stamps is self._stamps:
+            name = name_of(stamps, self._worker_id)
+            if self._unconfirmed_ms >= 0:
+                name = f"{self.restart.renewal.partition('|')[0]}|{name}"
+            self.restart.renewal = name
             self._note()
 
     async def _announce(self, found: Entry) -> None:
@@ -312,7 +315,8 @@ class WorkerIdDistributor(NotCopyable, MachineIdDistributor, Generic[At]):
         restart = self.restart
         if restart is None or not restart.offline or restart.written is None:
             return
-        if found.stamp in named_stamps(restart.written.renewal, found.worker_id):
+        named = named_stamps(restart.written.renewal, found.worker_id)
+        if found.stamp in named or self._unconfirmed_ms >= 0:
             await restart.write(replace(restart.written, renewal=restart.renewal))
 
     async def revert(self, machine_id: int, *, last_ms: int) -> None:
@@ -330,7 +334,8 @@ class WorkerIdDistributor(NotCopyable, MachineIdDistributor, Generic[At]):
             return
         registry, stamps, floor_ms, life = self._registry, self._stamps, self._floor_ms, self._life
         if self.restart is not None and last_ms >= 0:
-            if not await self.restart.write(VOID):  # a lowered stamp may come a second time
+            # A lowered stamp may come a second time.
+            if not await self.restart.write(replace(VOID, floor_ms=last_ms)):
                 return
             floor_ms = last_ms  # the lease may have begun below the stored time
 
@@ -358,6 +363,7 @@ class WorkerIdDistributor(NotCopyable, MachineIdDistributor, Generic[At]):
 
     async def aclose(self) -> None:
         """Unlock the ``state_dir``; the store stays open."""
+        self._named, self._claims = "", set[int]()
         if self.restart is not None:
             await self.restart.leave()
 
@@ -448,13 +454,21 @@ class WorkerIdStore(NotCopyable, Store):
         machine = self._machine
         return f"<{type(self).__name__} {machine.namespace} {machine.instance_id.text}>"
 
-    def machine_id_distributor(self, **unused: Any) -> MachineIdDistributor:  # noqa: ANN401, ARG002 - likewise
+    def machine_id_distributor(self, **unused: Any) -> MachineIdDistributor:  # noqa: ANN401 - likewise
         """Return the distributor of this address; the same each time, as there is one worker id.
 
         Args:
-            **unused: the registry has no namespace, the address is the instance, the times are the
-                system's, and a ``state_dir`` is an option of the store.
+            **unused: the registry has no namespace, the address is the instance, and the times are
+                the system's.
+
+        Raises:
+            InvalidArgumentError: ``state_dir`` or ``offline`` is given, which are options of the
+                store.
         """
+        for name in ("state_dir", "offline"):
+            if unused.get(name):
+                expected = "left out: it is an option of the store, in its URL or its constructor"
+                raise InvalidArgumentError(name, unused[name], expected=expected)
         return self._machine
 
     def segment_distributor(self, **unused: object) -> IdSegmentDistributor:  # noqa: ARG002 - there is none

@@ -45,8 +45,8 @@ from ._restart import (
     is_last,
     is_still_its,
     latest_ms,
+    least_floor_ms,
     offline_floor_ms,
-    unconfirmed_floor_ms,
 )
 
 if TYPE_CHECKING:
@@ -67,6 +67,11 @@ LAST_BACKOFF: Final = 2.0  # seconds; at most this long after an outage has ende
 JITTER: Final = 0.1  # of an interval: processes that started at the same time drift apart
 MS: Final = 1000
 NEVER_MS: Final = 2**62
+NOT_LOCKED: Final = (
+    "cannot lock and write the record of this instance, on which its ids depend: another process "
+    "has it, or the disk does not answer"
+)
+
 OFFLINE_PATIENCE: Final = 0.4  # seconds for the store's answer, if the id can be used without it
 
 
@@ -334,6 +339,8 @@ class Leasing(OpenState):
         threshold = self._options.broken_threshold
         latest = 2**62 if threshold is None else now_ms + int(threshold * MS)
         found = await self._find()
+        if found is None:
+            return StoreUnavailableError(STORE, NOT_LOCKED)
         alone_ms = offline_floor_ms(found, self._bits, now_ms) if self._offline else None
         if alone_ms is not None:
             self._patience = min(self._patience, OFFLINE_PATIENCE)
@@ -367,18 +374,27 @@ class Leasing(OpenState):
             self.mark_ms, self.ends_at, self.machine_id = -1, -inf, -1
         return refused
 
-    async def _find(self) -> Found:
-        """Return what a former process left on this machine; nothing after the first grant."""
+    async def _find(self) -> Found | None:
+        """Return what a former process left on this machine; nothing after the first grant.
+
+        Returns:
+            None if ids depend on the record, and another process has it locked: it may run, and
+            issue ids that the store does not know of.
+        """
         restart = self._distributor.restart
         if restart is None or self._found is not None:
             return self._found or Found()
-        found = await self._call_disk(restart.take)
-        self._found = found if isinstance(found, Found) else Found()
-        return self._found
+        answer = await self._call_disk(restart.take)
+        found = answer if isinstance(answer, Found) else Found()
+        needs_lock = self._offline or (found.record is not None and found.record.until_ms >= 0)
+        if needs_lock and not found.lock:
+            return None
+        self._found = found
+        return found
 
     def _begin_term(self, grant: MachineGrant, now_ms: int, found: Found) -> None:
         restart = self._distributor.restart
-        floor_ms = max(grant.floor_ms, unconfirmed_floor_ms(found))
+        floor_ms = max(grant.floor_ms, least_floor_ms(found))
         if restart is not None:
             early_ms = early_floor_ms(found, restart.former)
             if self.renewals and is_last(restart.renewal, restart.former):
@@ -465,7 +481,8 @@ class Leasing(OpenState):
         if isinstance(error, MachineIdLostError):
             self._lose(error)
             if restart is not None and self._offline:  # nor may the next process begin with it
-                await self._call_disk(partial(restart.write, VOID))
+                void = replace(VOID, floor_ms=self._last_issued_ms())
+                await self._call_disk(partial(restart.write, void))
             # An id that was lost with the store's session was not taken over by another process.
             is_theft = was_good and self._distributor.session == self.session
             self._thefts = self._thefts + 1 if is_theft else 0
@@ -593,11 +610,7 @@ class Leasing(OpenState):
         if isinstance(written, CosIdError):
             return written
         if self._offline and not written:
-            reason = (
-                "cannot write the record of this instance, without which it issues no ids: another "
-                "process has locked it, or its disk does not answer"
-            )
-            return StoreUnavailableError(STORE, reason)
+            return StoreUnavailableError(STORE, NOT_LOCKED)
         if self._offline:
             self.until_ms = record.until_ms
         return None

@@ -14,9 +14,8 @@ above the record's own time mark.  Above that one a successor may begin after a 
 while the store cannot be asked, up to the mark that the store has confirmed: whoever gets the
 machine id from the store begins above it.
 
-A record may also be made of what another system's process has left, without a word of the store.
-Then the store knows of no ids until the first renewal: until then only this record tells who begins
-on this machine above which time.
+A record may also be made of what another system's process has left.  The store does not know the
+ids of such a start until its first renewal; until then only the record bounds them.
 
 Pure.
 """
@@ -41,10 +40,10 @@ __all__ = (
     "is_last",
     "is_still_its",
     "latest_ms",
+    "least_floor_ms",
     "offline_floor_ms",
     "renewal_of",
     "token_of",
-    "unconfirmed_floor_ms",
     "unconfirmed_record",
     "unconfirmed_since_ms",
 )
@@ -114,7 +113,7 @@ class RestartRecord:
 
 
 VOID: Final = RestartRecord(renewal="", boot_ms=0, bound_ms=0, floor_ms=-1, until_ms=0)
-"""Proves nothing: its writer has lost the machine id."""
+"""Proves nothing: its writer has lost the machine id.  With a floor, ids have to be above that."""
 
 
 def _digest(facts: str) -> str:
@@ -253,7 +252,7 @@ def unconfirmed_record(
         offline: seconds without the store.
     """
     return RestartRecord(
-        renewal=f"{UNCONFIRMED} {now_ms} {machine_id}",
+        renewal=f"{UNCONFIRMED} {max(now_ms, last_ms)} {machine_id}",
         boot_ms=0,
         bound_ms=last_ms,
         floor_ms=last_ms,
@@ -267,16 +266,19 @@ def unconfirmed_record(
 def unconfirmed_since_ms(renewal: str, machine_id: int) -> int:
     """Return since when an id has been used without the store, which has no later write then.
 
-    -1 if the store has confirmed it, or if it is another one.
+    -1 if the store has confirmed it, or if it is another one.  Behind a ``|`` may stand the names
+    of writes that were sent and not answered.
     """
-    name, *facts = renewal.split(" ")
+    name, *facts = renewal.partition("|")[0].split(" ")
     return int(facts[0]) if name == UNCONFIRMED and facts[1:] == [str(machine_id)] else -1
 
 
-def unconfirmed_floor_ms(found: Found) -> int:
-    """Return the time that ids have to be above although the store does not say so; -1 for none."""
+def least_floor_ms(found: Found) -> int:
+    """Return the time that ids have to be above although the store may not say so; -1 for none."""
     record = found.record
-    if record is None or not record.renewal.startswith(UNCONFIRMED):
+    if record is None or not record.renewal:
+        return -1 if record is None else record.floor_ms
+    if not record.renewal.startswith(UNCONFIRMED):
         return -1
     floor_ms = _floor_ms(found, record)
     return record.until_ms if floor_ms is None else floor_ms

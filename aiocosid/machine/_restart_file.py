@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from dataclasses import replace
 from functools import partial
@@ -10,7 +11,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Protocol
 
-from .._checks import check_seconds
+from .._checks import check_seconds, check_text
 from .._life import fork
 from .._life.clock import boot_ms
 from ..errors import InvalidArgumentError, MachineIdInUseError, StoreError
@@ -20,7 +21,6 @@ from ._restart import VOID, Found, RestartRecord
 from ._storage import in_thread
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable
 
 __all__ = ("RestartFile", "RestartPlace", "restart_file")
@@ -93,7 +93,6 @@ class RestartFile:
         "__weakref__",
         "_boot",
         "_inherit",
-        "_is_busy",
         "_leavings",
         "_lock",
         "_mutex",
@@ -135,7 +134,6 @@ class RestartFile:
         self._lock = LockFile(directory / f"aiocosid.{key}.restart.lock")
         self._boot = ""
         self._mutex = Lock()
-        self._is_busy = False  # a disk that hangs holds one thread, not one for each renewal
         self._leavings = 0  # a call from before the last one is void
         fork.watch(self)
 
@@ -149,46 +147,45 @@ class RestartFile:
 
     async def write(self, record: RestartRecord) -> bool:
         """Replace the record; see `RestartPlace.write`.  A cancelled call may have done so."""
-        if self._is_busy:
-            return False
-        self._is_busy = True
         return await in_thread(partial(self._write, self._leavings, record))
 
     async def leave(self) -> None:
         """Unlock the files; a call that is under way in a thread becomes void."""
         self._leavings += 1
-        self.written = None
+        self.written = self.former = None
         await in_thread(self._release)
 
     def _take(self, leavings: int) -> Found:
         with self._mutex:
-            # Held since an earlier opening in this process, which was not closed: the record proves
-            # nothing about that one.
-            if self._lock.is_held or not self._is_locked(leavings):
-                return Found()
+            # Held since an earlier opening in this process, which was not closed: nothing tells how
+            # long its ids went on, as after a boot.
+            was_held, is_locked = self._lock.is_held, self._is_locked(leavings)
             text = read_text(self._path)
-            # A damaged one tells that ids were issued since another system left.
-            record = self._inherit() if text is None else RestartRecord.read(text) or VOID
+            record = self._inherit() if text is None and is_locked else None
+            if text is not None:
+                # A damaged one tells that ids were issued since another system left.
+                record = RestartRecord.read(text) or VOID
             return Found(
                 record=record,
-                lock=self._lock.name(),
-                boot=self._boot,
+                lock=self._lock.name() if is_locked else "",
+                boot="" if was_held else self._boot,
                 boot_ms=boot_ms(),
             )
 
     def _write(self, leavings: int, record: RestartRecord) -> bool:
+        if not self._mutex.acquire(blocking=False):
+            return False  # a disk that hangs holds one thread, not one for each renewal
         try:
-            with self._mutex:
-                if not self._is_locked(leavings) or not (self._boot or record.until_ms >= 0):
-                    return False
-                named = replace(record, lock=self._lock.name(), boot=self._boot)
-                write_text(self._path, named.text())
-                # If the lock file was removed meanwhile, another process may have read the old one.
-                is_there = self._lock.is_intact()
-                self.written = record if is_there else None
-                return is_there
+            if not self._is_locked(leavings) or not (self._boot or record.until_ms >= 0):
+                return False
+            named = replace(record, lock=self._lock.name(), boot=self._boot)
+            write_text(self._path, named.text())
+            # If the lock file was removed meanwhile, another process may have read the old one.
+            is_there = self._lock.is_intact()
+            self.written = record if is_there else None
+            return is_there
         finally:
-            self._is_busy = False
+            self._mutex.release()
 
     def _is_locked(self, leavings: int) -> bool:
         """Lock the file unless it is held; return whether it is held, and in its place."""
@@ -210,7 +207,7 @@ class RestartFile:
 
     def _forget(self) -> None:
         self._lock.abandon()  # in a forked child: its parent holds the lock
-        self._mutex, self._is_busy = Lock(), False  # a thread of the parent may have had them
+        self._mutex = Lock()  # a thread of the parent may have had it
         self.written = None
 
 
@@ -238,8 +235,11 @@ def restart_file(
         inherit: see `RestartFile`.
 
     Raises:
-        InvalidArgumentError: ``offline`` is outside its range, or without what it needs.
+        InvalidArgumentError: ``offline`` is outside its range, or without what it needs; or
+            ``state_dir`` is empty.
     """
+    if state_dir is not None:
+        check_text("state_dir", os.fspath(state_dir))
     check_seconds("offline", offline, or_zero=True)
     if offline and (state_dir is None or offline <= interval):
         expected = f"seconds above the interval of {interval:g}, with a state_dir"

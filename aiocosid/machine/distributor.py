@@ -377,7 +377,6 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         if self.restart is not None:
             seat = snapshot.seats.get(machine_id)
             self.restart.renewal = renewal_of(seat, asker.instance, machine_id)
-            self.restart.former = self.restart.renewal
 
     async def revert(self, machine_id: int, *, last_ms: int) -> None:
         """Give the id back; see `aiocosid.abc.MachineIdDistributor.revert`.
@@ -462,5 +461,6 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
 
     async def aclose(self) -> None:
         """Unlock the ``state_dir``; the store stays open."""
+        self._forget()  # the next opening learns anew who has had the id before it
         if self.restart is not None:
             await self.restart.leave()

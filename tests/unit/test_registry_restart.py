@@ -24,8 +24,8 @@ from aiocosid.machine._restart import (
     RestartRecord,
     early_floor_ms,
     is_last,
+    least_floor_ms,
     offline_floor_ms,
-    unconfirmed_floor_ms,
     unconfirmed_record,
     unconfirmed_since_ms,
 )
@@ -56,15 +56,17 @@ class TestNames:
         assert stamp(claimed, claimed + 1) == claimed + LIVES
 
     def test_one_of_several_whose_answers_were_lost(self) -> None:
-        """Each may be the last; of very many the latest count."""
+        """Each may be the last; of very many the first, which was read, and the latest."""
         stamps = {NOW + LIVES * each for each in range(20)}
         name = name_of(stamps, NUMBER)
-        assert named_stamps(name, NUMBER) == {*sorted(stamps)[-16:]}
+        assert named_stamps(name, NUMBER) == {NOW, *sorted(stamps)[-16:]}
         assert named_stamps(name, NUMBER + 1) == named_stamps("", NUMBER) == set()
         latest = NOW + LIVES * 19
         assert is_last(name, name_of({latest}, NUMBER))
         assert is_last(name, name_of({latest - LIVES}, NUMBER))
         assert not is_last(name, name_of({latest + LIVES}, NUMBER))
+        assert is_last(name, name_of({NOW}, NUMBER))
+        assert not is_last(name, name_of({NOW + LIVES}, NUMBER))
         assert len(name) < 1000
 
     def test_what_nobody_has_confirmed(self) -> None:
@@ -78,11 +80,11 @@ class TestNames:
         found = Found(record=record, lock="8:1", boot="b", boot_ms=5)
         for former in (NOW, NOW + 1):
             assert early_floor_ms(found, name_of({former}, NUMBER)) is None
-        assert unconfirmed_floor_ms(found) == NOW - 9
+        assert least_floor_ms(found) == NOW - 9
         assert offline_floor_ms(found, 10, NOW + 59_999) == NOW - 9
         assert offline_floor_ms(found, 10, NOW + 60_000) is None
         assert offline_floor_ms(found, 9, NOW) is None
-        assert unconfirmed_floor_ms(Found()) == -1
+        assert least_floor_ms(Found()) == -1
 
 
 # What the fork's node has left.
@@ -97,6 +99,7 @@ def leaf_file(directory: Path, text: str) -> None:
     [
         pytest.param("workerID=7\n", id="Leaf's own has no time"),
         pytest.param(f"workerID=0\nmaxTimestamp={NOW}\n", id="many may have 0"),
+        pytest.param(f"workerID=1024\nmaxTimestamp={NOW}\n", id="it does not fit"),
         pytest.param(None, id="nothing"),
     ],
 )
@@ -421,6 +424,43 @@ class TestLives:
         assert last <= bench.table.stamp < last + 2 * LIVES
         await bench.end()
 
+    async def test_opened_again_in_one_process(self) -> None:
+        """What the registry told the opening before counts no more; a call of it is its own."""
+        bench = Bench()
+        last = await bench.start(longest=0.1)
+        lease = bench.lives[0]
+        await lease.aclose()
+        for is_claimed in (False, True):
+            bench.table.held = anyio.Event() if is_claimed else None
+            bench.table.is_down = not is_claimed
+            assert await wait_of_start(lease, bench.clock) <= 0.6
+            bench.table.is_down, bench.table.held = False, None
+            await bench.clock.advance(3)
+            assert lease.statistics().losses == 0
+            first = await highest(lease, bench.clock)
+            assert first > last
+            last = first
+            await lease.aclose()
+        await bench.end()
+
+    async def test_many_renewals_that_are_refused_lose_nothing(self) -> None:
+        """The registry can be read, and not written, as after a fail-over."""
+        bench = Bench()
+        last = await bench.start(longest=0.1)
+        bench.table.drops = True
+        await bench.clock.advance(100)
+        bench.table.drops = False
+        for is_down in (False, True):
+            bench.kill()
+            bench.table.is_down = is_down
+            first = await bench.start(longest=0.6)
+            assert first > last
+            last = first
+            bench.table.is_down = False
+            await bench.clock.advance(3)
+            assert bench.lives[-1].statistics().losses == 0
+        await bench.end()
+
     async def test_elsewhere_it_waits_for_the_mark(self) -> None:
         """From the registry, which has it so far ahead."""
         bench = Bench()
@@ -495,6 +535,66 @@ class TestAfterLeaf:
         bench.clock.step_wall_ms(-3000)
         assert await bench.start(longest=9) > last
         await bench.end()
+
+    @pytest.mark.parametrize("offline", [OFFLINE, 0.0])
+    async def test_beside_a_living_process_it_takes_nothing(self, offline: float) -> None:
+        """The registry does not know of its ids yet."""
+        bench = Bench()
+        from_leaf(bench)
+        await bench.start(longest=0.6)
+        bench.offline, found = offline, bench.table.stamp
+        late = bench.lease(start_timeout=1)
+        bench.table.is_down = False
+        async with anyio.create_task_group() as group:
+            Call(group, late.__aenter__)
+            await bench.clock.advance(0.01)
+            assert (late.machine_id, bench.table.stamp) == (-1, found)
+            group.cancel_scope.cancel()
+        await bench.end()
+
+    async def test_a_clock_that_is_behind_the_node_s_time(self) -> None:
+        """A report of the node's last moments is no report after the start."""
+        bench = Bench()
+        from_leaf(bench, ahead_ms=900)
+        bench.table.stamp += 900
+        await bench.start(longest=2)
+        bench.table.is_down = False
+        await bench.clock.advance(3)
+        assert bench.lives[-1].statistics().losses == 0
+        await bench.end()
+
+    async def test_after_a_loss_the_record_keeps_the_floor(self) -> None:
+        """The registry does not know of the ids, and the clock may be set back."""
+        bench = Bench()
+        from_leaf(bench)
+        await bench.start(longest=0.6, on_lost="raise")
+        await bench.clock.advance(10)
+        last = await highest(bench.lives[-1], bench.clock)
+        bench.table.stamp = bench.clock.now_ms() - 1000
+        bench.table.is_down = False
+        await bench.clock.advance(3)
+        assert bench.lives[-1].statistics().losses == 1
+        bench.kill()
+        bench.clock.step_wall_ms(-5000)
+        assert await bench.start(longest=10) > last
+        await bench.end()
+
+    async def test_the_first_renewal_whose_answer_was_lost_is_its_own(self) -> None:
+        """With the registry, and without it."""
+        for is_down in (False, True):
+            bench = Bench()
+            from_leaf(bench)
+            last = await bench.start(longest=0.6)
+            bench.table.is_down, mark, bench.table.held = False, bench.table.stamp, anyio.Event()
+            while bench.table.stamp == mark:
+                await bench.clock.advance(0.1)
+            bench.kill()
+            bench.table.held, bench.table.is_down = None, is_down
+            assert await bench.start(longest=0.6) > last
+            bench.table.is_down = False
+            await bench.clock.advance(3)
+            assert bench.lives[-1].statistics().losses == 0
+            await bench.end()
 
     async def test_it_is_silent_if_the_node_still_runs(self) -> None:
         """It wrote its clock, before us or after us."""

@@ -261,7 +261,7 @@ def inherited(directory: Path, offline: float) -> RestartRecord | None:
     path = directory / PROPERTIES
     text = read_text(path)
     number, last_ms = (0, -1) if text is None else read_file(str(path), PROPERTIES, text)
-    if number == 0 or last_ms < 0:
+    if number == 0 or number >> WORKER_BITS or last_ms < 0:
         return None
     now_ms = SYSTEM_CLOCK.now_ms()
     return unconfirmed_record(number, WORKER_BITS, last_ms=last_ms, now_ms=now_ms, offline=offline)

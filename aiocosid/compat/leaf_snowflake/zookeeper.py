@@ -8,13 +8,14 @@ Requires the ``zookeeper`` extra.
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ..._checks import MAX_MS, check_integer
+from ..._checks import MAX_MS, check_integer, check_text
 from ...errors import (
     CorruptMachineStateError,
     InvalidArgumentError,
@@ -42,7 +43,6 @@ from ._address import INTERVAL, NAMED, OFFLINE, WHY, WORKER_BITS, LeafAddress, c
 from ._local import directory_of, inherited
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Coroutine, Sequence
 
     from ...errors import CosIdError
@@ -231,6 +231,7 @@ class LeafZkNormalStore(WorkerIdStore):
         if leaf_dir is None:
             self._on(registry, state_dir=state_dir, offline=offline)
             return
+        check_text("leaf_dir", os.fspath(leaf_dir))
         if not offline:
             raise InvalidArgumentError("leaf_dir", leaf_dir, expected="left out without offline")
         inherit = partial(inherited, directory_of(leaf_dir, name, address), offline)

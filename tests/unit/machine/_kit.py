@@ -61,6 +61,7 @@ class Link(MachineIdDistributor):
 
     async def aclose(self) -> None:
         self.closed += 1
+        await self.inner.aclose()
 
     async def aopen(self) -> None:
         if self.opens is not None:

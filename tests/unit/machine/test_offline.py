@@ -110,6 +110,61 @@ class TestStart:
             group.cancel_scope.cancel()
         await bench.end()
 
+    @pytest.mark.parametrize("offline", [OFFLINE, 0.0])
+    async def test_beside_a_living_process_it_takes_nothing(self, offline: float) -> None:
+        """Nor does it raise the mark: the living one goes on; with or without the right."""
+        bench, last = await lived()
+        alive = bench.lives[0]
+        bench.offline = offline
+        late = bench.lease(start_timeout=3)
+        with pytest.raises(MachineIdUnavailableError, match="another process has it"):
+            await bench.wait_of_start(late)
+        await bench.clock.advance(11)
+        assert alive.statistics().losses == 0
+        assert await highest(alive, bench.clock) > last
+        bench.offline = OFFLINE
+        again = bench.lease()
+        async with anyio.create_task_group() as group:
+            opening = Call(group, again.__aenter__)
+            await bench.clock.advance(1)
+            bench.kill(0)  # before the new one gives up
+            await bench.clock.advance(2)
+            assert opening.is_done
+        assert await highest(again, bench.clock) > last
+        await bench.end()
+
+    @pytest.mark.parametrize("is_refused", [True, False])
+    async def test_opened_again_in_one_process(self, *, is_refused: bool) -> None:
+        """What the store told an earlier opening counts no more, nor does a call of it."""
+        bench, last = await lived()
+        lease = bench.lives[0]
+        await lease.aclose()
+        link = bench.links[0]
+        if is_refused:
+            async with anyio.create_task_group() as group:
+                elsewhere = bench.lease(Disk(bench.clock.monotonic, boot="elsewhere"))
+                Call(group, elsewhere.__aenter__)
+                await bench.clock.advance(1)
+                mark_ms = elsewhere.limit_ms()
+                link.loses_grants = True
+                Call(group, lease.__aenter__)
+                await bench.clock.advance(2)
+                assert lease.machine_id == -1
+                group.cancel_scope.cancel()
+            await lease.aclose()
+            link.loses_grants, link.is_silent = False, False
+            link.cut()
+            await bench.wait_of_start(lease)
+            link.heal()
+            await bench.clock.advance(3)
+            assert lease.statistics().losses == 1
+            assert lease.floor_ms >= mark_ms
+        else:
+            link.cut()
+            assert await bench.wait_of_start(lease) <= 0.6
+            assert await highest(lease, bench.clock) > last
+        await bench.end()
+
     @pytest.mark.parametrize("harm", ["elsewhere", "other width", "too late", "damaged", "alive"])
     async def test_without_a_right_it_fails(self, harm: str) -> None:
         """No record, a damaged one or of another width, no lock, or a mark that has passed."""
@@ -128,7 +183,7 @@ class TestStart:
             case _:
                 disk.holder = lambda: True
         again = cut_off(bench, disk, bits=bits, start_timeout=3)
-        with pytest.raises(MachineIdUnavailableError, match="cut"):
+        with pytest.raises(MachineIdUnavailableError, match=r"cut|another process has it"):
             await bench.wait_of_start(again)
         await bench.end()
 
@@ -182,7 +237,7 @@ class TestWithoutTheStore:
         bench.disk.is_lost = True
         await bench.clock.advance(30)
         assert bench.lives[0].limit_ms() < bench.clock.now_ms()
-        assert "another process has locked it" in str(bench.lives[0].last_error)
+        assert "or the disk does not answer" in str(bench.lives[0].last_error)
         bench.disk.is_lost = False
         await bench.clock.advance(3)
         assert bench.lives[0].limit_ms() > bench.clock.now_ms()

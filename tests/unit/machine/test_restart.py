@@ -191,27 +191,55 @@ class TestFile:
         await one.leave()
 
     async def test_the_lock_is_exclusive(self, tmp_path: Path) -> None:
-        """Of two that share a directory one has it; the other neither reads nor writes."""
+        """Of two that share a directory one has it; the other reads, and does not write."""
         one, two = file(tmp_path), file(tmp_path)
         assert (await one.take()).lock
         await one.write(record("one", 1))
-        assert await two.take() == Found()
+        found = await two.take()
+        assert not found.lock
+        assert found.record is not None
+        assert early_floor_ms(found, "one") is None
         await two.write(record("two", 2))
         await one.leave()
         await two.write(record("late", 3))  # it has the lock by now
-        assert await one.take() == Found()
+        assert not (await one.take()).lock
         await two.leave()
-        found = (await one.take()).record
-        assert found is not None
-        assert found.renewal == "late"
+        last = (await one.take()).record
+        assert last is not None
+        assert last.renewal == "late"
         await one.leave()
 
     async def test_a_lock_that_is_held_already_proves_nothing(self, tmp_path: Path) -> None:
         """Left by an opening whose loop has died: its ids may still be handed out."""
         one = file(tmp_path)
         await one.take()
-        assert await one.take() == Found()
+        await one.write(record("one", 1))
+        found = await one.take()
+        assert found.lock
+        assert early_floor_ms(found, "one") is None
         await one.leave()
+
+    async def test_a_cancelled_write_is_not_under_way_for_ever(self, tmp_path: Path) -> None:
+        """It may end before a thread has begun with it."""
+        one = file(tmp_path)
+        await one.take()
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await one.write(record("one", 1))
+        assert await one.write(record("two", 2))
+        await one.leave()
+
+    async def test_after_the_end_it_knows_nothing_of_the_store(self, tmp_path: Path) -> None:
+        """The next opening reads the store anew."""
+        one = file(tmp_path)
+        one.former = "r"
+        await one.leave()
+        assert one.former is None
+
+    async def test_a_directory_has_to_be_named(self) -> None:
+        """An empty text would be the working directory, whatever it is."""
+        with pytest.raises(InvalidArgumentError, match="state_dir"):
+            MemoryStore().machine_id_distributor(instance_id=POD, state_dir="")
 
     async def test_a_removed_lock_file_proves_nothing(self, tmp_path: Path) -> None:
         """Its holder runs, and locks the new file with its next record."""
