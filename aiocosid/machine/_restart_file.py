@@ -124,12 +124,12 @@ class RestartFile:
             inherit: returns, in a worker thread, what another system has left; called where there
                 was never a record.
         """
-        self.offline = offline
+        self.offline: float = offline
         self._inherit = inherit
         key = hashlib.sha256(f"{store}\0{namespace}\0{instance}".encode()).hexdigest()[:32]
         self.written: RestartRecord | None = None
         self.former: str | None = None
-        self.renewal = ""
+        self.renewal: str = ""
         self._path = directory / f"aiocosid.{key}.restart"
         self._lock = LockFile(directory / f"aiocosid.{key}.restart.lock")
         self._boot = ""

@@ -131,7 +131,8 @@ class LeafWorkerIdStore(WorkerIdStore):
     """
 
     scheme = "leaf-workerid"
-    options, extras = ADDRESS, OFFLINE
+    options = ADDRESS
+    extras = OFFLINE
     why = WHY
     _connect = staticmethod(executor_of)
 

@@ -13,7 +13,7 @@ import random
 import re
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from ..._checks import MAX_MS, check_integer, check_text
 from ...errors import (
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from ...errors import CosIdError
     from ...stores.zookeeper.tree import Node, Nodes, ZookeeperLink
     from .._table import Examined
+    from .._url import Options
 
 __all__ = ("LeafZkNormalStore", "LeafZkRecycleStore")
 
@@ -187,7 +188,8 @@ class LeafZkNormalStore(WorkerIdStore):
     """
 
     scheme = "leaf-zk-normal"
-    options, extras = NAMED, {**OFFLINE, "leaf_dir": str}
+    options = NAMED
+    extras: ClassVar[Options] = {**OFFLINE, "leaf_dir": str}
     why = WHY
     _connect = OwnedLink
 
