@@ -461,6 +461,6 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
 
     async def aclose(self) -> None:
         """Unlock the ``state_dir``; the store stays open."""
-        self._forget()  # the next opening learns anew who has had the id before it
         if self.restart is not None:
+            self._token = self._asked = ""  # the next opening learns anew who has had the id
             await self.restart.leave()
