@@ -92,8 +92,8 @@ class RestartFile:
     __slots__ = (
         "__weakref__",
         "_boot",
+        "_calls",
         "_inherit",
-        "_leavings",
         "_lock",
         "_mutex",
         "_path",
@@ -134,7 +134,7 @@ class RestartFile:
         self._lock = LockFile(directory / f"aiocosid.{key}.restart.lock")
         self._boot = ""
         self._mutex = Lock()
-        self._leavings = 0  # a call from before the last one is void
+        self._calls = 0  # of write and leave; a thread of an earlier one does nothing
         fork.watch(self)
 
     def boot_ms(self) -> int:
@@ -143,23 +143,27 @@ class RestartFile:
 
     async def take(self) -> Found:
         """Lock the files, and read the record and the clock; see `RestartPlace.take`."""
-        return await in_thread(partial(self._take, self._leavings))
+        return await in_thread(partial(self._take, self._calls))
 
     async def write(self, record: RestartRecord) -> bool:
-        """Replace the record; see `RestartPlace.write`.  A cancelled call may have done so."""
-        return await in_thread(partial(self._write, self._leavings, record))
+        """Replace the record; see `RestartPlace.write`.  A cancelled call may have done so.
+
+        But not after a later call: an older record would be below ids that were issued since.
+        """
+        self._calls += 1
+        return await in_thread(partial(self._write, self._calls, record))
 
     async def leave(self) -> None:
         """Unlock the files; a call that is under way in a thread becomes void."""
-        self._leavings += 1
+        self._calls += 1
         self.written = self.former = None
         await in_thread(self._release)
 
-    def _take(self, leavings: int) -> Found:
+    def _take(self, call: int) -> Found:
         with self._mutex:
             # Held since an earlier opening in this process, which was not closed: nothing tells how
             # long its ids went on, as after a boot.
-            was_held, is_locked = self._lock.is_held, self._is_locked(leavings)
+            was_held, is_locked = self._lock.is_held, self._is_locked(call)
             text = read_text(self._path)
             record = self._inherit() if text is None and is_locked else None
             if text is not None:
@@ -172,11 +176,11 @@ class RestartFile:
                 boot_ms=boot_ms(),
             )
 
-    def _write(self, leavings: int, record: RestartRecord) -> bool:
+    def _write(self, call: int, record: RestartRecord) -> bool:
         if not self._mutex.acquire(blocking=False):
             return False  # a disk that hangs holds one thread, not one for each renewal
         try:
-            if not self._is_locked(leavings) or not (self._boot or record.until_ms >= 0):
+            if not self._is_locked(call) or not (self._boot or record.until_ms >= 0):
                 return False
             named = replace(record, lock=self._lock.name(), boot=self._boot)
             write_text(self._path, named.text())
@@ -187,9 +191,9 @@ class RestartFile:
         finally:
             self._mutex.release()
 
-    def _is_locked(self, leavings: int) -> bool:
+    def _is_locked(self, call: int) -> bool:
         """Lock the file unless it is held; return whether it is held, and in its place."""
-        if leavings != self._leavings:
+        if call != self._calls:
             return False
         if self._lock.is_held and not self._lock.is_intact():
             self._lock.release()  # somebody has removed it

@@ -17,6 +17,7 @@ from aiocosid.compat.leaf_snowflake import (
     decode,
     settings_from_leaf,
 )
+from aiocosid.compat.leaf_snowflake.zookeeper import LeafZkNormalStore
 from aiocosid.errors import (
     CorruptMachineStateError,
     InvalidArgumentError,
@@ -247,7 +248,7 @@ def test_settings_of_a_start_without_the_registry() -> None:
     zk = "leaf-zk-normal+zookeeper://a:2181,b:2181/"
     assert store_of(ZK, state_dir="/var/lib/a b") == f"{zk}?{place}"
     assert store_of(ZK, **about) == f"{zk}?{place}&offline=3600"
-    url = store_of(ZK, **about, directory="/tmp")  # noqa: S108 - Java's
+    url = store_of(ZK, **about, leaf_dir="/tmp")  # noqa: S108 - Java's
     assert url == f"{zk}?{place}&offline=3600&leaf_dir=%2Ftmp"
     mysql = {**SNOWFLAKES, **JDBC, "leaf.snowflake.mode": "mysql"}
     place = "ip=10.0.0.1&port=8080&state_dir=%2Fvar%2Flib%2Fa%20b&offline=3600"
@@ -255,6 +256,18 @@ def test_settings_of_a_start_without_the_registry() -> None:
     for mode in ("zk_recycle", "local"):
         with pytest.raises(InvalidArgumentError, match=f"left out for mode {mode}"):
             store_of({**ZK, "leaf.snowflake.mode": mode}, **about)
+    with pytest.raises(InvalidArgumentError, match=r"leaf_dir .* left out for mode mysql"):
+        store_of(mysql, leaf_dir="/tmp")  # noqa: S108 - Java's
+
+
+@pytest.mark.parametrize("option", [{"state_dir": "/var/lib/shop"}, {"offline": 60.0}])
+def test_options_in_the_wrong_place(option: dict[str, Any]) -> None:
+    """A store of one address has them itself; silently they would be none."""
+    url = "leaf-zk-normal+zookeeper://localhost?name=shop&ip=10.0.0.1&port=8080"
+    store = LeafZkNormalStore.from_url(url)
+    assert store.machine_id_distributor(state_dir=None, offline=0.0).instance_id.stable
+    with pytest.raises(InvalidArgumentError, match="an option of the store"):
+        store.machine_id_distributor(**option)
 
 
 def test_leafs_keys_that_are_no_good() -> None:

@@ -12,7 +12,7 @@ import pytest
 from aiocosid.abc import InstanceId
 from aiocosid.compat._stamps import LIVES, claim_stamp, name_of, named_stamps, stamp
 from aiocosid.compat._worker_ids import Entry, Registry, WorkerIdDistributor
-from aiocosid.compat.leaf_snowflake._local import inherited
+from aiocosid.compat.leaf_snowflake._local import record_of_leaf
 from aiocosid.errors import (
     CorruptMachineStateError,
     MachineIdUnavailableError,
@@ -106,20 +106,20 @@ def leaf_file(directory: Path, text: str) -> None:
 def test_a_file_that_proves_nothing(tmp_path: Path, text: str | None) -> None:
     if text is not None:
         leaf_file(tmp_path, text)
-    assert inherited(tmp_path, OFFLINE) is None
+    assert record_of_leaf(tmp_path, OFFLINE) is None
 
 
 def test_the_fork_s_file(tmp_path: Path) -> None:
     """Its number, above its time; a damaged one is an error."""
     leaf_file(tmp_path, f"#a\nworkerID=7\nmaxTimestamp={NOW}\n")
-    record = inherited(tmp_path, OFFLINE)
+    record = record_of_leaf(tmp_path, OFFLINE)
     assert record is not None
     assert (record.machine_id, record.bits, record.until_ms) == (7, 10, NOW)
     since = unconfirmed_since_ms(record.renewal, 7)
     assert record.mark_ms == since + int(OFFLINE * 1000)
     leaf_file(tmp_path, "workerID=x")
     with pytest.raises(CorruptMachineStateError):
-        inherited(tmp_path, OFFLINE)
+        record_of_leaf(tmp_path, OFFLINE)
 
 
 # Lives.

@@ -244,7 +244,7 @@ def read_file(path: str, name: str, text: str) -> tuple[int, int]:
     return worker_id, timestamp
 
 
-def inherited(directory: Path, offline: float) -> RestartRecord | None:
+def record_of_leaf(directory: Path, offline: float) -> RestartRecord | None:
     """Return the record of an address by what the fork's ``zk_normal`` has left; blocks.
 
     None where it proves nothing: Leaf's own file has no time, and Leaf servers that start at once

@@ -21,6 +21,10 @@ __all__ = ("decode", "settings_from_leaf")
 _JDBC: Final = re.compile(r"jdbc:(mysql|mariadb)://([^/?@]+)/([^/?]+)(?:\?.*)?", re.DOTALL)
 _HOSTS: Final = re.compile(r"[^\s/?#@,]+(?:,[^\s/?#@,]+)*(?:/[^\s?#@]*)?")
 MODES: Final = ("zk_normal", "zk_recycle", "mysql", "local")
+TAKEN: Final = {  # by the modes that may start without their registry
+    "zk_normal": {"state_dir", "offline", "leaf_dir"},
+    "mysql": {"state_dir", "offline"},
+}
 RANDOM_START: Final = 100
 
 
@@ -31,6 +35,7 @@ def settings_from_leaf(
     directory: str = "",
     state_dir: str = "",
     offline: float = 0.0,
+    leaf_dir: str = "",
 ) -> dict[str, object]:
     """Translate ``leaf.properties`` for `aiocosid.configure`.
 
@@ -43,9 +48,10 @@ def settings_from_leaf(
         ip: this host's address, for snowflakes.  Leaf takes that of the first interface; here it
             is not guessed.
         directory: Java's ``java.io.tmpdir``, for the mode ``local``; by default the system's
-            directory for temporary files.  With ``offline`` the ``leaf_dir`` of ``zk_normal``.
+            directory for temporary files.
         state_dir: as that of the store, for the modes ``zk_normal`` and ``mysql``.
         offline: seconds without the registry, likewise.
+        leaf_dir: as that of the store, for the mode ``zk_normal``.
 
     Returns:
         ``share`` and ``store`` with the stores' URLs, which hold the password of ``leaf.jdbc``.
@@ -62,7 +68,7 @@ def settings_from_leaf(
         settings["store"] = f"leaf+{_database(options)}"
     if _is_on(options, "leaf.snowflake.enable"):
         share = {"kind": "snowflake", "layout": "leaf", "random_start": RANDOM_START}
-        more = {"state_dir": state_dir, "offline": str(offline or "")}
+        more = {"state_dir": state_dir, "offline": str(offline or ""), "leaf_dir": leaf_dir}
         more = {name: text for name, text in more.items() if text}
         settings["share"] = {**share, "store": _registry(options, ip, directory, more)}
     return settings
@@ -113,9 +119,8 @@ def _registry(
         expected = "this host's address; Leaf guesses it, and two hosts may guess the same"
         raise InvalidArgumentError("ip", ip, expected=expected)
     address = LeafAddress.of(ip, _needed(options, "leaf.snowflake.port", "snowflakes"))
-    if more and mode not in {"zk_normal", "mysql"}:
-        expected = f"left out for mode {mode}"
-        raise InvalidArgumentError(next(iter(more)), "...", expected=expected)
+    for name in sorted(more.keys() - TAKEN.get(mode, set())):
+        raise InvalidArgumentError(name, more[name], expected=f"left out for mode {mode}")
     query = {"ip": address.ip, "port": address.port, **more}
     if mode == "mysql":
         return f"leaf-workerid+{_database(options)}?{urlencode(query, quote_via=quote)}"
@@ -123,8 +128,6 @@ def _registry(
     if mode == "local":
         query["map"] = _needed(options, "leaf.snowflake.local.workIdMap", "mode local")
         return f"leaf-local+file://{quote(directory)}?{urlencode(query, quote_via=quote)}"
-    if directory and "offline" in more:
-        query["leaf_dir"] = directory
     key = "leaf.snowflake.zk.address"
     hosts = _needed(options, key, f"mode {mode}")
     if not _HOSTS.fullmatch(hosts):

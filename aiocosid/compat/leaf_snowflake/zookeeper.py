@@ -40,7 +40,7 @@ from .._stamps import claim_stamp
 from .._worker_ids import Entry, WorkerIdStore, examine_registry
 from .._zookeeper_registry import ZookeeperRegistry
 from ._address import INTERVAL, NAMED, OFFLINE, WHY, WORKER_BITS, LeafAddress, check_leaf_name
-from ._local import directory_of, inherited
+from ._local import directory_of, record_of_leaf
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
@@ -236,7 +236,7 @@ class LeafZkNormalStore(WorkerIdStore):
         check_text("leaf_dir", os.fspath(leaf_dir))
         if not offline:
             raise InvalidArgumentError("leaf_dir", leaf_dir, expected="left out without offline")
-        inherit = partial(inherited, directory_of(leaf_dir, name, address), offline)
+        inherit = partial(record_of_leaf, directory_of(leaf_dir, name, address), offline)
         self._on(registry, state_dir=state_dir, offline=offline, inherit=inherit)
 
     async def examine(self) -> Sequence[Examined]:

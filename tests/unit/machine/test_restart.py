@@ -229,6 +229,29 @@ class TestFile:
         assert await one.write(record("two", 2))
         await one.leave()
 
+    async def test_a_thread_that_is_late_writes_no_older_record(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Its caller has given up, and ids were issued above that record since."""
+        one = file(tmp_path)
+        await one.take()
+        late: list[Callable[[], bool]] = []
+
+        async def give_up(call: Callable[[], bool]) -> bool:
+            late.append(call)
+            return False
+
+        with monkeypatch.context() as patch:
+            patch.setattr("aiocosid.machine._restart_file.in_thread", give_up)
+            await one.write(record("old", 1))
+        assert await one.write(record("new", 2))
+        assert not late[0]()
+        await one.leave()
+        found = (await one.take()).record
+        assert found is not None
+        assert found.renewal == "new"
+        await one.leave()
+
     async def test_after_the_end_it_knows_nothing_of_the_store(self, tmp_path: Path) -> None:
         """The next opening reads the store anew."""
         one = file(tmp_path)
