@@ -155,7 +155,7 @@ class GeneratorHost(Protocol):
     _floors: dict[tuple[str, str], Any]
 
     @property
-    def _store(self) -> Store:
+    def store(self) -> Store:
         """The store of its counter or sequences."""
         ...
 
@@ -348,7 +348,7 @@ def _counted(kind: type[S], options: Mapping[str, Any]) -> GeneratorSpec[S]:
     counter_options = {"step": DEFAULT_STEP, "offset": 0, **given}
 
     def make(host: GeneratorHost, name: str) -> S:
-        distributor = host._store.segment_distributor(
+        distributor = host.store.segment_distributor(
             namespace=host.namespace, name=name, **counter_options
         )
         generator = kind(distributor, clock=host._clock, **host._with_defaults(rest))
@@ -372,7 +372,7 @@ def grouped(
 
     def make(host: GeneratorHost, name: str) -> GroupedSegmentId:
         generator = GroupedSegmentId(
-            host._store,
+            host.store,
             namespace=host.namespace,
             name=name,
             group_by=group_by,
@@ -584,10 +584,10 @@ def sharded(*, layout: ShardedLayout, **options: Unpack[NamedSharded]) -> Genera
     sequence, rest = _split(options, SEQUENCE)
 
     def make(host: GeneratorHost, name: str) -> ShardedId:
-        grants = getattr(host._store, "sequence_distributor", None)
+        grants = getattr(host.store, "sequence_distributor", None)
         if grants is None:
             what = "no sequences of a second: those of aiocosid.stores.redis have them"
-            raise UnsupportedByStoreError(type(host._store).__name__, what)
+            raise UnsupportedByStoreError(type(host.store).__name__, what)
         if sequence.get("max_sequence") is None:
             sequence["max_sequence"] = layout.max_sequence
         distributor = grants(namespace=host.namespace, name=name, **sequence)

@@ -62,6 +62,7 @@ def configure(
         leases=parts.leases,
         stores=parts.stores,
         borrowed=parts.borrowed,
+        store=parts.store,
         sharding=parts.shardings,
         default=default,
         create=found.create,
@@ -80,9 +81,13 @@ class ConfiguredProvider(Hosting):
 
     Attributes:
         sharding: shardings by name.
+        store: the store that is named at the top of the settings; None if there is none.
     """
 
-    __slots__ = ("_borrowed", "_creates", "_default", "_in_use", "_shared", "_stores", "sharding")
+    __slots__ = (
+        *("_borrowed", "_creates", "_default", "_in_use", "_shared", "_stores"),
+        *("sharding", "store"),
+    )
 
     def __init__(
         self,
@@ -91,6 +96,7 @@ class ConfiguredProvider(Hosting):
         leases: Iterable[MachineIdLease] = (),
         stores: Iterable[Store] = (),
         borrowed: Iterable[Store] = (),
+        store: Store | None = None,
         sharding: Mapping[str, Sharding[Any]] | None = None,
         default: bool = True,
         create: bool = False,
@@ -104,6 +110,7 @@ class ConfiguredProvider(Hosting):
             leases: the leases of machine ids that Snowflake generators among them share.
             stores: the stores that this provider closes.
             borrowed: the stores that it leaves open.
+            store: the one among them that is named at the top of the settings.
             sharding: shardings by name.
             default: whether it is the process's default provider while it is open.
             create: whether opening creates missing tables and files in the stores.
@@ -121,6 +128,7 @@ class ConfiguredProvider(Hosting):
         self._shared = tuple(leases)
         self._stores = tuple(stores)
         self._borrowed = tuple(borrowed)
+        self.store: Store | None = store
         self.sharding: dict[str, Sharding[Any]] = dict(sharding or {})
         self._creates = create
         self._default = default

@@ -114,6 +114,10 @@ class IdProvider(
     The method of a kind has to be awaited: it returns the generator once that is open.  All of them
     run their tasks in the provider's one task group, so an idle generator costs its counters and
     nothing else.
+
+    Attributes:
+        namespace: the namespace of all its counters.
+        store: the store of its counters and machine ids.
     """
 
     __slots__ = (
@@ -125,8 +129,8 @@ class IdProvider(
         "_machines",
         "_owns_store",
         "_specs",
-        "_store",
         "namespace",
+        "store",
     )
 
     def __init__(
@@ -143,7 +147,7 @@ class IdProvider(
     ) -> None:
         """Describe a provider; see `connect`."""
         self.namespace: str = namespace
-        self._store = store
+        self.store: Store = store
         self._owns_store = owns_store
         self._creates = create
         self._defaults = {"instrument": instrument, "close_timeout": close_timeout}
@@ -158,7 +162,7 @@ class IdProvider(
     async def _start(self) -> None:
         await super()._start()
         if self._creates:
-            await self._store.create_schema()
+            await self.store.create_schema()
 
     def _reset(self) -> None:
         self._drop_generators()  # they are another loop's, or the parent process's
@@ -290,7 +294,7 @@ class IdProvider(
 
     async def _release(self) -> None:
         if self._owns_store:
-            await self._store.aclose()
+            await self.store.aclose()
 
 
 class MachineLeases:

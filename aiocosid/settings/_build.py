@@ -97,6 +97,7 @@ class Built:
         leases: the leases of machine ids.
         stores: the stores that the provider has to close.
         borrowed: the stores that were given as objects, which stay open.
+        store: the one that is named at the top.
     """
 
     generators: dict[str, Planned] = field(default_factory=dict)
@@ -104,6 +105,7 @@ class Built:
     leases: list[MachineIdLease] = field(default_factory=list)
     stores: list[Any] = field(default_factory=list)
     borrowed: list[Any] = field(default_factory=list)
+    store: Store | None = None
 
 
 class Builder:
@@ -162,6 +164,8 @@ class Builder:
                 if algorithm is not None:
                     built.shardings[name] = algorithm
         self._stores.check_unused()
+        if self._settings.store is not None:
+            built.store = self._stores.of((), None)[0]
         self._machines.check_unused()
         built.leases = self._machines.leases
         built.stores = self._stores.opened
@@ -335,7 +339,7 @@ class _Host:
         self._floors: dict[tuple[str, str], Any] = {}
 
     @property
-    def _store(self) -> Store:
+    def store(self) -> Store:
         planned = self._planned
         store, planned.store = self._builder._stores.of(planned.path, planned.section.store)
         if store is None:
@@ -351,7 +355,7 @@ class _Host:
         if self._planned.section.kind in STAMPED:
             self._machine_store(self._planned, self._planned.section.store, "store")
         else:
-            _ = self._store
+            _ = self.store
 
     def _with_defaults(self, options: Mapping[str, Any]) -> dict[str, Any]:
         builder, section = self._builder, self._planned.section

@@ -72,13 +72,13 @@ MAY_IMPORT = {
     "provider": ROOMS | {"_kind_methods", "_kinds", "_store_urls"},
     "settings": (ROOMS - {"provider"}) | {"_kinds", "_store_urls"},
     "integrations": PUBLIC | {"models", "sync"},
-    "server": PUBLIC,
+    "server": PUBLIC | {"_instance_id", "_life", "integrations", "settings"},
     "cli": PUBLIC,
     "testing": ROOMS | PUBLIC,
 }
 DEFERRED = {
     "__main__": {"cli"},
-    "cli": {"settings"},
+    "cli": {"server", "settings"},
     "_store_urls": {"compat", "stores"},  # whichever a URL names
     "provider": {"_store_urls", "settings"},
     "snowflake": {"machine"},  # a lease is made with the first generator

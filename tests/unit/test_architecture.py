@@ -23,7 +23,7 @@ MODULES = load()
 KNOWN = set(MODULES)
 
 # Rooms that show a user how to do it: they get by with what a user may import.
-OUTSIDERS = {"integrations", "server", "cli"}
+OUTSIDERS = {"integrations", "cli"}
 
 # Rooms that import of another room only what it names in modules without an underscore.
 NEIGHBOURS = {"compat"}

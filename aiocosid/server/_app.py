@@ -1,0 +1,128 @@
+"""The server as one ASGI application."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import AsyncExitStack, asynccontextmanager
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from ..abc import DEFAULT_NAMESPACE
+from ..errors import CosIdError
+from . import _v1
+from ._problems import CONTENT_TYPE, Problem, problem_of
+from ._service import Service
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+
+    from starlette.requests import Request
+    from starlette.routing import BaseRoute
+
+    from ..abc import Store
+    from ..integrations._source import Source
+    from ._http import Receive, Scope, Send
+    from ._resp import Command
+    from ._service import Limits
+    from ._tokens import Token
+
+    Dialect = Callable[[Service], Sequence[BaseRoute]]
+
+__all__ = ("App",)
+
+logger = logging.getLogger("aiocosid.server")
+
+
+class App:
+    """The id service as an ASGI application, for any ASGI server.
+
+    Attributes:
+        service: what its protocols share.
+        resp: the commands of RESP; None for HTTP only.
+    """
+
+    def __init__(
+        self,
+        provider: Source,
+        *,
+        store: Store | None = None,
+        namespace: str = DEFAULT_NAMESPACE,
+        tokens: Iterable[Token] = (),
+        limits: Limits | None = None,
+        create: bool = False,
+        dialects: Iterable[Dialect] = (),
+        resp: Mapping[bytes, Command] | None = None,
+    ) -> None:
+        """Describe the service; nothing is opened yet.
+
+        Args:
+            provider: its generators; opened and closed by the lifespan of this application, as
+                `connect` or `configure` returns it, or what makes one.
+            store: the store of segments and machine ids; by default the provider's own.
+            namespace: the namespace of counters that are named without one.
+            tokens: who may do what; without any, everybody may do everything.
+            limits: what one request may ask for.
+            create: whether asking for an unknown name creates a segment chain on the store.
+            dialects: other systems' protocols to speak, as `dialects.leaf.routes`.
+            resp: the commands of RESP, as `dialects.resp.commands` returns them; None to speak
+                HTTP only.  It needs ``aiocosid serve``, whose sockets speak both.
+        """
+        self.service: Service = Service(
+            provider, store=store, namespace=namespace, tokens=tokens, limits=limits, create=create
+        )
+        self.resp: Mapping[bytes, Command] | None = resp
+        self._app = Starlette(
+            routes=[
+                *_v1.routes(self.service),
+                *(route for dialect in dialects for route in dialect(self.service)),
+            ],
+            exception_handlers={
+                Problem: _problem,
+                CosIdError: _cosid_error,
+                HTTPException: _http_exception,
+                Exception: _bug,
+            },
+            lifespan=self._lifespan,
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection's request, or the application's life."""
+        await self._app(scope, receive, send)
+
+    @asynccontextmanager
+    async def _lifespan(self, _app: object) -> AsyncGenerator[None]:
+        async with AsyncExitStack() as stack:
+            await self.service.open(stack)
+            yield
+
+
+def _response(problem: Problem) -> Response:
+    headers = {**problem.headers, "cache-control": "no-store"}
+    return Response(problem.body(), problem.status, headers, CONTENT_TYPE)
+
+
+async def _problem(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, Problem)  # noqa: S101 - Starlette's table says so
+    return _response(error)
+
+
+async def _cosid_error(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, CosIdError)  # noqa: S101 - as above
+    return _response(problem_of(error))
+
+
+async def _http_exception(_request: Request, error: Exception) -> Response:
+    """Answer what Starlette's routing refuses: an unknown path, a wrong method."""
+    found: Any = error
+    kind = HTTPStatus(found.status_code).phrase.lower().replace(" ", "-")
+    return _response(Problem(found.status_code, kind, headers=found.headers))
+
+
+async def _bug(_request: Request, error: Exception) -> Response:
+    """Answer without a trace of what went wrong, which is in the log."""
+    del error  # Starlette raises it on, to the server's log
+    return _response(Problem(HTTPStatus.INTERNAL_SERVER_ERROR, "bug"))

@@ -1,0 +1,141 @@
+"""Requests and answers without a framework's objects: half of what a request costs is those."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from urllib.parse import parse_qsl
+
+from .._life.clock import SYSTEM_CLOCK
+from ._problems import CONTENT_TYPE, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ._service import Service
+    from ._tokens import Access
+
+__all__ = (
+    "JSON",
+    "TEXT",
+    "Receive",
+    "Scope",
+    "Send",
+    "access_of",
+    "bearer_of",
+    "body_of",
+    "query_of",
+    "reply",
+    "reply_problem",
+    "whole",
+)
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+JSON: Final = b"application/json"
+TEXT: Final = b"text/plain; charset=utf-8"
+
+NO_STORE: Final = (b"cache-control", b"no-store")
+MOST_DIGITS: Final = 20  # of a number in a query
+
+
+async def reply(
+    send: Send,
+    body: bytes,
+    *,
+    content_type: bytes = JSON,
+    status: int = HTTPStatus.OK,
+    headers: Mapping[str, str] | None = None,
+    is_head: bool = False,
+) -> None:
+    """Send a whole answer, which no cache may keep."""
+    lines = [
+        (b"content-type", content_type),
+        (b"content-length", b"%d" % len(body)),
+        NO_STORE,
+    ]
+    if headers:
+        lines += [(name.encode(), text.encode()) for name, text in headers.items()]
+    await send({"type": "http.response.start", "status": status, "headers": lines})
+    await send({"type": "http.response.body", "body": b"" if is_head else body})
+
+
+async def reply_problem(send: Send, problem: Problem) -> None:
+    """Send problem details."""
+    await reply(
+        send,
+        problem.body(),
+        content_type=CONTENT_TYPE.encode(),
+        status=problem.status,
+        headers=problem.headers,
+    )
+
+
+def bearer_of(scope: Scope) -> str | None:
+    """Return the bearer token of a request; None if there is none."""
+    for name, value in scope["headers"]:
+        if name == b"authorization":
+            scheme, _, secret = value.decode("latin-1").partition(" ")
+            return secret.strip() if scheme.lower() == "bearer" else None
+    return None
+
+
+def access_of(service: Service, scope: Scope) -> Access:
+    """Return what the sender of a request may do.
+
+    Raises:
+        Problem: it needs a token, and has none that is valid.
+    """
+    return service.access(bearer_of(scope), SYSTEM_CLOCK.now_ms())
+
+
+def query_of(scope: Scope) -> dict[str, str]:
+    """Return the parameters of a request's query; of several with one name the last counts."""
+    text: bytes = scope["query_string"]
+    return dict(parse_qsl(text.decode("latin-1"), keep_blank_values=True)) if text else {}
+
+
+def whole(query: Mapping[str, str], name: str, default: int | None = None) -> int:
+    """Return a parameter that is a whole number in decimal digits.
+
+    Raises:
+        Problem: it is missing without a default, or something else.
+    """
+    text = query.get(name)
+    if text is None and default is not None:
+        return default
+    is_number = text is not None and text.isascii() and text.isdecimal()
+    if text is None or not is_number or len(text) > MOST_DIGITS:
+        detail = f"{name} has to be a whole number in decimal digits"
+        raise Problem(HTTPStatus.BAD_REQUEST, "invalid-argument", detail)
+    return int(text)
+
+
+async def body_of(scope: Scope, receive: Receive, at_most: int) -> bytes:
+    """Return a request's whole body.
+
+    Raises:
+        Problem: it is longer than allowed, or the client has gone.
+    """
+    too_long = Problem(
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        "body-too-long",
+        f"a body has at most {at_most} bytes",
+        headers={"connection": "close"},
+    )
+    for name, value in scope["headers"]:
+        if name == b"content-length" and int(value) > at_most:
+            raise too_long
+    body = bytearray()
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Problem(HTTPStatus.BAD_REQUEST, "disconnected", "the client has gone")
+        body += message.get("body", b"")
+        if len(body) > at_most:
+            raise too_long
+        if not message.get("more_body", False):
+            return bytes(body)

@@ -1,0 +1,108 @@
+"""Errors as problem details (RFC 9457): which status, which title, and what to do."""
+
+from __future__ import annotations
+
+import json
+from http import HTTPStatus
+from math import ceil
+from typing import Final
+
+from ..errors import (
+    BusyError,
+    ClosedError,
+    CosIdError,
+    CounterMissingError,
+    IdOverflowError,
+    InvalidArgumentError,
+    MachineBitsMismatchError,
+    MachineIdInUseError,
+    MachineIdLostError,
+    MachineIdOverflowError,
+    NotOpenError,
+    StoreError,
+    UnsupportedByStoreError,
+)
+
+__all__ = ("CONTENT_TYPE", "Problem", "problem_of")
+
+CONTENT_TYPE: Final = "application/problem+json"
+RETRY_AFTER: Final = 1.0  # seconds, if the error does not say
+
+
+class Problem(Exception):  # noqa: N818 - the name of RFC 9457
+    """What a client is told about a request that was not served.
+
+    Attributes:
+        status: the HTTP status.
+        kind: names the kind of problem, as the last part of its ``type``.
+        detail: what is wrong with this request.
+        retry_after: seconds after which it may be repeated; None if that would not help.
+        headers: further headers.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        kind: str,
+        detail: str = "",
+        *,
+        retry_after: float | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(detail or kind)
+        self.status = status
+        self.kind = kind
+        self.detail = detail
+        self.retry_after = retry_after
+        self.headers = dict(headers or {})
+        if retry_after is not None:
+            self.headers["retry-after"] = str(max(1, ceil(retry_after)))
+
+    def body(self) -> bytes:
+        """Return the JSON."""
+        tree: dict[str, object] = {
+            "type": f"urn:aiocosid:problem:{self.kind}",
+            "title": HTTPStatus(self.status).phrase,
+            "status": self.status,
+            "kind": self.kind,
+        }
+        if self.detail:
+            tree["detail"] = self.detail
+        return json.dumps(tree).encode()
+
+
+# The first class that fits decides.
+_STATUSES: Final[tuple[tuple[type[CosIdError], int, str], ...]] = (
+    (InvalidArgumentError, HTTPStatus.BAD_REQUEST, "invalid-argument"),
+    (CounterMissingError, HTTPStatus.NOT_FOUND, "unknown-name"),
+    (UnsupportedByStoreError, HTTPStatus.NOT_IMPLEMENTED, "not-supported"),
+    (MachineIdOverflowError, HTTPStatus.CONFLICT, "machine-ids-used-up"),
+    (MachineIdLostError, HTTPStatus.CONFLICT, "machine-id-lost"),
+    (MachineIdInUseError, HTTPStatus.CONFLICT, "machine-id-in-use"),
+    (MachineBitsMismatchError, HTTPStatus.CONFLICT, "machine-bits-mismatch"),
+    (IdOverflowError, HTTPStatus.CONFLICT, "ids-used-up"),
+    (NotOpenError, HTTPStatus.SERVICE_UNAVAILABLE, "not-open"),
+    (ClosedError, HTTPStatus.SERVICE_UNAVAILABLE, "closed"),
+    (BusyError, HTTPStatus.SERVICE_UNAVAILABLE, "busy"),
+)
+
+
+def problem_of(error: CosIdError) -> Problem:
+    """Return the problem that an error of the library is.
+
+    The messages of a store's errors stay in the log: they may name hosts and users.
+    """
+    for kind, status, name in _STATUSES:
+        if isinstance(error, kind):
+            return Problem(status, name, "" if isinstance(error, StoreError) else str(error))
+    if error.retryable:
+        after: float | None = getattr(error, "retry_after", None)
+        return Problem(
+            HTTPStatus.SERVICE_UNAVAILABLE,
+            "no-id-now",
+            f"no id just now ({type(error).__name__})",
+            retry_after=RETRY_AFTER if after is None else after,
+        )
+    return Problem(
+        HTTPStatus.SERVICE_UNAVAILABLE, "refused", f"the store refuses ({type(error).__name__})"
+    )

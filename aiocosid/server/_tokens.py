@@ -1,0 +1,148 @@
+"""Bearer tokens: what each may do, for which names, and until when.  Pure.
+
+Only a token's SHA-256 is kept.  A token has 32 random bytes, so no salt or slow hash is needed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from secrets import token_urlsafe
+from typing import TYPE_CHECKING, Final
+
+from ..errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ("ANYTHING", "Access", "Token", "Tokens", "Verb", "digest_of", "new_token")
+
+PREFIX: Final = "aiocosid_"
+"""Of every token, so that scanners for leaked secrets can recognise one."""
+
+SECRET_BYTES: Final = 32
+DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
+ANYTHING: Final = ("*",)
+
+
+class Verb(StrEnum):
+    """What a token allows."""
+
+    IDS = "ids"
+    """To take ids of a generator."""
+    SEGMENTS = "segments"
+    """To take segments of a counter."""
+    MACHINES = "machines"
+    """To take, renew and release machine ids."""
+    READ = "read"
+    """To see generators, counters, machine ids and the dashboard."""
+    ADMIN = "admin"
+    """To drain, to raise floors, and to initialise the store."""
+
+
+def new_token() -> str:
+    """Return a new secret token; show it once, and keep only its `digest_of`."""
+    return f"{PREFIX}{token_urlsafe(SECRET_BYTES)}"
+
+
+def digest_of(secret: str) -> str:
+    """Return what is kept of a token: ``sha256:`` and 64 hexadecimal digits."""
+    return f"sha256:{hashlib.sha256(secret.encode()).hexdigest()}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """What one token allows.
+
+    Two tokens of one name may be valid at a time: add the new one, change the clients, remove the
+    old one.
+
+    Attributes:
+        name: names its owner in the audit log.
+        digest: `digest_of` the secret.
+        verbs: what it allows.
+        names: patterns of the names that it allows it for, with ``*`` for any characters: of
+            generators, and of counters and machine ids as ``{namespace}.{name}`` and
+            ``{namespace}``.
+        expires_ms: from when on it is refused, unix time in milliseconds; None for never.
+    """
+
+    name: str
+    digest: str
+    verbs: tuple[Verb, ...]
+    names: tuple[str, ...] = ANYTHING
+    expires_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the digest.
+
+        Raises:
+            InvalidArgumentError: it is none.
+        """
+        if not DIGEST.fullmatch(self.digest):
+            # The value is not shown: it may be the token itself.
+            expected = "sha256: and 64 hexadecimal digits, as `aiocosid token new` prints"
+            raise InvalidArgumentError("digest", "...", expected=expected)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a caller may do: everything, or what its token says.
+
+    Attributes:
+        token: the caller's; None if no tokens are configured.
+    """
+
+    token: Token | None = None
+
+    @property
+    def who(self) -> str:
+        """The caller in the audit log."""
+        return "anybody" if self.token is None else self.token.name
+
+    def allows(self, verb: Verb, name: str = "") -> bool:
+        """Return whether the caller may do that with a name; an empty name needs all of them."""
+        token = self.token
+        if token is None:
+            return True
+        return verb in token.verbs and any(_matches(each, name) for each in token.names)
+
+
+def _matches(pattern: str, name: str) -> bool:
+    if "*" not in pattern:
+        return pattern == name
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None
+
+
+class Tokens:
+    """The tokens of a server; without any, everybody may do everything."""
+
+    __slots__ = ("_by_digest",)
+
+    def __init__(self, tokens: Iterable[Token] = ()) -> None:
+        """Take the tokens; of several with one digest the last one counts."""
+        self._by_digest = {each.digest: each for each in tokens}
+
+    def __bool__(self) -> bool:
+        """Return whether callers need a token."""
+        return bool(self._by_digest)
+
+    def access(self, secret: str | None, *, now_ms: int) -> Access | None:
+        """Return what the holder of a secret may do; None if the secret is wrong or has expired.
+
+        The time that it takes tells nothing about the secret: its hash is looked up.
+        """
+        if not self._by_digest:
+            return Access()
+        if secret is None:
+            return None
+        digest = digest_of(secret)
+        token = self._by_digest.get(digest)
+        if token is None or not hmac.compare_digest(token.digest, digest):
+            return None
+        if token.expires_ms is not None and now_ms >= token.expires_ms:
+            return None
+        return Access(token)
