@@ -9,12 +9,12 @@ from urllib.parse import parse_qsl
 
 from .._life.clock import SYSTEM_CLOCK
 from ._problems import CONTENT_TYPE, Problem
+from ._tokens import Access
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ._service import Service
-    from ._tokens import Access
 
 __all__ = (
     "JSON",
@@ -25,6 +25,7 @@ __all__ = (
     "access_of",
     "bearer_of",
     "body_of",
+    "is_trusted",
     "query_of",
     "reply",
     "reply_problem",
@@ -38,6 +39,7 @@ Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 JSON: Final = b"application/json"
 TEXT: Final = b"text/plain; charset=utf-8"
 
+EVERYTHING: Final = Access()
 NO_STORE: Final = (b"cache-control", b"no-store")
 MOST_DIGITS: Final = 20  # of a number in a query
 
@@ -83,12 +85,21 @@ def bearer_of(scope: Scope) -> str | None:
     return None
 
 
+def is_trusted(service: Service, scope: Scope) -> bool:
+    """Return whether a request needs no token, as it came over a Unix socket."""
+    server: tuple[str, int | None] | None = scope["server"]
+    # ASGI names a Unix socket by its path, and None instead of a port.
+    return service.trusts(server[0] if server is not None and server[1] is None else server)
+
+
 def access_of(service: Service, scope: Scope) -> Access:
     """Return what the sender of a request may do.
 
     Raises:
         Problem: it needs a token, and has none that is valid.
     """
+    if service.tokens and is_trusted(service, scope):
+        return EVERYTHING
     return service.access(bearer_of(scope), SYSTEM_CLOCK.now_ms())
 
 

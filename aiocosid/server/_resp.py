@@ -94,9 +94,22 @@ async def _unknown(_session: Session, _words: list[bytes]) -> object:
 
 
 class RespProtocol(asyncio.Protocol):
-    """One connection."""
+    """One connection.
 
-    def __init__(self, service: Service, commands: Mapping[bytes, Command]) -> None:
+    Args:
+        service: the server.
+        commands: what it serves, by name.
+        connections: the open connections of the process; it enters itself, and leaves.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        commands: Mapping[bytes, Command],
+        connections: set[Any] | None = None,
+    ) -> None:
+        self._connections: set[Any] = set() if connections is None else connections
+        self._is_ending = False
         self._session = Session(service)
         self._commands = commands
         self._reader = hiredis.Reader(notEnoughData=self)
@@ -107,6 +120,10 @@ class RespProtocol(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
         self._transport = transport
+        self._connections.add(self)
+        session = self._session
+        if session.service.trusts(transport.get_extra_info("sockname")):
+            session.access = Access()
 
     def data_received(self, data: bytes) -> None:
         """Take commands."""
@@ -123,6 +140,14 @@ class RespProtocol(asyncio.Protocol):
             if self._transport is not None:
                 self._transport.write(b"".join(replies))
         self._task = None
+        if self._is_ending and self._transport is not None:
+            self._transport.close()
+
+    def shutdown(self) -> None:
+        """Answer what has arrived, and close."""
+        self._is_ending = True
+        if self._task is None and self._transport is not None:
+            self._transport.close()
 
     async def _run(self, command: list[bytes]) -> bytes:
         answer: object
@@ -140,4 +165,5 @@ class RespProtocol(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End."""
         del exc
+        self._connections.discard(self)
         self._transport = None
