@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from ..abc import DEFAULT_NAMESPACE
 from ..errors import CosIdError
-from . import _v1
+from . import _dashboard, _v1
 from ._problems import CONTENT_TYPE, Problem, problem_of
 from ._service import Service
 
@@ -56,6 +56,7 @@ class App:
         create: bool = False,
         dialects: Iterable[Dialect] = (),
         resp: Mapping[bytes, Command] | None = None,
+        dashboard: bool = True,
     ) -> None:
         """Describe the service; nothing is opened yet.
 
@@ -70,6 +71,7 @@ class App:
             dialects: other systems' protocols to speak, as `dialects.leaf.routes`.
             resp: the commands of RESP, as `dialects.resp.commands` returns them; None to speak
                 HTTP only.  It needs ``aiocosid serve``, whose sockets speak both.
+            dashboard: whether ``/`` and ``/dashboard`` show the operator's page.
         """
         self.service: Service = Service(
             provider, store=store, namespace=namespace, tokens=tokens, limits=limits, create=create
@@ -79,6 +81,7 @@ class App:
             routes=[
                 *_v1.routes(self.service),
                 *(route for dialect in dialects for route in dialect(self.service)),
+                *(_dashboard.routes(self.service) if dashboard else ()),
             ],
             exception_handlers={
                 Problem: _problem,
