@@ -26,7 +26,7 @@ from aiocosid.server._listen import EitherProtocol
 from aiocosid.server.dialects import resp
 
 from ._harness import Answer, beside, ratio
-from ._http import free_port, running
+from ._http import HOST, free_port, running
 from ._servers import valkey
 
 ROUNDS = 101
@@ -57,7 +57,13 @@ def serve(where: str) -> None:
     )
 
 
-def pipelines(client: redis.Redis) -> float:
+def client_of(url: str) -> Any:  # noqa: ANN401 - redis-py's types are partly unknown
+    """Return redis-py's own client."""
+    connect: Any = redis.Redis.from_url
+    return connect(url)
+
+
+def pipelines(client: Any) -> float:  # noqa: ANN401 - as above
     """Return the seconds of one pipeline."""
     pipe = client.pipeline(transaction=False)
     for _ in range(PIPELINE):
@@ -89,7 +95,7 @@ async def ask() -> Answer:
         valkey() as url,
         running(["-m", __name__, str(port)], port),
     ):
-        theirs, ours = redis.Redis.from_url(url), redis.Redis(port=port)
+        theirs, ours = client_of(url), client_of(f"redis://{HOST}:{port}")
         times: dict[str, list[float]] = {"ours": [], "theirs": []}
         for _ in range(ROUNDS):
             times["theirs"].append(pipelines(theirs))
