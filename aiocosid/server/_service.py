@@ -11,7 +11,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from .._life.clock import SYSTEM_CLOCK, call_bounded
 from ..abc import DEFAULT_NAMESPACE, IdGenerator
@@ -232,20 +232,23 @@ class Service:
 
     # Segments.
 
-    async def segment(self, name: str, step: int) -> range:
+    async def segment(self, name: str, step: int | None = None) -> range:
         """Take a segment of the counter that a generator has, by one addition on its store.
 
         Args:
             name: the generator's name; if there is none, and the server is configured to create
                 some, a counter of the service's namespace.
-            step: how many ids, from 1 to the limit.
+            step: how many ids, from 1 to the limit; by default the counter's own step.
 
         Raises:
             Problem: there is none of that name, or it has no counter.
             CosIdError: the store refuses or cannot be reached; or an argument is refused.
         """
-        self._check_size("step", step, self.limits.step)
         distributor = self._distributor(name)
+        if step is None:
+            row_step = getattr(distributor, "row_step", None)
+            step = distributor.step if row_step is None else cast("int", await row_step())
+        self._check_size("step", step, self.limits.step)
         most = distributor.step_limit or step
         if step > most:
             raise InvalidArgumentError("step", step, expected=f"from 1 to {most}")
@@ -264,6 +267,16 @@ class Service:
             detail = "this generator has no counter that hands out segments"
             raise Problem(HTTPStatus.CONFLICT, "no-segments", detail)
         return found._distributor
+
+    async def create_counter(self, name: str, *, namespace: str, offset: int) -> None:
+        """Create a counter whose first id is ``offset + 1``; change nothing if it exists.
+
+        Raises:
+            Problem: there is no store.
+            CosIdError: an argument is refused; the store refuses or cannot be reached.
+        """
+        if await self.counter(name, namespace=namespace, offset=offset).peek() is None:
+            await self.store.set_floor(namespace=namespace, name=name, above=offset)
 
     async def next_max_id(self, name: str, *, namespace: str, step: int, offset: int = 0) -> int:
         """Add to a counter of the store, and return its value: ``(value - step, value]`` is theirs.
