@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .. import _store_api
 from .._resp import RespError
 from .._tokens import Verb
 
@@ -31,4 +32,4 @@ def commands(*, namespace: str = "redis") -> dict[bytes, Command]:
     async def ping(_session: Session, _words: list[bytes]) -> str:
         return "PONG"
 
-    return {b"INCRBY": incrby, b"PING": ping}
+    return {b"INCRBY": incrby, b"PING": ping, b"AIOCOSID": _store_api.command}
