@@ -29,7 +29,7 @@ except ModuleNotFoundError as _exc:
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ("CALLS_AT_ONCE", "HttpSession", "Reply", "as_store_error", "httpx", "make_client")
+__all__ = ("CALLS_AT_ONCE", "HttpSession", "HttpReply", "as_store_error", "httpx", "make_client")
 
 # Below the default 2 s timeout of a generator's call, so that the generator gets the reason.
 CONNECT_TIMEOUT: Final = 1.0  # seconds
@@ -55,7 +55,7 @@ def make_client(base_url: str, **options: Any) -> httpx.AsyncClient:  # noqa: AN
     )
 
 
-class Reply(NamedTuple):
+class HttpReply(NamedTuple):
     """A server's answer.
 
     Attributes:
@@ -88,7 +88,7 @@ class HttpSession:
 
     async def ask(
         self, method: str, path: str, query: Mapping[str, str] | None = None, content: bytes = b""
-    ) -> Reply:
+    ) -> HttpReply:
         """Send a request in a task of its own, which goes on when the caller is cancelled.
 
         The driver's pool loses a connection for good if it is cancelled at the wrong await.  HTTP
@@ -111,7 +111,7 @@ class HttpSession:
 
     async def _exchange(
         self, method: str, path: str, query: Mapping[str, str] | None, content: bytes
-    ) -> Reply:
+    ) -> HttpReply:
         params = None if query is None else dict(query)
         request = self.client.build_request(
             method, path, params=params, headers=HEADERS, content=content or None
@@ -120,7 +120,7 @@ class HttpSession:
             # Following a redirect might repeat a request that took effect.
             response = await self.client.send(request, stream=True, follow_redirects=False)
             try:
-                return Reply(response.status_code, await self._body(response))
+                return HttpReply(response.status_code, await self._body(response))
             finally:
                 with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
                     await response.aclose()

@@ -42,8 +42,8 @@ class UnixEndpoint:
             token: shown to the server; empty for none.
         """
         self._path, self._token = path, token
-        self._idle: list[Wire] = []
-        self._open: set[Wire] = set()
+        self._idle: list[RespConnection] = []
+        self._open: set[RespConnection] = set()
         self._turns = anyio.Semaphore(CALLS_AT_ONCE, fast_acquire=True)
         self._is_closed = False
 
@@ -71,14 +71,14 @@ class UnixEndpoint:
             raise StoreUnavailableError(LABEL, str(exc) or type(exc).__name__) from exc
         return answer_of(reply)
 
-    async def _wire(self) -> Wire:
+    async def _wire(self) -> RespConnection:
         while self._idle:
             wire = self._idle.pop()
             if not wire.is_lost:
                 return wire
             self._open.discard(wire)
         loop = asyncio.get_running_loop()
-        _, wire = await loop.create_unix_connection(Wire, self._path)
+        _, wire = await loop.create_unix_connection(RespConnection, self._path)
         self._open.add(wire)
         try:
             if self._token:
@@ -88,7 +88,7 @@ class UnixEndpoint:
             raise
         return wire
 
-    def _drop(self, wire: Wire) -> None:
+    def _drop(self, wire: RespConnection) -> None:
         self._open.discard(wire)
         wire.transport.abort()
 
@@ -105,7 +105,7 @@ class UnixEndpoint:
         fork.silence(wire.transport.get_extra_info("socket") for wire in self._open)
 
 
-class Wire(asyncio.Protocol):
+class RespConnection(asyncio.Protocol):
     """One connection, with one call at a time.
 
     Attributes:
