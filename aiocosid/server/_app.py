@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from ..abc import DEFAULT_NAMESPACE
 from ..errors import CosIdError
-from . import _dashboard, _metrics, _v1
+from . import _dashboard, _metrics, _store_api, _v1
 from ._problems import CONTENT_TYPE, Problem, problem_of
 from ._service import Service
 
@@ -80,6 +80,7 @@ class App:
         self._app = Starlette(
             routes=[
                 *_v1.routes(self.service),
+                _store_api.route(self.service),
                 *_metrics.routes(self.service),
                 *(route for dialect in dialects for route in dialect(self.service)),
                 *(_dashboard.routes(self.service) if dashboard else ()),

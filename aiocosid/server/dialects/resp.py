@@ -11,6 +11,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from ...abc import MAX_ID
+from .. import _store_api
 from .._problems import Problem
 from .._resp import NO_ACCESS, Adder, RespError
 from .._tokens import Verb
@@ -79,6 +80,7 @@ def commands(*, namespace: str = "redis") -> dict[bytes, Command | Adder]:
         b"COMMAND": _command,
         b"CONFIG": _config,
         b"INFO": _info,
+        b"AIOCOSID": _store_api.command,
         **{name.encode(): _refusal(name, reason) for name, reason in _REFUSED.items()},
     }
 
