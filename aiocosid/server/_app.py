@@ -63,7 +63,8 @@ class App:
         Args:
             provider: its generators; opened and closed by the lifespan of this application, as
                 `connect` or `configure` returns it, or what makes one.
-            store: the store of segments and machine ids; by default the provider's own.
+            store: the store of segments and machine ids, opened and closed by the lifespan too; by
+                default the provider's own.
             namespace: the namespace of counters that are named without one.
             tokens: who may do what; without any, everybody may do everything.
             limits: what one request may ask for.

@@ -110,11 +110,13 @@ class Service:
         self._counters: OrderedDict[tuple[str, str], IdSegmentDistributor] = OrderedDict()
 
     async def open(self, stack: AsyncExitStack) -> None:
-        """Open the provider, and leave its end to the stack.
+        """Open the provider and a store that was given, and leave their end to the stack.
 
         Raises:
-            CosIdError: as the provider's opening.
+            CosIdError: as opening either.
         """
+        if self._given_store is not None:
+            await stack.enter_async_context(self._given_store)
         provider = await stack.enter_async_context(opened(self._source))
         self.adopt(provider)
         if self._creates and self._created is None:
