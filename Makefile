@@ -116,6 +116,7 @@ lock:  ## Pin requirements/*.txt anew (needs uv)
 	$(COMPILE) --extra all --upgrade --resolution lowest-direct requirements/oldest.in \
 	  -o requirements/oldest.txt
 	$(COMPILE) --extra cli -c requirements/dev.txt -o requirements/demo.txt
+	$(COMPILE) --extra all -c requirements/dev.txt -o requirements/server.txt
 	@! grep -nE '://|--(extra-)?index|--find-links| @ |(^|[ =])/' requirements/*.txt
 
 clean:  ## Remove what the targets made, except the environment

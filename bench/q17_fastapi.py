@@ -9,19 +9,10 @@ last row.
 
 from __future__ import annotations
 
-import asyncio
-import os
-import re
-import shutil
-import socket
 import statistics
-import subprocess
-import sys
-from collections.abc import AsyncGenerator, Generator, Sequence
-from contextlib import asynccontextmanager, contextmanager
-from time import perf_counter
-from typing import Annotated, Any
-from urllib.request import urlopen
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Annotated
 
 from fastapi import Depends, FastAPI
 from pydantic import BaseModel
@@ -31,12 +22,12 @@ from aiocosid.integrations.fastapi import generator, lifespan
 from aiocosid.integrations.pydantic import Int64Str
 
 from ._harness import Answer, ratio
+from ._http import free_port, load_tool, rate, running
 
 ROUNDS = 15
 ROUND = 1.0  # seconds for each route
 CONNECTIONS = 16
 BAR = 0.95
-HOST = "127.0.0.1"
 CONSTANT = 1_234_567_890_123_456_789
 
 # What is asked, its constant, and how the reader knows it.
@@ -111,71 +102,26 @@ def application() -> FastAPI:
     return app
 
 
-@contextmanager
-def server() -> Generator[str]:
-    """Run uvicorn on this process's core; give its URL."""
-    with socket.socket() as free:
-        free.bind((HOST, 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "uvicorn", "--factory", f"{__name__}:application"]
-    options = ["--port", str(port), "--log-level", "warning", "--no-access-log"]
-    process = subprocess.Popen([*command, *options])  # noqa: S603 - ours
-    try:
-        url = f"http://{HOST}:{port}"
-        until = perf_counter() + 30
-        while True:
-            try:
-                urlopen(f"{url}/id").close()  # noqa: S310 - ours
-                break
-            except OSError:
-                assert process.poll() is None, "uvicorn has ended"
-                assert perf_counter() < until, "uvicorn does not answer"
-        yield url
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def rate(url: str, seconds: float) -> float:
-    """Return the requests a second that a route answers."""
-    wrk = shutil.which("wrk")
-    if wrk is not None:
-        asked = [wrk, "-t1", f"-c{CONNECTIONS}", f"-d{max(1, round(seconds))}s", url]
-    else:
-        asked = [sys.executable, "-m", __name__, url, str(seconds)]
-    done = subprocess.run(  # noqa: S603 - ours
-        asked, check=True, capture_output=True, text=True, preexec_fn=_leave_core
-    )
-    assert "Non-2xx" not in done.stdout, done.stdout
-    found = re.search(r"Requests/sec:\s+([\d.]+)", done.stdout)
-    assert found is not None, done.stdout
-    return float(found[1])
-
-
-def _leave_core() -> None:
-    """Load comes from the other cores, if there are any."""
-    if hasattr(os, "sched_setaffinity"):
-        mine, count = os.sched_getaffinity(0), os.cpu_count() or 1
-        os.sched_setaffinity(0, set(range(count)) - mine or mine)
-
-
 async def ask() -> Answer:
     """Ask all routes in turn, some rounds, each round in another order."""
     found: dict[str, list[float]] = {route: [] for route in ROUTES}
-    with server() as url:
+    port = free_port()
+    command = ["-m", "uvicorn", "--factory", f"{__name__}:application"]
+    options = ["--port", str(port), "--log-level", "warning", "--no-access-log"]
+    with running([*command, *options], port) as url:
         for route in ROUTES:
-            rate(url + route, 1)
+            rate(url + route, 1, connections=CONNECTIONS)
         for turn in range(ROUNDS):
             at = turn % len(ROUTES)
             for route in (*ROUTES[at:], *ROUTES[:at]):
-                found[route].append(rate(url + route, ROUND))
+                found[route].append(rate(url + route, ROUND, connections=CONNECTIONS))
     ratios = {(ours, floor): ratio(found[ours], found[floor]) for ours, floor, _ in PAIRS}
     first = ratios["/id", "/constant"]
     return Answer(
         "A FastAPI route that returns an id, against the same route returning a constant",
         f"at least {BAR:.0%} of its requests a second",
         first >= BAR,
-        f"{first:.1%}, asked by {'wrk' if shutil.which('wrk') else 'our own load'}.",
+        f"{first:.1%}, asked by {load_tool()}.",
         ("route", "requests/s", "its constant", "part"),
         tuple(
             (
@@ -188,37 +134,3 @@ async def ask() -> Answer:
         ),
         raw={"requests_per_second": found, "seconds": ROUND, "connections": CONNECTIONS},
     )
-
-
-async def load(url: str, seconds: float) -> float:
-    """Send requests over some connections, one after the other on each; requests a second."""
-    host, port, path = re.fullmatch(r"http://([\d.]+):(\d+)(/.*)", url).groups()  # type: ignore[union-attr]  # ours
-    request = f"GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
-    until = perf_counter() + seconds
-
-    async def one() -> int:
-        reader, writer = await asyncio.open_connection(host, int(port))
-        answered = 0
-        while perf_counter() < until:
-            writer.write(request)
-            head = await reader.readuntil(b"\r\n\r\n")
-            assert head.startswith(b"HTTP/1.1 200"), head
-            length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
-            await reader.readexactly(int(length[1]) if length else 0)
-            answered += 1
-        writer.close()
-        return answered
-
-    begin = perf_counter()
-    answered = sum(await asyncio.gather(*(one() for _ in range(CONNECTIONS))))
-    return answered / (perf_counter() - begin)
-
-
-def main(arguments: Sequence[Any]) -> None:
-    """Be the load, as wrk would."""
-    url, seconds = arguments
-    print(f"Requests/sec: {asyncio.run(load(url, float(seconds)))}")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

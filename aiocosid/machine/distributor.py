@@ -252,6 +252,15 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         """The number of the session with the store; it changes at each interruption."""
         return int(getattr(self._backend, "session", 0))
 
+    @property
+    def token(self) -> str:
+        """The token of the call that got the machine id; empty before one has."""
+        return self._token
+
+    def resume(self, token: str) -> None:
+        """Speak for a lease that another object for the same instance got; nothing is sent."""
+        self._token = token
+
     async def distribute(self, bits: int, *, now_ms: int, latest_ms: int) -> MachineGrant:
         """Take a machine id; see `aiocosid.abc.MachineIdDistributor.distribute`.
 

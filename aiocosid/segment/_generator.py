@@ -65,7 +65,7 @@ class SegmentGenerator(Component, IdGenerator):
         self._floor: int | None = None
         super().__init__(clock)
         self._exposed: Iterator[int] = EMPTY  # the piece in hand, for who takes an id
-        self._opening = SegmentOpening(self, None)
+        self._opening = self._open_anew(None)
 
     # The hot path.
 
@@ -161,8 +161,11 @@ class SegmentGenerator(Component, IdGenerator):
 
     # Opening and closing.
 
+    def _open_anew(self, before: SegmentOpening | None) -> SegmentOpening:
+        return SegmentOpening(self, before)
+
     def _reset(self) -> None:
-        self._opening = SegmentOpening(self, self._opening)
+        self._opening = self._open_anew(self._opening)
         self._exposed = EMPTY
 
     async def _start(self) -> None:

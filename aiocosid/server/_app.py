@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from ..abc import DEFAULT_NAMESPACE
 from ..errors import CosIdError
-from . import _health, _v1
+from . import _dashboard, _health, _metrics, _store_api, _v1
 from ._problems import CONTENT_TYPE, Problem, problem_of
 from ._service import Service
 
@@ -57,13 +57,15 @@ class App:
         unix_tokens: bool = False,
         dialects: Iterable[Dialect] = (),
         resp: Mapping[bytes, Command] | None = None,
+        dashboard: bool = True,
     ) -> None:
         """Describe the service; nothing is opened yet.
 
         Args:
             provider: its generators; opened and closed by the lifespan of this application, as
                 `connect` or `configure` returns it, or what makes one.
-            store: the store of segments and machine ids; by default the provider's own.
+            store: the store of segments and machine ids, opened and closed by the lifespan too; by
+                default the provider's own.
             namespace: the namespace of counters that are named without one.
             tokens: who may do what; without any, everybody may do everything.
             limits: what one request may ask for.
@@ -72,6 +74,7 @@ class App:
             dialects: other systems' protocols to speak, as `dialects.leaf.routes`.
             resp: the commands of RESP, as `dialects.resp.commands` returns them; None to speak
                 HTTP only.  It needs ``aiocosid serve``, whose sockets speak both.
+            dashboard: whether ``/`` and ``/dashboard`` show the operator's page.
         """
         self.service: Service = Service(
             provider,
@@ -86,8 +89,11 @@ class App:
         self._app = Starlette(
             routes=[
                 *_v1.routes(self.service),
+                _store_api.route(self.service),
+                *_metrics.routes(self.service),
                 *_health.routes(self.service),
                 *(route for dialect in dialects for route in dialect(self.service)),
+                *(_dashboard.routes(self.service) if dashboard else ()),
             ],
             exception_handlers={
                 Problem: _problem,

@@ -67,7 +67,7 @@ class EitherProtocol(asyncio.Protocol):
         self._connections.discard(self)
         chosen: asyncio.Protocol
         if data.startswith(ARRAY) and app.resp is not None:
-            chosen = RespProtocol(app.service, app.resp, self._connections)
+            chosen = RespProtocol(app.service, app.resp, connections=self._connections)
         else:
             chosen = _HttpProtocol(config=self._config, **self._options)
         self.transport.set_protocol(chosen)

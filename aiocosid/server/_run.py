@@ -20,7 +20,6 @@ from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 
 import uvicorn
-from starlette.routing import Mount
 
 from .._life.clock import SYSTEM_CLOCK
 from ..errors import CosIdError, InvalidArgumentError
@@ -100,7 +99,7 @@ def app_of(settings: Settings) -> App:
     commands: Any = None
     if resp is not None:
         found = import_module(".dialects.resp", __package__)
-        commands = found.commands(**_given(public=resp.public, namespace=resp.namespace))
+        commands = found.commands(**resp.model_dump())
     return App(
         configure(settings),
         namespace=settings.namespace,
@@ -127,20 +126,7 @@ def _dialects(settings: Settings) -> Iterator[Callable[[Service], Sequence[BaseR
         found = getattr(settings.server, name)
         if found is not None:
             module = import_module(f".dialects.{name}", __package__)
-            options = _given(public=found.public)
-            yield partial(_mounted, partial(module.routes, **options), found.prefix)
-
-
-def _mounted(
-    routes: Callable[[Service], Sequence[BaseRoute]], prefix: str, service: Service
-) -> Sequence[BaseRoute]:
-    found = routes(service)
-    return [Mount(prefix, routes=found)] if prefix else found
-
-
-def _given(**options: object) -> dict[str, Any]:
-    """Return the options that were given; a dialect has its own defaults."""
-    return {name: value for name, value in options.items() if value}
+            yield partial(module.routes, **found.model_dump())
 
 
 def _check_processes(settings: Settings) -> None:

@@ -9,13 +9,17 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
+from .._life.clock import SYSTEM_CLOCK, call_bounded
 from ..abc import DEFAULT_NAMESPACE, IdGenerator
-from ..errors import InvalidArgumentError, NotOpenError
+from ..errors import CosIdError, InvalidArgumentError, NotOpenError, WouldBlock
 from ..integrations._source import opened
 from ..provider import ConfiguredProvider, IdProvider
+from ..provider._hosting import component_of
+from ..segment._generator import SegmentGenerator
 from ._problems import Problem
 from ._tokens import Access, Tokens, Verb
 
@@ -27,9 +31,12 @@ if TYPE_CHECKING:
     from ..integrations._source import Source
     from ._tokens import Token
 
-__all__ = ("Limits", "Service")
+__all__ = ("Limits", "Service", "grant")
 
 audit = logging.getLogger("aiocosid.server.audit")
+
+CALL_TIMEOUT: Final = 2.0
+"""Seconds that the store has for one addition; as of a generator's call."""
 
 COUNTERS_KEPT: Final = 10_000
 """Counters whose last value is remembered, so that one that went back is noticed."""
@@ -107,11 +114,13 @@ class Service:
         self._counters: OrderedDict[tuple[str, str], IdSegmentDistributor] = OrderedDict()
 
     async def open(self, stack: AsyncExitStack) -> None:
-        """Open the provider, and leave its end to the stack.
+        """Open the provider and a store that was given, and leave their end to the stack.
 
         Raises:
-            CosIdError: as the provider's opening.
+            CosIdError: as opening either.
         """
+        if self._given_store is not None:
+            await stack.enter_async_context(self._given_store)
         provider = await stack.enter_async_context(opened(self._source))
         self.adopt(provider)
         if self._creates and self._created is None:
@@ -193,6 +202,19 @@ class Service:
 
     # Ids.
 
+    def known(self, name: str) -> AnyGenerator:
+        """Return a generator that is there.
+
+        Raises:
+            Problem: there is none of that name.
+        """
+        try:
+            return self.provider[name]
+        except KeyError:
+            # Not the name itself: nobody has checked it.
+            detail = "no generator has that name"
+            raise Problem(HTTPStatus.NOT_FOUND, "unknown-name", detail) from None
+
     async def generator(self, name: str) -> AnyGenerator:
         """Return a generator; create it if the server is configured to.
 
@@ -201,12 +223,10 @@ class Service:
             CosIdError: it cannot be created.
         """
         try:
-            return self.provider[name]
-        except KeyError:
-            pass
-        if self._created is None:
-            # Not the name itself: nobody has checked it.
-            raise Problem(HTTPStatus.NOT_FOUND, "unknown-name", "no generator has that name")
+            return self.known(name)
+        except Problem:
+            if self._created is None:
+                raise
         return await self._created.segment_chain(name)
 
     async def next_ids(self, name: str, count: int) -> list[int] | list[str]:
@@ -226,6 +246,52 @@ class Service:
 
     # Segments.
 
+    async def segment(self, name: str, step: int | None = None) -> range:
+        """Take a segment of the counter that a generator has, by one addition on its store.
+
+        Args:
+            name: the generator's name; if there is none, and the server is configured to create
+                some, a counter of the service's namespace.
+            step: how many ids, from 1 to the limit; by default the counter's own step.
+
+        Raises:
+            Problem: there is none of that name, or it has no counter.
+            CosIdError: the store refuses or cannot be reached; or an argument is refused.
+        """
+        distributor = self._distributor(name)
+        if step is None:
+            row_step = getattr(distributor, "row_step", None)
+            step = distributor.step if row_step is None else cast("int", await row_step())
+        self._check_size("step", step, self.limits.step)
+        most = distributor.step_limit or step
+        if step > most:
+            raise InvalidArgumentError("step", step, expected=f"from 1 to {most}")
+        max_id = await grant(distributor, step)
+        stride = distributor.stride
+        return range(max_id - (step - 1) * stride, max_id + 1, stride)
+
+    def _distributor(self, name: str) -> IdSegmentDistributor:
+        try:
+            found = component_of(self.known(name))
+        except Problem:
+            if self._created is None:
+                raise
+            return self.counter(name, namespace=self.namespace)
+        if not isinstance(found, SegmentGenerator):
+            detail = "this generator has no counter that hands out segments"
+            raise Problem(HTTPStatus.CONFLICT, "no-segments", detail)
+        return found._distributor
+
+    async def create_counter(self, name: str, *, namespace: str, offset: int) -> None:
+        """Create a counter whose first id is ``offset + 1``; change nothing if it exists.
+
+        Raises:
+            Problem: there is no store.
+            CosIdError: an argument is refused; the store refuses or cannot be reached.
+        """
+        if await self.counter(name, namespace=namespace, offset=offset).peek() is None:
+            await self.store.set_floor(namespace=namespace, name=name, above=offset)
+
     async def next_max_id(self, name: str, *, namespace: str, step: int, offset: int = 0) -> int:
         """Add to a counter of the store, and return its value: ``(value - step, value]`` is theirs.
 
@@ -240,7 +306,7 @@ class Service:
             CosIdError: the store refuses or cannot be reached; or an argument is refused.
         """
         self._check_size("step", step, self.limits.step)
-        return await self.counter(name, namespace=namespace, offset=offset).next_max_id(step)
+        return await grant(self.counter(name, namespace=namespace, offset=offset), step)
 
     def counter(self, name: str, *, namespace: str, offset: int = 0) -> IdSegmentDistributor:
         """Return the distributor of a counter; nothing is sent.
@@ -263,3 +329,25 @@ class Service:
     def _check_size(self, what: str, size: int, at_most: int) -> None:
         if not 1 <= size <= at_most:
             raise InvalidArgumentError(what, size, expected=f"from 1 to {at_most}")
+
+
+async def grant(distributor: IdSegmentDistributor, step: int) -> int:
+    """Add to a counter, within `CALL_TIMEOUT`; without a task where the store is in this process.
+
+    Raises:
+        CosIdError: as for `IdSegmentDistributor.next_max_id`.
+    """
+    try:
+        return distributor.next_max_id_nowait(step)
+    except WouldBlock:
+        pass
+    answer = await call_bounded(
+        partial(distributor.next_max_id, step),
+        store=distributor.store,
+        clock=SYSTEM_CLOCK,
+        within=CALL_TIMEOUT,
+        shield=True,
+    )
+    if isinstance(answer, CosIdError):
+        raise answer
+    return answer

@@ -10,6 +10,7 @@ import hmac
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Final
 
@@ -108,13 +109,13 @@ class Access:
         token = self.token
         if token is None:
             return True
-        return verb in token.verbs and any(_matches(each, name) for each in token.names)
+        return verb in token.verbs and _pattern_of(token.names).fullmatch(name) is not None
 
 
-def _matches(pattern: str, name: str) -> bool:
-    if "*" not in pattern:
-        return pattern == name
-    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None
+@lru_cache(maxsize=1024)
+def _pattern_of(names: tuple[str, ...]) -> re.Pattern[str]:
+    texts = (".*".join(map(re.escape, each.split("*"))) for each in names)
+    return re.compile("|".join(texts), re.DOTALL)
 
 
 class Tokens:

@@ -36,9 +36,11 @@ from ._report import SettingsReport as SettingsReport
 from ._report import ShardingReport as ShardingReport
 from ._report import check_settings as check_settings
 from ._server import DialectSettings as DialectSettings
+from ._server import LeafDialectSettings as LeafDialectSettings
 from ._server import LimitSettings as LimitSettings
 from ._server import RespSettings as RespSettings
 from ._server import ServerSettings as ServerSettings
+from ._server import TinyidDialectSettings as TinyidDialectSettings
 from ._server import TokenSettings as TokenSettings
 from ._sharding import IntervalShardingSettings as IntervalShardingSettings
 from ._sharding import ModShardingSettings as ModShardingSettings
@@ -64,6 +66,7 @@ __all__ = (
     "IntegerSettings",
     "IntervalShardingSettings",
     "LayoutSettings",
+    "LeafDialectSettings",
     "LeafSettings",
     "LimitSettings",
     "MachineSettings",
@@ -81,6 +84,7 @@ __all__ = (
     "SnowflakeSettings",
     "SnowflakeShardingSettings",
     "TieredSettings",
+    "TinyidDialectSettings",
     "TokenSettings",
     "UncertaintySettings",
     "UuidSettings",

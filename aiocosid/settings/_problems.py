@@ -10,9 +10,11 @@ from ._generators import GeneratorSettings
 from ._models import MachineSettings, OwnStoreSettings, Settings, TieredSettings
 from ._server import (
     DialectSettings,
+    LeafDialectSettings,
     LimitSettings,
     RespSettings,
     ServerSettings,
+    TinyidDialectSettings,
     TokenSettings,
 )
 from ._sharding import ShardingSettings
@@ -46,7 +48,9 @@ OF_SERVER: Final[dict[str, type[BaseModel]]] = {
     "server": ServerSettings,
     "limits": LimitSettings,
     "tokens": TokenSettings,
-    **dict.fromkeys(("cosid", "leaf", "tinyid"), DialectSettings),
+    "cosid": DialectSettings,
+    "leaf": LeafDialectSettings,
+    "tinyid": TinyidDialectSettings,
     "resp": RespSettings,
 }
 ENTRIES: Final = ("generators", "sharding", "stores")

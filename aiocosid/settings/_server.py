@@ -15,9 +15,11 @@ from ._values import STRICT, EnvironmentText, Flag, Whole, from_text
 
 __all__ = (
     "DialectSettings",
+    "LeafDialectSettings",
     "LimitSettings",
     "RespSettings",
     "ServerSettings",
+    "TinyidDialectSettings",
     "TokenSettings",
 )
 
@@ -113,18 +115,39 @@ class DialectSettings(BaseModel):
     prefix: Prefix = ""
 
 
-class RespSettings(BaseModel):
-    """The protocol of Redis, on all addresses.
+class LeafDialectSettings(DialectSettings):
+    """Leaf's.
 
     Attributes:
-        public: whether its clients need no token.
+        segment: whether ``/api/segment/get/{key}`` hands out ids.
+        snowflake: the generator of ``/api/snowflake/get/{key}``.
+    """
+
+    segment: Flag = True
+    snowflake: Name = "snowflake"
+
+
+class TinyidDialectSettings(DialectSettings):
+    """tinyid's.
+
+    Attributes:
+        cap_batches: whether a batch of more than 100,000 is answered with 100,000 ids, as tinyid
+            does, instead of being refused.
+    """
+
+    cap_batches: Flag = False
+
+
+class RespSettings(BaseModel):
+    """The protocol of Redis, on all addresses; its clients show their token by ``AUTH``.
+
+    Attributes:
         namespace: the namespace of counters whose key is not CosId's.
     """
 
     model_config = STRICT
 
-    public: Flag = False
-    namespace: Name | None = None
+    namespace: Name = "redis"
 
 
 class ServerSettings(BaseModel):
@@ -168,8 +191,8 @@ class ServerSettings(BaseModel):
     limits: LimitSettings = LimitSettings()
     tokens: list[TokenSettings] = []
     cosid: DialectSettings | None = None
-    leaf: DialectSettings | None = None
-    tinyid: DialectSettings | None = None
+    leaf: LeafDialectSettings | None = None
+    tinyid: TinyidDialectSettings | None = None
     resp: RespSettings | None = None
 
     @model_validator(mode="after")

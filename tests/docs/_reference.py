@@ -23,6 +23,7 @@ from aiocosid.settings import (
     DialectSettings,
     GroupPrefixSettings,
     LayoutSettings,
+    LeafDialectSettings,
     LimitSettings,
     MachineSettings,
     OwnStoreSettings,
@@ -31,6 +32,7 @@ from aiocosid.settings import (
     ServerSettings,
     Settings,
     TieredSettings,
+    TinyidDialectSettings,
     TokenSettings,
 )
 from aiocosid.settings._build import NO_PLACE
@@ -323,6 +325,8 @@ BLOCKS: Final[dict[str, Callable[[], Iterable[str]]]] = {
     "limits": lambda: table(LimitSettings),
     "tokens": lambda: table(TokenSettings),
     "dialects": lambda: table(DialectSettings),
+    "leaf": lambda: table(LeafDialectSettings),
+    "tinyid": lambda: table(TinyidDialectSettings),
     "resp": lambda: table(RespSettings),
     "sharding": shardings,
     "urls": urls,

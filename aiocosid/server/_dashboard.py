@@ -1,0 +1,348 @@
+"""The operator's dashboard: one page, its live values, and its actions.
+
+The server renders the page, and a small script refreshes its values.  There is no cookie: a token
+is in a request's header, or in the form that is sent, so that no other site can act for an operator
+who has one.  Where no tokens are configured, a browser's request from another site is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from hashlib import sha256
+from http import HTTPStatus
+from importlib.resources import files
+from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qsl, urlsplit
+
+from starlette.routing import Route
+
+from .._life.clock import SYSTEM_CLOCK
+from ..errors import CosIdError
+from ._http import bearer_of, body_of, reply, whole
+from ._overview import Watch, name_text
+from ._page import ActionResult, page, token_page
+from ._parse import parse
+from ._problems import Problem, problem_of
+from ._tokens import Verb
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from starlette.routing import BaseRoute
+
+    from ._http import Receive, Scope, Send
+    from ._service import Service
+    from ._tokens import Access
+
+__all__ = ("routes",)
+
+HTML: Final = b"text/html; charset=utf-8"
+POLICY: Final = (
+    "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
+    "object-src 'none'"
+)
+HEADERS: Final = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",
+    "x-frame-options": "DENY",
+}
+STATIC: Final = {"dashboard.css": b"text/css", "dashboard.js": b"text/javascript"}
+FORM: Final = "application/x-www-form-urlencoded"
+MOST_FIELDS: Final = 20  # of a form
+OWN_SITE: Final = {"same-origin", "none"}  # of Sec-Fetch-Site; none: typed into the address bar
+
+
+def routes(service: Service) -> Sequence[BaseRoute]:
+    """Return the routes of the dashboard: ``/``, and all below ``/dashboard``."""
+    watch = Watch(service)
+    static = files("aiocosid.server") / "static"
+    contents = {name: (static / name).read_bytes() for name in STATIC}
+    version = sha256(b"".join(contents.values())).hexdigest()[:8]
+    dashboard = _Dashboard(service, watch, version)
+    return [
+        Route("/", dashboard, methods=["GET", "POST"]),
+        Route("/dashboard", dashboard, methods=["GET", "POST"]),
+        Route("/dashboard/overview.json", _Live(service, watch), methods=["GET"]),
+        Route("/dashboard/{name}", _Static(contents), methods=["GET"]),
+    ]
+
+
+class _Static:
+    """A file of the package."""
+
+    def __init__(self, contents: Mapping[str, bytes]) -> None:
+        self._contents = contents
+
+    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
+        """ActionResult one request."""
+        name: str = scope["path_params"]["name"]
+        content = self._contents.get(name)
+        if content is None:
+            raise Problem(HTTPStatus.NOT_FOUND, "not-found")
+        headers = [
+            (b"content-type", STATIC[name] + b"; charset=utf-8"),
+            (b"content-length", b"%d" % len(content)),
+            (b"cache-control", b"public, max-age=86400"),  # its address changes with its content
+            (b"x-content-type-options", b"nosniff"),
+        ]
+        await send({"type": "http.response.start", "status": HTTPStatus.OK, "headers": headers})
+        body = b"" if scope["method"] == "HEAD" else content
+        await send({"type": "http.response.body", "body": body})
+
+
+class _Live:
+    """``GET /dashboard/overview.json``: what the page shows, as JSON."""
+
+    def __init__(self, service: Service, watch: Watch) -> None:
+        self._service = service
+        self._watch = watch
+
+    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
+        """ActionResult one request."""
+        access = self._service.access(bearer_of(scope), SYSTEM_CLOCK.now_ms())
+        self._service.check(access, Verb.READ)
+        overview = await self._watch.overview()
+        await reply(send, json.dumps(overview.as_tree()).encode(), is_head=_is_head(scope))
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A form that was sent.
+
+    Attributes:
+        fields: its fields.
+        access: what the sender may do.
+    """
+
+    access: Access
+    fields: dict[str, str] = field(default_factory=dict[str, str])
+
+    def text(self, name: str) -> str:
+        """Return a field without the blanks around it.
+
+        Raises:
+            Problem: it is missing or empty.
+        """
+        found = self.fields.get(name, "").strip()
+        if not found:
+            raise _refused(f"{name} is missing")
+        return found
+
+    def confirm(self, expected: str, what: str) -> None:
+        """Raise unless the confirmation is as expected.
+
+        Raises:
+            Problem: it is not.
+        """
+        if self.fields.get("confirm", "").strip() != expected:
+            raise _refused(f"nothing was done: confirm it {what}")
+
+
+def _refused(detail: str) -> Problem:
+    return Problem(HTTPStatus.BAD_REQUEST, "invalid-argument", detail)
+
+
+class _Dashboard:
+    """The page, and the actions that are sent to it."""
+
+    def __init__(self, service: Service, watch: Watch, version: str) -> None:
+        self._service = service
+        self._watch = watch
+        self._version = version
+        self._actions: dict[str, Callable[[_Asked], Awaitable[ActionResult]]] = {
+            "try": self._try,
+            "parse": self._parse,
+            "drain": self._drain,
+            "undrain": self._undrain,
+            "floor": self._floor,
+            "revert": self._revert,
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ActionResult one request."""
+        headers = _headers(scope)
+        fields: dict[str, str] = {}
+        if scope["method"] == "POST":
+            _check_site(headers)
+            fields = await self._form(headers, scope, receive)
+        secret = bearer_of(scope) or fields.pop("token", "").strip() or None
+        in_json = "application/json" in headers.get("accept", "")
+        try:
+            access = self._service.access(secret, SYSTEM_CLOCK.now_ms())
+            answer = await self._done(_Asked(access, fields)) if "action" in fields else None
+        except (Problem, CosIdError) as error:
+            problem = error if isinstance(error, Problem) else problem_of(error)
+            if in_json:
+                raise problem from error
+            await self._show_problem(scope, send, problem, secret)
+            return
+        if in_json and answer is not None:
+            await reply(send, json.dumps(answer.as_tree()).encode())
+            return
+        await self._show(scope, send, access, answer)
+
+    async def _form(
+        self, headers: Mapping[str, str], scope: Scope, receive: Receive
+    ) -> dict[str, str]:
+        if headers.get("content-type", "").partition(";")[0].strip() != FORM:
+            raise Problem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "not-a-form", f"send {FORM}")
+        body = await body_of(scope, receive, self._service.limits.body)
+        try:
+            found = parse_qsl(
+                body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict"
+            )
+        except ValueError:
+            raise _refused("the form cannot be read") from None
+        return dict(found)
+
+    # The page.
+
+    async def _show(
+        self,
+        scope: Scope,
+        send: Send,
+        access: Access,
+        answer: ActionResult | None,
+        status: int = 200,
+    ) -> None:
+        self._service.check(access, Verb.READ)
+        overview = await self._watch.overview()
+        html = page(
+            overview,
+            version=self._version,
+            needs_token=bool(self._service.tokens),
+            namespace=self._service.namespace,
+            generators=list(self._service.provider),
+            answer=answer,
+        )
+        await self._send(scope, send, html, status)
+
+    async def _show_problem(
+        self, scope: Scope, send: Send, problem: Problem, secret: str | None
+    ) -> None:
+        """Show the page with the problem, or the form that asks for a token."""
+        answer = ActionResult(problem.detail or problem.kind, is_error=True)
+        if problem.status == HTTPStatus.UNAUTHORIZED:
+            html = token_page(version=self._version, answer=answer if secret else None)
+            # The page as such is there: a browser would report an error on it.
+            await self._send(scope, send, html, HTTPStatus.OK)
+            return
+        access = self._service.access(secret, SYSTEM_CLOCK.now_ms())
+        if access.allows(Verb.READ):
+            await self._show(scope, send, access, answer, problem.status)
+        else:
+            html = token_page(version=self._version, answer=answer)
+            await self._send(scope, send, html, problem.status)
+
+    async def _send(self, scope: Scope, send: Send, html: str, status: int) -> None:
+        await reply(
+            send,
+            html.encode(errors="backslashreplace"),  # a name may hold half a surrogate pair
+            content_type=HTML,
+            status=status,
+            headers=HEADERS,
+            is_head=_is_head(scope),
+        )
+
+    # Actions.
+
+    async def _done(self, asked: _Asked) -> ActionResult:
+        action = self._actions.get(asked.fields["action"])
+        if action is None:
+            raise _refused("there is no such action")
+        return await action(asked)
+
+    async def _try(self, asked: _Asked) -> ActionResult:
+        """Take one id."""
+        name = asked.text("generator")
+        self._service.check(asked.access, Verb.IDS, name)
+        asked.confirm("yes", "by its box")
+        [new_id] = await self._service.next_ids(name, 1)
+        self._service.note(asked.access, f"took an id of {name!r} by the dashboard")
+        return ActionResult(f"One id of {name_text(name)}; it is used up.", {"id": str(new_id)})
+
+    async def _parse(self, asked: _Asked) -> ActionResult:
+        """Read an id; changes nothing."""
+        name = asked.text("generator")
+        self._service.check(asked.access, Verb.READ, name)
+        found = parse(await self._service.generator(name), asked.text("id"))
+        return ActionResult(
+            f"As an id of {name_text(name)}.", {k: str(v) for k, v in found.items()}
+        )
+
+    async def _drain(self, asked: _Asked) -> ActionResult:
+        return self._set_draining(asked, is_draining=True)
+
+    async def _undrain(self, asked: _Asked) -> ActionResult:
+        return self._set_draining(asked, is_draining=False)
+
+    def _set_draining(self, asked: _Asked, *, is_draining: bool) -> ActionResult:
+        self._service.check(asked.access, Verb.ADMIN)
+        asked.confirm("yes", "by its box")
+        self._service.is_draining = is_draining
+        self._service.note(asked.access, "drains" if is_draining else "serves again")
+        return ActionResult(
+            "This process is draining: it is not ready, and still serves."
+            if is_draining
+            else "This process is serving: it is ready again."
+        )
+
+    async def _floor(self, asked: _Asked) -> ActionResult:
+        """Raise a counter."""
+        service, namespace, name = self._service, asked.text("namespace"), asked.text("name")
+        full = f"{namespace}.{name}"
+        service.check(asked.access, Verb.ADMIN, full)
+        asked.confirm(full, f"by typing {full}")
+        above = whole(asked.fields, "above")
+        create = asked.fields.get("create") == "yes"
+        counter = await service.store.set_floor(
+            namespace=namespace, name=name, above=above, create=create
+        )
+        service.note(asked.access, f"raised the floor of {full!r} above {above}, {create=}")
+        self._watch.refresh()
+        return ActionResult(
+            f"Every further segment of {name_text(full)} is above {counter.last_max_id}.",
+            {"last max id": str(counter.last_max_id)},
+        )
+
+    async def _revert(self, asked: _Asked) -> ActionResult:
+        """Take a machine id from a holder that has died."""
+        service, namespace = self._service, asked.text("namespace")
+        machine_id = whole(asked.fields, "machine_id")
+        service.check(asked.access, Verb.ADMIN, namespace)
+        holder = asked.text("confirm")
+        found = await service.store.machines(namespace=namespace)
+        if not any((each.machine_id, each.instance_id) == (machine_id, holder) for each in found):
+            raise _refused(f"nothing was done: machine id {machine_id} is not held by that name")
+        await service.store.revert_machine(namespace=namespace, machine_id=machine_id)
+        what = f"machine id {machine_id} of {namespace!r}"
+        service.note(asked.access, f"took {what} from {holder!r}")
+        self._watch.refresh()
+        return ActionResult(f"Machine id {machine_id} of {name_text(namespace)} is free.")
+
+
+def _headers(scope: Scope) -> dict[str, str]:
+    found: list[tuple[bytes, bytes]] = scope["headers"]
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in found}
+
+
+def _is_head(scope: Scope) -> bool:
+    return bool(scope["method"] == "HEAD")
+
+
+def _check_site(headers: Mapping[str, str]) -> None:
+    """Raise if a browser says that a page of another site sends the form.
+
+    Raises:
+        Problem: it does.
+    """
+    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+    if site is not None:
+        is_own = site in OWN_SITE
+    else:
+        is_own = origin is None or urlsplit(origin).netloc == headers.get("host")
+    if not is_own:
+        detail = "the form was sent by a page of another site"
+        raise Problem(HTTPStatus.FORBIDDEN, "other-site", detail)

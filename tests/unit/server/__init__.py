@@ -1,0 +1,1 @@
+"""The id service, as far as it needs no server."""

@@ -1,0 +1,87 @@
+"""Tokens: kept as hashes, checked per verb and name, with an end."""
+
+from __future__ import annotations
+
+import pytest
+
+from aiocosid.errors import InvalidArgumentError
+from aiocosid.server import Token, Verb, digest_of, new_token
+from aiocosid.server._tokens import Access, Tokens
+
+SECRET = new_token()
+
+
+def token(*, names: tuple[str, ...] = ("*",), expires_ms: int | None = None) -> Token:
+    return Token(
+        name="shop",
+        digest=digest_of(SECRET),
+        verbs=(Verb.IDS, Verb.READ),
+        names=names,
+        expires_ms=expires_ms,
+    )
+
+
+def test_without_tokens_everybody_may_do_everything() -> None:
+    access = Tokens().access(None, now_ms=0)
+    assert access is not None
+    assert access.allows(Verb.ADMIN, "order")
+    assert access.who == "anybody"
+
+
+@pytest.mark.parametrize("secret", [None, "", "aiocosid_", SECRET + "x", SECRET.upper()])
+def test_a_wrong_token(secret: str | None) -> None:
+    assert Tokens([token()]).access(secret, now_ms=0) is None
+
+
+def test_what_a_token_allows() -> None:
+    access = Tokens([token()]).access(SECRET, now_ms=0)
+    assert access is not None
+    assert access == Access(token())
+    assert access.allows(Verb.IDS, "order")
+    assert not access.allows(Verb.SEGMENTS, "order")
+    assert access.who == "shop"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "is_allowed"),
+    [
+        ("order", "order", True),
+        ("order", "orders", False),
+        ("shop.*", "shop.order", True),
+        ("shop.*", "shops", False),
+        ("shop.*", "shopXorder", False),  # a dot is a dot
+        ("*order", "shop.order", True),
+        ("*", "a\nb", True),
+        ("order", "", False),  # all names are meant
+        ("*", "", True),
+    ],
+)
+def test_names(pattern: str, name: str, is_allowed: bool) -> None:
+    access = Tokens([token(names=("other", pattern))]).access(SECRET, now_ms=0)
+    assert access is not None
+    assert access.allows(Verb.IDS, name) is is_allowed
+
+
+def test_the_end_of_a_token() -> None:
+    tokens = Tokens([token(expires_ms=1000)])
+    assert tokens.access(SECRET, now_ms=999) is not None
+    assert tokens.access(SECRET, now_ms=1000) is None
+
+
+def test_a_token_is_renewed_while_the_old_one_is_valid() -> None:
+    newer = Token(name="shop", digest=digest_of("aiocosid_new"), verbs=(Verb.IDS,))
+    tokens = Tokens([token(), newer])
+    assert tokens.access(SECRET, now_ms=0) == Access(token())
+    assert tokens.access("aiocosid_new", now_ms=0) == Access(newer)
+
+
+@pytest.mark.parametrize("digest", ["", SECRET, "sha256:", "sha256:" + "g" * 64])
+def test_a_digest_that_is_none_is_not_shown(digest: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"digest is '\.\.\.'"):
+        Token(name="shop", digest=digest, verbs=())
+
+
+def test_new_tokens_differ() -> None:
+    found = {new_token() for _ in range(100)}
+    assert len(found) == 100
+    assert all(each.startswith("aiocosid_") and len(each) == 52 for each in found)
