@@ -47,14 +47,8 @@ def service() -> App:
 def serve(where: str) -> None:
     """Be the server, at a port or a Unix socket."""
     place: dict[str, Any] = {"port": int(where)} if where.isdecimal() else {"uds": where}
-    uvicorn.run(
-        service(),
-        http=EitherProtocol,
-        loop="uvloop",
-        log_level="warning",
-        access_log=False,
-        **place,
-    )
+    quiet: dict[str, Any] = {"log_level": "warning", "access_log": False, "proxy_headers": False}
+    uvicorn.run(service(), http=EitherProtocol, loop="uvloop", **quiet, **place)
 
 
 def client_of(url: str) -> Any:  # noqa: ANN401 - redis-py's types are partly unknown

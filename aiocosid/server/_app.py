@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..abc import Store
     from ..integrations._source import Source
     from ._http import Receive, Scope, Send
-    from ._resp import Command
+    from ._resp import Adder, Command
     from ._service import Limits
     from ._tokens import Token
 
@@ -56,7 +56,7 @@ class App:
         create: bool = False,
         unix_tokens: bool = False,
         dialects: Iterable[Dialect] = (),
-        resp: Mapping[bytes, Command] | None = None,
+        resp: Mapping[bytes, Command | Adder] | None = None,
         dashboard: bool = True,
     ) -> None:
         """Describe the service; nothing is opened yet.
@@ -85,7 +85,7 @@ class App:
             create=create,
             unix_tokens=unix_tokens,
         )
-        self.resp: Mapping[bytes, Command] | None = resp
+        self.resp: Mapping[bytes, Command | Adder] | None = resp
         self._app = Starlette(
             routes=[
                 *_v1.routes(self.service),

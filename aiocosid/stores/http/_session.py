@@ -29,7 +29,7 @@ except ModuleNotFoundError as _exc:
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ("CALLS_AT_ONCE", "HttpSession", "HttpReply", "as_store_error", "httpx", "make_client")
+__all__ = ("CALLS_AT_ONCE", "HttpReply", "HttpSession", "as_store_error", "httpx", "make_client")
 
 # Below the default 2 s timeout of a generator's call, so that the generator gets the reason.
 CONNECT_TIMEOUT: Final = 1.0  # seconds
