@@ -43,6 +43,7 @@ from ._output import (
     write_json,
     write_table,
 )
+from ._serve import serve, token
 from ._session import StoreSession
 from ._settings import check_config, groups
 from ._snowflakes import parse, snowflake
@@ -268,5 +269,6 @@ def _write_measurement(found: Measurement) -> None:
 app.add_typer(machines, name="machines")
 app.add_typer(migrate, name="migrate")
 app.add_typer(groups, name="groups")
-for _command in (parse, snowflake, init, check_config):
+app.add_typer(token, name="token")
+for _command in (parse, snowflake, init, check_config, serve):
     app.command()(_command)

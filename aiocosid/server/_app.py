@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from ..abc import DEFAULT_NAMESPACE
 from ..errors import CosIdError
-from . import _dashboard, _metrics, _store_api, _v1
+from . import _dashboard, _health, _metrics, _store_api, _v1
 from ._problems import CONTENT_TYPE, Problem, problem_of
 from ._service import Service
 
@@ -54,6 +54,7 @@ class App:
         tokens: Iterable[Token] = (),
         limits: Limits | None = None,
         create: bool = False,
+        unix_tokens: bool = False,
         dialects: Iterable[Dialect] = (),
         resp: Mapping[bytes, Command | Adder] | None = None,
         dashboard: bool = True,
@@ -69,13 +70,20 @@ class App:
             tokens: who may do what; without any, everybody may do everything.
             limits: what one request may ask for.
             create: whether asking for an unknown name creates a segment chain on the store.
+            unix_tokens: whether callers on Unix sockets need a token, if others do.
             dialects: other systems' protocols to speak, as `dialects.leaf.routes`.
             resp: the commands of RESP, as `dialects.resp.commands` returns them; None to speak
                 HTTP only.  It needs ``aiocosid serve``, whose sockets speak both.
             dashboard: whether ``/`` and ``/dashboard`` show the operator's page.
         """
         self.service: Service = Service(
-            provider, store=store, namespace=namespace, tokens=tokens, limits=limits, create=create
+            provider,
+            store=store,
+            namespace=namespace,
+            tokens=tokens,
+            limits=limits,
+            create=create,
+            unix_tokens=unix_tokens,
         )
         self.resp: Mapping[bytes, Command | Adder] | None = resp
         self._app = Starlette(
@@ -83,6 +91,7 @@ class App:
                 *_v1.routes(self.service),
                 _store_api.route(self.service),
                 *_metrics.routes(self.service),
+                *_health.routes(self.service),
                 *(route for dialect in dialects for route in dialect(self.service)),
                 *(_dashboard.routes(self.service) if dashboard else ()),
             ],
@@ -92,7 +101,7 @@ class App:
                 HTTPException: _http_exception,
                 Exception: _bug,
             },
-            lifespan=self._lifespan,
+            lifespan=self.running,
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -100,7 +109,12 @@ class App:
         await self._app(scope, receive, send)
 
     @asynccontextmanager
-    async def _lifespan(self, _app: object) -> AsyncGenerator[None]:
+    async def running(self, _app: object = None) -> AsyncGenerator[None]:
+        """Keep the service open; an ASGI server does so by the lifespan protocol.
+
+        Raises:
+            CosIdError: as the provider's opening.
+        """
         async with AsyncExitStack() as stack:
             await self.service.open(stack)
             yield

@@ -128,6 +128,7 @@ class Session:
         access: what it may do; None before it has shown its token, and after that has expired.
         name: what it calls itself.
         number: tells it from the other connections of this process.
+        is_trusted: whether it may do everything without a token.
         is_closing: whether the connection ends after the reply to this command.
         counters: what `Adder` has found by the words of a key; emptied with each new access.
     """
@@ -137,6 +138,7 @@ class Session:
         "clock",
         "counters",
         "is_closing",
+        "is_trusted",
         "name",
         "number",
         "protocol",
@@ -151,13 +153,14 @@ class Session:
         self.number = next(self._numbers)
         self.counters: dict[bytes, IdSegmentDistributor] = {}
         self.is_closing = False
+        self.is_trusted = not service.tokens
         self.reset()
 
     def reset(self) -> None:
         """Forget what the client has said."""
         self.protocol = 2
         self.name = b""
-        self.set_access(None if self.service.tokens else Access())
+        self.set_access(Access() if self.is_trusted else None)
 
     def set_access(self, access: Access | None) -> None:
         """Let the client do something else from now on."""
@@ -458,6 +461,7 @@ class RespProtocol(asyncio.Protocol):
         service: Service,
         commands: Mapping[bytes, Command | Adder],
         *,
+        connections: set[Any] | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         """Serve a connection that is yet to be made.
@@ -465,9 +469,11 @@ class RespProtocol(asyncio.Protocol):
         Args:
             service: the server.
             commands: by name, in capitals.
+            connections: the open connections of the process, which it enters and leaves.
             clock: tells when a token expires, and when a command takes too long to arrive.
         """
         self._session = Session(service, clock)
+        self._connections: set[Any] = set() if connections is None else connections
         self._commands = commands
         self._reader = Commands(most=service.limits.body)
         self._transport: Any = None
@@ -483,6 +489,10 @@ class RespProtocol(asyncio.Protocol):
         """Begin."""
         self._transport = transport
         self._loop = asyncio.get_running_loop()
+        self._connections.add(self)
+        session = self._session
+        session.is_trusted = session.service.trusts(transport.get_extra_info("sockname"))
+        session.reset()
 
     def data_received(self, data: bytes) -> None:
         """Serve the commands that are complete."""
@@ -506,6 +516,7 @@ class RespProtocol(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End; a call to the store that is under way is answered to nobody: a gap."""
         del exc
+        self._connections.discard(self)
         self._transport = None
         self._drop_timer()
         self.resume_writing()

@@ -70,6 +70,7 @@ class Service:
         limits: what one request may ask for.
         tokens: who may ask.
         namespace: of counters that are named without one.
+        unix_tokens: whether callers on Unix sockets need a token, if others do.
         is_draining: whether it tells its balancer to send no more requests; it still serves.
     """
 
@@ -85,6 +86,7 @@ class Service:
         "limits",
         "namespace",
         "tokens",
+        "unix_tokens",
     )
 
     def __init__(
@@ -96,10 +98,12 @@ class Service:
         tokens: Iterable[Token] = (),
         limits: Limits | None = None,
         create: bool = False,
+        unix_tokens: bool = False,
     ) -> None:
         self.limits: Limits = limits or Limits()
         self.tokens: Tokens = Tokens(tokens)
         self.namespace: str = namespace
+        self.unix_tokens: bool = unix_tokens
         self.is_draining: bool = False
         self._source = source
         self._given_store = store
@@ -170,6 +174,14 @@ class Service:
             challenge = {"www-authenticate": 'Bearer realm="aiocosid"'}
             raise Problem(HTTPStatus.UNAUTHORIZED, "no-access", detail, headers=challenge)
         return found
+
+    def trusts(self, socket_name: object) -> bool:
+        """Return whether callers may do everything without a token, as on a Unix socket.
+
+        Args:
+            socket_name: of our end, as ``getsockname`` returns it: a pair for TCP.
+        """
+        return not self.tokens or not (self.unix_tokens or isinstance(socket_name, tuple | None))
 
     def check(self, access: Access, verb: Verb, name: str = "") -> None:
         """Raise unless a caller may do that with a name.
