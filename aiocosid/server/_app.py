@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..abc import Store
     from ..integrations._source import Source
     from ._http import Receive, Scope, Send
-    from ._resp import Command
+    from ._resp import Adder, Command
     from ._service import Limits
     from ._tokens import Token
 
@@ -55,7 +55,7 @@ class App:
         limits: Limits | None = None,
         create: bool = False,
         dialects: Iterable[Dialect] = (),
-        resp: Mapping[bytes, Command] | None = None,
+        resp: Mapping[bytes, Command | Adder] | None = None,
         dashboard: bool = True,
     ) -> None:
         """Describe the service; nothing is opened yet.
@@ -76,7 +76,7 @@ class App:
         self.service: Service = Service(
             provider, store=store, namespace=namespace, tokens=tokens, limits=limits, create=create
         )
-        self.resp: Mapping[bytes, Command] | None = resp
+        self.resp: Mapping[bytes, Command | Adder] | None = resp
         self._app = Starlette(
             routes=[
                 *_v1.routes(self.service),
