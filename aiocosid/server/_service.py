@@ -282,15 +282,21 @@ class Service:
             raise Problem(HTTPStatus.CONFLICT, "no-segments", detail)
         return found._distributor
 
-    async def create_counter(self, name: str, *, namespace: str, offset: int) -> None:
+    async def create_counter(self, name: str, *, namespace: str, offset: int) -> int | None:
         """Create a counter whose first id is ``offset + 1``; change nothing if it exists.
+
+        Returns:
+            The last id of one that exists; None if it was created.
 
         Raises:
             Problem: there is no store.
             CosIdError: an argument is refused; the store refuses or cannot be reached.
         """
-        if await self.counter(name, namespace=namespace, offset=offset).peek() is None:
+        found = await self.counter(name, namespace=namespace, offset=offset).peek()
+        if found is None:
+            # If somebody creates it meanwhile it is raised, or left alone; never lowered.
             await self.store.set_floor(namespace=namespace, name=name, above=offset)
+        return found
 
     async def next_max_id(self, name: str, *, namespace: str, step: int, offset: int = 0) -> int:
         """Add to a counter of the store, and return its value: ``(value - step, value]`` is theirs.
