@@ -42,6 +42,7 @@ from tests.machine_marks import (
 )
 from tests.servers import (
     CosIdProxy,
+    CosIdService,
     EtcdServer,
     MariadbServer,
     NatsCluster,
@@ -561,6 +562,20 @@ class Http(Backend):
         self.server.counters[distributor.namespaced_name] = to
 
 
+class Service(Backend):
+    """The id service as CosId's proxy, on a store in memory."""
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        self.server: CosIdService = request.getfixturevalue("cosid_service")
+
+    @property
+    def url(self) -> str:
+        return f"cosid+{self.server.url}"
+
+    def set_counter(self, distributor: IdSegmentDistributor, to: int) -> None:
+        self.server.set_counter(distributor.namespaced_name, to)
+
+
 STORES: Final[dict[str, type[Backend]]] = {
     "memory": Memory,
     "sqlite": Sqlite,
@@ -575,6 +590,7 @@ STORES: Final[dict[str, type[Backend]]] = {
     "tiered": TieredOnSqlite,
     "tiered_pg": TieredOnPostgres,
     "http": Http,
+    "service": Service,
 }
 
 ENGINES: Final[dict[str, type[Backend]]] = {

@@ -27,7 +27,7 @@ OWN_STATEMENTS = {"etcd", "mariadb", "nats", "zookeeper"}
 
 NEEDED = {
     "tiered": ON_ONE | OF_THEIR_OWN | STRICT,
-    **dict.fromkeys(("http", "tiered_pg"), ON_ONE | STRICT),
+    **dict.fromkeys(("http", "service", "tiered_pg"), ON_ONE | STRICT),
     **dict.fromkeys(("engine_my", "engine_pg", "etcd", "mariadb", "nats", "zookeeper"), COUNTERS),
     **{name: set[tuple[str, str]]() for name in ENGINES.keys() - {"engine_my", "engine_pg"}},
     "nats_three": set[tuple[str, str]](),
@@ -35,7 +35,7 @@ NEEDED = {
 """What `make test` runs of stores that differ in little from others: connections of their own in
 nothing but their number, MariaDB from PostgreSQL in statements that have vectors as well."""
 
-FURTHER = {"etcd", "http", "mariadb", "nats", "nats_three", "tiered_pg", "zookeeper"}
+FURTHER = {"etcd", "http", "mariadb", "nats", "nats_three", "service", "tiered_pg", "zookeeper"}
 ONE_KIND = FURTHER | {"redis"}
 
 NOT_ON_TRIO = {"chain-1", "chain-1000", "far-chain-7", "segment-1", "segment-1000"}  # kinds
