@@ -67,9 +67,23 @@ async def dispatch(service: Service, access: Access, op: str, args: object) -> d
     serve = _OPS.get(op)
     if serve is None:
         raise Problem(HTTPStatus.NOT_FOUND, "unknown-operation", "the server has no such operation")
+    if service.is_draining:
+        detail = "the server is about to stop; ask another one"
+        raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, "draining", detail, retry_after=1.0)
     if type(args) is not dict:
         raise InvalidArgumentError("arguments", "...", expected="an object")
     return await serve(service, access, cast("dict[str, Any]", args))
+
+
+async def _create_schema(service: Service, access: Access, _: Mapping[str, Any]) -> dict[str, Any]:
+    service.check(access, Verb.ADMIN)
+    service.note(access, "create the store's tables")
+    store = service.store
+    if not isinstance(store, BackendStore):
+        await store.create_schema()
+        return {"is_new": False}
+    backend: Backend = store._backend
+    return {"is_new": await backend.create_schema() and backend.has_marker}
 
 
 # Counters.
@@ -233,6 +247,7 @@ async def _namespaces(service: Service, access: Access, _: Mapping[str, Any]) ->
 
 
 _OPS: Final[dict[str, Op]] = {
+    "create_schema": _create_schema,
     "add": _add,
     "raise_to": _raise_to,
     "peek": _peek,

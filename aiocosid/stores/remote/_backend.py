@@ -164,6 +164,9 @@ class RemoteBackend(Backend):
             servers = await self.link.ready()
             return await servers.ask(op, json.dumps(args).encode())
 
+    async def create_schema(self) -> bool:
+        return (await self.call("create_schema")).get("is_new") is True
+
     # Counters.
 
     async def add(
