@@ -63,6 +63,21 @@ class Limits:
     header_timeout: float = 60.0
 
 
+@dataclass(slots=True)
+class StoreCalls:
+    """Additions to counters of the store, so far.
+
+    Attributes:
+        count: all of them.
+        failures: those that failed.
+        seconds: how long all together have taken; a store in this process takes none.
+    """
+
+    count: int = 0
+    failures: int = 0
+    seconds: float = 0.0
+
+
 class Service:
     """Ids and segments of one provider and one store, for all protocols.
 
@@ -71,6 +86,7 @@ class Service:
         tokens: who may ask.
         namespace: of counters that are named without one.
         unix_tokens: whether callers on Unix sockets need a token, if others do.
+        calls: the additions that it has asked the store for.
         is_draining: whether it tells its balancer to send no more requests; it still serves.
     """
 
@@ -82,6 +98,7 @@ class Service:
         "_provider",
         "_source",
         "_store",
+        "calls",
         "is_draining",
         "limits",
         "namespace",
@@ -105,6 +122,7 @@ class Service:
         self.namespace: str = namespace
         self.unix_tokens: bool = unix_tokens
         self.is_draining: bool = False
+        self.calls: StoreCalls = StoreCalls()
         self._source = source
         self._given_store = store
         self._creates = create
@@ -266,7 +284,7 @@ class Service:
         most = distributor.step_limit or step
         if step > most:
             raise InvalidArgumentError("step", step, expected=f"from 1 to {most}")
-        max_id = await grant(distributor, step)
+        max_id = await grant(distributor, step, self.calls)
         stride = distributor.stride
         return range(max_id - (step - 1) * stride, max_id + 1, stride)
 
@@ -312,7 +330,8 @@ class Service:
             CosIdError: the store refuses or cannot be reached; or an argument is refused.
         """
         self._check_size("step", step, self.limits.step)
-        return await grant(self.counter(name, namespace=namespace, offset=offset), step)
+        counter = self.counter(name, namespace=namespace, offset=offset)
+        return await grant(counter, step, self.calls)
 
     def counter(self, name: str, *, namespace: str, offset: int = 0) -> IdSegmentDistributor:
         """Return the distributor of a counter; nothing is sent.
@@ -337,16 +356,18 @@ class Service:
             raise InvalidArgumentError(what, size, expected=f"from 1 to {at_most}")
 
 
-async def grant(distributor: IdSegmentDistributor, step: int) -> int:
+async def grant(distributor: IdSegmentDistributor, step: int, calls: StoreCalls) -> int:
     """Add to a counter, within `CALL_TIMEOUT`; without a task where the store is in this process.
 
     Raises:
         CosIdError: as for `IdSegmentDistributor.next_max_id`.
     """
+    calls.count += 1
     try:
         return distributor.next_max_id_nowait(step)
     except WouldBlock:
         pass
+    began = SYSTEM_CLOCK.monotonic()
     answer = await call_bounded(
         partial(distributor.next_max_id, step),
         store=distributor.store,
@@ -354,6 +375,8 @@ async def grant(distributor: IdSegmentDistributor, step: int) -> int:
         within=CALL_TIMEOUT,
         shield=True,
     )
+    calls.seconds += SYSTEM_CLOCK.monotonic() - began
     if isinstance(answer, CosIdError):
+        calls.failures += 1
         raise answer
     return answer

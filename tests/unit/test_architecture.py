@@ -48,6 +48,7 @@ PURE = (
     "converter/",
     "sharding/",
     *("stores/_url.py", "stores/_url_specs.py"),
+    *("server/_page.py", "server/_parse.py", "server/_view.py"),
     *("settings/_places.py", "settings/_secrets.py", "settings/_warnings.py"),
 )
 IMPURE_IMPORTS = {
