@@ -137,10 +137,10 @@ class Service:
         Raises:
             CosIdError: as opening either.
         """
-        if self._given_store is not None:
-            await stack.enter_async_context(self._given_store)
         provider = await stack.enter_async_context(opened(self._source))
         self.adopt(provider)
+        if self._given_store is not None:  # it may use the provider's own, so it is closed first
+            await stack.enter_async_context(self._given_store)
         if self._creates and self._created is None:
             created = IdProvider(self.store, namespace=self.namespace)
             self._created = await stack.enter_async_context(created)
