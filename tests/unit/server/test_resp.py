@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiocosid.abc import MAX_ID
-from aiocosid.errors import StoreAuthenticationError, StoreUnavailableError
+from aiocosid.errors import StoreAuthenticationError, StoreUnavailableError, UnsupportedByStoreError
 from aiocosid.server import Limits, Token, Verb, digest_of
 from aiocosid.server._resp import Session
 from aiocosid.server._resp_codec import Commands
@@ -85,9 +85,17 @@ async def test_additions_to_one_counter_are_one_on_the_store() -> None:
     """Also if those to another one are between them, but not across other commands."""
     store = Around(WrappedDistributor)
     asked = [command("INCRBY", key, 1 + place) for place, key in enumerate("aabab")]
-    replies = await Wire(store).ask(*asked, command("PING"), command("INCR", "a"))
+    wire = Wire(store)
+    replies = await wire.ask(*asked, command("PING"), command("INCR", "a"))
     assert replies == [1, 3, 3, 7, 8, b"PONG", 8]
     assert {name: each.steps for name, each in store.made.items()} == {"a": [7, 1], "b": [8]}
+    assert wire.service.calls.count == 3
+
+
+async def test_a_store_in_this_process_is_counted_too() -> None:
+    wire = Wire()
+    await wire.ask(*[command("INCR", "a")] * 5, command("INCR", "b"))
+    assert wire.service.calls.count == 2
 
 
 async def test_no_call_asks_for_more_than_the_store_grants_at_a_time() -> None:
@@ -159,6 +167,8 @@ async def test_segments_with_gaps_are_refused() -> None:
     (refused,) = await wire.ask(command("INCRBY", "a", 10))
     assert refused == "ERR segments of this store are not contiguous; take one id at a time"
     first, second = await wire.ask(command("INCR", "a"), command("INCR", "a"))
+    with pytest.raises(UnsupportedByStoreError, match="not contiguous"):
+        await wire.service.next_max_id("a", namespace="b", step=2)
     assert [first + 2, first + 4] == [second, *await wire.ask(command("INCR", "a"))]
 
 
