@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Final, cast
 
 from .._life.clock import SYSTEM_CLOCK, call_bounded
 from ..abc import DEFAULT_NAMESPACE, IdGenerator
-from ..errors import CosIdError, InvalidArgumentError, NotOpenError, WouldBlock
+from ..errors import (
+    CosIdError,
+    InvalidArgumentError,
+    NotOpenError,
+    UnsupportedByStoreError,
+    WouldBlock,
+)
 from ..integrations._source import opened
 from ..provider import ConfiguredProvider, IdProvider
 from ..provider._hosting import component_of
@@ -331,7 +337,10 @@ class Service:
         """
         self._check_size("step", step, self.limits.step)
         counter = self.counter(name, namespace=namespace, offset=offset)
-        return await grant(counter, step, self.calls)
+        max_id = await grant(counter, step, self.calls)
+        if step > 1 and counter.stride != 1:
+            raise UnsupportedByStoreError(counter.store, "its segments are not contiguous")
+        return max_id
 
     def counter(self, name: str, *, namespace: str, offset: int = 0) -> IdSegmentDistributor:
         """Return the distributor of a counter; nothing is sent.
