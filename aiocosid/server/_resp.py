@@ -299,7 +299,8 @@ class RespProtocol(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._connections.add(self)
         session = self._session
-        session.is_trusted = session.service.trusts(transport.get_extra_info("sockname"))
+        name = transport.get_extra_info("sockname")
+        session.is_trusted = not session.service.tokens.needed_at(name)
         session.reset()
 
     def data_received(self, data: bytes) -> None:

@@ -91,7 +91,6 @@ class Service:
         limits: what one request may ask for.
         tokens: who may ask.
         namespace: of counters that are named without one.
-        unix_tokens: whether callers on Unix sockets need a token, if others do.
         calls: the additions that it has asked the store for.
         is_draining: whether it tells its balancer to send no more requests; it still serves.
     """
@@ -109,7 +108,6 @@ class Service:
         "limits",
         "namespace",
         "tokens",
-        "unix_tokens",
     )
 
     def __init__(
@@ -124,9 +122,8 @@ class Service:
         unix_tokens: bool = False,
     ) -> None:
         self.limits: Limits = limits or Limits()
-        self.tokens: Tokens = Tokens(tokens)
+        self.tokens: Tokens = Tokens(tokens, unix=unix_tokens)
         self.namespace: str = namespace
-        self.unix_tokens: bool = unix_tokens
         self.is_draining: bool = False
         self.calls: StoreCalls = StoreCalls()
         self._source = source
@@ -198,14 +195,6 @@ class Service:
             challenge = {"www-authenticate": 'Bearer realm="aiocosid"'}
             raise Problem(HTTPStatus.UNAUTHORIZED, "no-access", detail, headers=challenge)
         return found
-
-    def trusts(self, socket_name: object) -> bool:
-        """Return whether callers may do everything without a token, as on a Unix socket.
-
-        Args:
-            socket_name: of our end, as ``getsockname`` returns it: a pair for TCP.
-        """
-        return not self.tokens or not (self.unix_tokens or isinstance(socket_name, tuple | None))
 
     def check(self, access: Access, verb: Verb, name: str = "") -> None:
         """Raise unless a caller may do that with a name.
