@@ -15,9 +15,11 @@ from typing import Any, Final
 
 import httpx
 import pytest
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from aiocosid.compat.leaf import LeafStore
+from aiocosid.compat.tinyid import TinyidStore
 from aiocosid.provider import IdProvider, configure
 from aiocosid.server import App, Token, Verb, digest_of
 from aiocosid.server.dialects import leaf
@@ -133,6 +135,11 @@ class TestSegments:
         assert list(body) == ["timestamp", "status", "error", "message", "path"]
         assert (body["status"], body["error"]) == (404, "Not Found")
 
+    def test_another_path_is_not_meant(self, client: httpx.Client) -> None:
+        """No redirect, which a client would follow."""
+        for path in ("/cache/", "/db/", "/api/segment/get", "/api/segment/gett/order"):
+            assert client.get(path).status_code == 404
+
     @pytest.mark.parametrize("size", ["0", "-1", "x", "1.5", "%D9%A1", "9" * 5000, "10000001", ""])
     def test_a_size_that_is_none(self, client: httpx.Client, size: str) -> None:
         assert client.get(f"{GET}/order/{size}").status_code == 400
@@ -244,6 +251,29 @@ class TestLeafsTable:
 
     def test_on_sqlite(self, tmp_path: Path) -> None:
         _beside_old_nodes(f"sqlite+aiosqlite:///{tmp_path / 'leaf.db'}")
+
+
+class TestOtherTables:
+    def test_ids_with_gaps_are_no_range(self, tmp_path: Path) -> None:
+        """As of one of tinyid's databases, which has every second id."""
+        url = f"sqlite+aiosqlite:///{tmp_path / 'tinyid.db'}"
+        row = "INSERT INTO tiny_id_info (biz_type, step, delta, remainder) VALUES ('odd', 9, 2, 1)"
+
+        async def prepare() -> None:
+            engine = create_async_engine(url)
+            await TinyidStore(engine).create_schema()
+            async with engine.begin() as connection:
+                await connection.execute(text(row))
+            await engine.dispose()
+
+        asyncio.run(prepare())
+        given = {
+            "store": TinyidStore.from_url(url.replace("+aiosqlite", "")),
+            "generators": {"odd": {"kind": "segment", "step": 3}},
+        }
+        with serve(App(configure(given, default=False), dialects=[leaf.routes])) as client:
+            assert [client.get(f"{GET}/odd").text for _ in range(2)] == ["1", "3"]
+            assert client.get(f"{GET}/odd/2").status_code == 400
 
 
 def _beside_old_nodes(url: str) -> None:
