@@ -41,6 +41,9 @@ STORES: Final = {
     **dict.fromkeys(("etcd", "etcds"), ("etcd", "EtcdStore")),
     **dict.fromkeys(("nats", "nats+tls"), ("nats", "NatsStore")),
     **dict.fromkeys(("cosid+http", "cosid+https"), ("http", "HttpStore")),
+    **dict.fromkeys(
+        ("aiocosid+http", "aiocosid+https", "aiocosid+unix"), ("remote", "RemoteStore")
+    ),
     "striped": ("striped", "StripedStore"),
     "tiered": ("tiered", "TieredStore"),
 }
@@ -86,7 +89,8 @@ def open_store(url: str, *, instrument: Instrument | None = None) -> Store:
         url: ``memory://``, ``sqlite:///ids.db``, ``redis://host:6379/0`` (``rediss://`` for TLS,
             ``unix:///path``, ``redis+cluster://a,b,c``, ``redis+sentinel://a,b,c/service/0``),
             ``postgresql://user@host/db``, ``mysql://user@host/db``, ``zookeeper://a,b,c``,
-            ``etcd://a,b,c``, ``nats://a,b,c`` or ``cosid+http://host:8688``; with one of
+            ``etcd://a,b,c``, ``nats://a,b,c``, ``cosid+http://host:8688``, or an aiocosid server,
+            ``aiocosid+http://a,b`` or ``aiocosid+unix:///path``; with one of
             SQLAlchemy's drivers, as ``mysql+aiomysql://``, by that.  ``tiered:?root=URL&cache=URL``
             puts one beneath another (see `aiocosid.stores.tiered`) and
             ``striped:?store=URL&store=URL`` several beside each other (`aiocosid.stores.striped`);

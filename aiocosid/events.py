@@ -119,7 +119,8 @@ class IdsDiscarded(Event):
 
     Attributes:
         count: how many.
-        reason: ``"expired"``, ``"cancelled"``, ``"closed"``, ``"limit"`` or ``"order"``.
+        reason: ``"expired"``, ``"cancelled"``, ``"closed"``, ``"limit"``, ``"order"``, or
+            ``"short"`` for those of a broker in front of a hole.
     """
 
     count: int

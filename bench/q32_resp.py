@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, cast
 
 import redis
 import uvicorn
@@ -26,7 +26,7 @@ from aiocosid.server._listen import EitherProtocol
 from aiocosid.server.dialects import resp
 
 from ._harness import Answer, beside, ratio
-from ._http import free_port, running
+from ._http import HOST, free_port, running
 from ._servers import valkey
 
 ROUNDS = 101
@@ -47,17 +47,16 @@ def service() -> App:
 def serve(where: str) -> None:
     """Be the server, at a port or a Unix socket."""
     place: dict[str, Any] = {"port": int(where)} if where.isdecimal() else {"uds": where}
-    uvicorn.run(
-        service(),
-        http=EitherProtocol,
-        loop="uvloop",
-        log_level="warning",
-        access_log=False,
-        **place,
-    )
+    quiet: dict[str, Any] = {"log_level": "warning", "access_log": False, "proxy_headers": False}
+    uvicorn.run(service(), http=EitherProtocol, loop="uvloop", **quiet, **place)
 
 
-def pipelines(client: redis.Redis) -> float:
+def client_of(url: str) -> Any:  # noqa: ANN401 - redis-py's types are partly unknown
+    """Return redis-py's own client."""
+    return cast("Any", redis.Redis).from_url(url)
+
+
+def pipelines(client: Any) -> float:  # noqa: ANN401 - as above
     """Return the seconds of one pipeline."""
     pipe = client.pipeline(transaction=False)
     for _ in range(PIPELINE):
@@ -89,7 +88,7 @@ async def ask() -> Answer:
         valkey() as url,
         running(["-m", __name__, str(port)], port),
     ):
-        theirs, ours = redis.Redis.from_url(url), redis.Redis(port=port)
+        theirs, ours = client_of(url), client_of(f"redis://{HOST}:{port}")
         times: dict[str, list[float]] = {"ours": [], "theirs": []}
         for _ in range(ROUNDS):
             times["theirs"].append(pipelines(theirs))

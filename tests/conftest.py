@@ -24,6 +24,7 @@ import pytest
 from tests.servers import (
     PASSWORD,
     CosIdProxy,
+    CosIdService,
     EtcdEnsemble,
     EtcdServer,
     MariadbServer,
@@ -249,6 +250,7 @@ nats_three = _of_session(NatsCluster, "Three NATS servers that stay up for the w
 zookeeper = _of_session(ZookeeperServer, "The system's ZooKeeper, one server.")
 mariadb = _of_session(MariadbServer, "The system's MariaDB.")
 cosid_proxy = _of_session(CosIdProxy, "A CosId proxy, played from its protocol.")
+cosid_service = _of_session(CosIdService, "The id service as CosId's proxy.")
 
 
 @pytest.fixture(scope="session")

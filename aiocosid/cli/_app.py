@@ -18,6 +18,7 @@ from ..errors import CounterMissingError, InvalidArgumentError
 from ..provider import OPTIONS
 from ..stores.columns import highest_in_column
 from ._bench import BENCH_NAME, BENCH_NAMESPACE, Measurement, measure
+from ._broker import broker
 from ._exit import PROGRAM, ExitCode, printable, redacted
 from ._init import init
 from ._machines import machines, tell_quarantines
@@ -43,6 +44,7 @@ from ._output import (
     write_json,
     write_table,
 )
+from ._serve import serve, token
 from ._session import StoreSession
 from ._settings import check_config, groups
 from ._snowflakes import parse, snowflake
@@ -268,5 +270,6 @@ def _write_measurement(found: Measurement) -> None:
 app.add_typer(machines, name="machines")
 app.add_typer(migrate, name="migrate")
 app.add_typer(groups, name="groups")
-for _command in (parse, snowflake, init, check_config):
+app.add_typer(token, name="token")
+for _command in (parse, snowflake, init, check_config, serve, broker):
     app.command()(_command)

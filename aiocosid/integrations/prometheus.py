@@ -9,7 +9,14 @@ from ._metrics import BUCKETS, MEASURED, READ, Metric, measurements
 from ._watched import Watched
 
 try:
-    from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram
+    from prometheus_client import (
+        CONTENT_TYPE_LATEST,
+        REGISTRY,
+        CollectorRegistry,
+        Counter,
+        Histogram,
+        generate_latest,
+    )
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 except ModuleNotFoundError as _exc:
     raise MissingExtraError("prometheus_client", extra="prometheus") from _exc
@@ -25,7 +32,7 @@ if TYPE_CHECKING:
 
     _Family = CounterMetricFamily | GaugeMetricFamily
 
-__all__ = ("PrometheusInstrument",)
+__all__ = ("PrometheusInstrument", "scraped")
 
 
 class PrometheusInstrument:
@@ -83,6 +90,24 @@ class PrometheusInstrument:
         """Unregister the metrics; idempotent."""
         while self._collectors:
             self._registry.unregister(self._collectors.pop())
+
+
+def scraped(generators: Generators) -> tuple[str, bytes]:
+    """Return the metrics that are read from generators' statistics, as Prometheus scrapes them.
+
+    For generators without a `PrometheusInstrument`: those that are made from events are missing,
+    and a count falls when a generator is opened anew.
+
+    Args:
+        generators: a provider; or a mapping of generators.
+
+    Returns:
+        The content type, and the text.
+    """
+    registry, watched = CollectorRegistry(), Watched()
+    registry.register(_Reader(watched))
+    with watched.watch(generators):
+        return CONTENT_TYPE_LATEST, generate_latest(registry)
 
 
 class _Reader:

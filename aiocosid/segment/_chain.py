@@ -157,6 +157,24 @@ class IdSegmentChain:
             self._advance(node, node.remaining)
         return dropped
 
+    def drop_short(self, n: int) -> int:
+        """Drop ids in front of a hole until ``n`` follow each other; return how many were dropped.
+
+        Ids with nothing behind them stay: what is linked next may follow without a hole.
+        """
+        dropped = 0
+        while (node := self.head) is not None:
+            run, last = node.remaining, node
+            while run < n and (behind := last.next) is not None:
+                if behind.first != last.segment.max_id + 1:
+                    break
+                run, last = run + behind.remaining, behind
+            if run >= n or last.next is None:
+                break
+            dropped += run
+            self.head, self.remaining = last.next, self.remaining - run
+        return dropped
+
     def unbroken(self, in_hand: list[int]) -> range:
         """Return the ids at the end that follow each other without a hole, and stay as they are.
 

@@ -65,7 +65,7 @@ class SegmentGenerator(Component, IdGenerator):
         self._floor: int | None = None
         super().__init__(clock)
         self._exposed: Iterator[int] = EMPTY  # the piece in hand, for who takes an id
-        self._opening = SegmentOpening(self, None)
+        self._opening = self._open_anew(None)
 
     # The hot path.
 
@@ -143,13 +143,15 @@ class SegmentGenerator(Component, IdGenerator):
         opening.check()  # a store in this process may have ended us a moment ago
         raise WouldBlock
 
-    async def _next_ids_slow(self, n: int) -> list[int]:
+    async def _next_ranges(self, n: int) -> list[range]:
+        """Return ``n`` ids as ranges."""
         check_integer("n", n, at_least=1, at_most=MAX_BATCH)
         opening = self._opening
         await opening.cross()
-        pieces = opening.take_now(n)
-        if pieces is None:
-            pieces = await opening.wait(n)
+        return opening.take_now(n) or await opening.wait(n)
+
+    async def _next_ids_slow(self, n: int) -> list[int]:
+        opening, pieces = self._opening, await self._next_ranges(n)
         process = fork.generation
         try:
             ids = await expand_ranges(pieces)
@@ -161,8 +163,11 @@ class SegmentGenerator(Component, IdGenerator):
 
     # Opening and closing.
 
+    def _open_anew(self, before: SegmentOpening | None) -> SegmentOpening:
+        return SegmentOpening(self, before)
+
     def _reset(self) -> None:
-        self._opening = SegmentOpening(self, self._opening)
+        self._opening = self._open_anew(self._opening)
         self._exposed = EMPTY
 
     async def _start(self) -> None:

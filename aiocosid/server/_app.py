@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from ..abc import DEFAULT_NAMESPACE
 from ..errors import CosIdError
-from . import _dashboard, _v1
+from . import _dashboard, _health, _metrics, _store_api, _v1
 from ._problems import CONTENT_TYPE, Problem, problem_of
 from ._service import Service
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..abc import Store
     from ..integrations._source import Source
     from ._http import Receive, Scope, Send
-    from ._resp import Command
+    from ._resp import Adder, Command
     from ._service import Limits
     from ._tokens import Token
 
@@ -54,8 +54,9 @@ class App:
         tokens: Iterable[Token] = (),
         limits: Limits | None = None,
         create: bool = False,
+        unix_tokens: bool = False,
         dialects: Iterable[Dialect] = (),
-        resp: Mapping[bytes, Command] | None = None,
+        resp: Mapping[bytes, Command | Adder] | None = None,
         dashboard: bool = True,
     ) -> None:
         """Describe the service; nothing is opened yet.
@@ -63,23 +64,34 @@ class App:
         Args:
             provider: its generators; opened and closed by the lifespan of this application, as
                 `connect` or `configure` returns it, or what makes one.
-            store: the store of segments and machine ids; by default the provider's own.
+            store: the store of segments and machine ids, opened and closed by the lifespan too; by
+                default the provider's own.
             namespace: the namespace of counters that are named without one.
             tokens: who may do what; without any, everybody may do everything.
             limits: what one request may ask for.
             create: whether asking for an unknown name creates a segment chain on the store.
+            unix_tokens: whether callers on Unix sockets need a token, if others do.
             dialects: other systems' protocols to speak, as `dialects.leaf.routes`.
             resp: the commands of RESP, as `dialects.resp.commands` returns them; None to speak
                 HTTP only.  It needs ``aiocosid serve``, whose sockets speak both.
             dashboard: whether ``/`` and ``/dashboard`` show the operator's page.
         """
         self.service: Service = Service(
-            provider, store=store, namespace=namespace, tokens=tokens, limits=limits, create=create
+            provider,
+            store=store,
+            namespace=namespace,
+            tokens=tokens,
+            limits=limits,
+            create=create,
+            unix_tokens=unix_tokens,
         )
-        self.resp: Mapping[bytes, Command] | None = resp
+        self.resp: Mapping[bytes, Command | Adder] | None = resp
         self._app = Starlette(
             routes=[
                 *_v1.routes(self.service),
+                _store_api.route(self.service),
+                *_metrics.routes(self.service),
+                *_health.routes(self.service),
                 *(route for dialect in dialects for route in dialect(self.service)),
                 *(_dashboard.routes(self.service) if dashboard else ()),
             ],
@@ -89,7 +101,7 @@ class App:
                 HTTPException: _http_exception,
                 Exception: _bug,
             },
-            lifespan=self._lifespan,
+            lifespan=self.running,
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -97,7 +109,12 @@ class App:
         await self._app(scope, receive, send)
 
     @asynccontextmanager
-    async def _lifespan(self, _app: object) -> AsyncGenerator[None]:
+    async def running(self, _app: object = None) -> AsyncGenerator[None]:
+        """Keep the service open; an ASGI server does so by the lifespan protocol.
+
+        Raises:
+            CosIdError: as the provider's opening.
+        """
         async with AsyncExitStack() as stack:
             await self.service.open(stack)
             yield

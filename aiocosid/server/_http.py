@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, MutableMapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote
 
 from .._life.clock import SYSTEM_CLOCK
 from ._problems import CONTENT_TYPE, Problem
+from ._tokens import Access
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ._service import Service
-    from ._tokens import Access
 
 __all__ = (
     "JSON",
@@ -25,6 +25,9 @@ __all__ = (
     "access_of",
     "bearer_of",
     "body_of",
+    "form_of",
+    "is_trusted",
+    "parts_of",
     "query_of",
     "reply",
     "reply_problem",
@@ -39,7 +42,10 @@ JSON: Final = b"application/json"
 TEXT: Final = b"text/plain; charset=utf-8"
 
 NO_STORE: Final = (b"cache-control", b"no-store")
+FORM: Final = b"application/x-www-form-urlencoded"
 MOST_DIGITS: Final = 20  # of a number in a query
+
+EVERYTHING: Final = Access()
 
 
 async def reply(
@@ -83,12 +89,21 @@ def bearer_of(scope: Scope) -> str | None:
     return None
 
 
+def is_trusted(service: Service, scope: Scope) -> bool:
+    """Return whether a request needs no token, as it came over a Unix socket."""
+    server: tuple[str, int | None] | None = scope["server"]
+    # ASGI names a Unix socket by its path, and None instead of a port.
+    return service.trusts(server[0] if server is not None and server[1] is None else server)
+
+
 def access_of(service: Service, scope: Scope) -> Access:
     """Return what the sender of a request may do.
 
     Raises:
         Problem: it needs a token, and has none that is valid.
     """
+    if not service.tokens or is_trusted(service, scope):
+        return EVERYTHING
     return service.access(bearer_of(scope), SYSTEM_CLOCK.now_ms())
 
 
@@ -96,6 +111,45 @@ def query_of(scope: Scope) -> dict[str, str]:
     """Return the parameters of a request's query; of several with one name the last counts."""
     text: bytes = scope["query_string"]
     return dict(parse_qsl(text.decode("latin-1"), keep_blank_values=True)) if text else {}
+
+
+def parts_of(scope: Scope, prefix: str) -> list[str]:
+    """Return the parts of a path behind a prefix, decoded one by one: ``%2F`` belongs to a name.
+
+    Args:
+        scope: the request's.
+        prefix: as the route has it; behind the path at which the application is mounted.
+
+    Raises:
+        Problem: a part is no UTF-8.
+    """
+    raw: bytes | None = scope.get("raw_path")
+    path: str = scope["path"] if raw is None else raw.decode("latin-1")
+    mounted: str = scope.get("root_path", "")
+    parts = path.split("/")[mounted.count("/") + prefix.count("/") + 1 :]
+    if raw is None or "%" not in path:
+        return parts
+    try:
+        return [unquote(part, errors="strict") for part in parts]
+    except UnicodeDecodeError:
+        detail = "the path is no UTF-8"
+        raise Problem(HTTPStatus.BAD_REQUEST, "invalid-argument", detail) from None
+
+
+async def form_of(scope: Scope, receive: Receive, at_most: int) -> dict[str, str]:
+    """Return the parameters of the query, and of a form in the body; the query's count.
+
+    Raises:
+        Problem: the body is longer than allowed, or the client has gone.
+    """
+    query = query_of(scope)
+    if scope["method"] == "GET":
+        return query
+    kind = next((value for name, value in scope["headers"] if name == b"content-type"), b"")
+    if kind.partition(b";")[0].strip().lower() != FORM:
+        return query
+    text = (await body_of(scope, receive, at_most)).decode("latin-1")
+    return dict(parse_qsl(text, keep_blank_values=True)) | query
 
 
 def whole(query: Mapping[str, str], name: str, default: int | None = None) -> int:
@@ -127,7 +181,7 @@ async def body_of(scope: Scope, receive: Receive, at_most: int) -> bytes:
         headers={"connection": "close"},
     )
     for name, value in scope["headers"]:
-        if name == b"content-length" and int(value) > at_most:
+        if name == b"content-length" and value.isdigit() and int(value[:MOST_DIGITS]) > at_most:
             raise too_long
     body = bytearray()
     while True:

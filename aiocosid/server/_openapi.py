@@ -37,6 +37,7 @@ SCHEMAS: Final[dict[str, dict[str, Any]]] = {
         "apart.",
         **_object(first=DECIMAL, last=DECIMAL, step=COUNT),
     },
+    "Parts": {**_object(id=TEXT), "description": "What an id says, as far as it says it."},
     "Generators": _object(
         generators={
             "type": "array",
@@ -122,6 +123,9 @@ PATHS: Final = {
         "machine_id",
         patch=_operation("Renew a machine id.", "Done", asked="Renew"),
         delete=_operation("Release a machine id.", "Done", asked="Release"),
+    ),
+    "/v1/parse/{name}/{id}": _path(
+        "name", "id", get=_operation("Tell what an id of a generator says.", "Parts")
     ),
     "/v1/generators": _path(get=_operation("List the generators.", "Generators")),
     "/v1/statistics": _path(get=_operation("Show all generators' statistics.", "Statistics")),

@@ -1,71 +1,58 @@
 """RESP, the protocol of Redis: commands of a connection, in order, and their replies.
 
-Commands that have arrived together are served together: additions to one counter that follow each
-other are one addition on the store.
+Commands that have arrived together are served together: additions to one counter, with no other
+command between them, are one addition on the store, and those to different counters run at a time.
+No task is made for what is answered without waiting.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+import logging
+from collections.abc import Awaitable, Callable, Generator
+from inspect import isawaitable
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-import hiredis
-
-from ..errors import CosIdError
-from ._problems import Problem
+from .._life.clock import SYSTEM_CLOCK
+from ..errors import CosIdError, IdOverflowError, WouldBlock
+from ._problems import Problem, problem_of
+from ._resp_codec import Commands, RespError, encoded
+from ._service import grant
 from ._tokens import Access
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from ..abc import Clock, IdSegmentDistributor
     from ._service import Service
 
-__all__ = ("Command", "RespError", "RespProtocol", "Session", "encoded")
+__all__ = (
+    "NO_ACCESS",
+    "Adder",
+    "Command",
+    "RespError",
+    "RespProtocol",
+    "Session",
+    "encoded",
+)
 
-RESP3: Final = 3
+logger = logging.getLogger("aiocosid.server")
 
-MOST_WAITING: Final = 1000
-"""Commands of one connection that wait; then nothing more is read from it."""
+MOST_AT_ONCE: Final = 500
+"""Commands that are served before other connections have their turn."""
 
+MOST_BUFFERED: Final = 65_536
+"""Bytes of replies that are kept before they are written."""
 
-class RespError(Exception):
-    """An error reply: a code in capitals, and a text."""
-
-
-def encoded(value: object, *, protocol: int = 2) -> bytes:
-    """Return a reply.
-
-    Args:
-        value: an integer, bytes, text for a simple string, None, a list, a dict or a `RespError`.
-        protocol: 2 or 3.
-    """
-    if isinstance(value, dict):
-        mapping = cast("dict[object, object]", value)
-        is_map = protocol == RESP3
-        start = b"%%%d\r\n" % len(mapping) if is_map else b"*%d\r\n" % (2 * len(mapping))
-        parts = [part for pair in mapping.items() for part in pair]
-        return start + b"".join(encoded(part, protocol=protocol) for part in parts)
-    if isinstance(value, list):
-        parts = cast("list[object]", value)
-        return b"*%d\r\n" % len(parts) + b"".join(encoded(p, protocol=protocol) for p in parts)
-    return _scalar(value, protocol)
+MOST_TOGETHER: Final = 32
+"""Counters that one connection adds to at a time."""
 
 
-def _scalar(value: object, protocol: int) -> bytes:
-    match value:
-        case int():
-            return b":%d\r\n" % value
-        case str():
-            return b"+%s\r\n" % value.encode()
-        case bytes():
-            return b"$%d\r\n%s\r\n" % (len(value), value)
-        case RespError():
-            return b"-%s\r\n" % str(value).replace("\r", " ").replace("\n", " ").encode()
-        case None:
-            return b"_\r\n" if protocol == RESP3 else b"$-1\r\n"
-        case _:
-            raise TypeError(value)
+NO_ACCESS: Final = "NOAUTH Authentication required."
+
+OPEN: Final = frozenset({b"AUTH", b"HELLO", b"QUIT", b"RESET"})
+"""Commands of those who have not shown a token."""
 
 
 class Session:
@@ -73,71 +60,422 @@ class Session:
 
     Attributes:
         service: the server.
+        clock: tells when a token expires.
         protocol: 2 or 3.
-        access: what it may do; None before it has shown its token.
+        access: what it may do; None before it has shown its token, and after that has expired.
+        name: what it calls itself.
+        number: tells it from the other connections of this process.
+        is_trusted: whether it may do everything without a token.
+        is_closing: whether the connection ends after the reply to this command.
+        counters: what `Adder` has found by the words of a key; emptied with each new access.
     """
 
-    __slots__ = ("access", "protocol", "service")
+    __slots__ = (
+        "access",
+        "clock",
+        "counters",
+        "is_closing",
+        "is_trusted",
+        "name",
+        "number",
+        "protocol",
+        "service",
+    )
 
-    def __init__(self, service: Service) -> None:
+    _numbers = count(1)
+
+    def __init__(self, service: Service, clock: Clock) -> None:
         self.service = service
+        self.clock = clock
+        self.number = next(self._numbers)
+        self.counters: dict[bytes, IdSegmentDistributor] = {}
+        self.is_closing = False
+        self.is_trusted = not service.tokens
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what the client has said."""
         self.protocol = 2
-        self.access: Access | None = None if service.tokens else Access()
+        self.name = b""
+        self.set_access(Access() if self.is_trusted else None)
+
+    def set_access(self, access: Access | None) -> None:
+        """Let the client do something else from now on."""
+        self.access: Access | None = access
+        self.counters.clear()
+
+    def expire(self) -> None:
+        """Take the access away if its token has expired."""
+        token = self.access and self.access.token
+        if token and token.expires_ms is not None and self.clock.now_ms() >= token.expires_ms:
+            self.set_access(None)
 
 
-Command: TypeAlias = Callable[[Session, list[bytes]], Awaitable[object]]
-"""Serves a command, by the words that follow its name; returns what `encoded` takes."""
+Command: TypeAlias = Callable[[Session, list[bytes]], Awaitable[object] | object]
+"""Serves a command, by the words that follow its name; returns what `encoded` takes.
+
+An ``async def`` is awaited in a task.  A ``def`` is answered at once, without one; it may return an
+awaitable, if it finds that it has to wait.  It raises a `RespError`, a `Problem` or a `CosIdError`.
+"""
 
 
-async def _unknown(_session: Session, _words: list[bytes]) -> object:
-    raise RespError("ERR unknown command")
+def _no_access(_session: Session, _words: list[bytes]) -> object:
+    raise RespError(NO_ACCESS)
+
+
+class Adder:
+    """A command that adds to a counter, so that it can be joined with others.
+
+    Attributes:
+        read: returns the counter and how many ids, by the words that follow the command's name.
+    """
+
+    __slots__ = ("read",)
+
+    def __init__(
+        self, read: Callable[[Session, list[bytes]], tuple[IdSegmentDistributor, int]]
+    ) -> None:
+        self.read = read
+
+
+def error_of(error: Exception) -> RespError:
+    """Return the reply that an error is, in Redis's vocabulary; what is unknown goes to the log.
+
+    ``LOADING`` is what redis-py and go-redis try again by themselves.
+    """
+    if isinstance(error, RespError):
+        return error
+    if isinstance(error, IdOverflowError):
+        return RespError("ERR increment or decrement would overflow")
+    if isinstance(error, CosIdError):
+        problem = problem_of(error)
+        detail = problem.detail or f"the store refuses ({type(error).__name__})"
+        is_passing = problem.retry_after is not None
+        return RespError(f"LOADING {detail}; try again" if is_passing else f"ERR {detail}")
+    if isinstance(error, Problem):
+        code = {401: "NOAUTH", 403: "NOPERM"}.get(error.status, "ERR")
+        return RespError(f"{code} {error.detail or error.kind}")
+    logger.error("a command has failed", exc_info=error)
+    return RespError("ERR internal error")
+
+
+NOT_CONTIGUOUS: Final = encoded(
+    RespError("ERR segments of this store are not contiguous; take one id at a time")
+)
+
+
+Work: TypeAlias = "Generator[Awaitable[Any], Any, None]"
+"""Serves commands; yields what has to be awaited, and is sent its result."""
+
+
+class Additions:
+    """Additions to one counter that are made together, by one call to the store if it can be."""
+
+    __slots__ = ("_counter", "_places", "_steps")
+
+    def __init__(self, counter: IdSegmentDistributor) -> None:
+        self._counter = counter
+        self._places: list[int] = []
+        self._steps: list[int] = []
+
+    def add(self, place: int, step: int) -> None:
+        """Join one of ``step`` ids, whose reply has that place."""
+        self._places.append(place)
+        self._steps.append(step)
+
+    def settle_nowait(self, replies: list[bytes]) -> bool:
+        """Make them, if the store is in this process; return whether they are made, or refused."""
+        total = sum(self._steps)
+        if total > (self._counter.step_limit or total):
+            return False
+        try:
+            self._answer(replies, 0, self._counter.next_max_id_nowait(total), self._steps)
+        except (WouldBlock, IdOverflowError):
+            return False
+        except Exception as error:  # noqa: BLE001 - one that is unknown is logged there
+            self._refuse(replies, 0, self._steps, error)
+        return True
+
+    async def settle(self, replies: list[bytes]) -> None:
+        """Make them; never raises."""
+        at = 0
+        for steps in self._joined():
+            try:
+                last = await grant(self._counter, sum(steps))
+            except IdOverflowError as error:  # there is room for the first ones perhaps
+                if len(steps) == 1:
+                    self._refuse(replies, at, steps, error)
+                else:
+                    for offset, step in enumerate(steps):
+                        await self._settle_one(replies, at + offset, step)
+            except Exception as error:  # noqa: BLE001 - one that is unknown is logged there
+                self._refuse(replies, at, steps, error)
+            else:
+                self._answer(replies, at, last, steps)
+            at += len(steps)
+
+    async def _settle_one(self, replies: list[bytes], at: int, step: int) -> None:
+        try:
+            self._answer(replies, at, await grant(self._counter, step), [step])
+        except Exception as error:  # noqa: BLE001 - one that is unknown is logged there
+            self._refuse(replies, at, [step], error)
+
+    def _joined(self) -> list[list[int]]:
+        """Return the steps, so many together as one call may ask for."""
+        limit = self._counter.step_limit or sum(self._steps)
+        joined: list[list[int]] = [[]]
+        room = limit
+        for step in self._steps:
+            if step > room and joined[-1]:
+                joined.append([])
+                room = limit
+            joined[-1].append(step)
+            room -= step
+        return joined
+
+    def _answer(self, replies: list[bytes], at: int, last: int, steps: Sequence[int]) -> None:
+        stride = self._counter.stride
+        value = last - sum(steps) * stride
+        for place, step in zip(self._places[at:], steps, strict=False):
+            value += step * stride
+            replies[place] = b":%d\r\n" % value if stride == 1 or step == 1 else NOT_CONTIGUOUS
+
+    def _refuse(
+        self, replies: list[bytes], at: int, steps: Sequence[int], error: Exception
+    ) -> None:
+        reply = encoded(error_of(error))
+        for place in self._places[at : at + len(steps)]:
+            replies[place] = reply
+
+
+def _settle(added: dict[IdSegmentDistributor, Additions], replies: list[bytes]) -> Work:
+    """Make the additions to all counters, and forget them."""
+    waiting = [each for each in added.values() if not each.settle_nowait(replies)]
+    added.clear()
+    for start in range(0, len(waiting), MOST_TOGETHER):
+        together = [each.settle(replies) for each in waiting[start : start + MOST_TOGETHER]]
+        yield together[0] if len(together) == 1 else asyncio.gather(*together)
 
 
 class RespProtocol(asyncio.Protocol):
     """One connection."""
 
-    def __init__(self, service: Service, commands: Mapping[bytes, Command]) -> None:
-        self._session = Session(service)
+    def __init__(
+        self,
+        service: Service,
+        commands: Mapping[bytes, Command | Adder],
+        *,
+        connections: set[Any] | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        """Serve a connection that is yet to be made.
+
+        Args:
+            service: the server.
+            commands: by name, in capitals.
+            connections: the open connections of the process, which it enters and leaves.
+            clock: tells when a token expires, and when a command takes too long to arrive.
+        """
+        self._session = Session(service, clock)
+        self._connections: set[Any] = set() if connections is None else connections
         self._commands = commands
-        self._reader = hiredis.Reader(notEnoughData=self)
-        self._waiting: list[list[bytes]] = []
-        self._task: asyncio.Task[None] | None = None
+        self._reader = Commands(most=service.limits.body)
         self._transport: Any = None
+        self._loop: Any = None
+        self._task: asyncio.Task[None] | None = None
+        self._writable: asyncio.Future[None] | None = None  # while the client reads too slowly
+        self._late: asyncio.Task[None] | None = None  # ends a client that ends no command
+        self._is_ending = False
+
+    # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
         self._transport = transport
+        self._loop = asyncio.get_running_loop()
+        self._connections.add(self)
+        session = self._session
+        session.is_trusted = session.service.trusts(transport.get_extra_info("sockname"))
+        session.reset()
 
     def data_received(self, data: bytes) -> None:
-        """Take commands."""
+        """Serve the commands that are complete."""
         self._reader.feed(data)
-        while (command := self._reader.gets()) is not self:
-            self._waiting.append(command)
-        if self._task is None and self._waiting:
-            self._task = asyncio.get_running_loop().create_task(self._serve())
+        if self._task is None:
+            self._begin()
+        else:
+            self._transport.pause_reading()  # until what has arrived is served
 
-    async def _serve(self) -> None:
-        while self._waiting:
-            batch, self._waiting = self._waiting, []
-            replies = [await self._run(command) for command in batch]
-            if self._transport is not None:
-                self._transport.write(b"".join(replies))
-        self._task = None
+    def pause_writing(self) -> None:
+        """Serve nothing more until the client reads its replies."""
+        if self._writable is None:
+            self._writable = self._loop.create_future()
 
-    async def _run(self, command: list[bytes]) -> bytes:
-        answer: object
-        try:
-            run = self._commands.get(command[0].upper(), _unknown)
-            answer = await run(self._session, command[1:])
-        except RespError as error:
-            answer = error
-        except Problem as error:
-            answer = RespError(f"ERR {error.detail}")
-        except CosIdError as error:
-            answer = RespError(f"ERR {type(error).__name__}")
-        return encoded(answer, protocol=self._session.protocol)
+    def resume_writing(self) -> None:
+        """Go on."""
+        writable, self._writable = self._writable, None
+        if writable is not None and not writable.done():
+            writable.set_result(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End."""
+        """End; a call to the store that is under way is answered to nobody: a gap."""
         del exc
+        self._connections.discard(self)
         self._transport = None
+        self._drop_timer()
+        self.resume_writing()
+
+    def shutdown(self) -> None:
+        """Close the connection after the replies to what has arrived."""
+        self._is_ending = True
+        if self._task is None and self._transport is not None:
+            self._transport.close()
+
+    # Serving.
+
+    def _begin(self) -> None:
+        """Serve what can be served without waiting, and the rest in a task."""
+        work = self._work()
+        try:
+            waited = next(work)
+        except StopIteration:
+            self._rest()
+        else:
+            self._task = self._loop.create_task(self._go_on(work, waited))
+
+    async def _go_on(self, work: Work, waited: Awaitable[Any]) -> None:
+        try:
+            while True:
+                try:
+                    answer = await waited
+                except Exception as error:  # noqa: BLE001 - the command's, which is answered
+                    waited = work.throw(error)
+                else:
+                    waited = work.send(answer)
+        except StopIteration:
+            self._rest()
+        except Exception:
+            logger.exception("a connection of RESP has failed")
+            if self._transport is not None:
+                self._transport.abort()
+        finally:
+            self._task = None
+
+    def _rest(self) -> None:
+        """Wait for more, or end."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        if self._is_ending or self._session.is_closing or self._reader.error:
+            transport.close()
+            return
+        if self._task is not None:
+            transport.resume_reading()
+        if self._reader.is_partial and self._late is None:
+            self._late = self._loop.create_task(self._lose_patience())
+
+    async def _lose_patience(self) -> None:
+        await self._session.clock.sleep(self._session.service.limits.header_timeout)
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _drop_timer(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def _work(self) -> Work:
+        session, reader = self._session, self._reader
+        served = 0
+        while not session.is_closing and self._transport is not None:
+            session.expire()
+            commands = reader.take(MOST_AT_ONCE, is_stranger=session.access is None)
+            if commands:
+                self._drop_timer()
+                yield from self._serve(commands)
+            if reader.error:
+                self._write([encoded(RespError(f"ERR Protocol error: {reader.error}"))])
+            if not commands or reader.error:
+                return
+            served += len(commands)
+            if served >= MOST_AT_ONCE and reader.is_partial:
+                served = 0
+                yield session.clock.sleep(0)
+
+    def _serve(self, commands: Sequence[list[bytes]]) -> Work:
+        session, table = self._session, self._commands
+        replies: list[bytes] = []
+        added: dict[IdSegmentDistributor, Additions] = {}
+        words: list[bytes] | None = None
+        additions: Additions | None = None
+        buffered = step = 0
+        for command in commands:
+            if command is words and additions is not None:  # once more the same
+                additions.add(len(replies), step)
+                replies.append(b"")
+                continue
+            words, additions = command, None
+            run = table.get(command[0]) or table.get(command[0].upper())
+            if session.access is None and command[0].upper() not in OPEN:
+                run = _no_access
+            if isinstance(run, Adder):
+                additions, step = self._join(run, command, added, replies)
+                continue
+            if added:
+                yield from _settle(added, replies)
+            reply = yield from self._run(run, command)
+            replies.append(reply)
+            buffered += len(reply)
+            if session.is_closing or self._transport is None:
+                break
+            if buffered > MOST_BUFFERED:
+                yield from self._flush(replies)
+                buffered = 0
+        if added:
+            yield from _settle(added, replies)
+        yield from self._flush(replies)
+
+    def _join(
+        self,
+        run: Adder,
+        command: list[bytes],
+        added: dict[IdSegmentDistributor, Additions],
+        replies: list[bytes],
+    ) -> tuple[Additions | None, int]:
+        """Add to what is added to a counter; return that, and how many ids."""
+        try:
+            counter, step = run.read(self._session, command[1:])
+        except Exception as error:  # noqa: BLE001 - one that is unknown is logged there
+            replies.append(encoded(error_of(error)))
+            return None, 0
+        additions = added.get(counter)
+        if additions is None:
+            additions = added[counter] = Additions(counter)
+        additions.add(len(replies), step)
+        replies.append(b"")
+        return additions, step
+
+    def _run(
+        self, run: Command | None, command: list[bytes]
+    ) -> Generator[Awaitable[Any], Any, bytes]:
+        session = self._session
+        try:
+            if run is None:
+                name = command[0][:64].decode("ascii", "backslashreplace")
+                raise RespError(f"ERR unknown command {name!r}")  # noqa: TRY301 - as any other
+            answer = run(session, command[1:])
+            if isawaitable(answer):
+                answer = yield answer
+            return encoded(answer, protocol=session.protocol)
+        except Exception as error:  # noqa: BLE001 - one that is unknown is logged there
+            return encoded(error_of(error))
+
+    def _flush(self, replies: list[bytes]) -> Work:
+        self._write(replies)
+        replies.clear()
+        if self._writable is not None:
+            yield self._writable
+
+    def _write(self, replies: Sequence[bytes]) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(b"".join(replies))

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from .._life.clock import SYSTEM_CLOCK, call_bounded
 from ..abc import DEFAULT_NAMESPACE, IdGenerator
@@ -85,6 +85,7 @@ class Service:
         limits: what one request may ask for.
         tokens: who may ask.
         namespace: of counters that are named without one.
+        unix_tokens: whether callers on Unix sockets need a token, if others do.
         calls: the additions that it has asked the store for.
         is_draining: whether it tells its balancer to send no more requests; it still serves.
     """
@@ -102,6 +103,7 @@ class Service:
         "limits",
         "namespace",
         "tokens",
+        "unix_tokens",
     )
 
     def __init__(
@@ -113,10 +115,12 @@ class Service:
         tokens: Iterable[Token] = (),
         limits: Limits | None = None,
         create: bool = False,
+        unix_tokens: bool = False,
     ) -> None:
         self.limits: Limits = limits or Limits()
         self.tokens: Tokens = Tokens(tokens)
         self.namespace: str = namespace
+        self.unix_tokens: bool = unix_tokens
         self.is_draining: bool = False
         self.calls: StoreCalls = StoreCalls()
         self._source = source
@@ -128,13 +132,15 @@ class Service:
         self._counters: OrderedDict[tuple[str, str], IdSegmentDistributor] = OrderedDict()
 
     async def open(self, stack: AsyncExitStack) -> None:
-        """Open the provider, and leave its end to the stack.
+        """Open the provider and a store that was given, and leave their end to the stack.
 
         Raises:
-            CosIdError: as the provider's opening.
+            CosIdError: as opening either.
         """
         provider = await stack.enter_async_context(opened(self._source))
         self.adopt(provider)
+        if self._given_store is not None:  # it may use the provider's own, so it is closed first
+            await stack.enter_async_context(self._given_store)
         if self._creates and self._created is None:
             created = IdProvider(self.store, namespace=self.namespace)
             self._created = await stack.enter_async_context(created)
@@ -186,6 +192,14 @@ class Service:
             challenge = {"www-authenticate": 'Bearer realm="aiocosid"'}
             raise Problem(HTTPStatus.UNAUTHORIZED, "no-access", detail, headers=challenge)
         return found
+
+    def trusts(self, socket_name: object) -> bool:
+        """Return whether callers may do everything without a token, as on a Unix socket.
+
+        Args:
+            socket_name: of our end, as ``getsockname`` returns it: a pair for TCP.
+        """
+        return not self.tokens or not (self.unix_tokens or isinstance(socket_name, tuple | None))
 
     def check(self, access: Access, verb: Verb, name: str = "") -> None:
         """Raise unless a caller may do that with a name.
@@ -250,20 +264,23 @@ class Service:
 
     # Segments.
 
-    async def segment(self, name: str, step: int) -> range:
+    async def segment(self, name: str, step: int | None = None) -> range:
         """Take a segment of the counter that a generator has, by one addition on its store.
 
         Args:
             name: the generator's name; if there is none, and the server is configured to create
                 some, a counter of the service's namespace.
-            step: how many ids, from 1 to the limit.
+            step: how many ids, from 1 to the limit; by default the counter's own step.
 
         Raises:
             Problem: there is none of that name, or it has no counter.
             CosIdError: the store refuses or cannot be reached; or an argument is refused.
         """
-        self._check_size("step", step, self.limits.step)
         distributor = self._distributor(name)
+        if step is None:
+            row_step = getattr(distributor, "row_step", None)
+            step = distributor.step if row_step is None else cast("int", await row_step())
+        self._check_size("step", step, self.limits.step)
         most = distributor.step_limit or step
         if step > most:
             raise InvalidArgumentError("step", step, expected=f"from 1 to {most}")
@@ -282,6 +299,22 @@ class Service:
             detail = "this generator has no counter that hands out segments"
             raise Problem(HTTPStatus.CONFLICT, "no-segments", detail)
         return found._distributor
+
+    async def create_counter(self, name: str, *, namespace: str, offset: int) -> int | None:
+        """Create a counter whose first id is ``offset + 1``; change nothing if it exists.
+
+        Returns:
+            The last id of one that exists; None if it was created.
+
+        Raises:
+            Problem: there is no store.
+            CosIdError: an argument is refused; the store refuses or cannot be reached.
+        """
+        found = await self.counter(name, namespace=namespace, offset=offset).peek()
+        if found is None:
+            # If somebody creates it meanwhile it is raised, or left alone; never lowered.
+            await self.store.set_floor(namespace=namespace, name=name, above=offset)
+        return found
 
     async def next_max_id(self, name: str, *, namespace: str, step: int, offset: int = 0) -> int:
         """Add to a counter of the store, and return its value: ``(value - step, value]`` is theirs.

@@ -13,6 +13,7 @@ from ..abc import TextIdGenerator
 from . import _machines
 from ._http import access_of, body_of, query_of, reply, whole
 from ._openapi import DOCUMENT
+from ._parse import parse
 from ._problems import Problem
 from ._tokens import Verb
 
@@ -43,6 +44,7 @@ def routes(service: Service) -> Sequence[BaseRoute]:
             _Machines(service),
             methods=["PATCH", "DELETE"],
         ),
+        Route("/v1/parse/{name:path}/{id}", _Parse(service), methods=["GET"]),
         Route("/v1/generators", _Generators(service), methods=["GET"]),
         Route("/v1/statistics", _Statistics(service), methods=["GET"]),
         Route("/v1/statistics/{name:path}", _Statistics(service), methods=["GET"]),
@@ -129,6 +131,20 @@ def _asked(model: type[M], body: bytes) -> M:
             f"{'.'.join(map(str, each['loc'])) or 'body'}: {each['msg']}" for each in error.errors()
         )
         raise Problem(HTTPStatus.BAD_REQUEST, "invalid-argument", found) from None
+
+
+class _Parse:
+    """``GET /v1/parse/{name}/{id}``: what an id of a generator says."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        service, path = self._service, scope["path_params"]
+        service.check(access_of(service, scope), Verb.READ, path["name"])
+        found = parse(service.known(path["name"]), path["id"])
+        await reply(send, json.dumps(found).encode(), is_head=scope["method"] == "HEAD")
 
 
 class _Generators:

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from ..errors._general import SettingsProblem as SettingsProblem
 from . import _extra as _extra
+from ._addresses import Address as Address
+from ._addresses import address_of as address_of
+from ._addresses import is_loopback as is_loopback
 from ._generators import CachedSettings as CachedSettings
 from ._generators import ChainSettings as ChainSettings
 from ._generators import CosIdSettings as CosIdSettings
@@ -15,6 +18,7 @@ from ._generators import GroupedSettings as GroupedSettings
 from ._generators import IntegerSettings as IntegerSettings
 from ._generators import LeafSettings as LeafSettings
 from ._generators import OwnGeneratorSettings as OwnGeneratorSettings
+from ._generators import RemoteSettings as RemoteSettings
 from ._generators import SegmentSettings as SegmentSettings
 from ._generators import ShardedSettings as ShardedSettings
 from ._generators import SnowflakeSettings as SnowflakeSettings
@@ -32,6 +36,13 @@ from ._report import GeneratorReport as GeneratorReport
 from ._report import SettingsReport as SettingsReport
 from ._report import ShardingReport as ShardingReport
 from ._report import check_settings as check_settings
+from ._server import DialectSettings as DialectSettings
+from ._server import LeafDialectSettings as LeafDialectSettings
+from ._server import LimitSettings as LimitSettings
+from ._server import RespSettings as RespSettings
+from ._server import ServerSettings as ServerSettings
+from ._server import TinyidDialectSettings as TinyidDialectSettings
+from ._server import TokenSettings as TokenSettings
 from ._sharding import IntervalShardingSettings as IntervalShardingSettings
 from ._sharding import ModShardingSettings as ModShardingSettings
 from ._sharding import SnowflakeShardingSettings as SnowflakeShardingSettings
@@ -41,12 +52,14 @@ from ._texts import GroupPrefixSettings as GroupPrefixSettings
 from ._texts import LayoutSettings as LayoutSettings
 
 __all__ = (
+    "Address",
     "CachedSettings",
     "ChainSettings",
     "ConverterSettings",
     "CosIdSettings",
     "CounterSettings",
     "DatePrefixSettings",
+    "DialectSettings",
     "GeneratorReport",
     "GroupPrefixSettings",
     "GroupReport",
@@ -54,12 +67,17 @@ __all__ = (
     "IntegerSettings",
     "IntervalShardingSettings",
     "LayoutSettings",
+    "LeafDialectSettings",
     "LeafSettings",
+    "LimitSettings",
     "MachineSettings",
     "ModShardingSettings",
     "OwnGeneratorSettings",
     "OwnStoreSettings",
+    "RemoteSettings",
+    "RespSettings",
     "SegmentSettings",
+    "ServerSettings",
     "Settings",
     "SettingsProblem",
     "SettingsReport",
@@ -68,10 +86,14 @@ __all__ = (
     "SnowflakeSettings",
     "SnowflakeShardingSettings",
     "TieredSettings",
+    "TinyidDialectSettings",
+    "TokenSettings",
     "UncertaintySettings",
     "UuidSettings",
+    "address_of",
     "check_groups",
     "check_settings",
     "configured_stores",
+    "is_loopback",
     "load_settings",
 )

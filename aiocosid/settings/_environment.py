@@ -27,7 +27,7 @@ CONFIG: Final = "config"
 CONFIG_VARIABLE: Final = "AIOCOSID_CONFIG"
 DELIMITER: Final = "__"
 
-TABLES: Final = ("stores", "machine", "share", "generators", "sharding")
+TABLES: Final = ("stores", "machine", "share", "generators", "sharding", "server")
 
 NEAR: Final = 0.8
 """How similar a word has to be to count as a typing error: ``stroe`` is, ``service`` is not."""

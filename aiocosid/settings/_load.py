@@ -105,7 +105,7 @@ def _others(
             case ("generators" | "sharding" as table, name, *_):
                 rest[table] = _without(rest[table], name)
                 broken.add(name)
-            case (key, *_) if key == "share" or key not in Settings.model_fields:
+            case (key, *_) if key in {"share", "server"} or key not in Settings.model_fields:
                 rest = _without(rest, key)
             case _:
                 return []

@@ -13,6 +13,7 @@ from ._generators import (  # noqa: TC001 - pydantic reads annotations
     Patience,
     Timeout,
 )
+from ._server import ServerSettings
 from ._sharding import ShardingSettings  # noqa: TC001 - pydantic reads annotations
 from ._values import STRICT, Flag, Function, Seconds, StoreValue, Whole, declared
 
@@ -140,6 +141,7 @@ class Settings(BaseModel):
         share: the default generator, ``__share__``: ``ids.share``.
         generators: a table for each generator: ``ids["order"]`` is ``[generators.order]``.
         sharding: a table for each sharding: ``ids.sharding["orders"]`` is ``[sharding.orders]``.
+        server: the id service, which ``aiocosid serve`` runs.
     """
 
     model_config = STRICT
@@ -153,3 +155,4 @@ class Settings(BaseModel):
     share: GeneratorSettings | None = None
     generators: dict[str, GeneratorSettings] = Field(default_factory=dict)
     sharding: dict[str, ShardingSettings] = Field(default_factory=dict)
+    server: ServerSettings = ServerSettings()

@@ -40,9 +40,13 @@ def lines_of(text: str) -> dict[Path, int]:
     """Return the line of each table and key of a well-formed file."""
     found: dict[Path, int] = {}
     table: Path = ()
+    sizes: dict[Path, int] = {}  # of arrays of tables
     for line, tokens in _statements(text):
-        if tokens[0][1] == "[" and tokens[0][0] == "sign":
-            table = _key(tokens)
+        if tokens[0] == ("sign", "["):
+            name = _within(sizes, _key(tokens))
+            if tokens[1] == ("sign", "["):
+                sizes[name] = sizes.get(name, 0) + 1
+            table = _within(sizes, name)
             path = table
         else:
             path = table + _key(tokens)
@@ -50,6 +54,16 @@ def lines_of(text: str) -> dict[Path, int]:
             found.setdefault(path[:depth], line)
         found[path] = line
     return found
+
+
+def _within(sizes: dict[Path, int], path: Path) -> Path:
+    """Return the path with the index of the last table, from 0, after each array of tables."""
+    whole: Path = ()
+    for part in path:
+        whole = (*whole, part)
+        if whole in sizes:
+            whole = (*whole, str(sizes[whole] - 1))
+    return whole
 
 
 def nearest(lines: dict[Path, int], path: Path) -> int | None:

@@ -8,6 +8,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast, get_args
 
 from ._generators import GeneratorSettings
 from ._models import MachineSettings, OwnStoreSettings, Settings, TieredSettings
+from ._server import (
+    DialectSettings,
+    LeafDialectSettings,
+    LimitSettings,
+    RespSettings,
+    ServerSettings,
+    TinyidDialectSettings,
+    TokenSettings,
+)
 from ._sharding import ShardingSettings
 from ._texts import ConverterSettings, DatePrefixSettings, GroupPrefixSettings, LayoutSettings
 
@@ -35,6 +44,15 @@ TABLES: Final[dict[str, type[BaseModel]]] = {
     "group_prefix": GroupPrefixSettings,
     "date_prefix": DatePrefixSettings,
 }
+OF_SERVER: Final[dict[str, type[BaseModel]]] = {
+    "server": ServerSettings,
+    "limits": LimitSettings,
+    "tokens": TokenSettings,
+    "cosid": DialectSettings,
+    "leaf": LeafDialectSettings,
+    "tinyid": TinyidDialectSettings,
+    "resp": RespSettings,
+}
 ENTRIES: Final = ("generators", "sharding", "stores")
 """The tables whose keys are the user's names."""
 
@@ -42,7 +60,7 @@ STORE_KINDS: Final = ("url", "tiered", "own")
 
 Path: TypeAlias = tuple[str, ...]
 
-SECRET: Final = {"store", "stores", "lane_store", "key"}
+SECRET: Final = {"store", "stores", "lane_store", "key", "tokens"}
 SHOWN: Final = 60  # characters of a value
 
 
@@ -114,6 +132,7 @@ def _unknown(path: Path, data: object) -> str:
 
 def _section(path: Path, data: object) -> type[BaseModel]:
     section: type[BaseModel] = TieredSettings if path[:1] == ("stores",) else Settings
+    tables = OF_SERVER if path[:1] == ("server",) else TABLES
     for part in path:
         data = cast("Mapping[str, Any]", data).get(part) if isinstance(data, Mapping) else None
         table = cast("Mapping[str, Any]", data if isinstance(data, Mapping) else {})
@@ -121,7 +140,7 @@ def _section(path: Path, data: object) -> type[BaseModel]:
         if "make" in table and path[0] == "stores":
             section = OwnStoreSettings
         section = (
-            TABLES.get(part)
+            tables.get(part)
             or (KINDS.get(kind, TYPES.get(kind)) if isinstance(kind, str) else None)
             or section
         )

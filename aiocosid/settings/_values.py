@@ -31,6 +31,7 @@ __all__ = (
     "Threshold",
     "Whole",
     "declared",
+    "from_text",
     "misplaced",
     "shorthand",
     "shown_url",
@@ -62,7 +63,7 @@ def declared(key: str) -> Any:  # noqa: ANN401 - as pydantic's Field
     return Field(ge=spec.at_least, le=spec.at_most, description=spec.doc)
 
 
-def _from_text(read: Callable[[str], object]) -> BeforeValidator:
+def from_text(read: Callable[[str], object]) -> BeforeValidator:
     """Read what an environment variable gave; its type names a text that cannot be read."""
 
     def convert(value: object) -> object:
@@ -152,14 +153,14 @@ else:
     StoreValue = Annotated[SecretStr, WrapValidator(_store)]
 """A URL or a name, which may be secret; or, in a mapping, a store itself."""
 
-Whole = Annotated[int, _from_text(_whole)]
-Seconds = Annotated[float, _from_text(float)]
-Flag = Annotated[bool, _from_text(lambda text: WORDS[text.lower()])]
+Whole = Annotated[int, from_text(_whole)]
+Seconds = Annotated[float, from_text(float)]
+Flag = Annotated[bool, from_text(lambda text: WORDS[text.lower()])]
 Function = Annotated[Callable[..., Any], BeforeValidator(_imported)]
 """A function of the user's, by module and name; reading the settings imports it."""
 Threshold = Annotated[int | None, BeforeValidator(_threshold)]
 """The point at which a sequence is reset; None, written "none", for each tick."""
-Moment = Annotated[Any, _from_text(_moment)]
+Moment = Annotated[Any, from_text(_moment)]
 """A time with its offset, or an integer of milliseconds; the layout checks it."""
 
 

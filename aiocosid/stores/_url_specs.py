@@ -8,7 +8,7 @@ from typing import Final
 from ._durability import DEMANDS
 from ._url import Option, UrlSpec, boolean, choice, file, integer, seconds
 
-__all__ = ("ETCD", "HTTP", "MYSQL", "NATS", "POSTGRES", "REDIS", "ZOOKEEPER")
+__all__ = ("AIOCOSID", "ETCD", "HTTP", "MYSQL", "NATS", "POSTGRES", "REDIS", "ZOOKEEPER")
 
 _DURABILITY: Final = choice(
     "what to do about a server that may lose what it has granted", *DEMANDS, default="warn"
@@ -34,6 +34,29 @@ ETCD: Final = UrlSpec(
     together=_PAIR,
 )
 """An etcd cluster; the path is the prefix of all keys."""
+
+_REMOTE: Final = {"token": Option("token, as in front of the host"), "timeout": _TIMEOUT}
+
+AIOCOSID: Final = (
+    UrlSpec(
+        {"aiocosid+http": False, "aiocosid+https": True},
+        "aiocosid+http://token@host:port,host:port",
+        8688,
+        needs_host=True,
+        options=_REMOTE,
+        tls_options=_TLS,
+        together=_PAIR,
+    ),
+    UrlSpec(
+        {"aiocosid+unix": False},
+        "aiocosid+unix:///path/of/socket",
+        0,
+        hosts=0,
+        path=r"/[^\x00]+",
+        options=_REMOTE,
+    ),
+)
+"""An aiocosid server: several of one store by HTTP, or one by its Unix socket."""
 
 HTTP: Final = UrlSpec(
     {"http": False, "https": True, "cosid+http": False, "cosid+https": True},

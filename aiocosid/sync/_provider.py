@@ -202,6 +202,7 @@ class SyncIdProvider(
         SyncIdGenerator[int],
         SyncIdGenerator[str],
         SyncIdGenerator[int],
+        SyncIdGenerator[int],
         SyncIdGenerator[str],
         SyncIdGenerator[str],
         SyncIdGenerator[int],

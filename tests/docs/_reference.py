@@ -20,13 +20,20 @@ from pydantic.fields import FieldInfo
 from aiocosid.settings import (
     ConverterSettings,
     DatePrefixSettings,
+    DialectSettings,
     GroupPrefixSettings,
     LayoutSettings,
+    LeafDialectSettings,
+    LimitSettings,
     MachineSettings,
     OwnStoreSettings,
+    RespSettings,
     SegmentSettings,
+    ServerSettings,
     Settings,
     TieredSettings,
+    TinyidDialectSettings,
+    TokenSettings,
 )
 from aiocosid.settings._build import NO_PLACE
 from aiocosid.settings._converters import TAKES as CONVERTER_TAKES
@@ -56,6 +63,7 @@ MORE: Final = {
     "endurance": "../explanation/segment-chain.md#seconds-ahead",
     "fail_fast": "../howto/fastapi.md#while-the-store-is-down",
     "create": "cli.md#init",
+    "create in ServerSettings": "",
     "generators": "#generators",
     "key in GroupedSettings": "api.md#aiocosid.GroupBy.key",
     "give_back": "../howto/give-back.md",
@@ -65,6 +73,7 @@ MORE: Final = {
     "pattern": "#date-patterns",
     "rate": "#warnings",
     "root_name": "../howto/tiered-store.md#several-databases-on-one-redis",
+    "server": "#the-id-service",
     "sharding": "#sharding",
     "state_dir": "../explanation/leases.md#a-restart-on-the-same-machine",
     "store": "#store-urls",
@@ -153,6 +162,7 @@ SIMPLE: Final[dict[Any, str]] = {
     dict: "a table",
     float: "a number",
     int: "an integer",
+    list: "a list",
     SecretStr: "a text",
     str: "a text",
 }
@@ -311,6 +321,13 @@ BLOCKS: Final[dict[str, Callable[[], Iterable[str]]]] = {
     "tiered": lambda: table(TieredSettings),
     "own": lambda: table(OwnStoreSettings),
     "machine": lambda: table(MachineSettings, MACHINE_TAKES),
+    "server": lambda: table(ServerSettings),
+    "limits": lambda: table(LimitSettings),
+    "tokens": lambda: table(TokenSettings),
+    "dialects": lambda: table(DialectSettings),
+    "leaf": lambda: table(LeafDialectSettings),
+    "tinyid": lambda: table(TinyidDialectSettings),
+    "resp": lambda: table(RespSettings),
     "sharding": shardings,
     "urls": urls,
 }

@@ -48,6 +48,7 @@ from aiocosid.snowflake import (
 )
 from aiocosid.stores.redis._backend import _counters, namespace_of
 from aiocosid.stores.redis._link import text_of
+from tests.unit.server._wire import Wire, command
 
 __all__ = ("SECRET", "TARGETS", "Target")
 
@@ -327,6 +328,33 @@ def opaque(text: str) -> None:
         assert made.as_int(made.as_str(number)) == number
 
 
+# Commands of Redis
+
+
+def resp(text: str) -> None:
+    """What a client sends, in two parts, is answered, or ends the connection; no bug, no trace."""
+    data = raw(text)
+
+    async def talk() -> list[Any]:
+        broken: list[Any] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, about: broken.append(about))
+        wire = Wire()
+        for part in (data[: len(data) // 2], data[len(data) // 2 :]):
+            wire.feed(part)
+            await wire.settle()
+        wire.close()
+        await wire.settle()
+        assert not broken, broken
+        return wire.replies()
+
+    assert "ERR internal error" not in [each for each in asyncio.run(talk()) if each is not None]
+
+
+def said(*words: str | int) -> str:
+    """A command as a seed."""
+    return command(*words).decode()
+
+
 INTERVAL: Final = (
     "datetime-lower=2024-01-01 00:00:00\ndatetime-upper=2024-12-31 23:59:59\n"
     "logic-name-prefix=t_\nsharding-suffix-pattern=yyyyMM\ndatetime-interval-unit=MONTHS\n"
@@ -440,6 +468,18 @@ TARGETS: Final = {
         ),
     ),
     "listing": Target(listing, ("cosid.order\n1000", "a\n-1", "a.b\n 1_0 ", "x\n1e9", "\udcff\n1")),
+    "resp": Target(
+        resp,
+        (
+            said("INCRBY", "cosid:{shop.order}.adder", 1000) * 2 + said("GET", "a"),
+            said("HELLO", 3, "AUTH", "a", "b", "SETNAME", "c") + said("CLIENT", "SETINFO", "a", 1),
+            said("SET", "a", 5, "NX", "GET") + said("SETNX", "a", -1) + said("MGET", "a", "b"),
+            said("EXISTS", "a") + said("INFO") + said("COMMAND", "DOCS") + said("QUIT"),
+            "*2147483647\r\n$1\r\na\r\n",
+            "*1\r\n$-1\r\n",
+            "*0\r\n*-1\r\n%1\r\n",
+        ),
+    ),
     "opaque": Target(
         opaque, ("00112233445566778899aabbccddeeff", "AAAAAAAAAAAAAAAAAAAAAA==", "x" * 32)
     ),

@@ -144,7 +144,7 @@ class TestNames:
         assert problem(answer) == (400, "invalid-argument")
 
     def test_paths_that_are_none(self, client: httpx.Client) -> None:
-        for path in ("/", "/v1", "/v2/ids/order", "/v1/idz/order"):
+        for path in ("/v1", "/v2/ids/order", "/v1/idz/order"):
             assert client.get(path).status_code == 404
 
 
@@ -270,9 +270,29 @@ class TestReading:
         assert kinds["order"] == ("SegmentChainId", "number")
         assert kinds["text"][1] == "text"
 
+    def test_metrics(self, open_client: httpx.Client, client: httpx.Client) -> None:
+        open_client.post("/v1/ids/order")
+        answer = open_client.get("/metrics")
+        assert answer.headers["content-type"].startswith("text/plain")
+        assert "aiocosid_ids_handed_out_total{" in answer.text
+        reader = {"Authorization": f"Bearer {READER}"}  # it may read two names, not all
+        assert problem(client.get("/metrics", headers=reader)) == (403, "not-allowed")
+
+    def test_what_an_id_says(self, open_client: httpx.Client) -> None:
+        (event,) = open_client.post("/v1/ids/event").json()["ids"]
+        found = open_client.get(f"/v1/parse/event/{event}").json()
+        assert found["id"] == event
+        assert found["time"].startswith("20")
+        assert open_client.get("/v1/parse/a%2Fb/5").json() == {"id": "5"}
+        for wrong in ("order/x", "order/9999999999999999999", "text/!"):
+            assert problem(open_client.get(f"/v1/parse/{wrong}")) == (400, "invalid-argument")
+        assert problem(open_client.get("/v1/parse/nope/1")) == (404, "unknown-name")
+
     def test_statistics(self, open_client: httpx.Client) -> None:
         whole = open_client.get("/v1/statistics").json()
-        assert whole["order"] == open_client.get("/v1/statistics/order").json()
+        one = open_client.get("/v1/statistics/order").json()
+        assert whole["order"].keys() == one.keys()
+        assert one["name"] == "order"
         assert problem(open_client.get("/v1/statistics/nope")) == (404, "unknown-name")
         head = open_client.head("/v1/statistics")
         assert (head.status_code, head.content) == (200, b"")
@@ -300,4 +320,4 @@ def test_it_keeps_to_its_description(open_client: httpx.Client) -> None:
             case.validate_response(answer, checks=CHECKS)
 
         keeps()
-    assert len(operations) == 8
+    assert len(operations) == 9

@@ -4,6 +4,7 @@ from ._process import HOST, Server, ServerMissingError, ServerStartError, free_p
 from ._waiting import eventually
 from .cluster import ValkeyCluster
 from .cosid_proxy import CosIdProxy
+from .cosid_service import CosIdService
 from .etcd import EtcdEnsemble, EtcdServer
 from .mariadb import MariadbServer
 from .nats import NatsCluster, NatsServer
@@ -24,6 +25,7 @@ __all__ = (
     "PASSWORD",
     "READER",
     "CosIdProxy",
+    "CosIdService",
     "EtcdEnsemble",
     "EtcdServer",
     "FaultProxy",

@@ -10,7 +10,8 @@ import httpx
 
 from aiocosid.stores._connection import OwnedConnection
 from aiocosid.stores.http import HttpStore
-from aiocosid.stores.http._backend import HttpBackend, HttpSession
+from aiocosid.stores.http._backend import HttpBackend, session_on
+from aiocosid.stores.http._session import HttpSession
 
 from ._cosid_proxy import CosIdProxyModel
 from ._faults import draw_between
@@ -61,7 +62,7 @@ class SimulatedProxy(CosIdProxyModel):
         network = Network(self, node)
 
         async def connect() -> HttpSession:
-            return HttpSession(httpx.AsyncClient(base_url=URL, transport=network, trust_env=False))
+            return session_on(httpx.AsyncClient(base_url=URL, transport=network, trust_env=False))
 
         store = HttpStore.from_url(URL)
         store._backend = HttpBackend(

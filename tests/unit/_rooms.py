@@ -72,7 +72,7 @@ MAY_IMPORT = {
     "provider": ROOMS | {"_kind_methods", "_kinds", "_store_urls"},
     "settings": (ROOMS - {"provider"}) | {"_kinds", "_store_urls"},
     "integrations": PUBLIC | {"models", "sync"},
-    "server": PUBLIC | {"_instance_id", "_life", "integrations", "settings"},
+    "server": PUBLIC | {"_checks", "_instance_id", "_kinds", "_life", "integrations", "settings"},
     "cli": PUBLIC,
     "testing": ROOMS | PUBLIC,
 }

@@ -13,8 +13,9 @@ from .._connection import OwnedConnection
 from .._store import BackendStore
 from .._url import read_url
 from .._url_specs import HTTP
-from ._backend import HttpBackend, HttpCounter, HttpSession, UsersClient, base_of, httpx
+from ._backend import HttpBackend, HttpCounter, UsersClient, base_of, connect, session_on
 from ._machine import HttpMachineIdDistributor
+from ._session import HttpSession, httpx
 
 __all__ = ("HttpStore",)
 
@@ -51,7 +52,7 @@ class HttpStore(BackendStore[HttpBackend]):
             expected = "an httpx.AsyncClient with a base_url, such as http://host:8688"
             raise InvalidArgumentError("client", client, expected=expected)
         address = client.base_url.copy_with(userinfo=b"", query=None, fragment=None)
-        connection = UsersClient("the httpx client", HttpSession(client))
+        connection = UsersClient("the httpx client", session_on(client))
         self._backend = HttpBackend(connection, str(address).rstrip("/"))
 
     @classmethod
@@ -71,7 +72,7 @@ class HttpStore(BackendStore[HttpBackend]):
         found = read_url(url, HTTP)
         connection = OwnedConnection(
             "the connection to the CosId proxy",
-            connect=partial(HttpSession.of_url, found),
+            connect=partial(connect, found),
             disconnect=HttpSession.aclose,
             silence=HttpSession.silence,
         )

@@ -4,22 +4,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import ssl
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import quote
 
-import anyio
-
-from ..._life import fork
 from ...abc import MAX_ID
 from ...errors import (
     CorruptCounterError,
     IdOverflowError,
-    MissingExtraError,
     StoreAuthenticationError,
     StoreError,
     StoreUnavailableError,
@@ -27,101 +20,19 @@ from ...errors import (
 )
 from ...errors._general import MOST_SHOWN
 from .._backend import Backend, Granted
-from .._connection import (
-    CALL_TIMEOUT,
-    CLOSE_TIMEOUT,
-    BorrowedConnection,
-    CallTasks,
-    Connection,
-    causes_of,
-    closed,
-    fail_if_forked,
-    translate_errors,
-    untrusted,
-)
+from .._connection import BorrowedConnection, Connection, translate_errors
 from .._store import CounterDistributor
-
-try:
-    import httpx as httpx  # noqa: PLC0414 - re-exported
-except ModuleNotFoundError as _exc:
-    raise MissingExtraError("httpx", extra="http") from _exc
+from ._session import HttpSession, as_store_error, httpx, make_client
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    import asyncio
+    from collections.abc import Mapping, Sequence
 
     from ...abc import Counter
     from .._give_back import GrantNote
     from .._url import StoreUrl
 
-# Below the default 2 s timeout of a generator's call, so that the generator gets the reason.
-CONNECT_TIMEOUT: Final = 1.0  # seconds
-REPLY_TIMEOUT: Final = 1.5  # seconds
-CALLS_AT_ONCE: Final = 32
 MOST_BYTES: Final = 1 << 16  # of a body: CosId's own have a few dozen
-
-HEADERS: Final = {"Accept": "application/json", "Accept-Encoding": "identity"}
-
-
-class HttpSession:
-    """One client on one loop, and the calls under way on it."""
-
-    __slots__ = ("_calls", "_is_closed", "_turns", "client")
-
-    def __init__(self, client: httpx.AsyncClient) -> None:
-        self.client = client
-        self._turns = anyio.Semaphore(CALLS_AT_ONCE, fast_acquire=True)
-        self._calls = CallTasks()
-        self._is_closed = False
-
-    @classmethod
-    async def of_url(cls, url: StoreUrl) -> HttpSession:
-        """Return one on a client of its own."""
-        return cls(
-            httpx.AsyncClient(
-                base_url=base_of(url),
-                auth=url.login,
-                # The environment's proxy settings are ignored: a proxy may send a request twice.
-                trust_env=False,
-                verify=url.tls,
-                timeout=httpx.Timeout(REPLY_TIMEOUT, connect=CONNECT_TIMEOUT, pool=None),
-                limits=httpx.Limits(max_connections=CALLS_AT_ONCE),
-            )
-        )
-
-    async def ask(self, method: str, path: str, query: Mapping[str, str]) -> Answer:
-        """Send a request in a task of its own, which goes on when the caller is cancelled.
-
-        The driver's pool loses a connection for good if it is cancelled at the wrong await.  HTTP
-        does not need the cancellation: each answer belongs to one request.
-        """
-        if self.client.is_closed:
-            raise StoreError(STORE, "the httpx client that it was given is closed")
-        with fail_if_forked():
-            await self._turns.acquire()
-        if self._is_closed:  # closed while this waited; the client may still be open
-            self._turns.release()
-            raise closed(STORE)
-        call = _exchange(self.client, method, path, query)
-        task = self._calls.start(call, on_end=self._turns.release)
-        with fail_if_forked():
-            await asyncio.wait((task,))
-        if task.cancelled():
-            raise closed(STORE)
-        return task.result()
-
-    async def aclose(self) -> None:
-        """End calls that are under way or waiting, and close the client."""
-        self._is_closed = True
-        if calls := tuple(self._calls):
-            for task in calls:
-                task.cancel()
-            await asyncio.wait(calls)
-        with suppress(httpx.HTTPError, OSError):
-            await self.client.aclose()
-
-    def silence(self) -> None:
-        """Keep the parent's client from sending anything in a forked child."""
-        fork.silence(_sockets(self.client))
 
 
 def base_of(url: StoreUrl) -> str:
@@ -129,39 +40,14 @@ def base_of(url: StoreUrl) -> str:
     return f"http{'s' if url.tls else ''}://{url}"
 
 
-async def _exchange(
-    client: httpx.AsyncClient, method: str, path: str, query: Mapping[str, str]
-) -> Answer:
-    request = client.build_request(method, path, params=dict(query), headers=HEADERS)
-    with anyio.move_on_after(CALL_TIMEOUT):
-        # Following a redirect might repeat a request that took effect.
-        response = await client.send(request, stream=True, follow_redirects=False)
-        try:
-            return Answer(response.status_code, await _body(response))
-        finally:
-            with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
-                await response.aclose()
-    raise StoreUnavailableError(STORE, f"no answer within {CALL_TIMEOUT:g} s")
+def session_on(client: httpx.AsyncClient) -> HttpSession:
+    """Return the calls on a client."""
+    return HttpSession(client, store=STORE, most_bytes=MOST_BYTES)
 
 
-async def _body(response: httpx.Response) -> bytes:
-    """Read a body in chunks: a compressed one may be far longer than it looks."""
-    if response.headers.get("content-encoding", "identity") != "identity":
-        raise StoreError(STORE, "it compresses its answers although that was not requested")
-    body = bytearray()
-    async for chunk in response.aiter_raw():
-        body += chunk
-        if len(body) > MOST_BYTES:
-            raise StoreError(STORE, f"its answer is longer than {MOST_BYTES} bytes")
-    return bytes(body)
-
-
-def _sockets(client: httpx.AsyncClient) -> Iterator[Any]:
-    pool = getattr(client._transport, "_pool", None)
-    for connection in getattr(pool, "_connections", ()):
-        stream = getattr(getattr(connection, "_connection", None), "_network_stream", None)
-        if stream is not None:
-            yield stream.get_extra_info("socket")
+async def connect(url: StoreUrl) -> HttpSession:
+    """Return the calls on a client of our own."""
+    return session_on(make_client(base_of(url), auth=url.login, verify=url.tls))
 
 
 class UsersClient(BorrowedConnection[HttpSession]):
@@ -170,7 +56,7 @@ class UsersClient(BorrowedConnection[HttpSession]):
     __slots__ = ()
 
     def _move_to(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.client = HttpSession(self.client.client)  # calls on the dead loop never end
+        self.client = session_on(self.client.client)  # calls on the dead loop never end
 
 
 class HttpBackend(Backend):
@@ -207,7 +93,7 @@ class HttpBackend(Backend):
             UnsupportedRuntimeError: the loop is not asyncio's.
         """
         with translate_errors(_meaning):
-            answer = await (await self.link.ready()).ask(method, path, query)
+            answer = Answer(*await (await self.link.ready()).ask(method, path, query))
         if answer.status not in OK and answer.code not in codes:
             raise answer.refusal()
         return answer
@@ -293,18 +179,6 @@ FORBIDDEN: Final = {401, 403, 407}
 LATER: Final = {408, 425, 429}
 SERVER_FAILS: Final = 500
 
-_BAD_REQUESTS: Final = (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.LocalProtocolError)
-_OTHER_LOOP: Final = (
-    "the httpx client has connections of another event loop; the request may have taken effect"
-)
-_OF_RUNTIME: Final = {
-    "client has been closed": "closed while the call was under way",
-    "Event loop is closed": _OTHER_LOOP,
-    "a different event loop": _OTHER_LOOP,
-    "a different loop": _OTHER_LOOP,
-}
-_DRIVER: Final = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError)
-
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -367,17 +241,7 @@ def as_object(value: Any) -> dict[str, Any]:  # noqa: ANN401 - what JSON holds
 
 def _meaning(exc: Exception) -> StoreError | None:
     """Return our error for one of the driver's; None for any other."""
-    if isinstance(exc, RuntimeError) and not isinstance(exc, _DRIVER):
-        found = next((text for said, text in _OF_RUNTIME.items() if said in str(exc)), None)
-        return None if found is None else StoreUnavailableError(STORE, found)
-    if not isinstance(exc, _DRIVER):
-        return None
-    text = str(exc) or type(exc).__name__
-    if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in causes_of(exc)):
-        remedy = "pass an httpx.AsyncClient with its authority in verify="
-        return untrusted(STORE, text, remedy)
     if isinstance(exc, httpx.HTTPStatusError):  # raised by a hook of the user's client
         return Answer(exc.response.status_code, b"").refusal()
-    if isinstance(exc, _BAD_REQUESTS):
-        return StoreError(STORE, text)
-    return StoreUnavailableError(STORE, text)
+    remedy = "pass an httpx.AsyncClient with its authority in verify="
+    return as_store_error(exc, STORE, remedy=remedy)

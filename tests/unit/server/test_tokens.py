@@ -8,7 +8,7 @@ from aiocosid.errors import InvalidArgumentError
 from aiocosid.server import Token, Verb, digest_of, new_token
 from aiocosid.server._tokens import Access, Tokens
 
-SECRET = new_token()
+SECRET = f"aiocosid_{'s' * 43}"
 
 
 def token(*, names: tuple[str, ...] = ("*",), expires_ms: int | None = None) -> Token:

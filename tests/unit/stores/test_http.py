@@ -14,8 +14,9 @@ from aiocosid.errors import InvalidArgumentError, StoreUnavailableError
 from aiocosid.stores._url import read_url
 from aiocosid.stores._url_specs import HTTP
 from aiocosid.stores.http import HttpStore
-from aiocosid.stores.http._backend import CALLS_AT_ONCE, HttpSession, base_of, path_of
+from aiocosid.stores.http._backend import base_of, path_of, session_on
 from aiocosid.stores.http._machine import iso_duration
+from aiocosid.stores.http._session import CALLS_AT_ONCE
 from aiocosid.testing import settle
 
 
@@ -72,7 +73,7 @@ async def test_a_call_that_waits_for_its_turn_is_not_sent_once_its_session_is_cl
         raise AssertionError
 
     transport = httpx.MockTransport(answer)
-    session = HttpSession(httpx.AsyncClient(base_url="http://host", transport=transport))
+    session = session_on(httpx.AsyncClient(base_url="http://host", transport=transport))
     errors: list[StoreUnavailableError] = []
 
     async def ask() -> None:

@@ -1,0 +1,108 @@
+"""The commands that run the id service, and make its tokens."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ._output import TextFormat, write, write_json
+
+__all__ = ("serve", "token")
+
+token = typer.Typer(help="Tokens of the id service.")
+
+
+def serve(
+    *,
+    config: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="A TOML file (default: the file in AIOCOSID_CONFIG)."),
+    ] = None,
+    listen: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="HOST:PORT, unix:/PATH or fd:// for systemd's sockets; may be repeated.",
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes that share the addresses.")
+    ] = None,
+    drain: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=3600,
+            metavar="SECONDS",
+            help="How long it still serves after the signal to end.",
+        ),
+    ] = None,
+    create: Annotated[
+        bool, typer.Option("--create", help="Create missing tables and files of the stores.")
+    ] = False,
+    insecure: Annotated[
+        bool,
+        typer.Option("--insecure", help="Serve other machines although there are no tokens."),
+    ] = False,
+) -> None:
+    """Run the id service until SIGTERM or Ctrl-C.
+
+    Options override the settings.  It ends in order: it says that it is not ready, answers what has
+    arrived, and gives machine ids back; a second signal ends it at once.
+    """
+    from ..server import run
+    from ..settings import address_of, load_settings
+
+    for each in listen or ():
+        address_of(each)
+    options = {
+        "listen": listen or None,
+        "workers": workers,
+        "drain": drain,
+        "insecure": insecure or None,
+    }
+    found = load_settings(config)
+    given = {name: value for name, value in options.items() if value is not None}
+    server = found.server.model_copy(update=given)
+    run(found.model_copy(update={"server": server, "create": found.create or create}))
+
+
+@token.callback()
+def _group() -> None: ...
+
+
+@token.command()
+def new(
+    *,
+    name: Annotated[str, typer.Option(help="Names the holder in the audit log.")],
+    verb: Annotated[
+        list[str],
+        typer.Option(
+            metavar="VERB",
+            help="What it allows: ids, segments, machines, read or admin; may be repeated.",
+        ),
+    ] = ["ids"],  # noqa: B006 - typer copies it
+    names: Annotated[
+        list[str],
+        typer.Option(metavar="PATTERN", help="Names that it is for, as shop.*; may be repeated."),
+    ] = ["*"],  # noqa: B006 - as above
+    expires_in: Annotated[
+        int | None,
+        typer.Option(min=1, max=36500, metavar="DAYS", help="Days after which it is refused."),
+    ] = None,
+    form: Annotated[TextFormat, typer.Option("--format")] = TextFormat.TEXT,
+) -> None:
+    """Make a token: it goes to standard error, and its table of the settings to standard output.
+
+    The table has only the token's hash.  The token is shown this once.
+    """
+    from ..server import new_token, token_table
+
+    secret = new_token()
+    table = token_table(secret, name=name, verbs=verb, names=names, days=expires_in)
+    if form is TextFormat.JSON:
+        write_json({"token": secret, "settings": table})
+        return
+    write(table)
+    typer.echo(f"the token, for its holder alone: {secret}", err=True)

@@ -1,0 +1,92 @@
+"""Health: whether the server lives, and whether it can hand out ids.  Nobody needs a token."""
+
+from __future__ import annotations
+
+import json
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from starlette.routing import Route
+
+from ..errors import NotOpenError
+from ..integrations.asgi import check_health
+from ._http import access_of, reply
+from ._problems import Problem
+from ._tokens import Verb
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from starlette.routing import BaseRoute
+
+    from ..integrations.asgi import Health
+    from ._http import Receive, Scope, Send
+    from ._service import Service
+
+__all__ = ("routes",)
+
+METHODS = ("GET", "HEAD")
+
+
+def routes(service: Service) -> Sequence[BaseRoute]:
+    """Return the routes."""
+    return [
+        Route("/health/live", _Live(), methods=METHODS),
+        Route("/health/ready", _Ready(service), methods=METHODS),
+    ]
+
+
+class _Live:
+    """``GET /health/live``: 200 while the event loop runs."""
+
+    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        await reply(send, b'{"status":"up"}', is_head=scope["method"] == "HEAD")
+
+
+class _Ready:
+    """``GET /health/ready``: 200 if each generator can hand out ids, and the server stays."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        service = self._service
+        try:
+            health = check_health(service.provider)
+        except NotOpenError:
+            health = None
+        is_ready = health is not None and health.healthy and not service.is_draining
+        tree: dict[str, object] = {"status": "up" if is_ready else "down"}
+        reasons = [*_reasons(service, health)]
+        if reasons:
+            tree["reasons"] = reasons
+        if health is not None and _may_see_names(service, scope):
+            tree["generators"] = health.generators
+        status = HTTPStatus.OK if is_ready else HTTPStatus.SERVICE_UNAVAILABLE
+        body = json.dumps(tree).encode()
+        await reply(send, body, status=status, is_head=scope["method"] == "HEAD")
+
+
+def _reasons(service: Service, health: Health | None) -> Iterator[str]:
+    """Yield what is wrong, without the names of generators, hosts and users."""
+    if service.is_draining:
+        yield "draining"
+    if health is None:
+        yield "not open"
+        return
+    states = health.generators.values()
+    for status in ("down", "degraded"):
+        found = [each for each in states if each["status"] == status]
+        errors = sorted({str(each["error"]) for each in found if each["error"]})
+        if found:
+            why = f" ({', '.join(errors)})" if errors else ""
+            yield f"{len(found)} of {len(states)} generators {status}{why}"
+
+
+def _may_see_names(service: Service, scope: Scope) -> bool:
+    try:
+        return access_of(service, scope).allows(Verb.READ)
+    except Problem:
+        return False

@@ -1,0 +1,142 @@
+"""Several processes behind the same sockets, replaced when they die, and ended together."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import wait
+from typing import TYPE_CHECKING, Any, Final
+
+from .._life.clock import SYSTEM_CLOCK
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+    Work = Callable[[int, Any], None]
+
+__all__ = ("supervise",)
+
+logger = logging.getLogger("aiocosid.server")
+
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+PAUSE: Final = 1.0  # seconds before a process that died is replaced
+
+
+def supervise(work: Work, count: int, *, on_ready: Callable[[], None]) -> None:
+    """Run a function in several processes until a signal ends them.
+
+    A process that dies is replaced, unless none of them has ever been ready.
+
+    Args:
+        work: called with the number of its process, from 0, and a connection, to which it sends
+            None once it is ready, or the error that it ends with.
+        count: how many processes.
+        on_ready: called once all of them are ready.
+
+    Raises:
+        Exception: the error that the first process sent, if none of them has been ready.
+        KeyboardInterrupt: they have ended because of SIGINT.
+    """
+    _Crew(work, count, on_ready).run()
+
+
+@dataclass(eq=False, slots=True)
+class _Member:
+    index: int
+    process: Any
+    connection: Any
+    is_ready: bool = False
+
+
+class _Crew:
+    def __init__(self, work: Work, count: int, on_ready: Callable[[], None]) -> None:
+        self._context = get_context("spawn")
+        self._work = work
+        self._count = count
+        self._on_ready = on_ready
+        self._members: list[_Member] = []
+        self._due: dict[int, float] = {}
+        self._signal = 0
+        self._error: Exception | None = None
+        self._were_ready = False
+
+    def run(self) -> None:
+        before = {each: signal.signal(each, self._end) for each in SIGNALS}
+        try:
+            for index in range(self._count):
+                self._start(index)
+            while self._members or self._due:
+                self._turn()
+        finally:
+            for member in self._members:
+                member.process.kill()
+            for each, handler in before.items():
+                signal.signal(each, handler)
+        if self._error is not None and not self._were_ready:
+            raise self._error
+        if self._signal == signal.SIGINT:
+            raise KeyboardInterrupt
+
+    def _start(self, index: int) -> None:
+        ours, theirs = self._context.Pipe(duplex=False)
+        process = self._context.Process(target=self._work, args=(index, theirs))
+        process.start()
+        theirs.close()
+        self._members.append(_Member(index, process, ours))
+
+    def _turn(self) -> None:
+        """Wait for news of the processes, and replace those that died."""
+        watched: dict[Any, _Member] = {each.process.sentinel: each for each in self._members}
+        watched |= {each.connection: each for each in self._members if not each.is_ready}
+        found = [watched[each] for each in wait([*watched], PAUSE)] if watched else []
+        for member in dict.fromkeys(found):
+            self._hear(member)
+            if not member.process.is_alive():
+                self._replace(member)
+        for index, time in [*self._due.items()]:
+            if SYSTEM_CLOCK.monotonic() >= time:
+                del self._due[index]
+                self._start(index)
+
+    def _hear(self, member: _Member) -> None:
+        if member.is_ready or not member.connection.poll():
+            return
+        try:
+            error: Exception | None = member.connection.recv()
+        except EOFError:
+            return  # it has ended without a word
+        if error is not None:
+            self._error = error
+            return
+        member.is_ready = True
+        if not self._were_ready and all(each.is_ready for each in self._members):
+            self._were_ready = True
+            self._on_ready()
+
+    def _replace(self, member: _Member) -> None:
+        member.process.join()
+        member.connection.close()
+        self._members.remove(member)
+        if self._signal:
+            return
+        if self._error is not None and not self._were_ready:
+            self._end(signal.SIGTERM, None)
+            return
+        logger.error(
+            "process %d has ended with code %s; another one takes its place",
+            member.process.pid,
+            member.process.exitcode,
+        )
+        self._due[member.index] = SYSTEM_CLOCK.monotonic() + PAUSE
+
+    def _end(self, number: int, _frame: FrameType | None) -> None:
+        is_second, self._signal = bool(self._signal), number
+        self._due.clear()
+        for member in self._members:
+            if is_second:
+                member.process.kill()
+            else:
+                member.process.terminate()

@@ -1,0 +1,371 @@
+"""Runs the server: its sockets, its processes, and its end.
+
+SIGTERM and SIGINT end it in order: it says that it is not ready, serves on for ``drain`` seconds,
+closes its listeners, answers what has arrived, and gives machine ids and unused ids back.  A second
+signal ends it at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import ssl
+from contextlib import ExitStack
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from math import ceil
+from typing import TYPE_CHECKING, Any, Final
+
+import uvicorn
+
+from .._life.clock import SYSTEM_CLOCK
+from ..errors import CosIdError, InvalidArgumentError
+from ..provider import configure
+from ..settings import address_of, configured_stores
+from ._app import App
+from ._listen import EitherProtocol, Patience
+from ._processes import supervise
+from ._service import Limits
+from ._sockets import bound
+from ._tokens import Token, Verb
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Iterator, Sequence
+    from types import FrameType
+
+    from starlette.routing import BaseRoute
+
+    from ..abc import Store
+    from ..settings import Settings
+    from ._service import Service
+    from ._sockets import Listener
+
+__all__ = ("app_of", "run", "run_app")
+
+logger = logging.getLogger("aiocosid.server")
+
+HTTP_DIALECTS: Final = ("cosid", "leaf", "tinyid")
+LOOKS: Final = 4  # at waiting connections, within their timeout
+TICKS: Final = 10  # of uvicorn, in a second
+CLOSE: Final = b"connection", b"close"
+MS: Final = 1000
+
+
+def run(settings: Settings) -> None:
+    """Run the server that settings describe, in this process or several, until a signal ends it.
+
+    It writes its log to standard error.
+
+    Args:
+        settings: as `load_settings` returns them.
+
+    Raises:
+        InvalidSettingsError: the settings are wrong.
+        InvalidArgumentError: an address cannot be used, or other machines reach it and there are no
+            tokens; a certificate cannot be read; or a store of one process has several.
+        CosIdError: the generators cannot be opened.
+        KeyboardInterrupt: SIGINT has ended it, in order.
+    """
+    run_app(settings, app_of)
+
+
+def run_app(settings: Settings, make: Callable[[Settings], App]) -> None:
+    """Run an application that settings describe; see `run`."""
+    server = settings.server
+    _check_processes(settings)
+    _tls(settings)
+    _begin_log()
+    with ExitStack() as stack:
+        found = bound(map(address_of, server.listen), unix_mode=int(server.unix_mode, 8))
+        for each in found:
+            stack.callback(each.close)
+        if not server.tokens and not server.insecure:
+            _check_private(found)
+        sockets = [each.socket for each in found]
+        on_ready = partial(_tell, settings, found)
+        if server.workers == 1:
+            _run(make, settings, sockets, on_ready=on_ready)
+        else:
+            work = partial(_work, make, settings, sockets)
+            supervise(work, server.workers, on_ready=on_ready)
+
+
+def app_of(settings: Settings, over: Callable[[Store], Store] | None = None) -> App:
+    """Return the application that settings describe; nothing is opened.
+
+    Args:
+        settings: as `load_settings` returns them.
+        over: returns the store of segments and machine ids, over the one at the top of the
+            settings; without it that one itself.
+
+    Raises:
+        InvalidSettingsError: the settings are wrong.
+        InvalidArgumentError: there is no store at the top of the settings, and ``over`` is given.
+    """
+    server = settings.server
+    resp = server.resp
+    commands: Any = None
+    if resp is not None:
+        found = import_module(".dialects.resp", __package__)
+        commands = found.commands(**resp.model_dump())
+    provider, store = configure(settings), None
+    if over is not None:
+        if provider.store is None:
+            raise InvalidArgumentError("store", None, expected="one at the top of the settings")
+        store = over(provider.store)
+    return App(
+        provider,
+        store=store,
+        namespace=settings.namespace,
+        tokens=[
+            Token(
+                name=each.name,
+                digest=each.digest,
+                verbs=tuple(map(Verb, each.verbs)),
+                names=tuple(each.names),
+                expires_ms=None if each.expires is None else ceil(each.expires.timestamp() * MS),
+            )
+            for each in server.tokens
+        ],
+        limits=Limits(**server.limits.model_dump()),
+        create=server.create,
+        unix_tokens=server.unix_tokens,
+        dialects=[*_dialects(settings)],
+        resp=commands,
+    )
+
+
+def _dialects(settings: Settings) -> Iterator[Callable[[Service], Sequence[BaseRoute]]]:
+    for name in HTTP_DIALECTS:
+        found = getattr(settings.server, name)
+        if found is not None:
+            module = import_module(f".dialects.{name}", __package__)
+            yield partial(module.routes, **found.model_dump())
+
+
+def _check_processes(settings: Settings) -> None:
+    """Raise if several processes would hand out the same ids."""
+    count = settings.server.workers
+    if count == 1:
+        return
+    sections: list[Any] = [settings.share, *settings.generators.values()]
+    sections += [getattr(each, "inner", None) for each in sections]
+    kinds = {each.kind for each in sections if each is not None}
+    stores = [url for url, _ in configured_stores(settings)]
+    if "counter" in kinds or any(url.startswith("memory:") for url in stores):
+        expected = "1: a store in memory, or a counter, is known to one process alone"
+        raise InvalidArgumentError("workers", count, expected=expected)
+
+
+def _check_private(found: Sequence[Listener]) -> None:
+    for each in found:
+        if each.is_public:
+            expected = (
+                "an address of this machine alone, as the settings have no tokens "
+                "(`aiocosid token new` makes one; --insecure does without)"
+            )
+            raise InvalidArgumentError("listen", each.name, expected=expected)
+
+
+def _tls(settings: Settings) -> ssl.SSLContext | None:
+    """Return what TLS needs; None without TLS.
+
+    Raises:
+        InvalidArgumentError: a file cannot be read, or is none of TLS.
+    """
+    server = settings.server
+    if server.tls_certificate is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(server.tls_certificate, server.tls_key)
+    except OSError as error:  # ssl.SSLError, too
+        expected = f"a PEM file with a certificate that fits the key ({error.strerror or error})"
+        name = "tls_certificate"
+        raise InvalidArgumentError(name, server.tls_certificate, expected=expected) from error
+    return context
+
+
+def _tell(settings: Settings, found: Sequence[Listener]) -> None:
+    """Write which addresses are served."""
+    server = settings.server
+    if not server.tokens and any(each.is_public for each in found):
+        logger.warning("other machines reach this server, and need no token")
+    names = ", ".join(each.name for each in found)
+    many = f" with {server.workers} processes" if server.workers > 1 else ""
+    logger.info("listening on %s%s", names, many)
+
+
+def _begin_log() -> None:
+    form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+    logging.basicConfig(level=logging.WARNING, format=form, force=True)
+    logger.setLevel(logging.INFO)
+    # Of uvicorn no warnings: each connection with garbage would be one.
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)
+
+
+# One process.
+
+
+def _work(
+    make: Callable[[Settings], App],
+    settings: Settings,
+    sockets: Sequence[socket.socket],
+    index: int,
+    parent: Any,  # noqa: ANN401 - a connection of multiprocessing
+) -> None:
+    """Serve in one of several processes."""
+    _begin_log()
+    try:
+        _run(
+            make,
+            _numbered(settings, index),
+            sockets,
+            on_ready=partial(parent.send, None),
+            parent=os.getppid(),
+        )
+    except CosIdError as error:
+        logger.error("process %d: %s", os.getpid(), error)  # noqa: TRY400 - its message says it
+        parent.send(error)
+        raise SystemExit(1) from None
+
+
+def _numbered(settings: Settings, index: int) -> Settings:
+    """Return the settings with a machine id of its own for each process, where they are by hand."""
+    machine = settings.machine
+    if machine.worker_bits is None or machine.worker is not None:
+        return settings
+    numbered = machine.model_copy(update={"worker": index})
+    return settings.model_copy(update={"machine": numbered})
+
+
+def _run(
+    make: Callable[[Settings], App],
+    settings: Settings,
+    sockets: Sequence[socket.socket],
+    *,
+    on_ready: Callable[[], None],
+    parent: int | None = None,
+) -> None:
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        number = runner.run(_serve(make, settings, sockets, on_ready, parent))
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Return what makes uvloop's loop; None where there is none, as on Windows."""
+    if find_spec("uvloop") is None:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = import_module("uvloop").new_event_loop
+    return factory
+
+
+async def _serve(
+    make: Callable[[Settings], App],
+    settings: Settings,
+    sockets: Sequence[socket.socket],
+    on_ready: Callable[[], None],
+    parent: int | None,
+) -> int:
+    """Serve until a signal; return its number."""
+    options, app = settings.server, make(settings)
+    config = uvicorn.Config(
+        app,
+        http=EitherProtocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_keep_alive=ceil(options.limits.header_timeout),
+        timeout_graceful_shutdown=ceil(options.graceful_timeout),
+    )
+    async with app.running():
+        server = _Server(config, app.service, settings, on_ready, parent)
+        await server.serve([*sockets])
+    logger.info("process %d has ended", os.getpid())
+    return server.signal
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server, with an end that load balancers notice, and patience with its limits.
+
+    Attributes:
+        signal: the signal that ends it; 0 before.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        service: Service,
+        settings: Settings,
+        on_ready: Callable[[], None],
+        parent: int | None,
+    ) -> None:
+        super().__init__(config)
+        self.signal = 0
+        self._service = service
+        self._drain = settings.server.drain
+        self._tls = _tls(settings)
+        self._on_ready = on_ready
+        self._parent = parent
+        self._ends_at = 0.0
+        timeout = service.limits.header_timeout
+        self._patience = Patience(self.server_state.connections, timeout)
+        self._ticks = max(1, int(timeout * TICKS / LOOKS))
+        self._ticks_left = self._ticks
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen; TLS is for TCP alone."""
+        loop = asyncio.get_running_loop()
+        make = partial(EitherProtocol, self.config, self.server_state, app_state={}, _loop=loop)
+        self.servers: list[Any] = []
+        for each in sockets or []:
+            context = None if isinstance(each.getsockname(), str | bytes) else self._tls
+            backlog = self.config.backlog
+            server = await loop.create_server(make, sock=each, ssl=context, backlog=backlog)
+            self.servers.append(server)
+        self.started = True
+        self._on_ready()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin the end; the second signal is the end.
+
+        In one of several processes the parent's word counts, which may come in addition to a signal
+        to all processes of a group.
+        """
+        del frame
+        if self._parent is not None and (self.signal or sig == signal.SIGINT):
+            return
+        if self.signal:
+            signal.signal(sig, signal.SIG_DFL)
+            signal.raise_signal(sig)
+        self._begin_end(sig)
+
+    def _begin_end(self, number: int) -> None:
+        self.signal = number
+        self._ends_at = SYSTEM_CLOCK.monotonic() + self._drain
+        self._service.is_draining = True
+        # Clients with kept connections go elsewhere.
+        self.config.encoded_headers.append(CLOSE)
+        self.server_state.default_headers = [*self.server_state.default_headers, CLOSE]
+
+    async def on_tick(self, counter: int) -> bool:
+        """Look after the connections and the end, ten times a second."""
+        now = SYSTEM_CLOCK.monotonic()
+        if self._parent is not None and not self.signal and os.getppid() != self._parent:
+            logger.error("process %d: its parent has gone", os.getpid())
+            self._begin_end(signal.SIGTERM)
+        if self.signal and now >= self._ends_at:
+            self.should_exit = True
+        self._ticks_left -= 1
+        if self._ticks_left == 0:
+            self._ticks_left = self._ticks
+            await self._patience.close_overdue(now)
+        return await super().on_tick(counter)

@@ -1,0 +1,300 @@
+"""The store of a broker: counters that are bought in large spans, and cut in memory.
+
+One process may do so for all processes of a host: it is the only one that asks the store beneath.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+
+from .._checks import check_above, check_step
+from .._kinds import GeneratorSpec
+from .._life import fork
+from .._life.clock import SYSTEM_CLOCK
+from .._life.fork import NotCopyable
+from ..abc import DEFAULT_NAMESPACE, IdSegmentDistributor, Store
+from ..abc._ids import check_integer, check_seconds
+from ..errors import (
+    ClosedError,
+    CosIdError,
+    InvalidArgumentError,
+    NotOpenError,
+    SegmentUnavailableError,
+    StoreError,
+    StoreRolledBackError,
+    StoreUnavailableError,
+)
+from ..provider import IdProvider
+from ..segment._pace import ENDURANCE, MAX_IDS_AHEAD
+from ..segment._run_chain import RunChain
+from ..stores._over import StoreOverStores
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .._kinds import GeneratorHost
+    from ..abc import Clock, Counter
+    from ..events import Instrument
+
+__all__ = ("SpanDistributor", "SpanStore")
+
+SPAN: Final = 10_000
+"""Ids of a counter's first spans, before its rate is known."""
+
+WAIT_TIMEOUT: Final = 1.3  # seconds: a client's call has 1.5, and is to be answered
+FETCH_TIMEOUT: Final = 1.2  # seconds of a call to the store beneath
+COUNTERS_KEPT: Final = 10_000
+
+
+class SpanDistributor(NotCopyable, IdSegmentDistributor):
+    """A counter of the store beneath, whose segments are cut from spans that are in memory.
+
+    All distributors that one `SpanStore` makes for a counter cut from the same spans, each segment
+    above the one before.  A cancelled call leaves a gap.
+    """
+
+    __slots__ = ("_store",)
+
+    store = "span"
+    order_risk = "each process that buys spans hands out ids of another one at the same time"
+
+    def __init__(self, store: SpanStore, **described: Any) -> None:  # noqa: ANN401 - a contract's
+        super().__init__(**described)
+        self._store = store
+        root = store._root_counter(self, 1)
+        if root.stride != 1 or root.step_limit is not None:
+            expected = "one that grants contiguous ranges of any length"
+            raise InvalidArgumentError("root", store.root, expected=expected)
+
+    async def next_max_id(self, step: int) -> int:
+        """Cut a segment; see `aiocosid.abc.IdSegmentDistributor.next_max_id`.
+
+        Raises:
+            InvalidArgumentError: ``step`` is no integer, or below 1.
+            IdOverflowError: the counter has fewer ids left.
+            StoreUnavailableError: none is in hand, and the store beneath does not answer in time.
+            StoreError: none is in hand, and the store beneath refuses.
+            StoreRolledBackError: the store beneath lost writes; until `SpanStore.set_floor` has
+                raised the counter.
+        """
+        check_step(step)
+        return await self._store._next_max_id(self, step)
+
+
+class SpanStore(StoreOverStores[SpanDistributor]):
+    """A store whose counters are bought from another one in spans, and cut in memory.
+
+    Spans grow with the measured rate, so that what is in hand lasts for ``endurance`` seconds.
+    What is in hand when the process ends is a gap, also when it is killed; the next one begins
+    above.  Machine ids, markers and the counters' values are the root's.
+
+    Attributes:
+        root: the store beneath.
+        largest: ids; a larger segment is one call to the root.
+    """
+
+    __slots__ = ("_chains", "_opens", "_process", "_provider", "_span_options", "largest", "root")
+
+    _counter = SpanDistributor
+
+    def __init__(
+        self,
+        root: Store,
+        *,
+        endurance: float = ENDURANCE,
+        span: int = SPAN,
+        largest: int = MAX_IDS_AHEAD,
+        wait_timeout: float = WAIT_TIMEOUT,
+        fetch_timeout: float | None = None,
+        owns_root: bool = False,
+        instrument: Instrument | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """Describe it; nothing is sent yet.
+
+        Args:
+            root: the store beneath, whose counters grant contiguous ranges of any length.
+            endurance: seconds that the ids in hand last at the measured rate while the root does
+                not answer; at most ``largest`` and a thousandth of the ids that are left are held.
+            span: ids of a counter's spans before its rate is known, 1 or more.
+            largest: ids that one span, or what is in hand of a counter, has at most, unless callers
+                wait for more; a larger segment is one call to the root, and ends what is in hand.
+            wait_timeout: seconds that a call waits at most.
+            fetch_timeout: seconds of one call to the root, at most ``wait_timeout``; 1.2 by
+                default, or ``wait_timeout``.
+            owns_root: whether `aclose` closes the root.
+            instrument: receives the events of a chain for each counter.
+            clock: time; the system's by default.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range.
+        """
+        check_integer("span", span, at_least=1)
+        check_integer("largest", largest, at_least=span)
+        check_seconds("endurance", endurance, or_zero=True)
+        check_seconds("wait_timeout", wait_timeout)
+        super().__init__((root,), owns_stores=owns_root)
+        self.root: Store = root
+        self.largest: int = largest
+        if fetch_timeout is None:
+            fetch_timeout = min(wait_timeout, FETCH_TIMEOUT)
+        self._span_options: dict[str, Any] = {
+            "endurance": endurance,
+            "max_ids_ahead": largest,
+            "wait_timeout": wait_timeout,
+            "fetch_timeout": fetch_timeout,
+            "fail_fast": True,  # a client asks again, and has ids in hand of its own
+        }
+        self._provider = IdProvider(root, instrument=instrument, clock=clock or SYSTEM_CLOCK)
+        self._chains: OrderedDict[str, RunChain] = OrderedDict()
+        self._opens = anyio.Lock()
+        self._process = fork.generation
+        self._span_options["step"] = span
+
+    def __repr__(self) -> str:
+        """Show the root, without credentials."""
+        return f"<{type(self).__name__} on {self.root!r}>"
+
+    def statistics(self) -> dict[str, dict[str, object]]:
+        """Return what is in hand of each counter, ready for JSON; never waits."""
+        return self._provider.statistics()
+
+    async def create_schema(self) -> None:
+        """Create what the root needs.
+
+        Raises:
+            StoreError: the root refuses or cannot be reached.
+        """
+        await self.root.create_schema()
+
+    async def counters(self, *, namespace: str | None = None) -> Sequence[Counter]:
+        """Return the root's counters; each is the last id of the span that was bought last.
+
+        Raises:
+            StoreError: the root refuses or cannot be reached.
+        """
+        return await self.root.counters(namespace=namespace)
+
+    async def set_floor(
+        self, *, namespace: str = DEFAULT_NAMESPACE, name: str, above: int, create: bool = True
+    ) -> Counter:
+        """Raise the root's counter to ``above`` if it is lower or missing; drop what is in hand.
+
+        A cancelled or failed call may have taken effect in the root while ids below ``above`` are
+        still in hand: repeat it, which is safe.
+
+        Raises:
+            InvalidArgumentError: ``above`` is outside its range.
+            CounterMissingError: there is no such counter, and ``create`` is False.
+            StoreError: the root refuses or cannot be reached.
+        """
+        check_above(above)
+        raised = await self.root.set_floor(
+            namespace=namespace, name=name, above=above, create=create
+        )
+        await self._drop(raised.namespaced_name)
+        return raised
+
+    async def aopen(self) -> None:
+        """Get ready in this process; in a forked child with nothing in hand.
+
+        Raises:
+            ForkedError: the root uses a client of the parent process.
+        """
+        if self._process != fork.generation:
+            self._process, self._opens = fork.generation, anyio.Lock()
+            self._chains.clear()
+        async with self._opens:
+            if self._provider._unusable is not None:
+                await super().aopen()
+                self._chains.clear()
+                await self._provider._open(None)
+
+    async def aclose(self) -> None:
+        """Give up what is in hand, a gap; close the root if it is owned."""
+        try:
+            await self._provider.aclose()
+        finally:
+            self._chains.clear()
+            await super().aclose()
+
+    # Cutting.
+
+    async def _next_max_id(self, counter: SpanDistributor, step: int) -> int:
+        if step > self.largest:
+            return await self._bought_directly(counter, step)
+        while True:
+            try:
+                chain = self._chains.get(counter.namespaced_name)
+                over = None if chain is None else chain._unusable
+                if isinstance(over, StoreRolledBackError):
+                    raise over.again()  # until the floor has been raised
+                if chain is None or over is not None:
+                    chain = await self._opened(counter)
+                else:
+                    self._chains.move_to_end(counter.namespaced_name)
+                return (await chain.next_run(step))[-1]
+            except ClosedError as error:
+                # The floor was raised, or it was not used for long: there is a new one.
+                if self._provider._unusable is not None:
+                    raise StoreUnavailableError(counter.store, "it is closed") from error
+            except SegmentUnavailableError as error:
+                raise _as_store_error(counter.store, error) from error
+
+    async def _bought_directly(self, counter: SpanDistributor, step: int) -> int:
+        """Make one call to the root; then what is in hand is below, and nobody gets it."""
+        key = counter.namespaced_name
+        distributor, chain = self._root_counter(counter, 1), self._chains.get(key)
+        if chain is not None and (reached := chain._reached()):
+            distributor.resume_above(reached)
+        max_id = await distributor.next_max_id(step)
+        await self._drop(key)
+        self._provider._floors["counter", key] = max_id
+        return max_id
+
+    async def _opened(self, counter: SpanDistributor) -> RunChain:
+        """Open the chain of a counter, above what an earlier one of this process has bought."""
+        if self._provider._unusable is not None or self._process != fork.generation:
+            await self.aopen()
+        key = counter.namespaced_name
+        options = dict(self._span_options)
+        step = options.pop("step")
+
+        def make(host: GeneratorHost, name: str) -> RunChain:
+            distributor = self._root_counter(counter, step)
+            chain = RunChain(distributor, clock=host._clock, **host._with_defaults(options))
+            chain._resume(host._floors.get(("counter", name)))
+            return chain
+
+        spec = GeneratorSpec(RunChain.__name__, "spans", make, resumes="counter")
+        chain = await self._provider._named(key, spec)
+        self._chains[key] = chain
+        if len(self._chains) > COUNTERS_KEPT:
+            await self._drop(next(iter(self._chains)))
+        return chain
+
+    def _root_counter(self, counter: IdSegmentDistributor, step: int) -> IdSegmentDistributor:
+        return self.root.segment_distributor(
+            namespace=counter.namespace, name=counter.name, offset=counter.offset, step=step
+        )
+
+    async def _drop(self, key: str) -> None:
+        """Give up what is in hand of a counter; calls under way begin anew."""
+        self._chains.pop(key, None)
+        with suppress(InvalidArgumentError, ClosedError, NotOpenError):  # gone already
+            await self._provider.remove(key)
+
+    def _holder(self) -> Store:
+        return self.root
+
+
+def _as_store_error(store: str, error: SegmentUnavailableError) -> CosIdError:
+    """Return the error of a call: the root's own, or that it did not answer in time."""
+    cause = error.__cause__
+    return (
+        cause.again() if isinstance(cause, StoreError) else StoreUnavailableError(store, str(error))
+    )

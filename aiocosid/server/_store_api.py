@@ -1,0 +1,347 @@
+"""The server's store for its clients in Python: counters and cells, by one small protocol.
+
+``POST /v1/store/{op}`` takes the arguments as JSON, and so does ``AIOCOSID op json`` of RESP.  The
+client is `aiocosid.stores.remote`.
+"""
+
+from __future__ import annotations
+
+import json
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from starlette.routing import Route
+
+from ..abc import MAX_ID
+from ..errors import CosIdError, InvalidArgumentError, UnsupportedByStoreError
+from ..machine.cells import Need
+from ..stores._store import BackendStore, CounterDistributor
+from ..stores._wire import (
+    LABEL,
+    as_changes,
+    as_fault,
+    as_need,
+    as_snapshot,
+    changes_json,
+    is_unchanged,
+    need_of,
+    ranges_json,
+    recount,
+    snapshot_json,
+)
+from ._http import access_of, body_of, reply
+from ._problems import CONTENT_TYPE, Problem, problem_of
+from ._ranges import next_ranges
+from ._resp import RespError
+from ._tokens import Verb
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from ..abc import IdSegmentDistributor
+    from ..stores._backend import Backend
+    from ._http import Receive, Scope, Send
+    from ._resp import Session
+    from ._service import Service
+    from ._tokens import Access
+
+    Op = Callable[[Service, Access, Mapping[str, Any]], Awaitable[dict[str, Any]]]
+
+__all__ = ("command", "dispatch", "route")
+
+MOST_BYTES: Final = 1 << 22
+"""Of a body: a commit may write all machine ids of a namespace."""
+
+
+async def dispatch(service: Service, access: Access, op: str, args: object) -> dict[str, Any]:
+    """Serve one call, and return an object of JSON.
+
+    Args:
+        service: the server.
+        access: what the caller may do.
+        op: the operation: a method of the store's backend.
+        args: its arguments.
+
+    Raises:
+        Problem: the caller may not do that, there is no such operation, or the server drains.
+        CosIdError: as the store.
+    """
+    serve = _OPS.get(op)
+    if serve is None:
+        raise Problem(HTTPStatus.NOT_FOUND, "unknown-operation", "the server has no such operation")
+    if service.is_draining:
+        detail = "the server is about to stop; ask another one"
+        raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, "draining", detail, retry_after=1.0)
+    if type(args) is not dict:
+        raise InvalidArgumentError("arguments", "...", expected="an object")
+    return await serve(service, access, cast("dict[str, Any]", args))
+
+
+async def _create_schema(service: Service, access: Access, _: Mapping[str, Any]) -> dict[str, Any]:
+    service.check(access, Verb.ADMIN)
+    service.note(access, "create the store's tables")
+    store = service.store
+    if not isinstance(store, BackendStore):
+        await store.create_schema()
+        return {"is_new": False}
+    backend: Backend = store._backend
+    return {"is_new": await backend.create_schema() and backend.has_marker}
+
+
+# Counters.
+
+
+def _whole(args: Mapping[str, Any], name: str, least: int, most: int = MAX_ID) -> int:
+    value = args.get(name)
+    if type(value) is not int or not least <= value <= most:
+        raise InvalidArgumentError(name, value, expected=f"an integer from {least} to {most}")
+    return value
+
+
+def _text(args: Mapping[str, Any], name: str) -> str:
+    value = args.get(name)
+    if type(value) is not str:
+        raise InvalidArgumentError(name, value, expected="a text")
+    return value
+
+
+def _parts(args: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Return a counter's ``{namespace}.{name}``, and both parts."""
+    name = _text(args, "name")
+    # A namespace may begin with a dot; whatever the parts are, the counter is the same.
+    dot = name.find(".", 1)
+    if not 0 < dot < len(name) - 1:
+        raise InvalidArgumentError("name", name, expected="{namespace}.{name}")
+    return name, name[:dot], name[dot + 1 :]
+
+
+def _counter(
+    service: Service, access: Access, verb: Verb, args: Mapping[str, Any]
+) -> tuple[str, IdSegmentDistributor]:
+    full, namespace, name = _parts(args)
+    service.check(access, verb, full)
+    return full, service.counter(name, namespace=namespace)
+
+
+def _backend_of(counter: IdSegmentDistributor) -> Backend | None:
+    """Return the backend that a counter is on; None if its distributor does more than to add."""
+    is_plain = type(counter) is CounterDistributor
+    return cast("CounterDistributor", counter)._backend if is_plain else None
+
+
+async def _add(service: Service, access: Access, args: Mapping[str, Any]) -> dict[str, Any]:
+    full, counter = _counter(service, access, Verb.SEGMENTS, args)
+    by = _whole(args, "by", 1, service.limits.step)
+    first = None if args.get("first") is None else _whole(args, "first", 0)
+    backend = _backend_of(counter)
+    if backend is not None:
+        return {"max_id": (await backend.add(full, by, first=first)).max_id}
+    if counter.stride != 1:
+        raise UnsupportedByStoreError(LABEL, "its store grants no contiguous ranges")
+    if first is not None and first > by:  # a new counter begins with the caller's offset
+        where = {"namespace": counter.namespace, "name": counter.name}
+        counter = service.counter(**where, offset=first - by)
+    return {"max_id": await counter.next_max_id(by)}
+
+
+async def _raise_to(service: Service, access: Access, args: Mapping[str, Any]) -> dict[str, Any]:
+    full, counter = _counter(service, access, Verb.ADMIN, args)
+    above = _whole(args, "above", 0)
+    create = args.get("create") is True
+    service.note(access, f"raise {full!r} to {above}")
+    backend, raised = _backend_of(counter), None
+    if backend is not None:
+        raised = await backend.raise_to(full, above, create=create)
+    else:
+        where = {"namespace": counter.namespace, "name": counter.name}
+        raised = await service.store.set_floor(**where, above=above, create=create)
+    return {"max_id": None if raised is None else raised.last_max_id}
+
+
+async def _peek(service: Service, access: Access, args: Mapping[str, Any]) -> dict[str, Any]:
+    full, counter = _counter(service, access, Verb.READ, args)
+    backend = _backend_of(counter)
+    found = await (counter.peek() if backend is None else backend.peek(full))
+    return {"max_id": found}
+
+
+async def _counters(service: Service, access: Access, args: Mapping[str, Any]) -> dict[str, Any]:
+    _check_reader(access)
+    prefix = _text(args, "prefix").removesuffix(".")
+    found = await service.store.counters(namespace=prefix or None)
+    return {
+        "counters": [
+            [each.namespaced_name, each.last_max_id]
+            for each in found
+            if access.allows(Verb.READ, each.namespaced_name)
+        ]
+    }
+
+
+def _check_reader(access: Access) -> None:
+    """Raise unless the caller may read anything; it is shown only what it may."""
+    if access.token is not None and Verb.READ not in access.token.verbs:
+        raise Problem(HTTPStatus.FORBIDDEN, "not-allowed", "this token does not allow 'read'")
+
+
+# Cells.
+
+
+def _cells_of(service: Service, namespace: str = "cosid") -> Backend:
+    """Return the backend that keeps the machine ids.
+
+    Raises:
+        UnsupportedByStoreError: there is none.
+        InvalidArgumentError: the namespace is refused.
+    """
+    store: Any = service.store
+    while not isinstance(store, BackendStore):
+        store = store._holder()
+    store._check_namespace(namespace)
+    found: Backend = store._backend
+    return found
+
+
+async def _read(service: Service, access: Access, args: Mapping[str, Any]) -> dict[str, Any]:
+    namespace = _text(args, "namespace")
+    if not any(access.allows(verb, namespace) for verb in (Verb.READ, Verb.ADMIN)):
+        service.check(access, Verb.MACHINES, namespace)
+    try:
+        need = as_need(args.get("need"))
+    except ValueError:
+        raise InvalidArgumentError("need", "...", expected="what a client sends") from None
+    return {"snapshot": snapshot_json(await _cells_of(service, namespace).read(namespace, need))}
+
+
+async def _commit(service: Service, access: Access, args: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        read, changes = as_snapshot(args.get("read"), store=""), as_changes(args.get("changes"))
+    except ValueError:
+        raise InvalidArgumentError("commit", "...", expected="what a client sends") from None
+    namespace = read.namespace
+    backend = _cells_of(service, namespace)
+    if changes.marker is not None:
+        service.check(access, Verb.ADMIN)
+        service.note(access, "mark the store as initialised")
+        if not backend.has_marker:
+            reason = "no commit spans its namespaces: mark each by 'aiocosid init --namespace'"
+            raise UnsupportedByStoreError(LABEL, reason)
+    if changes.marker is None or changes.seats or changes.space or changes.own:
+        service.check(access, Verb.MACHINES, namespace)
+    fresh = await backend.read(namespace, need_of(read, changes))
+    if not is_unchanged(read, fresh, changes) and not (fresh.is_complete and not fresh.is_sample):
+        # A small read may leave out another instance's cell.
+        fresh = await backend.read(namespace, Need(changes.instance, is_complete=True))
+    if not is_unchanged(read, fresh, changes):
+        return {"is_written": False}
+    recount(read, fresh, changes)
+    if not await backend.commit(fresh, changes):
+        return {"is_written": False}
+    return {
+        "is_written": True,
+        "changes": changes_json(changes),
+        "now_ms": fresh.now_ms,
+        "is_doubtful": fresh.is_doubtful,
+    }
+
+
+async def _namespaces(service: Service, access: Access, _: Mapping[str, Any]) -> dict[str, Any]:
+    _check_reader(access)
+    found = await _cells_of(service).namespaces()
+    return {"namespaces": [each for each in found if access.allows(Verb.READ, each)]}
+
+
+# Generators.
+
+
+async def _take(service: Service, access: Access, args: Mapping[str, Any]) -> dict[str, Any]:
+    name, count = _text(args, "name"), _whole(args, "count", 1, service.limits.ids)
+    service.check(access, Verb.IDS, name)
+    return {"ranges": ranges_json(await next_ranges(await service.generator(name), count))}
+
+
+_OPS: Final[dict[str, Op]] = {
+    "create_schema": _create_schema,
+    "add": _add,
+    "raise_to": _raise_to,
+    "peek": _peek,
+    "counters": _counters,
+    "read": _read,
+    "commit": _commit,
+    "namespaces": _namespaces,
+    "take": _take,
+}
+
+
+# The two protocols.
+
+
+def _fault_of(error: Problem | CosIdError) -> tuple[Problem, dict[str, Any]]:
+    if isinstance(error, CosIdError):
+        return problem_of(error), as_fault(error)
+    return error, {"kind": _KINDS.get(error.status, "StoreError"), "facts": {"reason": str(error)}}
+
+
+_KINDS: Final = {
+    401: "StoreAuthenticationError",
+    403: "StoreAuthenticationError",
+    501: "UnsupportedByStoreError",
+    503: "StoreUnavailableError",
+}
+
+
+def route(service: Service) -> Route:
+    """Return the route of HTTP."""
+    return Route("/v1/store/{op}", _OverHttp(service), methods=["POST"])
+
+
+class _OverHttp:
+    """``POST /v1/store/{op}``."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        try:
+            access = access_of(self._service, scope)
+            args = _parsed(await body_of(scope, receive, MOST_BYTES))
+            answer = await dispatch(self._service, access, scope["path_params"]["op"], args)
+        except (Problem, CosIdError) as error:
+            problem, fault = _fault_of(error)
+            await reply(
+                send,
+                json.dumps(json.loads(problem.body()) | {"fault": fault}).encode(),
+                content_type=CONTENT_TYPE.encode(),
+                status=problem.status,
+                headers=problem.headers,
+            )
+        else:
+            await reply(send, json.dumps(answer).encode())
+
+
+def _parsed(body: bytes) -> object:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        raise InvalidArgumentError("body", "...", expected="JSON") from None
+
+
+async def command(session: Session, words: list[bytes]) -> object:
+    """Serve ``AIOCOSID op json`` of RESP; the answer is JSON, with the fault if there is one.
+
+    Raises:
+        RespError: the connection has not shown its token, or there are other words.
+    """
+    if session.access is None:
+        raise RespError("NOAUTH Authentication required.")
+    if len(words) != 2:  # noqa: PLR2004 - said below
+        raise RespError("ERR wrong number of arguments for 'aiocosid' command")
+    op, args = words
+    try:
+        answer = await dispatch(session.service, session.access, op.decode(), _parsed(args))
+    except UnicodeDecodeError:
+        raise RespError("ERR unknown operation") from None
+    except (Problem, CosIdError) as error:
+        answer = {"fault": _fault_of(error)[1]}
+    return json.dumps(answer).encode()

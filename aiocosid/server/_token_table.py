@@ -1,0 +1,61 @@
+"""The table of settings for a new token."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from .._life.clock import SYSTEM_CLOCK
+from ..errors import InvalidArgumentError
+from ._tokens import ANYTHING, Verb, digest_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ("token_table",)
+
+DAY_MS: Final = 86_400_000
+MS: Final = 1000
+
+
+def token_table(
+    secret: str,
+    *,
+    name: str,
+    verbs: Sequence[str] = (Verb.IDS,),
+    names: Sequence[str] = ANYTHING,
+    days: int | None = None,
+) -> str:
+    """Return the lines that a token needs in a TOML file; they have its hash.
+
+    Args:
+        secret: the token.
+        name: names its holder.
+        verbs: what it allows.
+        names: patterns of the names that it allows it for.
+        days: after which it is refused; None for never.
+
+    Raises:
+        InvalidArgumentError: a verb is unknown.
+    """
+    known = [*map(str, Verb)]
+    for each in verbs:
+        if each not in known:
+            raise InvalidArgumentError("verb", each, expected=f"one of {', '.join(known)}")
+    lines = [
+        "[[server.tokens]]",
+        f"name = {_quoted(name)}",
+        f'digest = "{digest_of(secret)}"',
+        f"verbs = {_quoted([*map(str, verbs)])}",
+        f"names = {_quoted([*names])}",
+    ]
+    if days is not None:
+        end = datetime.fromtimestamp((SYSTEM_CLOCK.now_ms() + days * DAY_MS) // MS, UTC)
+        lines.append(f"expires = {end:%Y-%m-%dT%H:%M:%SZ}")
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(value: str | list[str]) -> str:
+    # TOML has JSON's texts and lists, but no pairs of surrogates, and wants DEL escaped.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,85 @@
+"""What the dialects of HTTP have in common: who is let in, and how an error is answered."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from ...errors import CosIdError
+from .._http import EVERYTHING, JSON, access_of, reply
+from .._problems import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from .._http import Receive, Scope, Send
+    from .._service import Service
+    from .._tokens import Access
+
+    Gate: TypeAlias = Callable[[Scope], Access]
+
+__all__ = ("Endpoint", "HttpAnswer", "gate")
+
+TAKE_NOTHING: Final = frozenset({"HEAD", "OPTIONS", "TRACE"})
+"""Methods that a client, a cache or a scanner may send at any time."""
+
+
+class HttpAnswer(NamedTuple):
+    """An answer.
+
+    Attributes:
+        body: the whole body.
+        content_type: its type.
+        status: the HTTP status.
+        headers: further headers.
+    """
+
+    body: bytes
+    content_type: bytes = JSON
+    status: int = 200
+    headers: Mapping[str, str] | None = None
+
+
+def gate(service: Service, *, public: bool) -> Gate:
+    """Return what says what the sender of a request may do.
+
+    Args:
+        service: knows the tokens.
+        public: whether clients need none, since those of the dialect have none.
+    """
+    return (lambda _: EVERYTHING) if public else partial(access_of, service)
+
+
+class Endpoint:
+    """One route of a dialect, by any method; HEAD, OPTIONS and TRACE do nothing."""
+
+    __slots__ = ("_failed", "_serve")
+
+    def __init__(
+        self,
+        serve: Callable[[Scope, Receive], Awaitable[HttpAnswer]],
+        failed: Callable[[Scope, Problem | CosIdError], HttpAnswer],
+    ) -> None:
+        """Describe it.
+
+        Args:
+            serve: does what a request asks for.
+            failed: returns the dialect's answer for an error of the request or the store.
+        """
+        self._serve, self._failed = serve, failed
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """HttpAnswer one request."""
+        if scope["method"] in TAKE_NOTHING:
+            await reply(send, b"")
+            return
+        try:
+            found = await self._serve(scope, receive)
+        except (Problem, CosIdError) as error:
+            found = self._failed(scope, error)
+        body, content_type, status, headers = found
+        await reply(send, body, content_type=content_type, status=status, headers=headers)
+
+    def __repr__(self) -> str:
+        """Name what it serves."""
+        return f"<Endpoint {self._serve!r}>"

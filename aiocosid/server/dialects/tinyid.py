@@ -1,0 +1,176 @@
+"""tinyid's server (Didi): ids and segments of a ``bizType``, by query or form.
+
+The ``token`` of a request is the secret of a bearer token, which allows the names of that
+``bizType``: ``ids`` for ids, ``segments`` for segments.  It is never logged here; a server that
+logs paths with their queries would do so, and a form keeps it out of them.
+"""
+
+from __future__ import annotations
+
+import json
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+
+from starlette.routing import Route
+
+from ..._life.clock import SYSTEM_CLOCK
+from ...abc import IdGenerator
+from ...errors import CosIdError, InvalidArgumentError
+from .._http import EVERYTHING, TEXT, form_of, whole
+from .._problems import Problem, problem_of
+from .._tokens import Verb
+from ._endpoint import Endpoint, HttpAnswer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from starlette.routing import BaseRoute
+
+    from .._http import Receive, Scope
+    from .._service import Service
+
+__all__ = ("routes",)
+
+_BATCH_LIMIT: Final = 100_000
+"""tinyid's ``batch.size.max``."""
+
+_LOADING_PERCENT: Final = 20
+"""After so much of a segment tinyid's client fetches the next one."""
+
+_TOKEN_ERROR: Final = 5
+_SYSTEM_ERROR: Final = 6
+_TOKEN_MESSAGE: Final = "token is error"  # noqa: S105 - tinyid's text
+
+
+def routes(
+    service: Service, *, public: bool = False, prefix: str = "", cap_batches: bool = False
+) -> Sequence[BaseRoute]:
+    """Return the routes, the busiest first.
+
+    Args:
+        service: the server.
+        public: whether every ``token`` is accepted, and none is needed.
+        prefix: before ``/tinyid/id/``.
+        cap_batches: whether a batch of more than 100,000 is answered with 100,000 ids, as tinyid
+            does, instead of being refused.
+    """
+    tinyid = _Tinyid(service, public=public, cap_batches=cap_batches)
+    paths = {
+        "nextId": (tinyid.ids, _failed),
+        "nextIdSimple": (tinyid.ids_as_text, _failed_simply),
+        "nextSegmentId": (tinyid.segment, _failed),
+        "nextSegmentIdSimple": (tinyid.segment_as_text, _failed_simply),
+    }
+    return [
+        Route(f"{prefix}/tinyid/id/{name}", Endpoint(serve, failed))
+        for name, (serve, failed) in paths.items()
+    ]
+
+
+class _TokenError(Problem):
+    """The token does not allow that for this ``bizType``."""
+
+    def __init__(self) -> None:
+        super().__init__(200, "no-access", _TOKEN_MESSAGE)
+
+
+def _response(data: object, code: int = 200, message: str = "") -> HttpAnswer:
+    facts = {"data": data, "code": code, "message": message}
+    text = json.dumps(facts, ensure_ascii=False, separators=(",", ":"))
+    return HttpAnswer(text.encode(errors="replace"))
+
+
+def _failed(_scope: Scope, error: Problem | CosIdError) -> HttpAnswer:
+    if isinstance(error, _TokenError):
+        return _response(None, _TOKEN_ERROR, error.detail)
+    if not isinstance(error, Problem):
+        error = problem_of(error)
+    return _response(None, _SYSTEM_ERROR, error.detail or error.kind)
+
+
+def _failed_simply(_scope: Scope, _error: Problem | CosIdError) -> HttpAnswer:
+    return HttpAnswer(b"", TEXT)
+
+
+class _Tinyid:
+    """What tinyid's controller does."""
+
+    def __init__(self, service: Service, *, public: bool, cap_batches: bool) -> None:
+        self._service, self._public, self._caps = service, public, cap_batches
+
+    async def ids(self, scope: Scope, receive: Receive) -> HttpAnswer:
+        """``nextId``: ids as a list."""
+        found = ",".join(map(str, await self._next_ids(scope, receive)))
+        return HttpAnswer(f'{{"data":[{found}],"code":200,"message":""}}'.encode())
+
+    async def ids_as_text(self, scope: Scope, receive: Receive) -> HttpAnswer:
+        """``nextIdSimple``: ids between commas."""
+        return HttpAnswer(",".join(map(str, await self._next_ids(scope, receive))).encode(), TEXT)
+
+    async def segment(self, scope: Scope, receive: Receive) -> HttpAnswer:
+        """``nextSegmentId``: a segment by its fields."""
+        max_id, loading_id, current_id, delta, remainder = await self._next(scope, receive)
+        return _response(
+            {
+                "maxId": max_id,
+                "loadingId": loading_id,
+                "currentId": current_id,
+                "delta": delta,
+                "remainder": remainder,
+            }
+        )
+
+    async def segment_as_text(self, scope: Scope, receive: Receive) -> HttpAnswer:
+        """``nextSegmentIdSimple``: the fields between commas, in another order."""
+        max_id, loading_id, current_id, *rest = await self._next(scope, receive)
+        return HttpAnswer(
+            ",".join(map(str, (current_id, loading_id, max_id, *rest))).encode(), TEXT
+        )
+
+    async def _next_ids(self, scope: Scope, receive: Receive) -> Sequence[int]:
+        form = await form_of(scope, receive, self._service.limits.body)
+        generator = await self._generator(form, Verb.IDS)
+        text = form.get("batchSize", "")
+        count = whole(form, "batchSize") if text else 1
+        at_most = min(_BATCH_LIMIT, self._service.limits.ids)
+        if self._caps:
+            count = min(count, at_most)
+        if not 1 <= count <= at_most:
+            raise InvalidArgumentError("batchSize", count, expected=f"from 1 to {at_most}")
+        if count == 1:
+            return [await generator.next_id()]
+        return await generator.next_ids(count)
+
+    async def _next(self, scope: Scope, receive: Receive) -> tuple[int, int, int, int, int]:
+        """Take a segment: its max id, loading id, current id, delta and remainder."""
+        form = await form_of(scope, receive, self._service.limits.body)
+        await self._generator(form, Verb.SEGMENTS)
+        ids = await self._service.segment(form["bizType"])
+        span, last = len(ids) * ids.step, ids[-1]
+        current_id = last - span
+        loading_id = current_id + span * _LOADING_PERCENT // 100
+        return last, loading_id, current_id, ids.step, last % ids.step
+
+    async def _generator(self, form: dict[str, str], verb: Verb) -> IdGenerator:
+        """Return the generator of the ``bizType``, if the token allows that."""
+        service, name = self._service, form.get("bizType", "")
+        access = EVERYTHING
+        if not self._public:
+            try:
+                access = service.access(form.get("token"), SYSTEM_CLOCK.now_ms())
+            except Problem:
+                raise _TokenError from None
+            if not access.allows(verb, name):
+                raise _TokenError
+        service.check(access, verb, name)
+        try:
+            found = await service.generator(name)
+        except Problem as error:
+            raise _unknown(name) if error.status == HTTPStatus.NOT_FOUND else error from None
+        if not isinstance(found, IdGenerator):
+            raise _unknown(name)
+        return found
+
+
+def _unknown(name: str) -> Problem:
+    return Problem(HTTPStatus.NOT_FOUND, "unknown-name", f"can not find biztype:{name}")

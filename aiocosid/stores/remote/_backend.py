@@ -1,0 +1,253 @@
+"""The backend on an aiocosid server: each method is one call, on whichever server answers."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from ..._life.clock import SYSTEM_CLOCK
+from ...abc import MAX_ID, Counter
+from ...errors import InvalidArgumentError, StoreError, StoreUnavailableError
+from .._backend import Backend, Granted
+from .._connection import fail_if_forked
+from .._wire import (
+    LABEL,
+    as_changes,
+    as_ranges,
+    as_snapshot,
+    changes_json,
+    error_of,
+    need_json,
+    snapshot_json,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...machine.cells import Changes, Need, Snapshot
+    from .._connection import Connection
+    from .._give_back import GrantNote
+    from .._url import StoreUrl
+
+__all__ = ("Endpoint", "RemoteBackend", "Servers", "UnexpectedAnswerError", "answer_of", "token_of")
+
+
+def token_of(url: StoreUrl) -> str:
+    """Return a URL's token, from its option or from in front of the host; empty for none.
+
+    Raises:
+        InvalidArgumentError: there are two.
+    """
+    user, password = url.login or ("", "")
+    given = [each for each in (user, password, url.options["token"]) if each]
+    if len(given) > 1:
+        raise InvalidArgumentError(
+            "url", f"{url.scheme}:...", expected="one with at most one token"
+        )
+    return "".join(given)
+
+
+def answer_of(body: bytes) -> dict[str, Any]:
+    """Return a server's answer.
+
+    Raises:
+        CosIdError: the error that it reports.
+        StoreError: it is no such server.
+    """
+    try:
+        found = json.loads(body)
+        fault = found.get("fault")
+        error = None if fault is None else error_of(fault)
+    except (AttributeError, ValueError, RecursionError):
+        raise UnexpectedAnswerError from None
+    if error is not None:
+        raise error
+    return cast("dict[str, Any]", found)
+
+
+class UnexpectedAnswerError(StoreError):
+    """An answer that no aiocosid server gives."""
+
+    def __init__(self) -> None:
+        reason = "it answers something else; is it an aiocosid server, of this version?"
+        super().__init__(LABEL, reason)
+
+
+class Endpoint(Protocol):
+    """One server's address."""
+
+    async def exchange(self, op: str, args: bytes, *, seconds: float) -> dict[str, Any]:
+        """Send a call once, and return its answer.
+
+        Raises:
+            StoreUnavailableError: it cannot be reached, or did not answer within the seconds; the
+                call may have taken effect.
+            CosIdError: the server's error.
+        """
+        raise NotImplementedError
+
+    async def aclose(self) -> None:
+        """Close the connections; calls under way fail."""
+        raise NotImplementedError
+
+    def silence(self) -> None:
+        """Keep the parent's connections from sending anything in a forked child."""
+        raise NotImplementedError
+
+
+class Servers:
+    """The servers of one store, and which of them answered last."""
+
+    __slots__ = ("_current", "_endpoints", "_is_closed", "_seconds")
+
+    def __init__(self, endpoints: Sequence[Endpoint], seconds: float) -> None:
+        """Use some servers.
+
+        Args:
+            endpoints: at least one.
+            seconds: for a call, on all of them together.
+        """
+        self._endpoints, self._seconds = endpoints, seconds
+        self._current = 0
+        self._is_closed = False
+
+    async def ask(self, op: str, args: bytes) -> dict[str, Any]:
+        """Send a call to the server that answered last, then to the others, until one answers.
+
+        A call that a server did not answer may have taken effect there: the others repeat it, which
+        is safe.  A connection that was kept may have been closed by the server, so the first server
+        is asked once more in the end, if there is time.
+        """
+        until = SYSTEM_CLOCK.monotonic() + self._seconds
+        first, size, failed = self._current, len(self._endpoints), None
+        for attempt in range(size + 1):
+            left = until - SYSTEM_CLOCK.monotonic()
+            if self._is_closed or left <= 0:
+                break
+            number = (first + attempt) % size
+            share = left / max(1, size - attempt)
+            try:
+                answer = await self._endpoints[number].exchange(op, args, seconds=share)
+            except StoreUnavailableError as error:
+                failed = error
+            else:
+                self._current = number
+                return answer
+        raise failed or StoreUnavailableError(LABEL, f"no answer within {self._seconds:g} s")
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        self._is_closed = True
+        for endpoint in self._endpoints:
+            await endpoint.aclose()
+
+    def silence(self) -> None:
+        """Keep the parent's connections from sending anything in a forked child."""
+        for endpoint in self._endpoints:
+            endpoint.silence()
+
+
+class RemoteBackend(Backend):
+    """The store of an aiocosid server, through one or several servers."""
+
+    __slots__ = ()
+
+    link: Connection[Servers]
+
+    order_risk = "the store behind the server is not known"
+
+    async def call(self, op: str, **args: object) -> dict[str, Any]:
+        """Call the server.
+
+        Raises:
+            StoreUnavailableError: no server can be reached or answers in time; the call may have
+                taken effect.
+            StoreAuthenticationError: the token is missing, wrong, has expired, or does not allow
+                it.
+            StoreError: the server or its store refuses.
+            CosIdError: as the server's store.
+            ForkedError: the connections are the parent's.
+            WrongLoopError: they are in use on another event loop.
+        """
+        with fail_if_forked():
+            servers = await self.link.ready()
+            return await servers.ask(op, json.dumps(args).encode())
+
+    async def create_schema(self) -> bool:
+        return (await self.call("create_schema")).get("is_new") is True
+
+    # Counters.
+
+    async def add(
+        self,
+        name: str,
+        by: int,
+        *,
+        first: int | None,
+        note: GrantNote | None = None,  # noqa: ARG002 - nothing is given back
+    ) -> Granted:
+        return Granted(_whole(await self.call("add", name=name, by=by, first=first)))
+
+    async def raise_to(self, name: str, above: int, *, create: bool) -> Counter | None:
+        answer = await self.call("raise_to", name=name, above=above, create=create)
+        if answer.get("max_id") is None:
+            return None
+        return Counter(namespaced_name=name, last_max_id=_whole(answer))
+
+    async def counters(self, prefix: str) -> Sequence[Counter]:
+        answer = await self.call("counters", prefix=prefix)
+        try:
+            found = [(str(name), int(max_id)) for name, max_id in answer["counters"]]
+        except (KeyError, TypeError, ValueError):
+            raise UnexpectedAnswerError from None
+        return [Counter(namespaced_name=name, last_max_id=max_id) for name, max_id in found]
+
+    async def peek(self, name: str) -> int | None:
+        answer = await self.call("peek", name=name)
+        return None if answer.get("max_id") is None else _whole(answer)
+
+    # Generators.
+
+    async def take(self, name: str, count: int) -> list[range]:
+        """Take ids of one of the server's generators."""
+        answer = await self.call("take", name=name, count=count)
+        try:
+            return as_ranges(answer.get("ranges"), count)
+        except ValueError:
+            raise UnexpectedAnswerError from None
+
+    # Cells.
+
+    async def read(self, namespace: str, need: Need) -> Snapshot:
+        answer = await self.call("read", namespace=namespace, need=need_json(need))
+        try:
+            return as_snapshot(answer.get("snapshot"), store=self.label)
+        except ValueError:
+            raise UnexpectedAnswerError from None
+
+    async def commit(self, snapshot: Snapshot, changes: Changes) -> bool:
+        read = snapshot_json(snapshot, written=changes)
+        answer = await self.call("commit", read=read, changes=changes_json(changes))
+        if answer.get("is_written") is not True:
+            return False
+        try:
+            written = as_changes(answer.get("changes"))
+            snapshot.now_ms = max(snapshot.now_ms, int(answer["now_ms"]))
+            snapshot.is_doubtful = bool(answer["is_doubtful"])
+        except (KeyError, TypeError, ValueError):
+            raise UnexpectedAnswerError from None
+        snapshot.apply(written)
+        return True
+
+    async def namespaces(self) -> Sequence[str]:
+        found: Any = (await self.call("namespaces")).get("namespaces")
+        if type(found) is not list:
+            raise UnexpectedAnswerError
+        return [str(each) for each in cast("list[object]", found)]
+
+
+def _whole(answer: dict[str, Any]) -> int:
+    found = answer.get("max_id")
+    if type(found) is not int or not -MAX_ID - 1 <= found <= MAX_ID:  # isinstance would accept True
+        raise UnexpectedAnswerError
+    return found

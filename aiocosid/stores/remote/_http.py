@@ -1,0 +1,85 @@
+"""Calls to an aiocosid server by HTTP."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+
+from ...errors import StoreAuthenticationError, StoreError, StoreUnavailableError
+from .._connection import translate_errors
+from .._wire import LABEL
+from ..http._session import CALLS_AT_ONCE, HttpSession, as_store_error, httpx, make_client
+from ._backend import UnexpectedAnswerError, answer_of
+
+if TYPE_CHECKING:
+    import ssl
+
+__all__ = ("HttpEndpoint",)
+
+MOST_BYTES: Final = 1 << 28  # of an answer: all machine ids of a namespace
+KEPT: Final = 30.0  # seconds that a connection is kept open without a call
+
+_meaning = partial(as_store_error, store=LABEL, remedy="give its authority as ssl_ca_certs")
+
+
+class HttpEndpoint:
+    """One server's address."""
+
+    __slots__ = ("_session",)
+
+    def __init__(self, url: str, *, token: str, verify: ssl.SSLContext | bool) -> None:
+        """Describe it; nothing is sent yet.  Needs a running loop.
+
+        Args:
+            url: ``http://host:port``.
+            token: the bearer token; empty for none.
+            verify: how to check the server's certificate.
+        """
+        client = make_client(
+            url,
+            headers={"Authorization": f"Bearer {token}"} if token else {},
+            verify=verify,
+            limits=httpx.Limits(
+                max_connections=CALLS_AT_ONCE,
+                max_keepalive_connections=CALLS_AT_ONCE,
+                keepalive_expiry=KEPT,
+            ),
+        )
+        self._session = HttpSession(client, store=LABEL, most_bytes=MOST_BYTES)
+
+    async def exchange(self, op: str, args: bytes, *, seconds: float) -> dict[str, Any]:
+        """Send a call once; see `Endpoint.exchange`."""
+        with translate_errors(_meaning), anyio.move_on_after(seconds):
+            status, body = await self._session.ask("POST", f"/v1/store/{op}", content=args)
+            if status == HTTPStatus.OK:
+                return answer_of(body)
+            raise _refusal(status, body)
+        raise StoreUnavailableError(LABEL, f"no answer within {seconds:.3g} s")
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._session.aclose()
+
+    def silence(self) -> None:
+        """Keep the parent's connections from sending anything in a forked child."""
+        self._session.silence()
+
+
+def _refusal(status: int, body: bytes) -> StoreError:
+    """Return the error for a status that a gateway answered.
+
+    Raises:
+        CosIdError: the error that the server reports.
+    """
+    with suppress(UnexpectedAnswerError):
+        answer_of(body)
+    kind = StoreError
+    if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+        kind = StoreAuthenticationError
+    elif status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        kind = StoreUnavailableError
+    return kind(LABEL, f"HTTP {status}")

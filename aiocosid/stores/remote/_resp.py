@@ -1,0 +1,167 @@
+"""Calls to an aiocosid server by RESP over its Unix socket: half the time of a call is HTTP's."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import anyio
+
+from ..._life import fork
+from ...errors import (
+    MissingExtraError,
+    StoreAuthenticationError,
+    StoreError,
+    StoreUnavailableError,
+)
+from .._connection import closed
+from .._wire import LABEL
+from ._backend import answer_of
+
+try:
+    import hiredis
+except ModuleNotFoundError as _exc:
+    raise MissingExtraError("hiredis", extra="redis") from _exc
+
+__all__ = ("UnixEndpoint",)
+
+CALLS_AT_ONCE: Final = 32
+REFUSED: Final = ("NOAUTH", "NOPERM", "WRONGPASS")
+
+
+class UnixEndpoint:
+    """One server's socket; each call has a connection to itself, which is kept for the next."""
+
+    __slots__ = ("_idle", "_is_closed", "_open", "_path", "_token", "_turns")
+
+    def __init__(self, path: str, *, token: str) -> None:
+        """Describe it; nothing is sent yet.  Needs a running loop.
+
+        Args:
+            path: the socket's.
+            token: shown to the server; empty for none.
+        """
+        self._path, self._token = path, token
+        self._idle: list[RespConnection] = []
+        self._open: set[RespConnection] = set()
+        self._turns = anyio.Semaphore(CALLS_AT_ONCE, fast_acquire=True)
+        self._is_closed = False
+
+    async def exchange(self, op: str, args: bytes, *, seconds: float) -> dict[str, Any]:
+        """Send a call once; see `Endpoint.exchange`.
+
+        A connection whose call was cancelled is closed: its answer is nobody's.
+        """
+        try:
+            async with asyncio.timeout(seconds), self._turns:
+                if self._is_closed:
+                    raise closed(LABEL)
+                wire = await self._wire()
+                try:
+                    reply = await wire.ask("AIOCOSID", op, args)
+                except BaseException:
+                    self._drop(wire)
+                    raise
+                self._idle.append(wire)
+        except TimeoutError:
+            raise StoreUnavailableError(LABEL, f"no answer within {seconds:.3g} s") from None
+        except OSError as exc:
+            if self._is_closed:
+                raise closed(LABEL) from exc
+            raise StoreUnavailableError(LABEL, str(exc) or type(exc).__name__) from exc
+        return answer_of(reply)
+
+    async def _wire(self) -> RespConnection:
+        while self._idle:
+            wire = self._idle.pop()
+            if not wire.is_lost:
+                return wire
+            self._open.discard(wire)
+        loop = asyncio.get_running_loop()
+        _, wire = await loop.create_unix_connection(RespConnection, self._path)
+        self._open.add(wire)
+        try:
+            if self._token:
+                await wire.ask("AUTH", self._token)
+        except BaseException:
+            self._drop(wire)
+            raise
+        return wire
+
+    def _drop(self, wire: RespConnection) -> None:
+        self._open.discard(wire)
+        wire.transport.abort()
+
+    async def aclose(self) -> None:
+        """Close the connections; calls under way fail."""
+        self._is_closed = True
+        for wire in (*self._open,):
+            self._drop(wire)
+        self._idle.clear()
+        await asyncio.sleep(0)  # the transports close in the next turn of the loop
+
+    def silence(self) -> None:
+        """Keep the parent's connections from sending anything in a forked child."""
+        fork.silence(wire.transport.get_extra_info("socket") for wire in self._open)
+
+
+class RespConnection(asyncio.Protocol):
+    """One connection, with one call at a time.
+
+    Attributes:
+        transport: the connection's.
+        is_lost: whether it was closed.
+    """
+
+    transport: Any  # uvloop's is no asyncio.Transport
+
+    def __init__(self) -> None:
+        self.is_lost = False
+        self._reader = hiredis.Reader()
+        self._reply: asyncio.Future[Any] | None = None
+
+    async def ask(self, *words: Any) -> bytes:  # noqa: ANN401 - text or bytes
+        """Send a command, and return its reply.
+
+        Raises:
+            OSError: the connection was lost.
+            StoreAuthenticationError: the token is missing, wrong, or has expired.
+            StoreError: the server refuses.
+        """
+        if self.is_lost:
+            raise ConnectionResetError("the server has closed the connection")
+        self._reply = asyncio.get_running_loop().create_future()
+        self.transport.write(hiredis.pack_command(words))
+        try:
+            reply = await self._reply
+        finally:
+            self._reply = None
+        if isinstance(reply, hiredis.ReplyError):
+            kind = StoreAuthenticationError if str(reply).startswith(REFUSED) else StoreError
+            raise kind(LABEL, str(reply))
+        return reply if isinstance(reply, bytes) else b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Take the reply."""
+        self._reader.feed(data)
+        try:
+            reply = self._reader.gets()
+        except hiredis.ProtocolError as exc:
+            self._end(ConnectionResetError(f"no RESP: {exc}"))
+            self.transport.abort()
+            return
+        if reply is not False and self._reply is not None and not self._reply.done():
+            self._reply.set_result(reply)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the call."""
+        self.is_lost = True
+        self._end(exc or ConnectionResetError("the server has closed the connection"))
+
+    def _end(self, exc: Exception) -> None:
+        if self._reply is not None and not self._reply.done():
+            self._reply.set_exception(exc)
