@@ -419,7 +419,7 @@ def _clock_error(reading: StoreReading) -> Shown:
         return _unknown(reading.errors.get("clock_error", "not told by this store"))
     error, doubt = reading.clock_error
     level = "warn" if abs(error) - doubt > 1 else ""
-    return Shown(f"{error * 1000:+,.0f} ms", f"± {seconds_text(doubt)}", level)
+    return Shown(f"{round(error * 1000):+,d} ms", f"± {seconds_text(doubt)}", level)
 
 
 COUNTERS: Final = ("Counter", "Store", "#Last max id", "#Ids/s reserved", "Last fetch (UTC)")

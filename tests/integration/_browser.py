@@ -51,7 +51,8 @@ class Visit:
 @asynccontextmanager
 async def visit(browser: Browser, **options: Any) -> AsyncGenerator[Visit]:
     """Open a page; ``options`` are those of a browser's context."""
-    context = await browser.new_context(**{"viewport": DESKTOP, **options})
+    options = {"viewport": DESKTOP, **options}
+    context = await browser.new_context(**options)
     context.set_default_timeout(10_000)
     try:
         yield Visit(await context.new_page())

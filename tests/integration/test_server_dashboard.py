@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +21,7 @@ from playwright.async_api import Browser, Page, Response, ViewportSize, expect
 import aiocosid
 from aiocosid.provider import IdProvider
 from aiocosid.server import App, Token, Verb, digest_of
+from aiocosid.stores.memory import MemoryStore
 from tests.servers import ServerMissingError, ValkeyServer
 
 from ._browser import DESKTOP, PHONE, Visit, chromium, visit
@@ -54,15 +55,16 @@ class Site:
 
 
 @asynccontextmanager
-async def shop(url: str = "memory://") -> AsyncIterator[IdProvider]:
+async def shop(url: str = "") -> AsyncGenerator[IdProvider]:
     """The generators of a shop, some of whose ids were taken."""
-    async with aiocosid.connect(url, namespace="shop", instance_id="till-1:8688") as ids:
+    store = url or MemoryStore()
+    async with aiocosid.connect(store, namespace="shop", instance_id="till-1:8688") as ids:
         await ids.store.initialize()
         order = await ids.segment_chain("order", step=1000)
         event = await ids.snowflake("event")
         await ids.uuid7("request")
         await ids.segment("receipt")
-        if url == "memory://":
+        if not url:
             await ids.segment("fresh", step=10)
             await ids.segment(HOSTILE)
         await order.next_ids(1234)
