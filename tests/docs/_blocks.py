@@ -47,6 +47,7 @@ SERVERS: Final = {
     "mysql://app:secret@localhost/shop": "mariadb_database",
     "zookeeper://localhost:2181": "zookeeper_tree",
     "nats://localhost:4222": "nats_factory",
+    "aiocosid+unix:///run/aiocosid/broker.sock": "broker_url",
 }
 
 # What a reader does once on a machine; here it is done already.
