@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         NamedGroups,
         NamedInner,
         NamedLeaf,
+        NamedRemote,
         NamedSegment,
         NamedSharded,
         NamedSnowflake,
@@ -40,6 +41,7 @@ SnowflakeT = TypeVar("SnowflakeT")
 CachedT = TypeVar("CachedT")
 CosIdT = TypeVar("CosIdT")
 ShardedT = TypeVar("ShardedT")
+RemoteT = TypeVar("RemoteT")
 Uuid4T = TypeVar("Uuid4T")
 Uuid7T = TypeVar("Uuid7T")
 CounterT = TypeVar("CounterT")
@@ -59,6 +61,7 @@ class KindMethods(
         CachedT,
         CosIdT,
         ShardedT,
+        RemoteT,
         Uuid4T,
         Uuid7T,
         CounterT,
@@ -471,6 +474,43 @@ class KindMethods(
             ClosedError: the provider is closed.
         """
         return self._ask(name, _kinds.sharded(layout=layout, **options).written(converter), None)
+
+    @overload
+    def remote(self, name: str, *, batch: B = ..., **options: Unpack[NamedRemote]) -> RemoteT: ...
+
+    @overload
+    def remote(
+        self, name: str, *, converter: IdConverter, batch: B = ..., **options: Unpack[NamedRemote]
+    ) -> TextT: ...
+
+    def remote(
+        self,
+        name: str,
+        *,
+        converter: IdConverter | None = None,
+        batch: B | None = None,
+        **options: Unpack[NamedRemote],
+    ) -> RemoteT | TextT:
+        """Return the `RemoteId` of this name, which the first call creates.
+
+        The provider's store is an aiocosid server, such as the broker of a host.
+
+        Args:
+            name: the name of a generator on the server, whose ids are numbers.
+            converter: writes the ids as text; numbers without it.
+            batch: for threads alone: ids taken from it at once; see `SyncIdGenerator`.
+            **options: as for `RemoteId`: ``block``, ``max_age``, ``endurance``,
+                ``wait_timeout`` ...
+
+        Raises:
+            BusyError: the name is in use as another kind of generator, or with another converter.
+            InvalidArgumentError: an argument is outside its range.
+            UnsupportedByStoreError: the store is no server.
+            StoreError: the server has no generator of that name whose ids are numbers, or refuses.
+            SegmentUnavailableError: no first block came within ``wait_timeout``.
+            ClosedError: the provider is closed.
+        """
+        return self._ask(name, _kinds.remote(**options).written(converter), batch)
 
     def uuid4(self, name: str, *, batch: B | None = None) -> Uuid4T:
         """Return the `Uuid4Id` of this name, which the first call creates.

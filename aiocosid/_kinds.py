@@ -52,7 +52,7 @@ if TYPE_CHECKING:
         Uuid7Id,
     )
     from .machine import MachineIdLease
-    from .segment import GroupBy, GroupedSegmentId, LeafSegmentId
+    from .segment import GroupBy, GroupedSegmentId, LeafSegmentId, RemoteId
     from .segment._generator import SegmentGenerator
     from .segment._group_parts import SegmentKind
     from .snowflake import (
@@ -81,6 +81,7 @@ __all__ = (
     "NamedGroups",
     "NamedInner",
     "NamedLeaf",
+    "NamedRemote",
     "NamedSegment",
     "NamedSharded",
     "NamedSnowflake",
@@ -97,6 +98,7 @@ __all__ = (
     "int32",
     "leaf",
     "own",
+    "remote",
     "segment",
     "segment_chain",
     "sharded",
@@ -193,7 +195,7 @@ class GeneratorSpec(Generic[G_co]):
     converter: IdConverter | None = None
     is_own: bool = False
     is_text: bool = False
-    resumes: Literal["", "counter", "groups"] = ""
+    resumes: Literal["", "counter", "groups", "remote"] = ""
 
     @property
     def gives(self) -> type[int | str] | None:
@@ -600,6 +602,46 @@ def sharded(*, layout: ShardedLayout, **options: Unpack[NamedSharded]) -> Genera
     return GeneratorSpec(ShardedId.__name__, detail, make)
 
 
+# Ids of a server's generator.
+
+
+class NamedRemote(TypedDict, total=False):
+    """The options of `IdProvider.remote`."""
+
+    block: int
+    max_age: float | None
+    endurance: float
+    wait_timeout: float
+    fetch_timeout: float | None
+    close_timeout: float
+    max_id: int
+    max_waiters: int
+    fail_fast: bool | None
+    instrument: Instrument | None
+
+
+def remote(**options: Unpack[NamedRemote]) -> GeneratorSpec[RemoteId]:
+    """Return the spec of a `RemoteId`."""
+    from .segment import RemoteId
+
+    def make(host: GeneratorHost, name: str) -> RemoteId:
+        source: Any = host.store
+        if not hasattr(source, "take_ids"):
+            what = "it has no generators: a server of 'aiocosid serve' or 'aiocosid broker' has"
+            raise UnsupportedByStoreError(type(source).__name__, what)
+        generator = RemoteId(
+            source,
+            namespace=host.namespace,
+            name=name,
+            clock=host._clock,
+            **host._with_defaults(options),
+        )
+        generator._resume(host._floors.get(("remote", name)))
+        return generator
+
+    return GeneratorSpec(RemoteId.__name__, NOTHING, make, resumes="remote")
+
+
 # Ids of this process.
 
 
@@ -671,6 +713,7 @@ KINDS: Final = {
     "cached": Kind(cached, NamedCached.__annotations__),
     "cosid": Kind(cosid, NamedCosId.__annotations__),
     "sharded": Kind(sharded, NamedSharded.__annotations__),
+    "remote": Kind(remote, NamedRemote.__annotations__),
     "uuid4": Kind(uuid4, ()),
     "uuid7": Kind(uuid7, ()),
     "counter": Kind(counter, ()),

@@ -22,8 +22,10 @@ from typing import Any, TypeVar
 import pytest
 
 from tests.servers import (
+    Broker,
     PASSWORD,
     CosIdProxy,
+    CosIdService,
     EtcdEnsemble,
     EtcdServer,
     MariadbServer,
@@ -249,6 +251,7 @@ nats_three = _of_session(NatsCluster, "Three NATS servers that stay up for the w
 zookeeper = _of_session(ZookeeperServer, "The system's ZooKeeper, one server.")
 mariadb = _of_session(MariadbServer, "The system's MariaDB.")
 cosid_proxy = _of_session(CosIdProxy, "A CosId proxy, played from its protocol.")
+cosid_service = _of_session(CosIdService, "The id service as CosId's proxy.")
 
 
 @pytest.fixture(scope="session")
@@ -262,6 +265,13 @@ def cosid_proxy_url(cosid_proxy: CosIdProxy) -> str:
     """Where a CosId proxy is that has no counter yet."""
     cosid_proxy.reset()
     return cosid_proxy.url
+
+
+@pytest.fixture
+def broker_url() -> Iterator[str]:
+    """The store of the workers of a broker, which has a Snowflake ``event``."""
+    with Broker("shop") as broker:
+        yield broker.url
 
 
 @pytest.fixture

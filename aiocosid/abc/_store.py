@@ -29,11 +29,14 @@ class MachineMarker:
         is_new: whether this call has written it for the identity that the store has now.
         seconds_left: above 0 in a quarantine: seconds until it ends, by the store's clock; ``inf``
             if it does not end by itself.
+        safe_guard: the longest safe guard that an instance has named, in seconds; ``inf`` for ids
+            that are never recycled; None if none was named, or it is not read.
     """
 
     namespace: str
     is_new: bool = False
     seconds_left: float = 0.0
+    safe_guard: float | None = None
 
     @property
     def is_quarantined(self) -> bool:
@@ -245,6 +248,15 @@ class MachineStore:
         """
         return await self._holder().machine_markers(namespace=namespace)
 
+    async def clock_ms(self) -> int:
+        """Return the time by the store's clock, unix time in milliseconds.
+
+        Raises:
+            UnsupportedByStoreError: this store tells no time.
+            StoreError: the store refuses or cannot be reached.
+        """
+        return await self._holder().clock_ms()
+
     def _holder(self) -> MachineStore:
         """Return the store that keeps the machine ids for a store that does not itself.
 
@@ -276,6 +288,14 @@ class Store(MachineStore, ABC):
     """
 
     __slots__ = ()
+
+    @property
+    def weaknesses(self) -> Sequence[str] | None:
+        """The settings of the server by which it may lose what it has granted.
+
+        None while they have not been checked, as before the first call, or cannot be.
+        """
+        return None
 
     @abstractmethod
     def segment_distributor(

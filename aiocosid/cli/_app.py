@@ -18,6 +18,7 @@ from ..errors import CounterMissingError, InvalidArgumentError
 from ..provider import OPTIONS
 from ..stores.columns import highest_in_column
 from ._bench import BENCH_NAME, BENCH_NAMESPACE, Measurement, measure
+from ._broker import broker
 from ._exit import PROGRAM, ExitCode, printable, redacted
 from ._init import init
 from ._machines import machines, tell_quarantines
@@ -270,5 +271,5 @@ app.add_typer(machines, name="machines")
 app.add_typer(migrate, name="migrate")
 app.add_typer(groups, name="groups")
 app.add_typer(token, name="token")
-for _command in (parse, snowflake, init, check_config, serve):
+for _command in (parse, snowflake, init, check_config, serve, broker):
     app.command()(_command)

@@ -392,6 +392,7 @@ class MachineIdLease(Component):
             losses=opening.losses,
             last_error=opening.last_error,
             quarantine_left=opening.quarantine_left(),
+            taken_ms=self.taken_ms if self.machine_id >= 0 else -1,
         )
 
     def _seconds_left(self) -> float:

@@ -27,6 +27,7 @@ class MachineIdStatistics:
         last_error: the error of the last call, or None if it succeeded.
         quarantine_left: seconds for which the store hands out no ids, because it may have lost the
             record of who holds which, by its last answer; ``inf`` if that does not end by itself.
+        taken_ms: when the id was taken, unix time in milliseconds; -1 while there is none.
     """
 
     namespace: str
@@ -42,3 +43,4 @@ class MachineIdStatistics:
     losses: int
     last_error: Exception | None
     quarantine_left: float = 0.0
+    taken_ms: int = -1

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .._kinds import NamedGroups as NamedGroups
     from .._kinds import NamedInner as NamedInner
     from .._kinds import NamedLeaf as NamedLeaf
+    from .._kinds import NamedRemote as NamedRemote
     from .._kinds import NamedSegment as NamedSegment
     from .._kinds import NamedSharded as NamedSharded
     from .._kinds import NamedSnowflake as NamedSnowflake
@@ -45,6 +46,7 @@ __all__ = (
     "NamedGroups",
     "NamedInner",
     "NamedLeaf",
+    "NamedRemote",
     "NamedSegment",
     "NamedSharded",
     "NamedSnowflake",
@@ -65,8 +67,9 @@ if not TYPE_CHECKING:  # else every name would be one of ours
         {
             ".._kinds": (
                 "LeaseTerms MachineOptions NamedCached NamedChain NamedCosId NamedGroups "
-                "NamedInner NamedLeaf NamedSegment NamedSharded NamedSnowflake OPTIONS OptionSpec "
-                "SegmentChainOptions SegmentIdOptions SequenceOptions SnowflakeOptions StepOptions"
+                "NamedInner NamedLeaf NamedRemote NamedSegment NamedSharded NamedSnowflake OPTIONS "
+                "OptionSpec SegmentChainOptions SegmentIdOptions SequenceOptions SnowflakeOptions "
+                "StepOptions"
             ),
             ".._store_urls": "SYSTEMS open_store",
             "._configured": "ConfiguredProvider configure",

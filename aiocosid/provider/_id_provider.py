@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         Uuid7Id,
     )
     from ..machine import MachineIdLease
-    from ..segment import GroupedSegmentId, LeafSegmentId, SegmentChainId, SegmentId
+    from ..segment import GroupedSegmentId, LeafSegmentId, RemoteId, SegmentChainId, SegmentId
     from ..segment._generator import SegmentGenerator
     from ..snowflake import CachedSnowflakeId, CosIdGenerator, ShardedId, SnowflakeId
 
@@ -103,6 +103,7 @@ class IdProvider(
         Coroutine[object, object, "CachedSnowflakeId"],
         Coroutine[object, object, "CosIdGenerator"],
         Coroutine[object, object, "ShardedId"],
+        Coroutine[object, object, "RemoteId"],
         Coroutine[object, object, "Uuid4Id"],
         Coroutine[object, object, "Uuid7Id"],
         Coroutine[object, object, "CounterId"],

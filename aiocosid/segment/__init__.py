@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ._leaf_segment_id import RowStepped as RowStepped
     from ._pace import MAX_DISTANCE as MAX_DISTANCE
     from ._pace import MAX_IDS_AHEAD as MAX_IDS_AHEAD
+    from ._remote_id import RemoteId as RemoteId
     from ._segment_ids import SegmentChainId as SegmentChainId
     from ._segment_ids import SegmentId as SegmentId
     from ._statistics import SegmentStatistics as SegmentStatistics
@@ -37,6 +38,7 @@ __all__ = (
     "IdSegment",
     "LeafSegmentId",
     "MakeDistributor",
+    "RemoteId",
     "RowStepped",
     "SegmentChainId",
     "SegmentId",
@@ -54,6 +56,7 @@ if not TYPE_CHECKING:  # else every name would be one of ours
             "._leaf_segment_id": "LeafSegmentId RowStepped",
             "._pace": "MAX_DISTANCE MAX_IDS_AHEAD",
             "._chain": "FOREVER IdSegment",
+            "._remote_id": "RemoteId",
             "._segment_ids": "SegmentChainId SegmentId",
             "._statistics": "SegmentStatistics",
         },

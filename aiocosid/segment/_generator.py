@@ -143,13 +143,15 @@ class SegmentGenerator(Component, IdGenerator):
         opening.check()  # a store in this process may have ended us a moment ago
         raise WouldBlock
 
-    async def _next_ids_slow(self, n: int) -> list[int]:
+    async def _next_ranges(self, n: int) -> list[range]:
+        """Return ``n`` ids as ranges."""
         check_integer("n", n, at_least=1, at_most=MAX_BATCH)
         opening = self._opening
         await opening.cross()
-        pieces = opening.take_now(n)
-        if pieces is None:
-            pieces = await opening.wait(n)
+        return opening.take_now(n) or await opening.wait(n)
+
+    async def _next_ids_slow(self, n: int) -> list[int]:
+        opening, pieces = self._opening, await self._next_ranges(n)
         process = fork.generation
         try:
             ids = await expand_ranges(pieces)

@@ -42,6 +42,8 @@ from ._pace import RateMeter
 from ._supply import Supply
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ._chain import IdSegment
     from ._generator import SegmentGenerator
     from ._statistics import SegmentStatistics
@@ -394,30 +396,32 @@ class SegmentOpening(OpenState):
         self._link(found)
         return True
 
-    def _link(self, fetched: IdSegment) -> None:
-        now, pace = self.clock.monotonic(), self.pace
+    def _link(self, fetched: Sequence[IdSegment]) -> None:
+        now, pace, last = self.clock.monotonic(), self.pace, fetched[-1]
         starved, distance = self._starved, pace.distance
-        pace.loaded(fetched.step, now)
-        self._adapt(fetched.fetched_at, now)
-        self.supply.note_segment(fetched)
+        count = left_out = sum(each.step for each in fetched)
+        pace.loaded(count, now)
+        self._adapt(last.fetched_at, now)
+        self.supply.note_segment(last)
         self._hungry = self._starved = False
-        self._fetched += fetched.step
-        segment = fetched.clipped(lowest=1, highest=self.options.max_id)
+        self._fetched += count
         if not self.hand.ahead:
             self._oldest = self.supply.sent
-        if segment is not None:
-            self.hand.chain.link(segment)
+        for each in fetched:
+            segment = each.clipped(lowest=1, highest=self.options.max_id)
+            if segment is not None:
+                self.hand.chain.link(segment)
+                left_out -= segment.step
         # Told from here on, when the state is whole.
         if pace.distance > distance:
             self._note_growth(distance)
-        if segment is not fetched:
-            self.discard(fetched.step - (segment.step if segment else 0), "limit")
+        self.discard(left_out, "limit")
         if self.is_observed:
             self.emit(
                 SegmentFetched,
-                max_id=fetched.max_id,
-                count=fetched.step,
-                took=now - fetched.fetched_at,
+                max_id=last.max_id,
+                count=count,
+                took=now - last.fetched_at,
                 starved=starved,
             )
         self._meter.note(now, self.handed_out)

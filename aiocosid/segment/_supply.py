@@ -17,11 +17,15 @@ from ..errors import (
     IdOverflowError,
     SegmentUnavailableError,
     StoreRolledBackError,
+    StoreUnavailableError,
     WouldBlock,
 )
+from ._blocks import Block, BlockDistributor
 from ._chain import IdSegment
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from ._opening import SegmentOpening
 
 __all__ = ("Reply", "Supply")
@@ -37,7 +41,7 @@ class Reply(NamedTuple):
     """What one call to the store came to.
 
     Attributes:
-        answer: the new maximum, not looked at yet, or why there is none.
+        answer: the new maximum, or a block's ranges, not looked at yet; or why there is none.
         ids: how many were asked for.
         sent_at: when, in seconds on the monotonic clock.
     """
@@ -69,6 +73,7 @@ class Supply:
         "_distributor",
         "_flight",
         "_landed",
+        "_next",
         "_opening",
         "_options",
         "at_once",
@@ -86,7 +91,10 @@ class Supply:
     def __init__(self, opening: SegmentOpening) -> None:
         self._opening = opening
         self._clock = opening.clock
-        self._distributor = opening.distributor
+        distributor = self._distributor = opening.distributor
+        self._next: Callable[[int], Awaitable[object]] = distributor.next_max_id
+        if isinstance(distributor, BlockDistributor):
+            self._next = distributor.next_block
         self._options = opening.options
         self._flight: anyio.CancelScope | None = None
         self._landed: anyio.Event | None = None  # set at the landing, for who waits to close
@@ -188,8 +196,8 @@ class Supply:
     def _took_off(self, flight: anyio.CancelScope) -> None:
         self._flight = flight
 
-    async def _ask(self, count: int) -> tuple[int, int]:
-        """Return the new maximum, and how many ids were asked for.
+    async def _ask(self, count: int) -> tuple[object, int]:
+        """Return the new maximum or a block, and how many ids were asked for.
 
         Of a counter with a step of its own in the store no less than that, read just before, if
         there is room for it.
@@ -200,7 +208,7 @@ class Supply:
             pace.keep_to(await row_step())
             count = min(max(count, pace.step), self.most)
         self._asked = count
-        return await self._distributor.next_max_id(count), count
+        return await self._next(count), count
 
     async def _back_off(self) -> None:
         """Sleep: longer after each failure, and not in step with other processes."""
@@ -215,11 +223,13 @@ class Supply:
 
     # Judging.
 
-    def judge(self, reply: Reply) -> IdSegment | CosIdError:
-        """Return the segment that a reply brings, or what is wrong."""
+    def judge(self, reply: Reply) -> list[IdSegment] | CosIdError:
+        """Return the segments that a reply brings, at least one, or what is wrong."""
         max_id, count = reply.answer, reply.ids
         if isinstance(max_id, CosIdError):
             return max_id
+        if isinstance(max_id, Block):
+            return self._judge_block(max_id, reply)
         if type(max_id) is not int:  # bool and float pass for integers, and ids would be such
             return self._corrupt(f"{max_id!r} of type {type(max_id).__name__}")
         distributor, last = self._distributor, self._opening.generator._floor
@@ -233,7 +243,19 @@ class Supply:
             )
         if max_id < 1:
             return self._corrupt(f"{max_id}, below the first id")
-        return IdSegment(max_id, count, reply.sent_at, self._options.ttl, distributor.stride)
+        return [IdSegment(max_id, count, reply.sent_at, self._options.ttl, distributor.stride)]
+
+    def _judge_block(self, block: Block, reply: Reply) -> list[IdSegment] | CosIdError:
+        last, ttl = self._opening.generator._floor or 0, self._options.ttl
+        for each in block.ranges:
+            if each[0] <= last:
+                # Of a clock that has stepped back, behind a server that was started anew.
+                reason = f"its ids have to be above {last}, and begin with {each[0]}"
+                return StoreUnavailableError(self._distributor.store, reason)
+            last = each[-1]
+        return [
+            IdSegment(each[-1], len(each), reply.sent_at, ttl, each.step) for each in block.ranges
+        ]
 
     def _corrupt(self, found: str) -> CosIdError:
         counter = self._distributor.namespaced_name

@@ -20,11 +20,12 @@ from starlette.routing import Route
 from .._life.clock import SYSTEM_CLOCK
 from ..errors import CosIdError
 from ._http import bearer_of, body_of, reply, whole
-from ._overview import Watch, name_text
+from ._overview import Watch
 from ._page import ActionResult, page, token_page
 from ._parse import parse
 from ._problems import Problem, problem_of
 from ._tokens import Verb
+from ._view import name_text
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -48,7 +49,11 @@ HEADERS: Final = {
     "referrer-policy": "same-origin",
     "x-frame-options": "DENY",
 }
-STATIC: Final = {"dashboard.css": b"text/css", "dashboard.js": b"text/javascript"}
+STATIC: Final = {
+    "dashboard.css": b"text/css; charset=utf-8",
+    "dashboard.js": b"text/javascript; charset=utf-8",
+    "dashboard.svg": b"image/svg+xml",
+}
 FORM: Final = "application/x-www-form-urlencoded"
 MOST_FIELDS: Final = 20  # of a form
 OWN_SITE: Final = {"same-origin", "none"}  # of Sec-Fetch-Site; none: typed into the address bar
@@ -82,7 +87,7 @@ class _Static:
         if content is None:
             raise Problem(HTTPStatus.NOT_FOUND, "not-found")
         headers = [
-            (b"content-type", STATIC[name] + b"; charset=utf-8"),
+            (b"content-type", STATIC[name]),
             (b"content-length", b"%d" % len(content)),
             (b"cache-control", b"public, max-age=86400"),  # its address changes with its content
             (b"x-content-type-options", b"nosniff"),

@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Final
 
-from ._overview import name_text
+from ._view import name_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ._overview import Overview, Shown, ViewTable
+    from ._overview import Overview
+    from ._view import Shown, ViewTable
 
 __all__ = ("ActionResult", "page", "token_page")
 
@@ -50,7 +51,7 @@ HEAD: Final = """<!doctype html>
 <meta name="robots" content="noindex">
 <meta name="color-scheme" content="light dark">
 <title>{title}</title>
-<link rel="icon" href="data:,">
+<link rel="icon" href="dashboard/dashboard.svg?v={version}">
 <link rel="stylesheet" href="dashboard/dashboard.css?v={version}">
 <script src="dashboard/dashboard.js?v={version}" defer></script>
 </head>

@@ -3,9 +3,6 @@
 Commands that have arrived together are served together: additions to one counter, with no other
 command between them, are one addition on the store, and those to different counters run at a time.
 No task is made for what is answered without waiting.
-
-Commands are split here and not by hiredis, which parses replies: it allocates what a header
-announces, so that 14 bytes cost a blocked event loop of 4 seconds, and a megabyte costs 12 GB.
 """
 
 from __future__ import annotations
@@ -15,24 +12,25 @@ import logging
 from collections.abc import Awaitable, Callable, Generator
 from inspect import isawaitable
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from .._life.clock import SYSTEM_CLOCK
 from ..errors import CosIdError, IdOverflowError, WouldBlock
 from ._problems import Problem, problem_of
+from ._resp_codec import Commands, RespError, encoded
+from ._service import grant
 from ._tokens import Access
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ..abc import Clock, IdSegmentDistributor
-    from ._service import Service
+    from ._service import Service, StoreCalls
 
 __all__ = (
     "NO_ACCESS",
     "Adder",
     "Command",
-    "Commands",
     "RespError",
     "RespProtocol",
     "Session",
@@ -40,8 +38,6 @@ __all__ = (
 )
 
 logger = logging.getLogger("aiocosid.server")
-
-RESP3: Final = 3
 
 MOST_AT_ONCE: Final = 500
 """Commands that are served before other connections have their turn."""
@@ -52,70 +48,11 @@ MOST_BUFFERED: Final = 65_536
 MOST_TOGETHER: Final = 32
 """Counters that one connection adds to at a time."""
 
-MOST_WORDS: Final = 1024
-"""Words of a command."""
-
-MOST_REPEATED: Final = 256
-"""Bytes of a command that is remembered, because a pipeline often repeats it."""
-
-LONGEST_HEADER: Final = 32
-"""Bytes of a line that announces how many words, or bytes, follow."""
-
-STRANGER_WORDS: Final = 10
-STRANGER_BYTES: Final = 16_384
-"""What a command may have before its sender has shown a token; as of Redis."""
-
-_ARRAY: Final = ord("*")
-_BULK: Final = ord("$")
-
-
-class RespError(Exception):
-    """An error reply: a code in capitals, and a text."""
-
 
 NO_ACCESS: Final = "NOAUTH Authentication required."
 
 OPEN: Final = frozenset({b"AUTH", b"HELLO", b"QUIT", b"RESET"})
 """Commands of those who have not shown a token."""
-
-
-def encoded(value: object, *, protocol: int = 2) -> bytes:
-    """Return a reply.
-
-    Args:
-        value: an integer, bytes, text for a simple string, None, a list, a dict or a `RespError`.
-        protocol: 2 or 3.
-    """
-    if isinstance(value, dict):
-        mapping = cast("dict[object, object]", value)
-        is_map = protocol == RESP3
-        start = b"%%%d\r\n" % len(mapping) if is_map else b"*%d\r\n" % (2 * len(mapping))
-        parts = [part for pair in mapping.items() for part in pair]
-        return start + b"".join(encoded(part, protocol=protocol) for part in parts)
-    if isinstance(value, list):
-        parts = cast("list[object]", value)
-        return b"*%d\r\n" % len(parts) + b"".join(encoded(p, protocol=protocol) for p in parts)
-    return _scalar(value, protocol)
-
-
-def _scalar(value: object, protocol: int) -> bytes:
-    match value:
-        case int():
-            return b":%d\r\n" % value
-        case str():
-            return b"+%s\r\n" % _one_line(value)
-        case bytes():
-            return b"$%d\r\n%s\r\n" % (len(value), value)
-        case RespError():
-            return b"-%s\r\n" % _one_line(str(value))
-        case None:
-            return b"_\r\n" if protocol == RESP3 else b"$-1\r\n"
-        case _:
-            raise TypeError(value)
-
-
-def _one_line(text: str) -> bytes:
-    return text.replace("\r", " ").replace("\n", " ").encode(errors="replace")
 
 
 class Session:
@@ -227,137 +164,6 @@ NOT_CONTIGUOUS: Final = encoded(
 )
 
 
-class Commands:
-    """Splits what a client sends into commands: arrays of bulk strings, and nothing else.
-
-    Attributes:
-        error: what is wrong with the bytes after the last command; empty if nothing is.
-    """
-
-    __slots__ = (
-        "_at",
-        "_buffer",
-        "_last",
-        "_last_words",
-        "_left",
-        "_most",
-        "_needed",
-        "_size",
-        "_words",
-        "error",
-    )
-
-    def __init__(self, *, most: int) -> None:
-        """Begin with nothing.
-
-        Args:
-            most: bytes of a command.
-        """
-        self.error = ""
-        self._most = most
-        self._buffer = b""
-        self._at = 0  # of the first byte that has not been split
-        self._needed = 0  # length of the buffer below which nothing more can be split
-        self._words: list[bytes] = []  # of a command that is not complete
-        self._left = 0  # words that it lacks
-        self._size = 0  # bytes of it so far
-        self._last = b""  # the last command, which a pipeline often repeats
-        self._last_words: list[bytes] = []
-
-    def feed(self, data: bytes) -> None:
-        """Add bytes."""
-        self._buffer = self._buffer[self._at :] + data if self._at < len(self._buffer) else data
-        self._needed -= self._at
-        self._at = 0
-
-    @property
-    def is_partial(self) -> bool:
-        """Whether a part of a command has arrived that `take` has not returned."""
-        return self._at < len(self._buffer) or self._left > 0
-
-    def take(self, at_most: int, *, is_stranger: bool = False) -> list[list[bytes]]:
-        """Return the next commands that are complete; the same list again for one repeated.
-
-        Args:
-            at_most: how many.
-            is_stranger: whether the sender has shown no token yet; then one at a time.
-        """
-        at_most = 1 if is_stranger else at_most
-        found: list[list[bytes]] = []
-        buffer, last = self._buffer, self._last
-        while len(found) < at_most and not self.error:
-            if not self._left and last and buffer.startswith(last, self._at):
-                self._at += len(last)
-                found.append(self._last_words)
-                continue
-            start = self._at if not self._left else -1
-            if len(buffer) < self._needed or not self._split(is_stranger=is_stranger):
-                break
-            words, self._words = self._words, []
-            if not words:  # an array without elements, which Redis ignores
-                continue
-            found.append(words)
-            if start >= 0 and self._at - start <= MOST_REPEATED:
-                last = self._last = buffer[start : self._at]
-                self._last_words = words
-        return found
-
-    def _split(self, *, is_stranger: bool) -> bool:
-        """Go on with a command; return whether it is complete now."""
-        most_words = STRANGER_WORDS if is_stranger else MOST_WORDS
-        most = STRANGER_BYTES if is_stranger else self._most
-        if not self._left:
-            number = self._header(_ARRAY, "multibulk length", most_words)
-            if number is None:
-                return False
-            self._left, self._size = max(0, number), 0
-        buffer = self._buffer
-        while self._left:
-            start = self._at
-            size = self._header(_BULK, "bulk length", most - self._size)
-            if size is None:
-                return False
-            if size < 0:
-                self.error = "invalid bulk length"
-                return False
-            stop = self._at + size
-            if len(buffer) < stop + 2:
-                self._at, self._needed = start, stop + 2
-                return False
-            if buffer[stop : stop + 2] != b"\r\n":
-                self.error = "a bulk string does not end where it should"
-                return False
-            self._words.append(buffer[self._at : stop])
-            self._at = stop + 2
-            self._size += self._at - start
-            self._left -= 1
-        return True
-
-    def _header(self, kind: int, what: str, at_most: int) -> int | None:
-        """Return the number of a line; None if it is not there yet, or wrong."""
-        buffer, at = self._buffer, self._at
-        if at == len(buffer):
-            return None
-        if buffer[at] != kind:
-            self.error = f"expected {chr(kind)!r}, got {chr(buffer[at])!r}"
-            return None
-        stop = buffer.find(b"\r\n", at, at + LONGEST_HEADER)
-        if stop < 0:
-            if len(buffer) - at >= LONGEST_HEADER:
-                self.error = f"invalid {what}"
-            return None
-        digits = buffer[at + 1 : stop]
-        if not digits.isdigit() and digits != b"-1":
-            self.error = f"invalid {what}"
-            return None
-        number = int(digits)
-        if number > at_most:
-            self.error = f"invalid {what}"
-            return None
-        self._at = stop + 2
-        return number
-
-
 Work: TypeAlias = "Generator[Awaitable[Any], Any, None]"
 """Serves commands; yields what has to be awaited, and is sent its result."""
 
@@ -365,10 +171,11 @@ Work: TypeAlias = "Generator[Awaitable[Any], Any, None]"
 class Additions:
     """Additions to one counter that are made together, by one call to the store if it can be."""
 
-    __slots__ = ("_counter", "_places", "_steps")
+    __slots__ = ("_calls", "_counter", "_places", "_steps")
 
-    def __init__(self, counter: IdSegmentDistributor) -> None:
+    def __init__(self, counter: IdSegmentDistributor, calls: StoreCalls) -> None:
         self._counter = counter
+        self._calls = calls
         self._places: list[int] = []
         self._steps: list[int] = []
 
@@ -383,11 +190,14 @@ class Additions:
         if total > (self._counter.step_limit or total):
             return False
         try:
-            self._answer(replies, 0, self._counter.next_max_id_nowait(total), self._steps)
+            last = self._counter.next_max_id_nowait(total)
         except (WouldBlock, IdOverflowError):
             return False
         except Exception as error:  # noqa: BLE001 - one that is unknown is logged there
             self._refuse(replies, 0, self._steps, error)
+        else:
+            self._answer(replies, 0, last, self._steps)
+        self._calls.count += 1
         return True
 
     async def settle(self, replies: list[bytes]) -> None:
@@ -395,7 +205,7 @@ class Additions:
         at = 0
         for steps in self._joined():
             try:
-                last = await self._counter.next_max_id(sum(steps))
+                last = await grant(self._counter, sum(steps), self._calls)
             except IdOverflowError as error:  # there is room for the first ones perhaps
                 if len(steps) == 1:
                     self._refuse(replies, at, steps, error)
@@ -410,7 +220,7 @@ class Additions:
 
     async def _settle_one(self, replies: list[bytes], at: int, step: int) -> None:
         try:
-            self._answer(replies, at, await self._counter.next_max_id(step), [step])
+            self._answer(replies, at, await grant(self._counter, step, self._calls), [step])
         except Exception as error:  # noqa: BLE001 - one that is unknown is logged there
             self._refuse(replies, at, [step], error)
 
@@ -444,8 +254,6 @@ class Additions:
 
 def _settle(added: dict[IdSegmentDistributor, Additions], replies: list[bytes]) -> Work:
     """Make the additions to all counters, and forget them."""
-    if not added:
-        return
     waiting = [each for each in added.values() if not each.settle_nowait(replies)]
     added.clear()
     for start in range(0, len(waiting), MOST_TOGETHER):
@@ -551,21 +359,24 @@ class RespProtocol(asyncio.Protocol):
                     waited = work.send(answer)
         except StopIteration:
             self._rest()
+        except Exception:
+            logger.exception("a connection of RESP has failed")
+            if self._transport is not None:
+                self._transport.abort()
         finally:
             self._task = None
 
     def _rest(self) -> None:
         """Wait for more, or end."""
         transport = self._transport
-        if transport is None:
+        if transport is None or transport.is_closing():
             return
         if self._is_ending or self._session.is_closing or self._reader.error:
             transport.close()
             return
         if self._task is not None:
             transport.resume_reading()
-        self._drop_timer()
-        if self._reader.is_partial:
+        if self._reader.is_partial and self._late is None:
             self._late = self._loop.create_task(self._lose_patience())
 
     async def _lose_patience(self) -> None:
@@ -585,6 +396,7 @@ class RespProtocol(asyncio.Protocol):
             session.expire()
             commands = reader.take(MOST_AT_ONCE, is_stranger=session.access is None)
             if commands:
+                self._drop_timer()
                 yield from self._serve(commands)
             if reader.error:
                 self._write([encoded(RespError(f"ERR Protocol error: {reader.error}"))])
@@ -608,33 +420,45 @@ class RespProtocol(asyncio.Protocol):
                 replies.append(b"")
                 continue
             words, additions = command, None
-            name = command[0].upper()
-            run = table.get(name)
-            if session.access is None and name not in OPEN:
+            run = table.get(command[0]) or table.get(command[0].upper())
+            if session.access is None and command[0].upper() not in OPEN:
                 run = _no_access
             if isinstance(run, Adder):
-                try:
-                    counter, step = run.read(session, command[1:])
-                except Exception as error:  # noqa: BLE001 - one that is unknown is logged there
-                    replies.append(encoded(error_of(error)))
-                    continue
-                additions = added.get(counter)
-                if additions is None:
-                    additions = added[counter] = Additions(counter)
-                additions.add(len(replies), step)
-                replies.append(b"")
+                additions, step = self._join(run, command, added, replies)
                 continue
-            yield from _settle(added, replies)
+            if added:
+                yield from _settle(added, replies)
             reply = yield from self._run(run, command)
             replies.append(reply)
             buffered += len(reply)
-            if session.is_closing:
+            if session.is_closing or self._transport is None:
                 break
             if buffered > MOST_BUFFERED:
                 yield from self._flush(replies)
                 buffered = 0
-        yield from _settle(added, replies)
+        if added:
+            yield from _settle(added, replies)
         yield from self._flush(replies)
+
+    def _join(
+        self,
+        run: Adder,
+        command: list[bytes],
+        added: dict[IdSegmentDistributor, Additions],
+        replies: list[bytes],
+    ) -> tuple[Additions | None, int]:
+        """Add to what is added to a counter; return that, and how many ids."""
+        try:
+            counter, step = run.read(self._session, command[1:])
+        except Exception as error:  # noqa: BLE001 - one that is unknown is logged there
+            replies.append(encoded(error_of(error)))
+            return None, 0
+        additions = added.get(counter)
+        if additions is None:
+            additions = added[counter] = Additions(counter, self._session.service.calls)
+        additions.add(len(replies), step)
+        replies.append(b"")
+        return additions, step
 
     def _run(
         self, run: Command | None, command: list[bytes]
@@ -658,5 +482,5 @@ class RespProtocol(asyncio.Protocol):
             yield self._writable
 
     def _write(self, replies: Sequence[bytes]) -> None:
-        if self._transport is not None:
+        if self._transport is not None and not self._transport.is_closing():
             self._transport.write(b"".join(replies))

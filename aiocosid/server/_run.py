@@ -39,11 +39,12 @@ if TYPE_CHECKING:
 
     from starlette.routing import BaseRoute
 
+    from ..abc import Store
     from ..settings import Settings
     from ._service import Service
     from ._sockets import Listener
 
-__all__ = ("app_of", "run")
+__all__ = ("app_of", "run", "run_app")
 
 logger = logging.getLogger("aiocosid.server")
 
@@ -69,6 +70,11 @@ def run(settings: Settings) -> None:
         CosIdError: the generators cannot be opened.
         KeyboardInterrupt: SIGINT has ended it, in order.
     """
+    run_app(settings, app_of)
+
+
+def run_app(settings: Settings, make: Callable[[Settings], App]) -> None:
+    """Run an application that settings describe; see `run`."""
     server = settings.server
     _check_processes(settings)
     _tls(settings)
@@ -82,17 +88,23 @@ def run(settings: Settings) -> None:
         sockets = [each.socket for each in found]
         on_ready = partial(_tell, settings, found)
         if server.workers == 1:
-            _run(settings, sockets, on_ready=on_ready)
+            _run(make, settings, sockets, on_ready=on_ready)
         else:
-            work = partial(_work, settings, sockets)
+            work = partial(_work, make, settings, sockets)
             supervise(work, server.workers, on_ready=on_ready)
 
 
-def app_of(settings: Settings) -> App:
+def app_of(settings: Settings, over: Callable[[Store], Store] | None = None) -> App:
     """Return the application that settings describe; nothing is opened.
+
+    Args:
+        settings: as `load_settings` returns them.
+        over: returns the store of segments and machine ids, over the one at the top of the
+            settings; without it that one itself.
 
     Raises:
         InvalidSettingsError: the settings are wrong.
+        InvalidArgumentError: there is no store at the top of the settings, and ``over`` is given.
     """
     server = settings.server
     resp = server.resp
@@ -100,8 +112,14 @@ def app_of(settings: Settings) -> App:
     if resp is not None:
         found = import_module(".dialects.resp", __package__)
         commands = found.commands(**resp.model_dump())
+    provider, store = configure(settings), None
+    if over is not None:
+        if provider.store is None:
+            raise InvalidArgumentError("store", None, expected="one at the top of the settings")
+        store = over(provider.store)
     return App(
-        configure(settings),
+        provider,
+        store=store,
         namespace=settings.namespace,
         tokens=[
             Token(
@@ -193,11 +211,18 @@ def _begin_log() -> None:
 # One process.
 
 
-def _work(settings: Settings, sockets: Sequence[socket.socket], index: int, parent: Any) -> None:  # noqa: ANN401 - a connection of multiprocessing
+def _work(
+    make: Callable[[Settings], App],
+    settings: Settings,
+    sockets: Sequence[socket.socket],
+    index: int,
+    parent: Any,  # noqa: ANN401 - a connection of multiprocessing
+) -> None:
     """Serve in one of several processes."""
     _begin_log()
     try:
         _run(
+            make,
             _numbered(settings, index),
             sockets,
             on_ready=partial(parent.send, None),
@@ -219,6 +244,7 @@ def _numbered(settings: Settings, index: int) -> Settings:
 
 
 def _run(
+    make: Callable[[Settings], App],
     settings: Settings,
     sockets: Sequence[socket.socket],
     *,
@@ -226,7 +252,7 @@ def _run(
     parent: int | None = None,
 ) -> None:
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        number = runner.run(_serve(settings, sockets, on_ready, parent))
+        number = runner.run(_serve(make, settings, sockets, on_ready, parent))
     if number == signal.SIGINT:
         raise KeyboardInterrupt
 
@@ -240,13 +266,14 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 async def _serve(
+    make: Callable[[Settings], App],
     settings: Settings,
     sockets: Sequence[socket.socket],
     on_ready: Callable[[], None],
     parent: int | None,
 ) -> int:
     """Serve until a signal; return its number."""
-    options, app = settings.server, app_of(settings)
+    options, app = settings.server, make(settings)
     config = uvicorn.Config(
         app,
         http=EitherProtocol,

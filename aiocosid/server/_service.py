@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Final, cast
 
 from .._life.clock import SYSTEM_CLOCK, call_bounded
 from ..abc import DEFAULT_NAMESPACE, IdGenerator
-from ..errors import CosIdError, InvalidArgumentError, NotOpenError, WouldBlock
+from ..errors import (
+    CosIdError,
+    InvalidArgumentError,
+    NotOpenError,
+    UnsupportedByStoreError,
+    WouldBlock,
+)
 from ..integrations._source import opened
 from ..provider import ConfiguredProvider, IdProvider
 from ..provider._hosting import component_of
@@ -63,6 +69,21 @@ class Limits:
     header_timeout: float = 60.0
 
 
+@dataclass(slots=True)
+class StoreCalls:
+    """Additions to counters of the store, so far.
+
+    Attributes:
+        count: all of them.
+        failures: those that failed.
+        seconds: how long all together have taken; a store in this process takes none.
+    """
+
+    count: int = 0
+    failures: int = 0
+    seconds: float = 0.0
+
+
 class Service:
     """Ids and segments of one provider and one store, for all protocols.
 
@@ -70,6 +91,7 @@ class Service:
         limits: what one request may ask for.
         tokens: who may ask.
         namespace: of counters that are named without one.
+        calls: the additions that it has asked the store for.
         is_draining: whether it tells its balancer to send no more requests; it still serves.
     """
 
@@ -81,6 +103,7 @@ class Service:
         "_provider",
         "_source",
         "_store",
+        "calls",
         "is_draining",
         "limits",
         "namespace",
@@ -102,6 +125,7 @@ class Service:
         self.tokens: Tokens = Tokens(tokens, unix=unix_tokens)
         self.namespace: str = namespace
         self.is_draining: bool = False
+        self.calls: StoreCalls = StoreCalls()
         self._source = source
         self._given_store = store
         self._creates = create
@@ -116,10 +140,10 @@ class Service:
         Raises:
             CosIdError: as opening either.
         """
-        if self._given_store is not None:
-            await stack.enter_async_context(self._given_store)
         provider = await stack.enter_async_context(opened(self._source))
         self.adopt(provider)
+        if self._given_store is not None:  # it may use the provider's own, so it is closed first
+            await stack.enter_async_context(self._given_store)
         if self._creates and self._created is None:
             created = IdProvider(self.store, namespace=self.namespace)
             self._created = await stack.enter_async_context(created)
@@ -255,7 +279,7 @@ class Service:
         most = distributor.step_limit or step
         if step > most:
             raise InvalidArgumentError("step", step, expected=f"from 1 to {most}")
-        max_id = await grant(distributor, step)
+        max_id = await grant(distributor, step, self.calls)
         stride = distributor.stride
         return range(max_id - (step - 1) * stride, max_id + 1, stride)
 
@@ -271,15 +295,21 @@ class Service:
             raise Problem(HTTPStatus.CONFLICT, "no-segments", detail)
         return found._distributor
 
-    async def create_counter(self, name: str, *, namespace: str, offset: int) -> None:
+    async def create_counter(self, name: str, *, namespace: str, offset: int) -> int | None:
         """Create a counter whose first id is ``offset + 1``; change nothing if it exists.
+
+        Returns:
+            The last id of one that exists; None if it was created.
 
         Raises:
             Problem: there is no store.
             CosIdError: an argument is refused; the store refuses or cannot be reached.
         """
-        if await self.counter(name, namespace=namespace, offset=offset).peek() is None:
+        found = await self.counter(name, namespace=namespace, offset=offset).peek()
+        if found is None:
+            # If somebody creates it meanwhile it is raised, or left alone; never lowered.
             await self.store.set_floor(namespace=namespace, name=name, above=offset)
+        return found
 
     async def next_max_id(self, name: str, *, namespace: str, step: int, offset: int = 0) -> int:
         """Add to a counter of the store, and return its value: ``(value - step, value]`` is theirs.
@@ -295,7 +325,11 @@ class Service:
             CosIdError: the store refuses or cannot be reached; or an argument is refused.
         """
         self._check_size("step", step, self.limits.step)
-        return await grant(self.counter(name, namespace=namespace, offset=offset), step)
+        counter = self.counter(name, namespace=namespace, offset=offset)
+        max_id = await grant(counter, step, self.calls)
+        if step > 1 and counter.stride != 1:
+            raise UnsupportedByStoreError(counter.store, "its segments are not contiguous")
+        return max_id
 
     def counter(self, name: str, *, namespace: str, offset: int = 0) -> IdSegmentDistributor:
         """Return the distributor of a counter; nothing is sent.
@@ -320,16 +354,18 @@ class Service:
             raise InvalidArgumentError(what, size, expected=f"from 1 to {at_most}")
 
 
-async def grant(distributor: IdSegmentDistributor, step: int) -> int:
+async def grant(distributor: IdSegmentDistributor, step: int, calls: StoreCalls) -> int:
     """Add to a counter, within `CALL_TIMEOUT`; without a task where the store is in this process.
 
     Raises:
         CosIdError: as for `IdSegmentDistributor.next_max_id`.
     """
+    calls.count += 1
     try:
         return distributor.next_max_id_nowait(step)
     except WouldBlock:
         pass
+    began = SYSTEM_CLOCK.monotonic()
     answer = await call_bounded(
         partial(distributor.next_max_id, step),
         store=distributor.store,
@@ -337,6 +373,8 @@ async def grant(distributor: IdSegmentDistributor, step: int) -> int:
         within=CALL_TIMEOUT,
         shield=True,
     )
+    calls.seconds += SYSTEM_CLOCK.monotonic() - began
     if isinstance(answer, CosIdError):
+        calls.failures += 1
         raise answer
     return answer

@@ -45,8 +45,8 @@ __all__ = ("SpanDistributor", "SpanStore")
 SPAN: Final = 10_000
 """Ids of a counter's first spans, before its rate is known."""
 
-WAIT_TIMEOUT: Final = 1.8  # seconds: a client's call has 2, and is to be answered
-FETCH_TIMEOUT: Final = 1.5  # seconds of a call to the store beneath
+WAIT_TIMEOUT: Final = 1.3  # seconds: a client's call has 1.5, and is to be answered
+FETCH_TIMEOUT: Final = 1.2  # seconds of a call to the store beneath
 COUNTERS_KEPT: Final = 10_000
 
 
@@ -124,7 +124,7 @@ class SpanStore(StoreOverStores[SpanDistributor]):
             largest: ids that one span, or what is in hand of a counter, has at most, unless callers
                 wait for more; a larger segment is one call to the root, and ends what is in hand.
             wait_timeout: seconds that a call waits at most.
-            fetch_timeout: seconds of one call to the root, at most ``wait_timeout``; 1.5 by
+            fetch_timeout: seconds of one call to the root, at most ``wait_timeout``; 1.2 by
                 default, or ``wait_timeout``.
             owns_root: whether `aclose` closes the root.
             instrument: receives the events of a chain for each counter.

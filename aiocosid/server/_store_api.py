@@ -25,11 +25,13 @@ from ..stores._wire import (
     changes_json,
     is_unchanged,
     need_of,
+    ranges_json,
     recount,
     snapshot_json,
 )
 from ._http import access_of, body_of, reply
 from ._problems import CONTENT_TYPE, Problem, problem_of
+from ._ranges import next_ranges
 from ._resp import RespError
 from ._tokens import Verb
 
@@ -67,9 +69,23 @@ async def dispatch(service: Service, access: Access, op: str, args: object) -> d
     serve = _OPS.get(op)
     if serve is None:
         raise Problem(HTTPStatus.NOT_FOUND, "unknown-operation", "the server has no such operation")
+    if service.is_draining:
+        detail = "the server is about to stop; ask another one"
+        raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, "draining", detail, retry_after=1.0)
     if type(args) is not dict:
         raise InvalidArgumentError("arguments", "...", expected="an object")
     return await serve(service, access, cast("dict[str, Any]", args))
+
+
+async def _create_schema(service: Service, access: Access, _: Mapping[str, Any]) -> dict[str, Any]:
+    service.check(access, Verb.ADMIN)
+    service.note(access, "create the store's tables")
+    store = service.store
+    if not isinstance(store, BackendStore):
+        await store.create_schema()
+        return {"is_new": False}
+    backend: Backend = store._backend
+    return {"is_new": await backend.create_schema() and backend.has_marker}
 
 
 # Counters.
@@ -122,6 +138,9 @@ async def _add(service: Service, access: Access, args: Mapping[str, Any]) -> dic
         return {"max_id": (await backend.add(full, by, first=first)).max_id}
     if counter.stride != 1:
         raise UnsupportedByStoreError(LABEL, "its store grants no contiguous ranges")
+    if first is not None and first > by:  # a new counter begins with the caller's offset
+        where = {"namespace": counter.namespace, "name": counter.name}
+        counter = service.counter(**where, offset=first - by)
     return {"max_id": await counter.next_max_id(by)}
 
 
@@ -232,7 +251,17 @@ async def _namespaces(service: Service, access: Access, _: Mapping[str, Any]) ->
     return {"namespaces": [each for each in found if access.allows(Verb.READ, each)]}
 
 
+# Generators.
+
+
+async def _take(service: Service, access: Access, args: Mapping[str, Any]) -> dict[str, Any]:
+    name, count = _text(args, "name"), _whole(args, "count", 1, service.limits.ids)
+    service.check(access, Verb.IDS, name)
+    return {"ranges": ranges_json(await next_ranges(await service.generator(name), count))}
+
+
 _OPS: Final[dict[str, Op]] = {
+    "create_schema": _create_schema,
     "add": _add,
     "raise_to": _raise_to,
     "peek": _peek,
@@ -240,6 +269,7 @@ _OPS: Final[dict[str, Op]] = {
     "read": _read,
     "commit": _commit,
     "namespaces": _namespaces,
+    "take": _take,
 }
 
 

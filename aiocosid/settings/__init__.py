@@ -18,6 +18,7 @@ from ._generators import GroupedSettings as GroupedSettings
 from ._generators import IntegerSettings as IntegerSettings
 from ._generators import LeafSettings as LeafSettings
 from ._generators import OwnGeneratorSettings as OwnGeneratorSettings
+from ._generators import RemoteSettings as RemoteSettings
 from ._generators import SegmentSettings as SegmentSettings
 from ._generators import ShardedSettings as ShardedSettings
 from ._generators import SnowflakeSettings as SnowflakeSettings
@@ -74,6 +75,7 @@ __all__ = (
     "ModShardingSettings",
     "OwnGeneratorSettings",
     "OwnStoreSettings",
+    "RemoteSettings",
     "RespSettings",
     "SegmentSettings",
     "ServerReport",

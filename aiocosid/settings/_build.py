@@ -305,8 +305,9 @@ class Builder:
         """Return the options that a kind takes from its settings, which have inf for its None."""
         values = {name: getattr(section, name) for name in names if hasattr(section, name)}
         options = {name: None if value == inf else value for name, value in values.items()}
-        if "step" in options:
-            options["max_id"] = min(section.max_id or MAX_ID, LIMITS[section.limit or "int64"])
+        if "max_id" in names:
+            most = getattr(section, "max_id", None) or MAX_ID
+            options["max_id"] = min(most, LIMITS[section.limit or "int64"])
         if isinstance(section, GroupedSettings):
             options["kind"] = section.mode
             if section.mode == "segment":

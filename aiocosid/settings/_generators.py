@@ -8,9 +8,11 @@ from pydantic import BaseModel, Field
 
 from ..abc import DEFAULT_STEP
 from ..abc._ids import MAX_ID
+from ..segment._blocks import MAX_BLOCK
 from ..segment._grouped_id import MAX_GROUPS
 from ..segment._options import MAX_WAITERS
 from ..segment._pace import ENDURANCE, MAX_DISTANCE, MAX_IDS_AHEAD, QUIET_PERIOD
+from ..segment._remote_id import BLOCK, MAX_AGE
 from ..snowflake import COSID_MS, UID_GENERATOR_HA
 from ._texts import Bits, ConverterSettings, LayoutSettings
 from ._values import (
@@ -38,6 +40,7 @@ __all__ = (
     "Name",
     "OwnGeneratorSettings",
     "Patience",
+    "RemoteSettings",
     "SegmentSettings",
     "ShardedSettings",
     "SnowflakeSettings",
@@ -311,6 +314,30 @@ class CosIdSettings(_Stamped):
     sequence_bits: Bits = 16
 
 
+class RemoteSettings(_Generator):
+    """A `RemoteId`: ids of a generator that the server in ``store`` has, as a broker's Snowflake.
+
+    Attributes:
+        block: ids that are asked for at once while few are needed.
+        max_age: seconds after which ids in hand are given up, as their time is too old; ``inf`` for
+            never.
+        endurance: seconds that the ids in hand last while the server is away, at most ``max_age``.
+        fetch_timeout: seconds for one call to the server; two fifths of ``wait_timeout`` without
+            it.
+        max_waiters: callers that may wait at a time; the next one fails at once.
+        fail_fast: whether callers fail as soon as two calls to the server have failed in a row,
+            instead of after ``wait_timeout``; without it no, but yes in web applications.
+    """
+
+    kind: Literal["remote"]
+    block: Annotated[Whole, Field(ge=1, le=MAX_BLOCK)] = BLOCK
+    max_age: Annotated[Seconds, Field(gt=0)] = MAX_AGE
+    endurance: Annotated[Seconds, Field(ge=0, allow_inf_nan=False)] = ENDURANCE
+    fetch_timeout: Timeout | None = None
+    max_waiters: Count = MAX_WAITERS
+    fail_fast: Flag | None = None
+
+
 class UuidSettings(_Generator):
     """A `Uuid4Id` or `Uuid7Id`: UUIDs as text; those of version 7 sort as they were made."""
 
@@ -377,6 +404,7 @@ class OwnGeneratorSettings(_Generator):
 
 GeneratorSettings: TypeAlias = Annotated[
     NumberKinds
+    | RemoteSettings
     | GroupedSettings
     | CosIdSettings
     | UuidSettings

@@ -87,7 +87,7 @@ def example_of(planned: Planned, now_ms: int) -> str:
         new_id = planned.layout.compose(planned.layout.tick_at(now_ms), 0, 1)
     elif planned.inner is not None:
         new_id = int(planned.inner.example or 0) << getattr(planned.section, "bits", 0)
-    elif planned.section.kind in {"own", "snowflake", "cached", "sharded", "cosid"}:
+    elif planned.section.kind in {"own", "snowflake", "cached", "sharded", "cosid", "remote"}:
         return ""  # there is a problem already, or nobody knows
     elif planned.section.kind in UUIDS:
         return UUIDS[planned.section.kind]

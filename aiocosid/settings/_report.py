@@ -152,7 +152,7 @@ def _reported(planned: Planned) -> GeneratorReport:
         name=planned.name,
         kind=section.kind,
         store=source.store,
-        counter="" if section.kind == "own" else f"{source.namespace}.{source.counter}",
+        counter="" if section.kind in {"own", "remote"} else f"{source.namespace}.{source.counter}",
         step=getattr(source.section, "step", None),
         layout="" if fields is None else repr(fields),
         ends="" if fields is None else iso_text(fields.ms_of(fields.last_tick)),

@@ -153,13 +153,17 @@ class SnowflakeId(Component, IdGenerator):
 
         Whole ticks are used at once, including up to three unused ones in the past.
         """
+        process = fork.generation
+        ids = await expand_ranges(await self._next_ranges(n))
+        self._check_process(process)
+        return ids
+
+    async def _next_ranges(self, n: int) -> list[range]:
+        """Return ``n`` ids as ranges."""
         if type(n) is not int or not 1 <= n <= MAX_BATCH:
             raise InvalidArgumentError("n", n, expected=f"an integer from 1 to {MAX_BATCH}")
         self._check_usable()
-        process = fork.generation
-        ids = await expand_ranges(await self._opening.take(n))
-        self._check_process(process)
-        return ids
+        return await self._opening.take(n)
 
     # The boundary.
 

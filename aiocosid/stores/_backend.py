@@ -23,6 +23,7 @@ from ..errors import (
     WouldBlock,
 )
 from ..errors._general import REOPEN
+from ._durability import DurabilityCheck
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -94,6 +95,8 @@ class Backend(NotCopyable, ABC):
         takes_back: whether `give_back` is supported.
         fork_remedy: the remedy for a forked child, in messages.
         is_local: whether it lives in this process, and answers without a suspension.
+        durability: the check of the server's settings; one that ignores them where there is none.
+        has_clock: whether a snapshot has the server's wall clock.
         has_marker: whether it keeps a marker for all namespaces; False where no commit can span
             them.
         order_risk: why a later `add` may return a lower value; empty for linearizable counters.
@@ -108,6 +111,8 @@ class Backend(NotCopyable, ABC):
     takes_back: bool = False
     fork_remedy: str = REOPEN
     is_local: bool = False
+    durability: DurabilityCheck = DurabilityCheck("ignore")
+    has_clock: bool = True
     has_marker: bool = True
     order_risk: str = IdSegmentDistributor.order_risk
 

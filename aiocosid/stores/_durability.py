@@ -31,9 +31,12 @@ class DurabilityCheck:
     """Checks the settings once for each store object, at its first call.
 
     There is one warning for each user's client, however many distributors use it.
+
+    Attributes:
+        weaknesses: what it has found; None before.
     """
 
-    __slots__ = ("__weakref__", "_client", "_demand", "_is_due")
+    __slots__ = ("__weakref__", "_client", "_demand", "_is_due", "weaknesses")
 
     def __init__(self, demand: Durability = "warn", client: object = None) -> None:
         """Set what to do.
@@ -50,6 +53,7 @@ class DurabilityCheck:
         self._demand = demand
         self._client = None if client is None else ref(client)
         self._is_due = demand != "ignore"
+        self.weaknesses: tuple[str, ...] | None = None
 
     @property
     def is_due(self) -> bool:
@@ -71,6 +75,7 @@ class DurabilityCheck:
         Raises:
             StoreError: there are weaknesses, and the demand is "refuse".
         """
+        self.weaknesses = tuple(weaknesses)
         if weaknesses and self._demand == "refuse":
             raise StoreError(label, f"{'; '.join(weaknesses)}. Refused, as durability='refuse'")
         is_first, self._is_due = self.is_due, False  # else a concurrent call has logged it

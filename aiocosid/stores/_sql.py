@@ -213,7 +213,7 @@ class Dialect:
 class SqlBackend(Backend):
     """A database with CosId's tables, and aiocosid's own beside them."""
 
-    __slots__ = ("_dialect", "_durability")
+    __slots__ = ("_dialect", "durability")
 
     link: Executor
 
@@ -233,7 +233,7 @@ class SqlBackend(Backend):
         """
         super().__init__(executor.label, executor)
         self._dialect = dialect
-        self._durability = durability or DurabilityCheck("ignore")
+        self.durability: DurabilityCheck = durability or DurabilityCheck("ignore")
 
     async def create_schema(self) -> bool:
         """Create what is missing; new tables for machine ids get the store's marker."""
@@ -244,11 +244,11 @@ class SqlBackend(Backend):
 
     async def _run(self, statement: str, **values: Value) -> Sequence[Row]:
         """Run a statement after a check of the settings; repeat it if the server rolled it back."""
-        if self._durability.is_due:
+        if self.durability.is_due:
             rows = await self.link.fetch_rows(self._dialect.settings)
             weaknesses = self._dialect.weaknesses
             found = [f"{name} is {value}: {weaknesses[name]}" for name, value in rows]
-            self._durability.judge(self.label, found)
+            self.durability.judge(self.label, found)
         for _ in range(ATTEMPTS - 1):
             try:
                 return await self.link.fetch_rows(statement, **values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeAlias, TypeVar
 
 from .._checks import check_above, check_integer, check_machine_bits, check_text
@@ -20,7 +21,7 @@ from ..abc._machine import NAME_WIDTH, check_safe_guard
 from ..errors import CounterMissingError, InvalidArgumentError, UnsupportedByStoreError
 from ..machine import _rules
 from ..machine._rules import Asker, Decision
-from ..machine.cells import Need
+from ..machine.cells import ENDLESS_MS, Need
 from ..machine.distributor import (
     MAX_MACHINE_ID,
     CellMachineIdDistributor,
@@ -164,6 +165,11 @@ class BackendStore(NotCopyable, Store, Generic[B]):
     def __repr__(self) -> str:
         """Name the servers, without credentials."""
         return f"<{type(self).__name__} {self._backend.name}>"
+
+    @property
+    def weaknesses(self) -> Sequence[str] | None:
+        """The settings of the server by which it may lose what it has granted; None if unknown."""
+        return self._backend.durability.weaknesses
 
     # Counters.
 
@@ -434,10 +440,25 @@ class BackendStore(NotCopyable, Store, Generic[B]):
             StoreError: the store refuses or cannot be reached.
         """
         return [
-            MachineMarker(namespace=each.namespace, seconds_left=_rules.seconds_left(each))
+            MachineMarker(
+                namespace=each.namespace,
+                seconds_left=_rules.seconds_left(each),
+                safe_guard=_safe_guard(each),
+            )
             for each in await self._snapshots(namespace)
             if each.space is not None or each.marker is not None
         ]
+
+    async def clock_ms(self) -> int:
+        """Return the time by the store's clock, unix time in milliseconds.
+
+        Raises:
+            UnsupportedByStoreError: this store tells no time, or keeps no machine ids.
+            StoreError: the store refuses or cannot be reached.
+        """
+        if not (self._backend.has_clock and self._backend.has_marker):
+            raise UnsupportedByStoreError(type(self).__name__, "it tells no time")
+        return (await self._backend.read(EVERYWHERE, Need())).now_ms
 
     async def _change(
         self, namespace: str, rule: Rule, *, need: Need = WHOLE, guard_ms: int = 0
@@ -482,3 +503,10 @@ class BackendStore(NotCopyable, Store, Generic[B]):
             WrongLoopError: they are in use on another event loop.
         """
         await self._backend.aclose()
+
+
+def _safe_guard(found: Snapshot) -> float | None:
+    """Return the longest safe guard that was named, in seconds."""
+    if found.space is None or not found.space.guard_ms:
+        return None
+    return inf if found.space.guard_ms >= ENDLESS_MS else found.space.guard_ms / 1000

@@ -41,19 +41,21 @@ from ..machine.cells import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 __all__ = (
     "RemoteSnapshot",
     "as_changes",
     "as_fault",
     "as_need",
+    "as_ranges",
     "as_snapshot",
     "changes_json",
     "error_of",
     "is_unchanged",
     "need_json",
     "need_of",
+    "ranges_json",
     "recount",
     "snapshot_json",
 )
@@ -163,6 +165,11 @@ def _seats_json(seats: Mapping[int, Seat]) -> list[list[object]]:
     ]
 
 
+def ranges_json(ranges: Sequence[range]) -> list[list[int]]:
+    """Return rising ids: of each range the first, how many, and from one to the next."""
+    return [[each.start, len(each), each.step] for each in ranges]
+
+
 # From JSON.  Whatever does not fit is a ValueError: it may come from anybody.
 
 
@@ -220,6 +227,28 @@ def as_changes(tree: object) -> Changes:
         _range(number, -1, MAX_MACHINE_ID)
     _range(facts["guard_ms"], 0, MAX_MS)
     return Changes(**facts, **_cells(found), seats=_seats(found), own=own)
+
+
+def as_ranges(tree: object, count: int) -> list[range]:
+    """Return rising ids.
+
+    Args:
+        tree: what `ranges_json` returned.
+        count: how many there have to be.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    found: list[range] = []
+    last = 0
+    for each in _list(tree):
+        first, size, step = _list(each, 3)
+        _range(first, last + 1, MAX_ID)
+        _range(size, 1, count)
+        last = _range(first + (size - 1) * _range(step, 1, MAX_ID), first, MAX_ID)
+        found.append(range(first, last + 1, step))
+    _range(sum(map(len, found)), count, count)
+    return found
 
 
 def _facts(tree: object, kinds: Mapping[str, tuple[type, ...]]) -> dict[str, Any]:

@@ -124,6 +124,7 @@ class MemoryBackend(Backend):
     order_risk = ""
     stamps_tell = False
     is_local = True
+    has_clock = False  # a monotonic one
     fork_remedy = "use a store that both processes can reach"
 
     def __init__(self, clock: Clock) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlite3
 from abc import ABC, abstractmethod
 from base64 import b64decode
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
@@ -20,6 +20,7 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from aiocosid import open_store
+from aiocosid._life.clock import SystemClock
 from aiocosid.abc import IdSegmentDistributor, Store
 from aiocosid.machine.cells import Marker, Space
 from aiocosid.stores._engine_url import _OPTIONS
@@ -42,6 +43,7 @@ from tests.machine_marks import (
 )
 from tests.servers import (
     CosIdProxy,
+    CosIdService,
     EtcdServer,
     MariadbServer,
     NatsCluster,
@@ -91,6 +93,18 @@ class Backend(ABC):
         pytest.skip("this store has no marker yet")
 
 
+class Later(SystemClock):
+    """The system's clock, some seconds later."""
+
+    ahead = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.ahead
+
+
+LATER: Final = Later()
+
+
 class Memory(Backend):
     """The store that this process shares."""
 
@@ -105,12 +119,9 @@ class Memory(Backend):
         MemoryStore.from_url(self.url)._backend._counters[distributor.namespaced_name] = to
 
     def age(self, namespace: str, seconds: float) -> None:
-        cells = MemoryStore.from_url(self.url)._backend.cells[namespace]
-        older = int(seconds * 1000)
-        for number, seat in cells.seats.items():
-            cells.seats[number] = replace(seat, seen_ms=seat.seen_ms - older)
-        if cells.space is not None and cells.space.quarantine:
-            cells.space = replace(cells.space, since_ms=cells.space.since_ms - older)
+        # A time before the machine was booted cannot be stored.
+        LATER.ahead += seconds
+        MemoryStore.from_url(self.url)._backend._clock = LATER
 
     def forget(self, namespace: str, *, everything: bool) -> None:
         store = MemoryStore.from_url(self.url)
@@ -561,6 +572,86 @@ class Http(Backend):
         self.server.counters[distributor.namespaced_name] = to
 
 
+class Service(Backend):
+    """The id service as CosId's proxy, on a store in memory."""
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        self.server: CosIdService = request.getfixturevalue("cosid_service")
+
+    @property
+    def url(self) -> str:
+        return f"cosid+{self.server.url}"
+
+    def set_counter(self, distributor: IdSegmentDistributor, to: int) -> None:
+        self.server.set_counter(distributor.namespaced_name, to)
+
+
+class Remote(Backend):
+    """A server on the store that this process shares, by HTTP."""
+
+    behind: ClassVar[type[Backend]] = Memory
+    is_unix: ClassVar[bool] = False
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        self.root = self.behind(request)
+        server: Callable[[str, bool], str] = request.getfixturevalue("id_server")
+        self._url = server(self.root.url, self.is_unix)
+
+    @property
+    def url(self) -> str:
+        # A busy machine must not have a call repeated: there would be a gap.
+        return f"{self._url}?timeout=15"
+
+    def set_counter(self, distributor: IdSegmentDistributor, to: int) -> None:
+        self.root.set_counter(distributor, to)
+
+    def age(self, namespace: str, seconds: float) -> None:
+        self.root.age(namespace, seconds)
+
+    def mark(self, namespace: str) -> None:
+        self.root.mark(namespace)
+
+    def unmark(self) -> None:
+        self.root.unmark()
+
+    def forget(self, namespace: str, *, everything: bool) -> None:
+        self.root.forget(namespace, everything=everything)
+
+
+class RemoteOnValkey(Remote):
+    """A server on the session's Valkey, by its Unix socket."""
+
+    behind = Valkey
+    is_unix = True
+
+
+class RemoteOnPostgres(Remote):
+    """A server on the session's PostgreSQL, by HTTP."""
+
+    behind = Postgres
+
+
+class RemoteOnEtcd(Remote):
+    """A server on the session's etcd, whose identity has a part that rises, by its Unix socket."""
+
+    behind = Etcd
+    is_unix = True
+
+
+class RemoteOnNats(Remote):
+    """A server on the session's NATS, whose counts are in parts, by its Unix socket."""
+
+    behind = Nats
+    is_unix = True
+
+
+class RemoteOnZookeeper(Remote):
+    """A server on the session's ZooKeeper, by its Unix socket."""
+
+    behind = Zookeeper
+    is_unix = True
+
+
 STORES: Final[dict[str, type[Backend]]] = {
     "memory": Memory,
     "sqlite": Sqlite,
@@ -575,6 +666,13 @@ STORES: Final[dict[str, type[Backend]]] = {
     "tiered": TieredOnSqlite,
     "tiered_pg": TieredOnPostgres,
     "http": Http,
+    "service": Service,
+    "remote": Remote,
+    "remote_valkey": RemoteOnValkey,
+    "remote_pg": RemoteOnPostgres,
+    "remote_etcd": RemoteOnEtcd,
+    "remote_nats": RemoteOnNats,
+    "remote_zookeeper": RemoteOnZookeeper,
 }
 
 ENGINES: Final[dict[str, type[Backend]]] = {

@@ -6,13 +6,15 @@ nightly`` runs them on the other loop too.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
 from aiocosid.abc import Store
+from tests.integration._id_service import serve_store
 
 from ._stores import ENGINES, STORES, Backend
 
@@ -23,11 +25,14 @@ ON_ONE = {("test_distributors", "TestOnOneStore"), ("test_machines", "TestOnOneS
 OF_THEIR_OWN = {("test_distributors", "TestOnTheirOwn"), ("test_machines", "TestOnTheirOwn")}
 COUNTERS = {("test_distributors", "TestOnOneStore"), *STRICT}
 MACHINES = {("test_machines", "TestOnOneStore")}
-OWN_STATEMENTS = {"etcd", "mariadb", "nats", "zookeeper"}
+BEHIND_A_SERVER = {"remote_etcd", "remote_nats", "remote_pg", "remote_zookeeper"}
+OWN_STATEMENTS = {"etcd", "mariadb", "nats", "zookeeper"} | BEHIND_A_SERVER
 
 NEEDED = {
-    "tiered": ON_ONE | OF_THEIR_OWN | STRICT,
-    **dict.fromkeys(("http", "tiered_pg"), ON_ONE | STRICT),
+    **dict.fromkeys(("remote", "tiered"), ON_ONE | OF_THEIR_OWN | STRICT),
+    "remote_valkey": ON_ONE | STRICT,
+    **{name: set[tuple[str, str]]() for name in BEHIND_A_SERVER},
+    **dict.fromkeys(("http", "service", "tiered_pg"), ON_ONE | STRICT),
     **dict.fromkeys(("engine_my", "engine_pg", "etcd", "mariadb", "nats", "zookeeper"), COUNTERS),
     **{name: set[tuple[str, str]]() for name in ENGINES.keys() - {"engine_my", "engine_pg"}},
     "nats_three": set[tuple[str, str]](),
@@ -35,7 +40,8 @@ NEEDED = {
 """What `make test` runs of stores that differ in little from others: connections of their own in
 nothing but their number, MariaDB from PostgreSQL in statements that have vectors as well."""
 
-FURTHER = {"etcd", "http", "mariadb", "nats", "nats_three", "tiered_pg", "zookeeper"}
+FURTHER = {"etcd", "http", "mariadb", "nats", "nats_three", "service", "tiered_pg", "zookeeper"}
+FURTHER |= {"remote", "remote_valkey"} | BEHIND_A_SERVER
 ONE_KIND = FURTHER | {"redis"}
 
 NOT_ON_TRIO = {"chain-1", "chain-1000", "far-chain-7", "segment-1", "segment-1000"}  # kinds
@@ -95,6 +101,20 @@ def is_void(item: pytest.Item) -> bool:
     if ENGINES.keys().isdisjoint(words):
         return False
     return "uvloop" in words or kind != "TestOnOneStore" or "two_hundred_lives" in item.name
+
+
+@pytest.fixture(scope="session")
+def id_server() -> Iterator[Callable[[str, bool], str]]:
+    """Serve stores, each for the whole session; gives the URL of the client."""
+    urls: dict[tuple[str, bool], str] = {}
+    with ExitStack() as stack:
+
+        def served(url: str, is_unix: bool) -> str:
+            if (url, is_unix) not in urls:
+                urls[url, is_unix] = stack.enter_context(serve_store(url, is_unix=is_unix))
+            return urls[url, is_unix]
+
+        yield served
 
 
 @pytest.fixture(params=[*STORES, *ENGINES])

@@ -14,10 +14,12 @@ from aiocosid.segment import SegmentId
 from aiocosid.testing._workers import fresh_namespace
 from tests.histories import History
 
-from ._stores import Backend, Http, Nats, TieredOnSqlite, Valkey
+from ._stores import Backend, Http, Nats, Remote, Service, TieredOnSqlite, Valkey
 
 REFUSED: Final[dict[type[Backend], str]] = {
     Http: "the store behind the proxy is not known",
+    Service: "the store behind the proxy is not known",
+    Remote: "the store behind the server is not known",
     Nats: "a power cut may take grants back, .*sync_always=true",
     TieredOnSqlite: "the root and each cache .* different spans",
     Valkey: "it replicates asynchronously",

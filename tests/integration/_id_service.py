@@ -1,132 +1,117 @@
-"""The id service in processes of its own, as ``aiocosid serve`` runs it."""
+"""The id service for tests, on a store: on a thread of this process, or in one of its own.
+
+``python -m tests.integration._id_service URL WHERE`` serves the store at a port or a socket.
+"""
 
 from __future__ import annotations
 
 import signal
-import socket
-import ssl
+import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Self
 
-import httpx
+import uvicorn
 
-from tests.servers._process import Server
+from aiocosid import connect, open_store
+from aiocosid.abc import MAX_ID
+from aiocosid.server import App, Limits, Token
+from aiocosid.server._listen import EitherProtocol
+from aiocosid.server.dialects import resp
+from tests.servers import HOST
 
-__all__ = ("IdServer", "connected", "reply_of")
+from ._web import serve
 
-ORDER: Final = '[generators.order]\nkind = "chain"\n'
-END: Final = 20.0  # seconds
+__all__ = ("EVERYTHING", "ServerProcess", "app_on", "serve_store")
+
+EVERYTHING = Limits(step=MAX_ID, name=1 << 20)
 
 
-class IdServer(Server):
-    """One server: keeps its port, its settings and its store over stop, kill -9 and start.
+def app_on(
+    url: str, *, tokens: Iterable[Token] = (), limits: Limits | None = None
+) -> tuple[App, dict[str, Any]]:
+    """Return a server on a store, and the options of uvicorn that it needs."""
+    store = open_store(url)
+    app = App(
+        connect("memory://"),
+        store=store,
+        tokens=tokens,
+        limits=limits or EVERYTHING,
+        resp=resp.commands(),
+    )
+    return app, {"http": EitherProtocol, "proxy_headers": False}
+
+
+@contextmanager
+def serve_store(
+    url: str,
+    *,
+    is_unix: bool = False,
+    tokens: Iterable[Token] = (),
+    limits: Limits | None = None,
+) -> Generator[str]:
+    """Serve a store on a thread of this process; give the URL that clients open."""
+    app, options = app_on(url, tokens=tokens, limits=limits)
+    if not is_unix:
+        with serve(app, **options) as client:
+            yield f"aiocosid+http://{client.base_url.host}:{client.base_url.port}"
+        return
+    # Short: a socket's path has at most 107 characters.
+    with tempfile.TemporaryDirectory(prefix="ids") as folder:
+        path = Path(folder) / "s"
+        with serve(app, uds=str(path), **options):
+            yield f"aiocosid+unix://{path}"
+
+
+class ServerProcess:
+    """A server in a process of its own, to be killed.
 
     Attributes:
-        socket_path: its Unix socket.
-        client: talks to it over TCP.
-        url: of the store.
+        url: what clients open.
     """
 
-    name = "serve"
+    def __init__(self, store: str, where: int | Path) -> None:
+        is_unix = isinstance(where, Path)
+        self.url = f"aiocosid+unix://{where}" if is_unix else f"aiocosid+http://{HOST}:{where}"
+        self._command = [sys.executable, "-m", __name__, store, str(where)]
+        self._process: subprocess.Popen[bytes] | None = None
 
-    def __init__(
-        self,
-        *options: str,
-        settings: str = "",
-        server: str = "",
-        store: str | None = None,
-        generators: str = ORDER,
-        listen: Sequence[str] | None = None,
-        tls: Path | None = None,
-        create: bool = True,
-    ) -> None:
-        super().__init__()
-        self.options = options
-        self.tls = tls
-        self.socket_path = self.directory / "ids.sock"
-        self.url = f"sqlite:///{self.directory}/ids.db" if store is None else store
-        addresses = [f"{self.host}:{self.port}", f"unix:{self.socket_path}"]
-        text = f"listen = {addresses if listen is None else [*listen]}\n"
-        self.config = self.directory / "ids.toml"
-        top = f'store = "{self.url}"\n{"create = true" if create else ""}\n{settings}\n'
-        self.config.write_text(f"{top}[server]\n{text}{server}\n{generators}")
-        scheme = "http" if tls is None else "https"
-        verify: Any = True if tls is None else ssl.create_default_context(cafile=str(tls))
-        self.client = httpx.Client(
-            base_url=f"{scheme}://{self.host}:{self.port}", timeout=20, verify=verify
-        )
+    def start(self) -> None:
+        """Start it, and wait until it listens."""
+        self._process = process = subprocess.Popen(self._command, stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
 
-    def argv(self) -> Sequence[str | Path]:
-        """Any warning is an error: a socket that nobody closes, for one."""
-        python = (sys.executable, "-W", "error", "-m", "aiocosid")
-        return [*python, "serve", "--config", self.config, *self.options]
-
-    def is_ready(self) -> bool:
-        """Does the one that was started last listen?"""
-        return self.log().count("listening on") > self._starts
-
-    _starts = 0
-
-    def spawn(self) -> None:
-        """Start, and tell its readiness from that of the one before."""
-        self._starts = self.log().count("listening on")
-        super().spawn()
-
-    def end(self, number: int = signal.SIGTERM, *, deadline: float = END) -> int:
-        """Send a signal, and return the exit code."""
-        assert self._popen is not None
-        self._popen.send_signal(number)
-        return self.wait(deadline=deadline)
-
-    def wait(self, *, deadline: float = END) -> int:
-        """Return the exit code."""
-        assert self._popen is not None
-        code = self._popen.wait(deadline)
-        self._forget()
-        return code
-
-    def unix_client(self) -> httpx.Client:
-        """A client of the Unix socket."""
-        transport = httpx.HTTPTransport(uds=str(self.socket_path))
-        return httpx.Client(base_url="http://ids", transport=transport, timeout=20)
-
-    def ids(self, count: int = 1, name: str = "order", **options: Any) -> list[int]:
-        """Take ids."""
-        answer = self.client.post(f"/v1/ids/{name}", params={"count": count}, **options)
-        answer.raise_for_status()
-        return [int(each) for each in answer.json()["ids"]]
-
-    def connect(self) -> socket.socket:
-        """A connection of TCP that has said nothing."""
-        return connected((self.host, self.port))
-
-    def close(self) -> None:
-        """Its clients, too."""
-        self.client.close()
-        super().close()
+    def stop(self, how: signal.Signals = signal.SIGKILL) -> None:
+        """End it."""
+        process = self._process
+        if process is not None:
+            process.send_signal(how)
+            process.communicate(timeout=20)
 
     def __enter__(self) -> Self:
-        super().__enter__()
+        self.start()
         return self
 
-
-def connected(address: Any, *, timeout: float = 20.0) -> socket.socket:
-    """Return a connection, to a pair or a path."""
-    kind = socket.AF_INET if isinstance(address, tuple) else socket.AF_UNIX
-    found = socket.socket(kind, socket.SOCK_STREAM)
-    found.settimeout(timeout)
-    found.connect(address if isinstance(address, tuple) else str(address))
-    return found
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
 
-def reply_of(connection: socket.socket) -> bytes:
-    """Return everything up to the end of a connection; a reset is an end."""
-    found = bytearray()
-    try:
-        while data := connection.recv(65_536):
-            found += data
-    except ConnectionResetError:
-        pass
-    return bytes(found)
+class _Server(uvicorn.Server):
+    async def startup(self, sockets: Any = None) -> None:
+        await super().startup(sockets)
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+
+
+def _main(store: str, where: str) -> None:
+    app, options = app_on(store)
+    place: dict[str, Any] = {"uds": where} if "/" in where else {"host": HOST, "port": int(where)}
+    _Server(uvicorn.Config(app, log_level="warning", **place, **options)).run()
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])

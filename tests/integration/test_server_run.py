@@ -25,7 +25,7 @@ from tests.servers import ValkeyServer, free_port, wait_until
 from tests.servers._certificates import Certificates
 from tests.servers._process import ServerStartError, _children
 
-from ._id_service import IdServer, connected, reply_of
+from ._id_server import IdServer, connected, reply_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 

@@ -2,8 +2,10 @@
 
 from ._process import HOST, Server, ServerMissingError, ServerStartError, free_port, wait_until
 from ._waiting import eventually
+from .broker import Broker
 from .cluster import ValkeyCluster
 from .cosid_proxy import CosIdProxy
+from .cosid_service import CosIdService
 from .etcd import EtcdEnsemble, EtcdServer
 from .mariadb import MariadbServer
 from .nats import NatsCluster, NatsServer
@@ -23,7 +25,9 @@ __all__ = (
     "HOST",
     "PASSWORD",
     "READER",
+    "Broker",
     "CosIdProxy",
+    "CosIdService",
     "EtcdEnsemble",
     "EtcdServer",
     "FaultProxy",

@@ -23,7 +23,7 @@ DURATION: Final = re.compile(r"PT(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S
 class RefusedError(Exception):
     """An answer that is an error, in the body that CosId gives it."""
 
-    def __init__(self, status: int, code: str, msg: str | None, errors: object = None) -> None:
+    def __init__(self, status: int, code: str, msg: str | None, errors: object = ()) -> None:
         super().__init__(msg)
         self.status, self.body = status, {"code": code, "msg": msg, "errors": errors}
 
@@ -102,8 +102,8 @@ class CosIdProxyModel:
         try:
             found = self._routed(method, [unquote(part) for part in raw_path.split("/")[1:]], query)
         except RefusedError as refused:
-            return refused.status, json.dumps(refused.body).encode()
-        return 200, b"" if found is None else json.dumps(found).encode()
+            return refused.status, _compact(refused.body)
+        return 200, b"" if found is None else _compact(found)
 
     def _routed(self, method: str, path: list[str], query: Mapping[str, str]) -> Any:
         match method, path:
@@ -149,7 +149,7 @@ class CosIdProxyModel:
         instance, stable = _instance(query)
         duration = _duration_ms(query)
         if bits <= 0 or not instance:
-            raise RefusedError(400, "500", "machineBit must be greater than 0!")
+            raise RefusedError(400, "500", f"machineBit:[{bits}] must be greater than 0!")
         most = (1 << bits) - 1
         key = namespace, instance, stable
         if key not in self._local:
@@ -157,15 +157,11 @@ class CosIdProxyModel:
             pool = self.pools.setdefault(namespace, Pool())
             machine_id, stamp = pool.distribute(instance, most, self.now, safe_at)
             if not 0 <= machine_id <= most:
-                raise RefusedError(
-                    400, "M-01", f"Machine Id overflow - totalMachineIds:[{most + 1}]", []
-                )
+                raise _overflow(instance, stable, most)
             self._local[key] = machine_id, stamp
         machine_id, stamp = self._local[key]
         if machine_id > most:
-            raise RefusedError(
-                400, "M-01", f"Machine Id overflow - totalMachineIds:[{most + 1}]", []
-            )
+            raise _overflow(instance, stable, most)
         return {"machineId": machine_id, "lastTimeStamp": stamp}
 
     def _guard(self, namespace: str, query: Mapping[str, str]) -> None:
@@ -173,25 +169,22 @@ class CosIdProxyModel:
         _duration_ms(query)
         key = namespace, instance, stable
         if key not in self._local:
-            raise RefusedError(
-                400, "M-02", f"Not found the MachineState of instance[{instance}]!", []
-            )
+            raise _unknown(namespace, instance, stable)
         machine_id, stamp = self._local[key]
         self._local[key] = machine_id, max(stamp, self.now)
         entries = self.pools.setdefault(namespace, Pool()).entries
         if instance not in entries:
-            raise RefusedError(
-                400, "M-03", f"The machine id bound to[{instance}] has been lost!", []
-            )
+            state = f"MachineState{{machineId={machine_id}, lastTimeStamp={stamp}}}"
+            who = f"[{_shown(instance, stable)}]@[{namespace}]"
+            said = f"The machine id[{state}] bound to the instance{who} has been lost!."
+            raise RefusedError(400, "M-03", said)
         entries[instance] = entries[instance][0], self._local[key][1]
 
     def _revert(self, namespace: str, query: Mapping[str, str]) -> None:
         instance, stable = _instance(query)
         key = namespace, instance, stable
         if key not in self._local:
-            raise RefusedError(
-                400, "M-02", f"Not found the MachineState of instance[{instance}]!", []
-            )
+            raise _unknown(namespace, instance, stable)
         pool = self.pools.setdefault(namespace, Pool())
         machine_id, stamp = self._local[key]
         stamp = max(stamp, self.now)
@@ -201,6 +194,25 @@ class CosIdProxyModel:
             del pool.entries[instance]
             pool.returned[machine_id] = stamp
         del self._local[key]
+
+
+def _compact(body: object) -> bytes:
+    return json.dumps(body, separators=(",", ":")).encode()
+
+
+def _shown(instance: str, stable: bool) -> str:
+    return f"InstanceId{{instanceId={instance}, stable={str(stable).lower()}}}"
+
+
+def _overflow(instance: str, stable: bool, most: int) -> RefusedError:
+    who = f"InstanceId:[{_shown(instance, stable)}]"
+    said = f"{who} - distribution failed - totalMachineIds:[{most + 1}]"
+    return RefusedError(400, "M-01", said)
+
+
+def _unknown(namespace: str, instance: str, stable: bool) -> RefusedError:
+    who = f"[{_shown(instance, stable)}]@[{namespace}]"
+    return RefusedError(400, "M-02", f"Not found the MachineState of instance{who}!")
 
 
 def _long(query: Mapping[str, str], name: str) -> int:

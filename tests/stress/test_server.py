@@ -12,7 +12,7 @@ from typing import Any, Self
 import httpx
 import pytest
 
-from tests.integration._id_service import IdServer
+from tests.integration._id_server import IdServer
 from tests.servers import PostgresServer, ValkeyServer, wait_until
 
 pytestmark = [pytest.mark.stress, pytest.mark.integration, pytest.mark.timeout(600)]

@@ -56,7 +56,7 @@ from aiocosid.machine import (
     StatefulSetMachineIdDistributor,
     host_port_instance_id,
 )
-from aiocosid.segment import LeafSegmentId
+from aiocosid.segment import LeafSegmentId, RemoteId
 from aiocosid.sharding import ModCycle, ShardRange
 from aiocosid.snowflake import (
     COSID_MS,
@@ -171,6 +171,7 @@ async def by_url() -> None:
         await ids.remove("own")
     manual = ManualMachineIdDistributor(7)
     async with aiocosid.connect("sqlite:///ids.db", machine=manual, lead=5) as ids:
+        assert_type(await ids.remote("other", block=10), RemoteId)
         assert_type(await ids.cached("event", boost=4, on_lost="raise"), CachedSnowflakeId)
     async with aiocosid.open_store("sqlite:///ids.db") as store:
         assert_type(store.machine_id_distributor(instance_id="web:80"), MachineIdDistributor)

@@ -48,6 +48,7 @@ PURE = (
     "converter/",
     "sharding/",
     *("stores/_url.py", "stores/_url_specs.py"),
+    *("server/_page.py", "server/_parse.py", "server/_view.py"),
     *("settings/_places.py", "settings/_secrets.py", "settings/_warnings.py"),
 )
 IMPURE_IMPORTS = {
@@ -65,13 +66,14 @@ MAKES_A_USER_WAIT = {"cli/_session.py"}  # by real seconds, as nothing else does
 MAX_MODULE_LINES = 700
 LONGER = {
     "errors/_general.py": 850,  # every error, on one page
+    "_kinds.py": 740,  # every kind, one after the other
     "machine/_rules.py": 865,  # every rule about machine ids, which are read as one
 }
 MAX_FUNCTION_LINES = 25  # for nine in ten
 MAX_PUBLIC_METHODS = 12
 MORE_METHODS = {
     "Backend": 13,  # what a server does: its life, counters, cells
-    "KindMethods": 13,  # one for each kind of generator
+    "KindMethods": 14,  # one for each kind of generator
 }
 
 DRIVERS = (

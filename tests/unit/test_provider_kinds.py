@@ -25,6 +25,7 @@ from aiocosid.errors import (
     ClosedError,
     InvalidArgumentError,
     MachineIdLostError,
+    SegmentUnavailableError,
     StoreRolledBackError,
     StoreUnavailableError,
     UnsupportedByStoreError,
@@ -37,7 +38,7 @@ from aiocosid.generators import (
     Uuid7Id,
 )
 from aiocosid.machine import ManualMachineIdDistributor, StatefulSetMachineIdDistributor
-from aiocosid.segment import GroupBy, LeafSegmentId
+from aiocosid.segment import GroupBy, LeafSegmentId, RemoteId
 from aiocosid.snowflake import (
     COSID_S,
     JAVASCRIPT_SAFE_MS,
@@ -61,10 +62,17 @@ class Granting(MemoryStore):
     def __init__(self) -> None:
         super().__init__()
         self.asked: dict[str, Any] = {}
+        self.taken: dict[str, int] = {}
 
     def sequence_distributor(self, *, margin: int = 1, **about: Any) -> SequenceDistributor:
         self.asked = {"margin": margin, **about}
         return MemorySequenceDistributor(**about)
+
+    async def take_ids(self, name: str, count: int) -> list[range]:
+        """Grant ids of a generator, as a server does."""
+        first = 1 + self.taken.get(name, 0)
+        self.taken[name] = first + count - 1
+        return [range(first, first + count)]
 
 
 class Strange(IdGenerator):
@@ -108,6 +116,7 @@ async def test_each_kind_is_one_generator_under_its_name() -> None:
             "leaf": (await ids.leaf("leaf", step=10, prefetch_at=0.5), LeafSegmentId),
             "cached": (await ids.cached("cached", boost=4), CachedSnowflakeId),
             "sharded": (await ids.sharded("sharded", layout=LAYOUT), ShardedId),
+            "remote": (await ids.remote("remote", block=50), RemoteId),
             "uuid7": (await ids.uuid7("uuid7"), Uuid7Id),
             "counter": (await ids.counter("counter"), CounterId),
         }
@@ -127,6 +136,8 @@ async def test_each_kind_is_one_generator_under_its_name() -> None:
             ids.cached("cached", layout=COSID_S),
             ids.sharded("sharded", layout=LAYOUT, sharding_id=1),
             ids.counter("uuid7"),
+            ids.counter("remote"),
+            ids.remote("uuid7"),
             ids.uuid7("leaf"),
         ):
             with pytest.raises(BusyError, match="needs another name"):
@@ -247,6 +258,7 @@ async def test_a_converter_writes_the_ids_of_a_name() -> None:
             await ids.snowflake("d", converter=bills),
             await ids.cached("e", converter=bills),
             await ids.sharded("f", layout=LAYOUT, converter=bills),
+            await ids.remote("g", converter=bills),
         ]
         found = [await each.next_id() for each in texts]
         assert found[:3] == ["B-1", "B-1", "20260116-001"]
@@ -489,3 +501,17 @@ async def test_what_does_not_go_with_a_chosen_machine_id_is_refused(tmp_path: Pa
     async with aiocosid.connect("memory://", machine=7) as ids:  # type: ignore[arg-type]  # likewise
         with pytest.raises(InvalidArgumentError, match="machine is 7"):
             await ids.snowflake()
+
+
+async def test_the_successor_of_a_remote_generator_goes_on_above_it() -> None:
+    """Whatever the server answers."""
+    store = Granting()
+    store.taken["event"] = 10**6
+    async with aiocosid.connect(store) as ids:
+        last = (await (await ids.remote("event")).next_ids(500))[-1]
+        await ids.remove("event")
+        store.taken["event"] = 0
+        with pytest.raises(SegmentUnavailableError, match="have to be above"):
+            await ids.remote("event", wait_timeout=0.1)
+        store.taken["event"] = last + 10**6
+        assert await (await ids.remote("event")).next_id() > last

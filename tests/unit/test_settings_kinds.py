@@ -14,7 +14,7 @@ from aiocosid import configure
 from aiocosid.compat.leaf import LeafStore
 from aiocosid.errors import IdOverflowError, InvalidSettingsError, RingEmptyError
 from aiocosid.machine import ManualMachineIdDistributor, SharedMachineIdWarning
-from aiocosid.segment import GroupedSegmentId, LeafSegmentId, SegmentId
+from aiocosid.segment import GroupedSegmentId, LeafSegmentId, RemoteId, SegmentId
 from aiocosid.settings import check_settings, configured_stores
 from aiocosid.snowflake import (
     UID_GENERATOR_HA,
@@ -429,3 +429,19 @@ def test_sharded_ids_that_cannot_be() -> None:
     assert "bits" in problems(settings("sharded", **SHARDED, sequence_bits=30))[0]
     assert "sharding_id" in problems(settings("sharded", **SHARDED, sharding_id=4096))[0]
     assert "limit" in problems(settings("sharded", **SHARDED, limit="javascript"))[0]
+
+
+def test_remote() -> None:
+    """Of a server alone."""
+    url = "aiocosid+unix:///run/aiocosid.sock"
+    given = settings("remote", store=url, block=50, max_age=inf, limit="javascript")
+    order = configure(given, default=False)["order"]
+    assert isinstance(order, RemoteId)
+    assert (order._pace.step, order._options.ttl) == (50, inf)
+    assert order._options.max_id == 2**53 - 1
+    [report] = check_settings(given).generators
+    assert (report.counter, report.example) == ("", "")
+    [problem] = problems(settings("remote"))
+    assert "it has no generators" in problem
+    [problem] = problems(settings("remote", store=url, max_age=1.0, endurance=2.0))
+    assert "at most 1 (max_age)" in problem

@@ -30,6 +30,8 @@ _VERSION: Final = version("aiocosid").encode()
 _AS_REDIS: Final = "7.2.0"
 """The version whose commands these are: clients choose theirs by it."""
 
+_ZERO: Final = ord("0")
+_MOST_DIGITS: Final = 19
 _WHOLE: Final = re.compile(rb"0|-?[1-9][0-9]{0,18}")
 _PAIR: Final = 2  # words: a key and a number, or a user and a token
 _CLIENT_NAME: Final = re.compile(rb"[!-~]{0,256}")
@@ -99,6 +101,8 @@ def _check_words(command: str, is_right: bool) -> None:  # noqa: FBT001 - what i
 
 def _whole(word: bytes) -> int:
     """Return the number that a word is, in the one way that Redis writes it."""
+    if word.isdigit() and word[0] != _ZERO and len(word) < _MOST_DIGITS:
+        return int(word)
     if not _WHOLE.fullmatch(word):
         raise RespError(_NOT_AN_INTEGER)
     return int(word)
@@ -122,15 +126,21 @@ class _Keys:
                 return namespace, name
         return self._namespace, text
 
-    def _counter(
-        self, session: Session, key: bytes, verb: Verb = Verb.SEGMENTS
-    ) -> IdSegmentDistributor:
-        namespace, name = self._name(key)
+    def _check(self, session: Session, key: bytes, *verbs: Verb) -> tuple[str, str]:
+        """Return the same if the client may do one of these with it.
+
+        Raises:
+            RespError: it has shown no token, or the key is none.
+            Problem: it may not, or the name is too long.
+        """
         access = session.access
         if access is None:
             raise RespError(NO_ACCESS)
-        session.service.check(access, verb, f"{namespace}.{name}")
-        return session.service.counter(name, namespace=namespace)
+        namespace, name = self._name(key)
+        full = f"{namespace}.{name}"
+        verb = next((each for each in verbs if access.allows(each, full)), verbs[0])
+        session.service.check(access, verb, full)
+        return namespace, name
 
     # Segments.
 
@@ -153,7 +163,8 @@ class _Keys:
             raise RespError(f"ERR {_RISES}: increment has to be from 1 to {most}")
         found = session.counters.get(key)
         if found is None:
-            found = self._counter(session, key)
+            namespace, name = self._check(session, key, Verb.SEGMENTS)
+            found = session.service.counter(name, namespace=namespace)
             if len(session.counters) >= _MOST_COUNTERS:
                 session.counters.clear()
             session.counters[key] = found
@@ -162,7 +173,8 @@ class _Keys:
     # Reading.
 
     async def _value(self, session: Session, key: bytes) -> int | None:
-        return await self._counter(session, key, Verb.READ).peek()
+        namespace, name = self._check(session, key, Verb.READ, Verb.SEGMENTS)
+        return await session.service.counter(name, namespace=namespace).peek()
 
     async def get(self, session: Session, words: list[bytes]) -> bytes | None:
         """``GET key``: the last id that is taken."""
@@ -211,12 +223,8 @@ class _Keys:
         first = _whole(value)
         if not 0 <= first <= MAX_ID:
             raise RespError(_NOT_AN_INTEGER)
-        found = await self._counter(session, key).peek()
-        if found is None:
-            # Somebody may create it meanwhile: raised a little, or left alone, never lowered.
-            namespace, name = self._name(key)
-            await session.service.store.set_floor(namespace=namespace, name=name, above=first)
-        return found
+        namespace, name = self._check(session, key, Verb.SEGMENTS)
+        return await session.service.create_counter(name, namespace=namespace, offset=first)
 
 
 def _as_text(value: int | None) -> bytes | None:

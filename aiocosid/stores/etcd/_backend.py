@@ -47,6 +47,8 @@ class EtcdBackend(Backend):
 
     __slots__ = ("_known", "_reached", "_root", "_spares")
 
+    has_clock = False
+
     link: EtcdLink
 
     order_risk = ""

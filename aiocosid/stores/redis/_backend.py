@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from ...machine.cells import Need
+    from .._durability import DurabilityCheck
     from .._give_back import GrantNote
     from ._link import RedisLink
 
@@ -149,7 +150,7 @@ HIDDEN: Final = (
 class RedisBackend(Backend):
     """One server, cluster or group under sentinels, on a link that the store closes."""
 
-    __slots__ = ("_grants", "_has_warned", "has_marker")
+    __slots__ = ("_grants", "_has_warned", "durability", "has_marker")
 
     link: RedisLink
 
@@ -160,6 +161,7 @@ class RedisBackend(Backend):
         super().__init__(STORE, link, name=link.name)
         self.has_marker = not link.is_cluster
         self._has_warned = False
+        self.durability: DurabilityCheck = link.durability
         self._grants = Grants(link.durability, weaknesses_of)
 
     # Counters.

@@ -62,6 +62,26 @@ class RemoteStore(BackendStore[RemoteBackend]):
         )
         return cls._on(RemoteBackend(LABEL, connection, name=f"{found.scheme} {found}"), url)
 
+    async def take_ids(self, name: str, count: int) -> list[range]:
+        """Return ``count`` ids of a generator that the server has, rising; they are the caller's.
+
+        A cancelled call, or one that fails, may have taken ids: a gap.  `RemoteId` hands them out.
+
+        Args:
+            name: the generator's name on the server.
+            count: how many, from 1 to the server's limit.
+
+        Raises:
+            StoreUnavailableError: no server can be reached or answers in time, or the generator has
+                no ids now.
+            StoreAuthenticationError: the token is missing, wrong, or does not allow it.
+            InvalidArgumentError: the generator's ids are no numbers that rise.
+            StoreError: the server has no generator of that name, or refuses.
+            ForkedError: the connections are the parent's.
+            WrongLoopError: they are in use on another event loop.
+        """
+        return await self._backend.take(name, count)
+
 
 def _endpoints(url: StoreUrl) -> Callable[[], list[Endpoint]]:
     """Return what makes the endpoints of a URL; each transport has its own driver."""

@@ -10,7 +10,16 @@ from ...abc import MAX_ID, Counter
 from ...errors import InvalidArgumentError, StoreError, StoreUnavailableError
 from .._backend import Backend, Granted
 from .._connection import fail_if_forked
-from .._wire import LABEL, as_changes, as_snapshot, changes_json, error_of, need_json, snapshot_json
+from .._wire import (
+    LABEL,
+    as_changes,
+    as_ranges,
+    as_snapshot,
+    changes_json,
+    error_of,
+    need_json,
+    snapshot_json,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -164,6 +173,9 @@ class RemoteBackend(Backend):
             servers = await self.link.ready()
             return await servers.ask(op, json.dumps(args).encode())
 
+    async def create_schema(self) -> bool:
+        return (await self.call("create_schema")).get("is_new") is True
+
     # Counters.
 
     async def add(
@@ -193,6 +205,16 @@ class RemoteBackend(Backend):
     async def peek(self, name: str) -> int | None:
         answer = await self.call("peek", name=name)
         return None if answer.get("max_id") is None else _whole(answer)
+
+    # Generators.
+
+    async def take(self, name: str, count: int) -> list[range]:
+        """Take ids of one of the server's generators."""
+        answer = await self.call("take", name=name, count=count)
+        try:
+            return as_ranges(answer.get("ranges"), count)
+        except ValueError:
+            raise UnexpectedAnswerError from None
 
     # Cells.
 

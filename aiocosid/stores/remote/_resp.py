@@ -81,6 +81,8 @@ class UnixEndpoint:
         _, wire = await loop.create_unix_connection(RespConnection, self._path)
         self._open.add(wire)
         try:
+            if self._is_closed:  # while it connected
+                raise closed(LABEL)
             if self._token:
                 await wire.ask("AUTH", self._token)
         except BaseException:
@@ -113,7 +115,7 @@ class RespConnection(asyncio.Protocol):
         is_lost: whether it was closed.
     """
 
-    transport: asyncio.Transport
+    transport: Any  # uvloop's is no asyncio.Transport
 
     def __init__(self) -> None:
         self.is_lost = False
@@ -143,7 +145,6 @@ class RespConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - of a stream's
         self.transport = transport
 
     def data_received(self, data: bytes) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import hiredis
 
+from aiocosid._life.clock import SYSTEM_CLOCK
+from aiocosid.abc import Clock, IdSegmentDistributor
 from aiocosid.provider import IdProvider
 from aiocosid.server import Limits, Token
 from aiocosid.server._resp import RespProtocol
@@ -15,7 +17,7 @@ from aiocosid.server._service import Service
 from aiocosid.server.dialects.resp import commands
 from aiocosid.stores.memory import MemoryStore
 
-__all__ = ("Wire", "command")
+__all__ = ("Around", "Wire", "command")
 
 TURNS = 50
 
@@ -24,6 +26,27 @@ def command(*words: str | bytes | int) -> bytes:
     """One command as clients send it."""
     parts = [word if isinstance(word, bytes) else str(word).encode() for word in words]
     return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%b\r\n" % (len(p), p) for p in parts)
+
+
+class Around(MemoryStore):
+    """A store whose counters are wrapped, so that they have to be awaited.
+
+    Attributes:
+        made: the wrapped counters, by name.
+    """
+
+    __slots__ = ("_wrap", "made")
+
+    def __init__(self, wrap: Callable[[IdSegmentDistributor], Any]) -> None:
+        super().__init__()
+        self._wrap = wrap
+        self.made: dict[str, Any] = {}
+
+    def segment_distributor(self, **described: Any) -> Any:
+        """A counter, and its wrapping."""
+        made = self._wrap(super().segment_distributor(**described))
+        self.made[described["name"]] = made
+        return made
 
 
 class Wire(asyncio.Transport):
@@ -43,6 +66,7 @@ class Wire(asyncio.Transport):
         tokens: Iterable[Token] = (),
         limits: Limits | None = None,
         table: Any = None,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         super().__init__()
         self.sent = b""
@@ -52,7 +76,7 @@ class Wire(asyncio.Transport):
         provider = IdProvider(store)
         self.service = Service(provider, store=store, tokens=tokens, limits=limits)
         self.service.adopt(provider)
-        self.protocol = RespProtocol(self.service, table or commands())
+        self.protocol = RespProtocol(self.service, table or commands(), clock=clock)
         self.protocol.connection_made(self)
 
     def write(self, data: Any) -> None:
@@ -71,6 +95,9 @@ class Wire(asyncio.Transport):
 
     def resume_reading(self) -> None:
         self.takes_more = True
+
+    def is_closing(self) -> bool:
+        return self.is_closed
 
     def feed(self, data: bytes) -> None:
         """Let bytes arrive."""

@@ -2,15 +2,42 @@
 
 from __future__ import annotations
 
+import logging
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from aiocosid.abc import MAX_ID
+from aiocosid.errors import StoreAuthenticationError, StoreUnavailableError, UnsupportedByStoreError
+from aiocosid.server import Limits, Token, Verb, digest_of
+from aiocosid.server._resp import Session
+from aiocosid.server._resp_codec import Commands
+from aiocosid.server.dialects.resp import commands
 from aiocosid.stores.memory import MemoryStore
+from aiocosid.stores.striped import StripedStore
+from aiocosid.testing import FailingDistributor, GatedDistributor, ManualClock, WrappedDistributor
 
-from ._wire import Wire, command
+from ._wire import Around, Wire, command
 
 pytestmark = pytest.mark.asyncio
 
 KEY = "cosid:{shop.order}.adder"
+SECRET = "aiocosid_of-nobody-else"  # noqa: S105 - to be looked for
+NO_ACCESS = "NOAUTH Authentication required."
+NOT_AN_INTEGER = "ERR value is not an integer or out of range"
+
+
+def token(*verbs: Verb, names: tuple[str, ...] = ("*",), expires_ms: int | None = None) -> Token:
+    return Token(
+        name="app", digest=digest_of(SECRET), verbs=verbs, names=names, expires_ms=expires_ms
+    )
+
+
+# Segments.
 
 
 async def test_cosids_key_is_the_counter_of_that_namespace_and_name() -> None:
@@ -23,9 +50,559 @@ async def test_cosids_key_is_the_counter_of_that_namespace_and_name() -> None:
     assert await wire.ask(command("GET", KEY), command("GET", "other")) == [b"1010", None]
 
 
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        ("cosid:{shop.order@2026.1}.adder", "shop.order@2026.1"),
+        ("order", "redis.order"),
+        ("cosid:{order}.adder", "redis.cosid:{order}.adder"),
+        ("cosid:{shop}:adder", "redis.cosid:{shop}:adder"),
+        ("größe", "redis.größe"),
+    ],
+)
+async def test_a_key_names_a_counter(key: str, name: str) -> None:
+    """Other keys than CosId's are counters of a namespace of their own."""
+    store = MemoryStore()
+    assert await Wire(store).ask(command("INCRBY", key.encode(), 7)) == [7]
+    assert [each.namespaced_name for each in await store.counters()] == [name]
+
+
+async def test_the_namespace_of_other_keys_can_be_chosen() -> None:
+    store = MemoryStore()
+    await Wire(store, table=commands(namespace="php")).ask(command("INCR", "order"))
+    assert [each.namespaced_name for each in await store.counters()] == ["php.order"]
+
+
 async def test_a_pipeline_is_answered_in_order() -> None:
     """Other commands between additions see what came before."""
     wire = Wire()
     asked = [command("INCRBY", "a", 2), command("INCRBY", "b", 5), command("INCRBY", "a", 3)]
-    asked += [command("GET", "a"), command("PING"), *[command("INCRBY", "a", 1)] * 3]
-    assert await wire.ask(*asked) == [2, 5, 5, b"5", b"PONG", 6, 7, 8]
+    asked += [command("GET", "a"), *[command("PING")] * 2, *[command("INCRBY", "a", 1)] * 3]
+    assert await wire.ask(*asked) == [2, 5, 5, b"5", b"PONG", b"PONG", 6, 7, 8]
+
+
+async def test_additions_to_one_counter_are_one_on_the_store() -> None:
+    """Also if those to another one are between them, but not across other commands."""
+    store = Around(WrappedDistributor)
+    asked = [command("INCRBY", key, 1 + place) for place, key in enumerate("aabab")]
+    wire = Wire(store)
+    replies = await wire.ask(*asked, command("PING"), command("INCR", "a"))
+    assert replies == [1, 3, 3, 7, 8, b"PONG", 8]
+    assert {name: each.steps for name, each in store.made.items()} == {"a": [7, 1], "b": [8]}
+    assert wire.service.calls.count == 3
+
+
+async def test_a_store_in_this_process_is_counted_too() -> None:
+    wire = Wire()
+    await wire.ask(*[command("INCR", "a")] * 5, command("INCR", "b"))
+    assert wire.service.calls.count == 2
+
+
+async def test_no_call_asks_for_more_than_the_store_grants_at_a_time() -> None:
+    class Narrow(WrappedDistributor):
+        step_limit = 10
+
+    class Local(Narrow):
+        def next_max_id_nowait(self, step: int) -> int:
+            self.steps.append(step)
+            return self.inner.next_max_id_nowait(step)
+
+    for wrap, expected in ((Narrow, [8, 8, 4]), (Local, [8, 8, 4])):
+        store = Around(wrap)
+        assert await Wire(store).ask(*[command("INCRBY", "a", 4)] * 5) == [4, 8, 12, 16, 20]
+        assert store.made["a"].steps == expected
+
+
+async def test_different_counters_are_added_to_at_a_time() -> None:
+    """One slow counter of a pipeline costs no more than all of them."""
+    store = Around(GatedDistributor)
+    wire = Wire(store)
+    wire.feed(command("INCR", "a") + command("INCRBY", "b", 5) + command("INCR", "a"))
+    for name in "ab":
+        await store.made[name].arrived()
+    store.made["b"].open()
+    await wire.settle()
+    assert wire.sent == b""
+    store.made["a"].open()
+    await wire.settle()
+    assert wire.replies() == [1, 5, 2]
+
+
+async def test_what_still_fits_is_granted() -> None:
+    """A counter's last ids are not refused because more of one pipeline would pass its end."""
+    wire = Wire()
+    asked = [command("SETNX", "a", MAX_ID - 5), *[command("INCRBY", "a", 2)] * 3]
+    overflow = "ERR increment or decrement would overflow"
+    assert await wire.ask(*asked) == [1, MAX_ID - 3, MAX_ID - 1, overflow]
+
+
+@pytest.mark.parametrize("step", ["0", "-1", "10000001", str(MAX_ID)])
+async def test_a_counter_only_rises(step: str) -> None:
+    expected = "ERR a counter only rises: increment has to be from 1 to 10000000"
+    wire = Wire()
+    assert await wire.ask(command("INCRBY", "a", step), command("GET", "a")) == [expected, None]
+
+
+@pytest.mark.parametrize("step", ["", "x", "1_0", " 1", "+1", "01", "1.5", "1e3", "9" * 20, "\xb2"])
+async def test_a_step_is_an_integer_as_redis_reads_it(step: str) -> None:
+    assert await Wire().ask(command("INCRBY", "a", step)) == [NOT_AN_INTEGER]
+
+
+async def test_a_bad_key_is_an_error() -> None:
+    found = await Wire().ask(
+        command("INCR", "a" * 300),
+        command("INCR", b"\xff"),
+        command("INCR", ""),
+        command("INCR", b"a\0"),
+        command("INCR", "cosid:{.a}.adder"),
+    )
+    assert [each.split()[0] for each in found] == ["ERR"] * 5
+    assert "256" in found[0]
+
+
+async def test_segments_with_gaps_are_refused() -> None:
+    """A client of Redis takes all numbers below the answer for its own; some are another's."""
+    store = StripedStore([MemoryStore(), MemoryStore()])
+    wire = Wire(store)
+    (refused,) = await wire.ask(command("INCRBY", "a", 10))
+    assert refused == "ERR segments of this store are not contiguous; take one id at a time"
+    first, second = await wire.ask(command("INCR", "a"), command("INCR", "a"))
+    with pytest.raises(UnsupportedByStoreError, match="not contiguous"):
+        await wire.service.next_max_id("a", namespace="b", step=2)
+    assert [first + 2, first + 4] == [second, *await wire.ask(command("INCR", "a"))]
+
+
+# Creating and reading.
+
+
+async def test_setnx_creates_and_never_changes() -> None:
+    """As CosId on Java does before its first segment."""
+    wire = Wire()
+    asked = [command("SETNX", KEY, 100), command("SETNX", KEY, 5), command("INCRBY", KEY, 10)]
+    assert await wire.ask(*asked, command("SETNX", KEY, 900), command("GET", KEY)) == [
+        *(1, 0, 110, 0, b"110")
+    ]
+
+
+async def test_set_creates_with_nx_alone() -> None:
+    wire = Wire()
+    asked = [command("SET", "a", 7, "NX"), command("SET", "a", 9, "nx"), command("SET", "a", 9)]
+    created, again, plain = await wire.ask(*asked)
+    assert (created, again) == (b"OK", None)
+    assert plain == "ERR a counter only rises: SET needs NX, which creates a missing one"
+    asked = [command("SET", "a", 9, "NX", "GET"), command("SET", "b", 9, "NX", "EX", 10)]
+    assert await wire.ask(*asked) == [b"7", "ERR syntax error"]
+    assert (
+        await wire.ask(command("SETNX", "c", "x"), command("SETNX", "c", -1))
+        == [NOT_AN_INTEGER] * 2
+    )
+
+
+async def test_reading_creates_nothing() -> None:
+    store = MemoryStore()
+    wire = Wire(store)
+    asked = [command("GET", "a"), command("EXISTS", "a", "b"), command("TYPE", "a")]
+    assert await wire.ask(*asked, command("MGET", "a")) == [None, 0, b"none", [None]]
+    assert await store.counters() == []
+    await wire.ask(command("INCR", "a"))
+    assert await wire.ask(*asked, command("MGET", "a", "b")) == [b"1", 1, b"string", [b"1", None]]
+
+
+# The connection.
+
+
+@pytest.mark.parametrize(
+    ("words", "reply"),
+    [
+        (("PING",), b"PONG"),
+        (("ping", "x"), b"x"),
+        (("ECHO", "x\r\ny"), b"x\r\ny"),
+        (("SELECT", "0"), b"OK"),
+        (("SELECT", "1"), "ERR DB index is out of range"),
+        (("CLIENT", "SETINFO", "LIB-NAME", "x"), b"OK"),
+        (("CLIENT", "GETNAME"), None),
+        (("CLIENT", "SETNAME", "a b"), ("ERR Client names cannot contain spaces, "
+         "newlines or special characters.")),
+        (("CLIENT", "KILL", "x"),
+         "ERR unknown subcommand or wrong number of arguments for 'client'"),
+        (("COMMAND", "DOCS"), []),
+        (("COMMAND", "COUNT"), 0),
+        (("CONFIG", "GET", "save"), []),
+        (("RESET",), b"RESET"),
+        (("INCR",), "ERR wrong number of arguments for 'incr' command"),
+        (("INCRBY", "a"), "ERR wrong number of arguments for 'incrby' command"),
+        (("DECR", "a"), "ERR DECR is not served: a counter only rises"),
+        (("NO\r\nPE", "x"), "ERR unknown command 'NO\\r\\nPE'"),
+        (("HELLO", "4"), "NOPROTO unsupported protocol version"),
+        (("HELLO", "3", "AUTH", "x"), "ERR syntax error in HELLO"),
+        (("HELLO", "3", "SETNAME"), "ERR syntax error in HELLO"),
+    ],
+)  # fmt: skip
+async def test_commands_of_a_connection(words: tuple[str, ...], reply: object) -> None:
+    assert await Wire().ask(command(*words)) == [reply]
+
+
+@pytest.mark.parametrize("name", ["MULTI", "EVAL", "EVALSHA", "DEL", "EXPIRE", "FLUSHALL"])
+async def test_what_is_not_served_says_why(name: str) -> None:
+    (reply,) = await Wire().ask(command(name, "x"))
+    assert reply.startswith(f"ERR {name} is not served: ")
+
+
+async def test_hello_chooses_the_protocol() -> None:
+    wire = Wire()
+    (hello,) = await wire.ask(command("HELLO", "3", "SETNAME", "me"))
+    assert (hello[b"server"], hello[b"proto"], hello[b"mode"]) == (b"aiocosid", 3, b"standalone")
+    wire.feed(command("GET", "a") + command("CLIENT", "GETNAME"))
+    await wire.settle()
+    assert wire.sent == b"_\r\n$2\r\nme\r\n"
+
+
+async def test_quit_ends_the_connection() -> None:
+    wire = Wire()
+    found = await wire.ask(command("PING") * 499, command("QUIT"), command("INCR", "a"))
+    assert found[499:] == [b"OK"]
+    assert wire.is_closed
+
+
+async def test_a_command_that_fails_is_no_end() -> None:
+    """What nobody has thought of is in the log, and not in the reply."""
+
+    def bad(_session: Session, _words: list[bytes]) -> object:
+        raise ZeroDivisionError(SECRET)
+
+    async def worse(_session: Session, _words: list[bytes]) -> object:
+        return object()
+
+    wire = Wire(table={**commands(), b"BAD": bad, b"WORSE": worse})
+    error = "ERR internal error"
+    found = await wire.ask(command("BAD"), command("WORSE"), command("BAD"), command("PING"))
+    assert found == [error, error, error, b"PONG"]
+
+
+# Tokens.
+
+
+async def test_nothing_without_a_token() -> None:
+    wire = Wire(tokens=[token(Verb.SEGMENTS)])
+    asked = [command("INCR", "a"), command("PING"), command("CLIENT", "ID"), command("NOPE")]
+    assert await wire.ask(*asked) == [NO_ACCESS] * 4
+    (hello,) = await wire.ask(command("HELLO", "3"))
+    assert hello.startswith("NOAUTH HELLO must be called with the client already authenticated")
+    wrong = "WRONGPASS invalid username-password pair or user is disabled."
+    assert await wire.ask(command("AUTH", "x"), command("AUTH", "a", b"\xff")) == [wrong] * 2
+    assert await wire.ask(command("INCR", "a")) == [NO_ACCESS]
+
+
+async def test_another_token_allows_something_else() -> None:
+    both = [token(Verb.SEGMENTS), token(Verb.SEGMENTS, names=("b.*",))]
+    both[1] = replace(both[1], digest=digest_of("narrow"))
+    wire = Wire(tokens=both)
+    # What follows a token is its holder's, though it came together with it.
+    asked = [command("auth", SECRET), command("INCR", "a"), command("ECHO", "x" * 20_000)]
+    assert (await wire.ask(*asked))[:2] == [b"OK", 1]
+    (_, refused) = await wire.ask(command("AUTH", "narrow"), command("INCR", "a"))
+    assert refused.startswith("NOPERM")
+
+
+@pytest.mark.parametrize(
+    "words", [("AUTH", SECRET), ("AUTH", "default", SECRET), ("HELLO", "2", "AUTH", "x", SECRET)]
+)
+async def test_the_token_is_the_password(words: tuple[str, ...]) -> None:
+    wire = Wire(tokens=[token(Verb.SEGMENTS, names=("shop.*",))])
+    await wire.ask(command(*words))
+    allowed, refused = await wire.ask(command("INCR", KEY), command("INCR", "a"))
+    assert allowed == 1
+    assert refused == "NOPERM this token does not allow 'segments' here"
+    assert await wire.ask(command("GET", KEY), command("RESET")) == [b"1", b"RESET"]
+    assert await wire.ask(command("INCR", KEY)) == [NO_ACCESS]
+
+
+async def test_who_may_read_takes_nothing() -> None:
+    wire = Wire(tokens=[token(Verb.READ)])
+    await wire.ask(command("AUTH", SECRET))
+    found = await wire.ask(command("GET", "a"), command("INCR", "a"), command("SETNX", "a", 1))
+    assert found == [None, *["NOPERM this token does not allow 'segments' here"] * 2]
+
+
+async def test_a_token_that_expires_ends_what_it_allowed() -> None:
+    clock = ManualClock()
+    wire = Wire(tokens=[token(Verb.SEGMENTS, expires_ms=clock.now_ms() + 1000)], clock=clock)
+    assert await wire.ask(command("AUTH", SECRET), command("INCR", "a")) == [b"OK", 1]
+    await clock.advance(1)
+    assert await wire.ask(command("INCR", "a")) == [NO_ACCESS]
+    (again,) = await wire.ask(command("AUTH", SECRET))
+    assert again.startswith("WRONGPASS")
+
+
+async def test_a_token_is_in_no_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    wire = Wire(tokens=[token(Verb.READ)])
+    sent = b""
+    for words in [("AUTH", SECRET + "x"), ("AUTH", SECRET), ("AUHT", SECRET), ("INCR", SECRET)]:
+        wire.feed(command(*words))
+        await wire.settle()
+        sent += wire.sent
+    assert SECRET not in caplog.text + sent.decode()
+
+
+# Failures.
+
+
+@pytest.mark.parametrize(
+    ("error", "reply"),
+    [
+        (
+            StoreUnavailableError("redis", "db-7.internal refuses"),
+            "LOADING no id just now (StoreUnavailableError); try again",
+        ),
+        (
+            StoreAuthenticationError("redis", "db-7.internal: user app"),
+            "ERR the store refuses (StoreAuthenticationError)",
+        ),
+    ],
+)
+async def test_a_failing_store_is_an_error_of_redis(error: Exception, reply: str) -> None:
+    """Clients try LOADING again; nobody is told hosts and users."""
+    store = Around(FailingDistributor)
+    wire = Wire(store)
+    assert await wire.ask(command("INCR", "a")) == [1]
+    store.made["a"].fail(error)
+    assert await wire.ask(command("INCR", "a"), command("INCR", "a")) == [reply] * 2
+    store.made["a"].recover()
+    assert await wire.ask(command("INCR", "a")) == [2]
+
+
+async def test_a_client_that_goes_away_leaves_a_gap() -> None:
+    """The addition under way ends; nobody is answered, and nothing else is done."""
+    store = Around(GatedDistributor)
+    wire = Wire(store)
+    wire.feed(command("INCRBY", "a", 5) + command("PING") + command("INCRBY", "a", 5))
+    gate = store.made["a"]
+    await gate.arrived()
+    wire.close()
+    gate.open()
+    await wire.settle()
+    assert (wire.sent, gate.steps) == (b"", [5])
+    assert await gate.peek() == 5
+
+
+async def test_nothing_more_is_read_while_the_store_is_awaited() -> None:
+    store = Around(GatedDistributor)
+    wire = Wire(store)
+    wire.feed(command("INCR", "a"))
+    await store.made["a"].arrived()
+    before = wire.takes_more
+    wire.feed(command("INCR", "a"))
+    assert (before, wire.takes_more) == (True, False)
+    store.made["a"].open()
+    await wire.settle()
+    assert wire.replies() == [1, 2]
+    assert wire.takes_more
+
+
+async def test_nothing_is_served_to_a_client_that_does_not_read() -> None:
+    wire = Wire()
+    wire.protocol.pause_writing()
+    wire.feed(command("INCR", "a"))
+    await wire.settle()
+    wire.feed(command("INCR", "a"))
+    await wire.settle()
+    assert wire.replies() == [1]
+    assert not wire.takes_more
+    wire.protocol.resume_writing()
+    await wire.settle()
+    assert wire.replies() == [2]
+
+
+async def test_long_replies_are_written_in_parts() -> None:
+    """So a client that does not read them costs one part."""
+    wire = Wire()
+    wire.protocol.pause_writing()
+    wire.feed(command("ECHO", "x" * 1000) * 400)
+    await wire.settle()
+    assert len(wire.replies()) < 100
+    wire.protocol.resume_writing()
+    await wire.settle()
+    assert len(wire.replies()) > 300
+
+
+async def test_a_long_pipeline_lets_others_have_their_turn() -> None:
+    """Replies come in parts, so neither the loop nor the memory is one client's."""
+    wire = Wire()
+    wire.feed(command("PING") * 1200)
+    assert wire.replies() == [b"PONG"] * 500
+    await wire.settle()
+    assert wire.replies() == [b"PONG"] * 700
+
+
+async def test_shutdown_answers_what_has_arrived() -> None:
+    store = Around(GatedDistributor)
+    wire = Wire(store)
+    wire.feed(command("INCR", "a"))
+    await store.made["a"].arrived()
+    wire.feed(command("INCR", "b"))
+    wire.protocol.shutdown()
+    await wire.settle()
+    assert not wire.is_closed
+    store.made["a"].open()
+    await wire.settle()
+    store.made["b"].open()
+    await wire.settle()
+    assert wire.replies() == [1, 1]
+    assert wire.is_closed
+
+
+async def test_shutdown_ends_an_idle_connection() -> None:
+    wire = Wire()
+    await wire.ask(command("PING"))
+    wire.protocol.shutdown()
+    assert wire.is_closed
+
+
+async def test_a_command_has_a_minute_to_arrive() -> None:
+    """However slowly its bytes drip; an idle connection stays."""
+    clock = ManualClock()
+    wire = Wire(clock=clock)
+    await wire.ask(command("PING"))
+    await clock.advance(1000)
+    for byte in command("INCR", "a")[:3]:
+        wire.feed(bytes([byte]))
+        await clock.advance(19)
+    assert not wire.is_closed
+    wire.feed(b"\n$4")
+    await clock.advance(19)
+    assert wire.is_closed
+
+
+async def test_a_command_without_its_last_word_has_a_minute_too() -> None:
+    clock = ManualClock()
+    wire = Wire(clock=clock)
+    wire.feed(b"*2\r\n$4\r\nINCR\r\n")
+    await clock.advance(60)
+    assert wire.is_closed
+
+
+async def test_a_command_that_arrives_in_time_is_no_end() -> None:
+    clock = ManualClock()
+    wire = Wire(clock=clock)
+    for _ in range(3):
+        for part in (command("PING")[:6], command("PING")[6:]):
+            wire.feed(part)
+            await clock.advance(40)
+    assert wire.replies() == [b"PONG"] * 3
+    assert not wire.is_closed
+
+
+# Bytes.
+
+TALK = b"".join(
+    (
+        command("HELLO", "2"),
+        command("INCRBY", KEY, 100),
+        command("INCRBY", KEY, 100),
+        b"*0\r\n*-1\r\n",
+        command("INCR", "a" * 300),
+        command("ECHO", b"\r\n*1\r\n$" + b"x" * 300),
+        command("MGET", *"abcdefghijklmno", KEY),
+        command("get", KEY),
+        command("ECHO", ""),
+    )
+)
+
+
+def told(found: list[list[bytes]]) -> list[tuple[bytes, ...]]:
+    return [tuple(words) for words in found]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.integers(0, len(TALK)), max_size=12))
+async def test_commands_are_split_alike_wherever_the_network_cuts(cuts: list[int]) -> None:
+    whole, parts = Commands(most=1000), Commands(most=1000)
+    whole.feed(TALK)
+    expected = whole.take(99)
+    assert len(expected) == 8
+    found: list[list[bytes]] = []
+    edges = [0, *sorted(cuts), len(TALK)]
+    for start, stop in pairwise(edges):
+        parts.feed(TALK[start:stop])
+        found += parts.take(99)
+    assert told(found) == told(expected)
+    assert (parts.error, parts.is_partial) == ("", False)
+
+
+async def test_a_byte_at_a_time_is_enough() -> None:
+    wire, other = Wire(), Wire()
+    for byte in TALK:
+        wire.feed(bytes([byte]))
+    await wire.settle()
+    assert wire.replies()[1:] == (await other.ask(TALK))[1:]
+
+
+GARBAGE: list[Any] = [
+    (b"PING\r\n", "expected '*', got 'P'"),
+    (b"\0", "expected '*', got '\\x00'"),
+    (b"*1\r\n:5\r\n", "expected '$', got ':'"),
+    (b"*1\r\n*1\r\n", "expected '$', got '*'"),
+    (b"*1\r\n$-1\r\n", "invalid bulk length"),
+    (b"*1\r\n$-5\r\n", "invalid bulk length"),
+    (b"*-5\r\n", "invalid multibulk length"),
+    (b"*1025\r\n", "invalid multibulk length"),
+    (b"*2147483647\r\n$1\r\na\r\n", "invalid multibulk length"),
+    (b"*1\r\n$65537\r\n", "invalid bulk length"),
+    (b"*1\r\n$536870912\r\n", "invalid bulk length"),
+    (b"*1\r\n$99999999999999999999999999\r\n", "invalid bulk length"),
+    (b"*" + b"1" * 40, "invalid multibulk length"),
+    (b"*1\r\n$" + b"1" * 40, "invalid bulk length"),
+    (b"*+1\r\n", "invalid multibulk length"),
+    (b"* 1\r\n", "invalid multibulk length"),
+    (b"*\r\n", "invalid multibulk length"),
+    (b"*1\n$4\nPING\n" + b" " * 40, "invalid multibulk length"),
+    (b"*1\r\n$4\r\nPINGS\r\n", "a bulk string does not end where it should"),
+    (b"%1\r\n+a\r\n+b\r\n", "expected '*', got '%'"),
+]
+
+
+@pytest.mark.parametrize(("data", "error"), GARBAGE)
+async def test_garbage_ends_the_connection(data: bytes, error: str) -> None:
+    """What came before it is answered."""
+    wire = Wire()
+    found = await wire.ask(command("PING") + data + command("INCR", "a"))
+    assert found == [b"PONG", f"ERR Protocol error: {error}"]
+    assert wire.is_closed
+
+
+async def test_a_command_is_bounded_however_it_is_cut() -> None:
+    """Many words of a size that is allowed are too much together."""
+    wire = Wire(limits=Limits(body=10_000))
+    wire.feed(b"*1000\r\n")
+    for _ in range(10):
+        wire.feed(b"$1000\r\n" + b"x" * 1000 + b"\r\n")
+    await wire.settle()
+    assert wire.replies() == ["ERR Protocol error: invalid bulk length"]
+    assert wire.is_closed
+
+
+async def test_no_command_begins_inside_another() -> None:
+    wire = Wire()
+    wire.feed(b"*2\r\n$4\r\nECHO\r\n")
+    assert await wire.ask(command("PING")) == ["ERR Protocol error: expected '$', got '*'"]
+
+
+@pytest.mark.parametrize("data", [b"*11\r\n", b"*1\r\n$16385\r\n"])
+async def test_a_stranger_sends_little(data: bytes) -> None:
+    wire = Wire(tokens=[token(Verb.SEGMENTS)])
+    (error,) = await wire.ask(data)
+    assert error.startswith("ERR Protocol error: invalid")
+    assert wire.is_closed
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.one_of(st.binary(max_size=40), st.sampled_from([TALK, *(g for g, _ in GARBAGE)])))
+)
+async def test_any_bytes_are_answered_or_end_the_connection(parts: list[bytes]) -> None:
+    wire = Wire()
+    for part in parts:
+        wire.feed(part)
+    await wire.settle()
+    wire.replies()

@@ -234,7 +234,7 @@ class TestOutages:
         async with anyio.create_task_group() as group:
             call = Call(group, order.next_max_id, 100 * SPAN)
             await anyio.wait_all_tasks_blocked()
-            await clock.advance(1.81)
+            await clock.advance(1.31)
             root.gate.set()
         assert isinstance(call.error, StoreUnavailableError)
 

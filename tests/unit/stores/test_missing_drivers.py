@@ -14,6 +14,13 @@ import pytest
         ("aetcd", "etcd", "etcd", "import aiocosid.stores.etcd"),
         ("httpx", "httpx", "http", "import aiocosid.stores.http"),
         ("redis", "redis", "redis", "import aiocosid.stores.redis"),
+        ("httpx", "httpx", "http", "import aiocosid; aiocosid.open_store('aiocosid+http://a')"),
+        (
+            "hiredis",
+            "hiredis",
+            "redis",
+            "import aiocosid; aiocosid.open_store('aiocosid+unix:///a')",
+        ),
         ("kazoo", "kazoo", "zookeeper", "import aiocosid; aiocosid.open_store('zookeeper://a')"),
     ],
 )

@@ -9,11 +9,12 @@ import pytest
 
 from aiocosid.errors import InvalidArgumentError
 from aiocosid.stores._url import Host, StoreUrl, UrlSpec, read_url
-from aiocosid.stores._url_specs import ETCD, HTTP, MYSQL, POSTGRES, REDIS, ZOOKEEPER
+from aiocosid.stores._url_specs import AIOCOSID, ETCD, HTTP, MYSQL, POSTGRES, REDIS, ZOOKEEPER
 
 SECRET: Final = "horse"  # noqa: S105 - to be searched for in errors
 
 SPECS: Final[dict[str, tuple[UrlSpec, ...]]] = {
+    "aiocosid": AIOCOSID,
     "etcd": (ETCD,),
     "http": (HTTP,),
     "mysql": (MYSQL,),
@@ -24,6 +25,15 @@ SPECS: Final[dict[str, tuple[UrlSpec, ...]]] = {
 
 READ: Final[dict[str, tuple[str, bool, str, tuple[str, str] | None, str, dict[str, Any]]]] = {
     # kind, TLS, hosts, login, path, some of the options
+    "aiocosid+http://h": ("aiocosid", False, "h:8688", None, "", {"timeout": 1.5, "token": None}),
+    "aiocosid+https://t%40@a,[::1]:1/ids?timeout=3": (
+        *("aiocosid", True, "a:8688,[::1]:1", ("t@", ""), "/ids"),
+        {"timeout": 3.0, "ssl_ca_certs": None},
+    ),
+    "aiocosid+unix:///run/i%20d.sock?token=t": (
+        *("aiocosid", False, "", None, "/run/i d.sock"),
+        {"token": "t"},
+    ),
     "etcd://": ("etcd", False, "localhost:2379", None, "/cosid", {"timeout": 1.5}),
     "ETCD://h:1/": ("etcd", False, "h:1", None, "/cosid", {"timeout": 1.5}),
     "etcds://h:1,i,[::1]:3": ("etcd", True, "h:1,i:2379,[::1]:3", None, "/cosid", {}),
@@ -110,6 +120,11 @@ def test_files(tmp_path: Path) -> None:
 
 
 WRONG: Final = {
+    "aiocosid": (
+        *("", "aiocosid:", f"aiocosid://{SECRET}@h", "aiocosid+http://", "aiocosid+unix://"),
+        *(f"aiocosid+http://{SECRET}@h?timeout=0", f"aiocosid+unix://{SECRET}@host/path"),
+        *(f"aiocosid+http://h?{SECRET}", f"aiocosid+http://h?token={SECRET}&ssl_ca_certs=x"),
+    ),
     "etcd": (
         *("", "etcd", "etcd:h", f"http://u:{SECRET}@h", f"etcd://u:{SECRET}/@h"),
         *(f"etcd://u:{SECRET}@h:x", f"etcd://u:{SECRET}@h:0", f"etcd://u:{SECRET}@h:65536"),

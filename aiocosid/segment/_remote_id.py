@@ -1,0 +1,109 @@
+"""Ids of a generator that a server has, taken as blocks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ..abc import MAX_ID
+from ..abc._ids import check_integer, check_seconds
+from ..errors import InvalidArgumentError
+from ._blocks import MAX_BLOCK, BlockDistributor
+from ._generator import SegmentGenerator
+from ._options import MAX_WAITERS, SegmentOptions
+from ._pace import ENDURANCE, MAX_DISTANCE, MAX_IDS_AHEAD, Pace
+
+if TYPE_CHECKING:
+    from ..abc import Clock
+    from ..events import Instrument
+    from ._blocks import BlockSource
+
+__all__ = ("BLOCK", "MAX_AGE", "RemoteId")
+
+BLOCK: Final = 100  # ids
+MAX_AGE: Final = 1.0  # seconds
+
+
+class RemoteId(SegmentGenerator):
+    """Ids of a generator that an aiocosid server has, such as the broker of a host.
+
+    Blocks of them are taken before they are needed, so that most calls ask nobody.  All processes
+    together need one machine id, the server's.  Ids of one process rise, and those of several rise
+    nearly together: none is handed out later than ``max_age`` after its block was asked for.
+
+    Open it with ``async with``, or with ``await task_group.start(remote.run)``; either returns when
+    the first block is in hand.  It belongs to the event loop it was opened on.
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        source: BlockSource,
+        *,
+        namespace: str,
+        name: str,
+        block: int = BLOCK,
+        max_age: float | None = MAX_AGE,
+        endurance: float = ENDURANCE,
+        wait_timeout: float = 5.0,
+        fetch_timeout: float | None = None,
+        close_timeout: float = 5.0,
+        max_id: int = MAX_ID,
+        max_waiters: int = MAX_WAITERS,
+        fail_fast: bool | None = None,
+        instrument: Instrument | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """Describe a generator; nothing is fetched before it is opened.
+
+        Args:
+            source: the store of the server, as ``open_store("aiocosid+unix:///...")`` returns it.
+            namespace: names it in events and statistics.
+            name: the generator's name on the server.
+            block: ids that are asked for at once while few are needed, 1 to 10,000.  Two blocks are
+                kept ahead at rest, and more at a higher rate.
+            max_age: seconds after which ids in hand are given up, since they were asked for, so
+                that their time is not too old; None for never.
+            endurance: seconds that the ids in hand last at the measured rate while the server is
+                away; at most ``max_age``, to which the default gives way.
+            wait_timeout: seconds that a caller waits for ids at most.
+            fetch_timeout: seconds for one call to the server, at most ``wait_timeout``; None for
+                two fifths of it.
+            close_timeout: seconds that `aclose` waits for a call under way before it tears it.
+            max_id: the highest id ever handed out, 1 to 2^63-1; 2^53-1 for JavaScript.
+            max_waiters: callers that may wait at a time, 1 or more; the next one fails at once.
+            fail_fast: whether callers fail as soon as two calls to the server have failed in a row,
+                instead of after ``wait_timeout``.  None for what the provider says.
+            instrument: receives events.
+            clock: time; the system's by default.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range.
+        """
+        check_integer("block", block, at_least=1, at_most=MAX_BLOCK)
+        if max_age is not None:
+            check_seconds("max_age", max_age)
+        check_seconds("endurance", endurance, or_zero=True)
+        options = SegmentOptions.checked(
+            ttl=max_age,
+            wait_timeout=wait_timeout,
+            fetch_timeout=fetch_timeout,
+            close_timeout=close_timeout,
+            max_id=max_id,
+            instrument=instrument,
+            max_waiters=max_waiters,
+            fail_fast=fail_fast,
+        )
+        if endurance > options.ttl and endurance != ENDURANCE:
+            expected = f"at most {options.ttl:g} (max_age): older ids are not handed out"
+            raise InvalidArgumentError("endurance", endurance, expected=expected)
+        pace = Pace(
+            step=block,
+            safe_distance=2,
+            max_distance=MAX_DISTANCE,
+            max_ids_ahead=MAX_IDS_AHEAD,
+            endurance=endurance,
+            ttl=options.ttl,
+        )
+        distributor = BlockDistributor(source, namespace=namespace, name=name, step=block)
+        super().__init__(distributor, options, pace, clock)

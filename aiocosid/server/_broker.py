@@ -1,0 +1,74 @@
+"""The broker of one host: one process that buys ids for all others."""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from ..errors import InvalidArgumentError
+from ..segment._pace import ENDURANCE
+from ..settings import RespSettings, configured_stores
+from ._run import app_of, run_app
+from ._span_store import SpanStore
+
+if TYPE_CHECKING:
+    from ..settings import Settings
+
+__all__ = ("SOCKET", "run_broker")
+
+MODE: Final = re.compile(r"0?[0-7]{3}")
+SOCKET: Final = "/run/aiocosid/broker.sock"
+
+
+def run_broker(
+    settings: Settings,
+    *,
+    socket: str | None = None,
+    mode: str | None = None,
+    endurance: float = ENDURANCE,
+) -> None:
+    """Run the broker of a host on a Unix socket, in this process, until a signal ends it.
+
+    Workers use it as their store: ``aiocosid+unix:///run/aiocosid/broker.sock``.  It buys spans of
+    each counter from the store at the top of the settings, and cuts their segments in memory.  Its
+    generators serve `RemoteId`; so all workers together need one machine id.
+
+    Args:
+        settings: as `load_settings` returns them; what is in ``[server]`` about addresses,
+            processes and the protocols of other systems is not used.
+        socket: the path of the socket; by default that of systemd's socket activation, and without
+            it ``/run/aiocosid/broker.sock``.
+        mode: its permissions, as ``"660"``; by default those of the settings.
+        endurance: seconds that the ids in memory last while the store is away.
+
+    Raises:
+        InvalidSettingsError: the settings are wrong.
+        InvalidArgumentError: the settings have no store at the top, or a store in memory; the mode
+            is none, or the socket cannot be had.
+        CosIdError: the generators cannot be opened.
+        KeyboardInterrupt: SIGINT has ended it, in order.
+    """
+    if any(url.startswith("memory:") for url, _ in configured_stores(settings)):
+        expected = "one that outlives the broker, which would begin anew with each start"
+        raise InvalidArgumentError("store", "memory:", expected=expected)
+    if mode is not None and not MODE.fullmatch(mode):
+        raise InvalidArgumentError("mode", mode, expected="three octal digits, as 660")
+    if socket is not None:
+        listen = f"unix:{socket}"
+    elif os.environ.get("LISTEN_FDS"):
+        listen = "fd://"
+    else:
+        listen = f"unix:{SOCKET}"
+    server = settings.server.model_copy(
+        update={
+            "listen": [listen],
+            "workers": 1,
+            "resp": settings.server.resp or RespSettings(),
+            "unix_mode": mode or settings.server.unix_mode,
+            **dict.fromkeys(("cosid", "leaf", "tinyid")),
+        }
+    )
+    over = partial(SpanStore, endurance=endurance)
+    run_app(settings.model_copy(update={"server": server}), partial(app_of, over=over))

@@ -1,0 +1,46 @@
+"""Ids as ranges, which are short where the ids are evenly apart."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..abc import IdGenerator
+from ..errors import InvalidArgumentError
+from ..segment import GroupedSegmentId
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from ..abc import AnyGenerator
+
+__all__ = ("next_ranges", "runs_of")
+
+
+async def next_ranges(generator: AnyGenerator, count: int) -> list[range]:
+    """Return ``count`` ids of a generator as ranges, for one who hands them out.
+
+    Raises:
+        InvalidArgumentError: its ids are texts, or begin anew in each group.
+        CosIdError: there are no ids now.
+    """
+    if not isinstance(generator, IdGenerator) or isinstance(generator, GroupedSegmentId):
+        raise InvalidArgumentError("name", "...", expected="a generator of numbers that rise")
+    take: Callable[[int], Awaitable[list[range]]] | None
+    take = getattr(generator, "_next_ranges", None)
+    return runs_of(await generator.next_ids(count)) if take is None else await take(count)
+
+
+def runs_of(ids: Sequence[int]) -> list[range]:
+    """Return rising ids, at least one, as ranges."""
+    if ids[-1] - ids[0] == len(ids) - 1:
+        return [range(ids[0], ids[-1] + 1)]
+    runs: list[range] = []
+    start = 0
+    while start < len(ids):
+        stop = start + 1
+        stride = ids[stop] - ids[start] if stop < len(ids) else 1
+        while stop < len(ids) and ids[stop] - ids[stop - 1] == stride:
+            stop += 1
+        runs.append(range(ids[start], ids[stop - 1] + 1, stride))
+        start = stop
+    return runs

@@ -1,0 +1,537 @@
+"""What the dashboard shows, as rows of text: from statistics and from answers of stores.  Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, is_dataclass
+from datetime import UTC, datetime, timedelta
+from math import inf, isfinite
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from ..machine import MachineIdStatistics
+from ..segment import SegmentStatistics
+from ..snowflake import CachedSnowflakeStatistics, ShardedStatistics, SnowflakeStatistics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from ..abc import AnyGenerator, Counter, Machine, MachineMarker
+
+__all__ = (
+    "COUNTERS",
+    "GENERATORS",
+    "LEASES",
+    "MACHINES",
+    "MOST_ROWS",
+    "NOT_KEPT",
+    "QUARANTINES",
+    "STORES",
+    "Rates",
+    "Row",
+    "Shown",
+    "StoreReading",
+    "Traffic",
+    "ViewTable",
+    "counter_rows",
+    "generator_row",
+    "lease_row",
+    "leases_of",
+    "machine_rows",
+    "name_text",
+    "pictures_of",
+    "quarantine_rows",
+    "seconds_text",
+    "store_row",
+    "table_of",
+    "time_text",
+    "trips_of",
+)
+
+MOST_ROWS: Final = 200
+"""Rows of one table; the command line shows all."""
+
+OLDEST_SAMPLE: Final = 30.0  # seconds: a rate over a longer time says nothing of now
+CLOSEST_SAMPLES: Final = 0.5  # seconds
+
+UNIX_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+FOREVER: Final = "does not end by itself"
+NOT_KEPT: Final = "not kept by this store"
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One value as it is shown.
+
+    Attributes:
+        text: the value; a dash if it is not known.
+        why: why it is not known, or a remark.
+        level: ``good``, ``warn`` or ``bad``; empty for neither.
+    """
+
+    text: str
+    why: str = ""
+    level: str = ""
+
+    def as_tree(self) -> dict[str, str]:
+        """Return the parts that are not empty."""
+        parts = {"text": self.text, "why": self.why, "level": self.level}
+        return {key: part for key, part in parts.items() if part}
+
+
+Row: TypeAlias = tuple[Shown, ...]
+
+
+def _unknown(why: str) -> Shown:
+    return Shown("-", why)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewTable:
+    """One table.
+
+    Attributes:
+        key: its name in JSON, and its anchor.
+        title: its heading.
+        remark: what has to be known to read it.
+        columns: the headings; those of numbers begin with ``#``.
+        rows: at most `MOST_ROWS`.
+        note: instead of rows, or after them: why some are missing.
+    """
+
+    key: str
+    title: str
+    columns: tuple[str, ...]
+    rows: Sequence[Row]
+    remark: str = ""
+    note: str = ""
+
+
+def table_of(
+    key: str, title: str, columns: tuple[str, ...], rows: list[Row], why: str, *, remark: str = ""
+) -> ViewTable:
+    """Return a table, cut to `MOST_ROWS`; ``why`` it is shown if there are none."""
+    more = len(rows) - MOST_ROWS
+    note = f"{more:,} more are not shown; the command line shows all." if more > 0 else ""
+    return ViewTable(
+        key=key,
+        title=title,
+        columns=columns,
+        rows=rows[:MOST_ROWS],
+        note=note if rows else why,
+        remark=remark,
+    )
+
+
+class Rates:
+    """How fast numbers rise, from the times at which somebody has asked."""
+
+    __slots__ = ("_samples",)
+
+    def __init__(self) -> None:
+        """Begin without a sample."""
+        # By key: the latest sample, and the rate that it has given.
+        self._samples: dict[object, tuple[float, int, float | None]] = {}
+
+    def rate(self, key: object, value: int, now: float) -> float | None:
+        """Return how much a number rises in a second; None while that is not known.  Keep a sample.
+
+        Args:
+            key: names the number.
+            value: its value.
+            now: monotonic seconds.
+        """
+        at, before, rate = self._samples.get(key, (-inf, 0, None))
+        if now - at > OLDEST_SAMPLE or value < before:
+            self._samples[key] = now, value, None
+            return None
+        if now - at >= CLOSEST_SAMPLES:
+            rate = (value - before) / (now - at)
+            self._samples[key] = now, value, rate
+        return rate
+
+    def drop_old(self, now: float) -> None:
+        """Drop the samples that are too old for a rate."""
+        kept = [each for each in self._samples.items() if now - each[1][0] <= OLDEST_SAMPLE]
+        self._samples = dict(kept)
+
+
+# Texts.
+
+
+def number_text(value: float) -> str:
+    """Return a number with thousands apart, and one decimal place below 100."""
+    if value >= 100 or value == round(value):  # noqa: PLR2004 - as said
+        return f"{round(value):,}"
+    return f"{value:,.1f}"
+
+
+def seconds_text(seconds: float) -> str:
+    """Return a duration in the units that fit it."""
+    if seconds < 1:
+        return f"{seconds * 1000:.3g} ms"
+    if seconds < 120:  # noqa: PLR2004 - seconds
+        return f"{seconds:.3g} s"
+    minutes, hours, days = seconds / 60, seconds / 3600, seconds / 86400
+    if minutes < 120:  # noqa: PLR2004 - as above
+        return f"{minutes:.0f} min"
+    return f"{hours:.0f} h" if hours < 48 else f"{days:,.0f} days"  # noqa: PLR2004 - as above
+
+
+def time_text(ms: int) -> str:
+    """Return a unix time in milliseconds in UTC; as a number if it is after the year 9999."""
+    try:
+        moment = UNIX_EPOCH + timedelta(milliseconds=ms)
+    except OverflowError:
+        return f"{ms:,} ms"
+    return moment.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def name_text(name: str) -> str:
+    """Return a name with its invisible characters escaped: others have chosen it."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
+
+
+def _error(error: BaseException | None) -> Shown:
+    """Return an error's class alone: its message may contain hosts and users."""
+    return Shown("none") if error is None else Shown(type(error).__name__, level="warn")
+
+
+# Generators.
+
+GENERATORS: Final = (
+    *("Name", "Kind", "State", "#Ids/s", "#Ids in hand", "#They last", "#Distance"),
+    *("#Starvations", "#Waits", "#Store calls", "#Failed", "Last error"),
+)
+ON_DEMAND: Final = _unknown("made on demand")
+NOT_COUNTED: Final = _unknown("not counted")
+NO_CHAIN: Final = _unknown("no chain")
+
+
+def pictures_of(statistics: Any) -> Iterator[Any]:  # noqa: ANN401 - a dataclass of any kind
+    """Yield the statistics and those inside: of a wrapped generator, a lease, a distributor."""
+    yield statistics
+    for each in fields(statistics):
+        if is_dataclass(inner := getattr(statistics, each.name)):
+            yield from pictures_of(inner)
+
+
+def generator_row(name: str, generator: AnyGenerator, rates: Rates, now: float) -> Row:
+    """Return the row of one generator."""
+    pictures = list(pictures_of(generator.statistics()))
+    core = next((each for each in pictures if hasattr(each, "ids_handed_out")), pictures[0])
+    lease = next((each for each in pictures if isinstance(each, MachineIdStatistics)), None)
+    rate, handed_out = None, getattr(core, "ids_handed_out", None)
+    if handed_out is not None:
+        rate = rates.rate(("generator", name, core.name), handed_out, now)
+    error = next((e for each in pictures if (e := getattr(each, "last_error", None))), None)
+    calls, failures = _calls(pictures)
+    return (
+        Shown(name_text(name)),
+        Shown(pictures[0].kind),
+        _state(pictures, lease, error),
+        NOT_COUNTED if handed_out is None else _rate(rate),
+        *_in_hand(core, rate),
+        _distance(core),
+        _count(core, "starvations", NO_CHAIN),
+        _waits(core),
+        calls,
+        failures,
+        _error(error),
+    )
+
+
+def _state(
+    pictures: Sequence[Any], lease: MachineIdStatistics | None, error: Exception | None
+) -> Shown:
+    ended = next((e for each in pictures if (e := getattr(each, "ended", None))), None)
+    if ended is not None:
+        return Shown("ended", type(ended).__name__, "bad")
+    if lease is not None and (lease.machine_id is None or lease.seconds_left <= 0):
+        return Shown("down", "no machine id", "bad")
+    if error is None:
+        return Shown("up", level="good")
+    is_dry = any(getattr(each, "remaining", None) == 0 for each in pictures)
+    return Shown("down", "no ids left", "bad") if is_dry else Shown("up", "store fails", "warn")
+
+
+def _rate(rate: float | None) -> Shown:
+    return _unknown("measuring") if rate is None else Shown(number_text(rate))
+
+
+def _in_hand(core: Any, rate: float | None) -> tuple[Shown, Shown]:  # noqa: ANN401 - any kind
+    match core:
+        case SegmentStatistics():
+            in_hand = Shown(number_text(core.remaining))
+            if not rate:
+                return in_hand, _unknown("measuring" if rate is None else "no demand")
+            return in_hand, Shown(seconds_text(core.remaining / rate))
+        case ShardedStatistics():
+            return Shown(number_text(core.remaining + core.prefetched)), ON_DEMAND
+        case CachedSnowflakeStatistics():
+            return Shown(number_text(core.filled)), ON_DEMAND
+        case SnowflakeStatistics():
+            return ON_DEMAND, ON_DEMAND
+        case _:
+            return NOT_COUNTED, NOT_COUNTED
+
+
+def _distance(core: Any) -> Shown:  # noqa: ANN401 - as above
+    if not isinstance(core, SegmentStatistics):
+        return NO_CHAIN
+    remark = "" if core.prefetch_distance == core.safe_distance else f"{core.safe_distance} at rest"
+    return Shown(str(core.prefetch_distance), remark)
+
+
+def _count(core: Any, name: str, otherwise: Shown) -> Shown:  # noqa: ANN401 - as above
+    value = getattr(core, name, None)
+    return otherwise if value is None else Shown(number_text(value))
+
+
+def _waits(core: Any) -> Shown:  # noqa: ANN401 - as above
+    names = ("waits", "waits_for_tick", "waits_for_clock", "waits_for_lease")
+    found = [getattr(core, name) for name in names if hasattr(core, name)]
+    if not found:
+        return NOT_COUNTED
+    waiting = getattr(core, "waiting", 0)
+    text = number_text(sum(found))
+    return Shown(text, f"{waiting} waiting now", "warn") if waiting else Shown(text)
+
+
+def _calls(pictures: Sequence[Any]) -> tuple[Shown, Shown]:
+    found = [trips for each in pictures if (trips := trips_of(each)) is not None]
+    if not found:
+        return _unknown("no store"), _unknown("no store")
+    calls, failures = found[0]
+    return Shown(number_text(calls)), _failures(failures)
+
+
+def _failures(count: int) -> Shown:
+    return Shown(number_text(count), level="warn" if count else "")
+
+
+def trips_of(picture: Any) -> tuple[int, int] | None:  # noqa: ANN401 - as above
+    """Return the calls to a store that statistics count, and those of them that failed."""
+    for name in ("fetches", "grants", "renewals"):
+        answered = getattr(picture, name, None)
+        if answered is not None:
+            failures: int = picture.failures
+            return answered + failures, failures
+    return None
+
+
+# Stores.
+
+
+@dataclass(slots=True, kw_only=True)
+class StoreReading:
+    """What one store has answered.
+
+    Attributes:
+        label: names the store, without credentials.
+        at_ms: when it was asked, by this process's clock.
+        took: seconds that it needed for one question; None if it has answered none.
+        clock_error: seconds that this process's clock is ahead of the store's, and by how much that
+            may be wrong.
+        is_initialized: whether it has its marker.
+        counters: its counters.
+        machines: its machine ids.
+        markers: its markers of namespaces.
+        weaknesses: settings by which it may lose what it has granted.
+        errors: why a part is not known, by its name.
+    """
+
+    label: str
+    at_ms: int
+    took: float | None = None
+    clock_error: tuple[float, float] | None = None
+    weaknesses: Sequence[str] | None = None
+    is_initialized: bool | None = None
+    counters: Sequence[Counter] = ()
+    machines: Sequence[Machine] = ()
+    markers: Sequence[MachineMarker] = ()
+    errors: dict[str, str] = field(default_factory=dict[str, str])
+
+
+STORES: Final = (
+    *("Store", "State", "#Latency", "#Calls", "#Failed", "#Clock error", "Durability"),
+    *("Initialised", "Read at (UTC)"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """The calls of this process to one store.
+
+    Attributes:
+        count: how many.
+        failures: how many of them failed.
+        latency: seconds that each took lately; None if there was none.
+    """
+
+    count: int
+    failures: int
+    latency: float | None = None
+
+
+def store_row(reading: StoreReading, traffic: Traffic | None) -> Row:
+    """Return the row of one store.
+
+    Args:
+        reading: its answers.
+        traffic: the calls of this process to it; None if they are not told apart.
+    """
+    errors = reading.errors
+    failed = next((why for why in errors.values() if why != NOT_KEPT), "")
+    initialized = _unknown(errors.get("is_initialized", "not asked"))
+    if reading.is_initialized is not None:
+        initialized = Shown("yes") if reading.is_initialized else Shown("no", level="warn")
+    apart = _unknown("several stores")
+    return (
+        Shown(name_text(reading.label)),
+        Shown("fails", failed, "bad") if failed else Shown("answers", level="good"),
+        _latency(reading, traffic),
+        apart if traffic is None else Shown(number_text(traffic.count)),
+        apart if traffic is None else _failures(traffic.failures),
+        _clock_error(reading),
+        _durability(reading.weaknesses),
+        initialized,
+        Shown(time_text(reading.at_ms)[11:]),
+    )
+
+
+def _latency(reading: StoreReading, traffic: Traffic | None) -> Shown:
+    if traffic is not None and traffic.latency is not None:
+        return Shown(seconds_text(traffic.latency), "mean of segments")
+    if reading.took is None:
+        return _unknown("no answer")
+    return Shown(seconds_text(reading.took), "one question")
+
+
+def _durability(weaknesses: Sequence[str] | None) -> Shown:
+    if weaknesses is None:
+        return _unknown("not checked")
+    if not weaknesses:
+        return Shown("no weakness found", level="good")
+    return Shown("may lose writes", "; ".join(map(name_text, weaknesses)), "bad")
+
+
+def _clock_error(reading: StoreReading) -> Shown:
+    if reading.clock_error is None:
+        return _unknown(reading.errors.get("clock_error", "not told by this store"))
+    error, doubt = reading.clock_error
+    level = "warn" if abs(error) - doubt > 1 else ""
+    return Shown(f"{round(error * 1000):+,d} ms", f"± {seconds_text(doubt)}", level)
+
+
+COUNTERS: Final = ("Counter", "Store", "#Last max id", "#Ids/s reserved", "Last fetch (UTC)")
+MACHINES: Final = (
+    *("Namespace", "#Machine id", "Holder", "Held since", "Last renewal (UTC)"),
+    *("Held until (UTC)", "No id is later than (UTC)"),
+)
+QUARANTINES: Final = ("Namespace", "Store", "State", "Ends")
+
+
+def counter_rows(reading: StoreReading, rates: Rates, now: float) -> Iterator[Row]:
+    """Yield the rows of one store's counters."""
+    for each in reading.counters:
+        fetched = each.last_fetch_time
+        key = ("counter", reading.label, each.namespaced_name)
+        yield (
+            Shown(name_text(each.namespaced_name)),
+            Shown(name_text(reading.label)),
+            Shown(str(each.last_max_id)),
+            _rate(rates.rate(key, each.last_max_id, now)),
+            _unknown("not kept") if fetched is None else Shown(time_text(fetched * 1000)),
+        )
+
+
+def machine_rows(reading: StoreReading, leases: Iterable[MachineIdStatistics]) -> Iterator[Row]:
+    """Yield the rows of one store's machine ids, those that are held first.
+
+    Args:
+        reading: the store's answers.
+        leases: those of this process, which know since when.
+    """
+    since_ms = {(e.namespace, e.machine_id, e.instance_id): e.taken_ms for e in leases}
+    guards = {each.namespace: each.safe_guard for each in reading.markers}
+    for each in sorted(reading.machines, key=lambda each: not each.instance_id):
+        mark = _unknown("no mark") if each.mark_ms < 0 else Shown(time_text(each.mark_ms))
+        holder = since = until = _unknown("free")
+        if each.instance_id:
+            holder = Shown(name_text(each.instance_id), "stable" if each.stable else "")
+            taken_ms = since_ms.get((each.namespace, each.machine_id, each.instance_id), -1)
+            since = _unknown("known to its holder")
+            if taken_ms >= 0:
+                since = Shown(time_text(taken_ms))
+            until = _held_until(each, guards.get(each.namespace))
+        yield (
+            Shown(name_text(each.namespace)),
+            Shown(str(each.machine_id)),
+            holder,
+            since,
+            Shown(time_text(each.last_timestamp_ms)),
+            until,
+            mark,
+        )
+
+
+def _held_until(machine: Machine, safe_guard: float | None) -> Shown:
+    """Return until when a holder that renews no more keeps its id, at the longest."""
+    if machine.stable or safe_guard == inf:
+        return Shown(FOREVER)
+    if safe_guard is None:
+        return _unknown("no safe guard stored")
+    remark = f"unless renewed; guard {seconds_text(safe_guard)}"
+    return Shown(time_text(machine.last_timestamp_ms + round(safe_guard * 1000)), remark)
+
+
+def quarantine_rows(reading: StoreReading) -> Iterator[Row]:
+    """Yield the rows of one store's namespaces."""
+    for each in reading.markers:
+        end = _unknown("none runs")
+        state = Shown("hands out ids", level="good")
+        if each.is_quarantined:
+            state = Shown("quarantine", level="bad")
+            end = Shown(FOREVER)
+            if each.seconds_left != inf:
+                end_ms = reading.at_ms + round(each.seconds_left * 1000)
+                end = Shown(time_text(end_ms), f"in {seconds_text(each.seconds_left)}")
+        yield Shown(name_text(each.namespace)), Shown(name_text(reading.label)), state, end
+
+
+LEASES: Final = (
+    *("Namespace", "#Machine id", "Instance", "#Lasts unrenewed", "Mark (UTC)", "#Renewals"),
+    *("#Failed", "#Lost", "Quarantine ends", "Last error"),
+)
+
+
+def leases_of(pictures: Iterable[Any]) -> list[MachineIdStatistics]:
+    """Return the leases of this process, each once: generators share them."""
+    found = {
+        (each.namespace, each.instance_id, each.machine_id): each
+        for each in pictures
+        if isinstance(each, MachineIdStatistics)
+    }
+    return list(found.values())
+
+
+def lease_row(each: MachineIdStatistics, now_ms: int) -> Row:
+    """Return the row of one lease."""
+    left = each.seconds_left
+    quarantine = _unknown("none runs")
+    if each.quarantine_left == inf:
+        quarantine = Shown(FOREVER, level="bad")
+    elif each.quarantine_left > 0:
+        end_ms = now_ms + round(each.quarantine_left * 1000)
+        quarantine = Shown(time_text(end_ms), f"in {seconds_text(each.quarantine_left)}", "bad")
+    return (
+        Shown(name_text(each.namespace)),
+        _unknown("none now") if each.machine_id is None else Shown(str(each.machine_id)),
+        Shown(name_text(each.instance_id)),
+        Shown(seconds_text(left)) if isfinite(left) else Shown(FOREVER),
+        _unknown("no mark") if each.mark_ms < 0 else Shown(time_text(each.mark_ms)),
+        Shown(number_text(each.renewals)),
+        _failures(each.failures),
+        Shown(number_text(each.losses), level="bad" if each.losses else ""),
+        quarantine,
+        _error(each.last_error),
+    )

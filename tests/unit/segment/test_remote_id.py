@@ -1,0 +1,211 @@
+"""Ids of a server's generator: in blocks of several ranges, not too old, and never lower."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+
+from aiocosid.errors import (
+    InvalidArgumentError,
+    SegmentUnavailableError,
+    StoreError,
+    StoreUnavailableError,
+    UnsupportedByStoreError,
+)
+from aiocosid.events import IdsDiscarded, SegmentFetched
+from aiocosid.segment import RemoteId
+from aiocosid.testing import IdGeneratorContract, MakeGenerator, ManualClock
+
+from ._kit import Call, Ear
+
+
+class Server:
+    """Hands out blocks of several ranges, as ticks of a Snowflake are."""
+
+    def __init__(self, *, tick: int = 7, gap: int = 100, stride: int = 1) -> None:
+        self.next = 1
+        self.tick, self.gap, self.stride = tick, gap, stride
+        self.counts: list[int] = []
+        self.is_down = False
+        self.gate: anyio.Event | None = None
+
+    async def aopen(self) -> None:
+        """Keep counting."""
+
+    async def take_ids(self, name: str, count: int) -> list[range]:
+        assert name == "event"
+        self.counts.append(count)
+        await anyio.lowlevel.checkpoint()
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.is_down:
+            raise StoreUnavailableError("server", "unplugged")
+        found: list[range] = []
+        while count:
+            size = min(count, self.tick)
+            found.append(range(self.next, self.next + size * self.stride, self.stride))
+            self.next += size * self.stride + self.gap
+            count -= size
+        return found
+
+
+def remote(server: Server, **options: Any) -> RemoteId:
+    return RemoteId(server, namespace="shop", name="event", **options)
+
+
+@pytest.mark.asyncio
+class TestContract(IdGeneratorContract):
+    @pytest.fixture(params=[1, 8], ids=["", "strided"])
+    def make_generator(self, request: pytest.FixtureRequest) -> MakeGenerator:
+        server = Server(stride=request.param)
+        return lambda: remote(server, block=self.step)
+
+
+@pytest.mark.asyncio
+class TestBlocks:
+    async def test_every_id_of_a_block_is_handed_out(self) -> None:
+        """In order, across the holes between its ranges."""
+        server = Server(tick=3, gap=10)
+        async with remote(server, block=10) as ids:
+            found = [await ids.next_id() for _ in range(7)] + await ids.next_ids(5)
+        assert found == [1, 2, 3, 14, 15, 16, 27, 28, 29, 40, 41, 42]
+
+    async def test_ids_are_counted(self) -> None:
+        """An event and the statistics tell of the block as a whole."""
+        ear, server = Ear(), Server(tick=3)
+        async with remote(server, block=10, instrument=ear) as ids:
+            await ids.next_ids(5)
+            statistics = ids.statistics()
+        [first, *_] = ear.of(SegmentFetched)
+        assert first.count == server.counts[0]
+        assert first.max_id % 103 == (first.count - 1) % 3 + 1
+        assert (statistics.kind, statistics.ids_handed_out) == ("RemoteId", 5)
+        assert statistics.ids_fetched == 5 + statistics.remaining
+
+    async def test_ids_above_the_limit_are_left_out(self) -> None:
+        """The rest of a block is discarded."""
+        ear = Ear()
+        async with remote(Server(tick=3, gap=10), block=8, max_id=15, instrument=ear) as ids:
+            assert await ids.next_ids(5) == [1, 2, 3, 14, 15]
+        assert sum(each.count for each in ear.of(IdsDiscarded) if each.reason == "limit") >= 3
+
+    async def test_a_call_asks_for_ten_thousand_ids_at_most(self) -> None:
+        """A larger batch takes several."""
+        server = Server(tick=1000)
+        async with remote(server, max_age=None) as ids:
+            assert len(await ids.next_ids(50_000)) == 50_000
+        assert max(server.counts) == 10_000
+
+    async def test_blocks_grow_with_the_rate(self) -> None:
+        """A consumer at full speed costs few calls."""
+        server = Server(tick=1000)
+        async with remote(server, block=10) as ids:
+            for _ in range(100_000):
+                await ids.next_id()
+        assert len(server.counts) < 200
+
+    async def test_nothing_is_contiguous(self) -> None:
+        """A counter has segments, a generator has none."""
+        async with remote(Server()) as ids:
+            with pytest.raises(UnsupportedByStoreError):
+                await ids.peek()
+            with pytest.raises(UnsupportedByStoreError):
+                await ids._distributor.next_max_id(1)
+
+
+@pytest.mark.asyncio
+class TestAge:
+    async def test_old_ids_are_given_up(self) -> None:
+        """After ``max_age`` the next caller gets new ones."""
+        clock, server = ManualClock(), Server()
+        async with remote(server, clock=clock, max_age=1.0) as ids:
+            first = await ids.next_id()
+            calls = len(server.counts)
+            await clock.advance(0.9)
+            assert await ids.next_id() == first + 1
+            await clock.advance(0.2)
+            assert len(server.counts) == calls, "somebody has asked although nobody wanted any"
+            taken = sum(server.counts)
+            assert await ids.next_id() > taken
+
+    async def test_they_may_be_kept(self) -> None:
+        """Without an age."""
+        clock, server = ManualClock(), Server()
+        async with remote(server, clock=clock, max_age=None) as ids:
+            first = await ids.next_id()
+            await clock.advance(10**6)
+            assert await ids.next_id() == first + 1
+
+
+@pytest.mark.asyncio
+class TestOutages:
+    async def test_ids_in_hand_go_on(self) -> None:
+        """Then callers wait, within their deadlines, and for the server to come back."""
+        clock, server = ManualClock(), Server()
+        async with remote(server, clock=clock, block=10, wait_timeout=5) as ids:
+            first = await ids.next_id()
+            server.is_down = True
+            rest = [ids.next_id_nowait() for _ in range(ids.statistics().remaining)]
+            assert rest == sorted(rest)
+            assert rest[0] == first + 1
+            async with anyio.create_task_group() as group:
+                call = Call(group, ids.next_id)
+                await clock.advance(5.0)
+                assert isinstance(call.error, SegmentUnavailableError)
+                call = Call(group, ids.next_id)
+                await clock.advance(1.0)
+                server.is_down = False
+                await clock.advance(2.0)
+                assert call.result > rest[-1]
+
+    async def test_lower_ids_are_never_handed_out(self) -> None:
+        """Of a server that was started anew, with a clock that is behind; callers wait for it."""
+        clock, server = ManualClock(), Server()
+        async with remote(server, clock=clock, block=10) as ids:
+            server.next = 10**6
+            last = (await ids.next_ids(500))[-1]
+            await clock.advance(10.0)  # whatever is left is too old
+            server.next = 1
+            async with anyio.create_task_group() as group:
+                call = Call(group, ids.next_id)
+                await clock.advance(2.0)
+                assert not call.is_done
+                server.next = last + 10**6
+                await clock.advance(2.0)
+            assert call.result > last
+
+    async def test_an_error_that_no_retry_mends(self) -> None:
+        """Opening raises it, as of a name that the server does not have."""
+
+        class Refusing(Server):
+            async def take_ids(self, name: str, count: int) -> list[range]:
+                raise StoreError("server", f"no {name} for {count}")
+
+        with pytest.raises(StoreError, match="no event"):
+            async with remote(Refusing()):
+                pass
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"block": 0},
+        {"block": 10_001},
+        {"max_age": 0},
+        {"endurance": -1},
+        {"max_age": 1.0, "endurance": 2.0},
+        {"wait_timeout": 0},
+    ],
+)
+def test_wrong_arguments(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgumentError):
+        remote(Server(), **wrong)
+
+
+def test_the_default_endurance_gives_way() -> None:
+    """To the age, and to the one that is given."""
+    make: Callable[..., RemoteId] = remote
+    assert make(Server(), max_age=0.5)._pace.endurance == 60
