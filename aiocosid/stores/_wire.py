@@ -300,9 +300,12 @@ def _object(tree: object) -> dict[str, Any]:
 
 
 def _list(tree: Any, size: int = -1) -> list[Any]:  # noqa: ANN401 - whatever came
-    if type(tree) is not list or size not in {-1, len(tree)}:
+    if type(tree) is not list:
         raise ValueError(tree)
-    return tree
+    found: list[Any] = tree  # pyright: ignore[reportUnknownVariableType]
+    if size not in {-1, len(found)}:
+        raise ValueError(found)
+    return found
 
 
 def _texts(tree: object, size: int) -> list[str]:

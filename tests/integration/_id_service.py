@@ -39,6 +39,7 @@ def app_on(
         connect("memory://"),
         store=store,
         tokens=tokens,
+        unix_tokens=True,
         limits=limits or EVERYTHING,
         resp=resp.commands(),
     )

@@ -51,7 +51,8 @@ def make_client(base_url: str, **options: Any) -> httpx.AsyncClient:  # noqa: AN
         # The environment's proxy settings are ignored: a proxy may send a request twice.
         trust_env=False,
         timeout=httpx.Timeout(REPLY_TIMEOUT, connect=CONNECT_TIMEOUT, pool=None),
-        **{"limits": httpx.Limits(max_connections=CALLS_AT_ONCE), **options},
+        limits=httpx.Limits(max_connections=CALLS_AT_ONCE),
+        **options,
     )
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .._url import StoreUrl
-    from ._backend import Endpoint
+    from ._backend import RemoteEndpoint
 
 __all__ = ("RemoteStore",)
 
@@ -83,7 +83,7 @@ class RemoteStore(BackendStore[RemoteBackend]):
         return await self._backend.take(name, count)
 
 
-def _endpoints(url: StoreUrl) -> Callable[[], list[Endpoint]]:
+def _endpoints(url: StoreUrl) -> Callable[[], list[RemoteEndpoint]]:
     """Return what makes the endpoints of a URL; each transport has its own driver."""
     token = token_of(url)
     if not url.hosts:

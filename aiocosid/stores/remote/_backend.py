@@ -29,7 +29,14 @@ if TYPE_CHECKING:
     from .._give_back import GrantNote
     from .._url import StoreUrl
 
-__all__ = ("Endpoint", "RemoteBackend", "Servers", "UnexpectedAnswerError", "answer_of", "token_of")
+__all__ = (
+    "RemoteBackend",
+    "RemoteEndpoint",
+    "Servers",
+    "UnexpectedAnswerError",
+    "answer_of",
+    "token_of",
+)
 
 
 def token_of(url: StoreUrl) -> str:
@@ -73,7 +80,7 @@ class UnexpectedAnswerError(StoreError):
         super().__init__(LABEL, reason)
 
 
-class Endpoint(Protocol):
+class RemoteEndpoint(Protocol):
     """One server's address."""
 
     async def exchange(self, op: str, args: bytes, *, seconds: float) -> dict[str, Any]:
@@ -100,7 +107,7 @@ class Servers:
 
     __slots__ = ("_current", "_endpoints", "_is_closed", "_seconds")
 
-    def __init__(self, endpoints: Sequence[Endpoint], seconds: float) -> None:
+    def __init__(self, endpoints: Sequence[RemoteEndpoint], seconds: float) -> None:
         """Use some servers.
 
         Args:

@@ -12,7 +12,7 @@ import anyio
 from ...errors import StoreAuthenticationError, StoreError, StoreUnavailableError
 from .._connection import translate_errors
 from .._wire import LABEL
-from ..http._session import CALLS_AT_ONCE, HttpSession, as_store_error, httpx, make_client
+from ..http._session import HttpSession, as_store_error, make_client
 from ._backend import UnexpectedAnswerError, answer_of
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 __all__ = ("HttpEndpoint",)
 
 MOST_BYTES: Final = 1 << 28  # of an answer: all machine ids of a namespace
-KEPT: Final = 30.0  # seconds that a connection is kept open without a call
 
 _meaning = partial(as_store_error, store=LABEL, remedy="give its authority as ssl_ca_certs")
 
@@ -43,16 +42,11 @@ class HttpEndpoint:
             url,
             headers={"Authorization": f"Bearer {token}"} if token else {},
             verify=verify,
-            limits=httpx.Limits(
-                max_connections=CALLS_AT_ONCE,
-                max_keepalive_connections=CALLS_AT_ONCE,
-                keepalive_expiry=KEPT,
-            ),
         )
         self._session = HttpSession(client, store=LABEL, most_bytes=MOST_BYTES)
 
     async def exchange(self, op: str, args: bytes, *, seconds: float) -> dict[str, Any]:
-        """Send a call once; see `Endpoint.exchange`."""
+        """Send a call once; see `RemoteEndpoint.exchange`."""
         with translate_errors(_meaning), anyio.move_on_after(seconds):
             status, body = await self._session.ask("POST", f"/v1/store/{op}", content=args)
             if status == HTTPStatus.OK:

@@ -48,7 +48,7 @@ class UnixEndpoint:
         self._is_closed = False
 
     async def exchange(self, op: str, args: bytes, *, seconds: float) -> dict[str, Any]:
-        """Send a call once; see `Endpoint.exchange`.
+        """Send a call once; see `RemoteEndpoint.exchange`.
 
         A connection whose call was cancelled is closed: its answer is nobody's.
         """
@@ -79,10 +79,11 @@ class UnixEndpoint:
             self._open.discard(wire)
         loop = asyncio.get_running_loop()
         _, wire = await loop.create_unix_connection(RespConnection, self._path)
+        if self._is_closed:  # while it connected
+            wire.transport.abort()
+            raise closed(LABEL)
         self._open.add(wire)
         try:
-            if self._is_closed:  # while it connected
-                raise closed(LABEL)
             if self._token:
                 await wire.ask("AUTH", self._token)
         except BaseException:
@@ -133,7 +134,8 @@ class RespConnection(asyncio.Protocol):
         if self.is_lost:
             raise ConnectionResetError("the server has closed the connection")
         self._reply = asyncio.get_running_loop().create_future()
-        self.transport.write(hiredis.pack_command(words))
+        pack: Any = hiredis.pack_command  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        self.transport.write(pack(words))
         try:
             reply = await self._reply
         finally:

@@ -192,12 +192,17 @@ def trees(tree: Any) -> list[Any]:
 OWNED: Final = Seat((Owner("a", 1),), Note("a", token="t"), 5)  # noqa: S106 - of a call
 
 
+def as_any_snapshot(tree: Any) -> object:
+    """Whichever store it is of."""
+    return as_snapshot(tree, store="")
+
+
 @pytest.mark.parametrize(
     ("read", "tree"),
     [
         (as_need, need_json(Need("a", 1))),
         (
-            lambda tree: as_snapshot(tree, store=""),
+            as_any_snapshot,
             snapshot_json(Snapshot("ns", "i", seats={1: OWNED}, damages=(Damage("p", "f"),))),
         ),
         (as_changes, changes_json(Changes("a", seats={1: OWNED}, own={"a": 1}, last_new=1))),
