@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ..abc import Clock, IdSegmentDistributor
-    from ._service import Service
+    from ._service import Service, StoreCalls
 
 __all__ = (
     "NO_ACCESS",
@@ -171,10 +171,11 @@ Work: TypeAlias = "Generator[Awaitable[Any], Any, None]"
 class Additions:
     """Additions to one counter that are made together, by one call to the store if it can be."""
 
-    __slots__ = ("_counter", "_places", "_steps")
+    __slots__ = ("_calls", "_counter", "_places", "_steps")
 
-    def __init__(self, counter: IdSegmentDistributor) -> None:
+    def __init__(self, counter: IdSegmentDistributor, calls: StoreCalls) -> None:
         self._counter = counter
+        self._calls = calls
         self._places: list[int] = []
         self._steps: list[int] = []
 
@@ -189,7 +190,9 @@ class Additions:
         if total > (self._counter.step_limit or total):
             return False
         try:
-            self._answer(replies, 0, self._counter.next_max_id_nowait(total), self._steps)
+            last = self._counter.next_max_id_nowait(total)
+            self._calls.count += 1
+            self._answer(replies, 0, last, self._steps)
         except (WouldBlock, IdOverflowError):
             return False
         except Exception as error:  # noqa: BLE001 - one that is unknown is logged there
@@ -201,7 +204,7 @@ class Additions:
         at = 0
         for steps in self._joined():
             try:
-                last = await grant(self._counter, sum(steps))
+                last = await grant(self._counter, sum(steps), self._calls)
             except IdOverflowError as error:  # there is room for the first ones perhaps
                 if len(steps) == 1:
                     self._refuse(replies, at, steps, error)
@@ -216,7 +219,8 @@ class Additions:
 
     async def _settle_one(self, replies: list[bytes], at: int, step: int) -> None:
         try:
-            self._answer(replies, at, await grant(self._counter, step), [step])
+            last = await grant(self._counter, step, self._calls)
+            self._answer(replies, at, last, [step])
         except Exception as error:  # noqa: BLE001 - one that is unknown is logged there
             self._refuse(replies, at, [step], error)
 
@@ -450,7 +454,7 @@ class RespProtocol(asyncio.Protocol):
             return None, 0
         additions = added.get(counter)
         if additions is None:
-            additions = added[counter] = Additions(counter)
+            additions = added[counter] = Additions(counter, self._session.service.calls)
         additions.add(len(replies), step)
         replies.append(b"")
         return additions, step
