@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 import pytest
 
 from tests.servers import (
+    Broker,
     PASSWORD,
     CosIdProxy,
     CosIdService,
@@ -264,6 +265,13 @@ def cosid_proxy_url(cosid_proxy: CosIdProxy) -> str:
     """Where a CosId proxy is that has no counter yet."""
     cosid_proxy.reset()
     return cosid_proxy.url
+
+
+@pytest.fixture
+def broker_url() -> Iterator[str]:
+    """The store of the workers of a broker, which has a Snowflake ``event``."""
+    with Broker("shop") as broker:
+        yield broker.url
 
 
 @pytest.fixture

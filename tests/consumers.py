@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import time
+from collections.abc import Sequence
 from functools import partial
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -26,14 +27,19 @@ async def consume(url: str, name: str, n: int, path: Path) -> None:
             while n > 0:
                 taken = [await chain.next_id() for _ in range(min(BATCH, n))]
                 n -= len(taken)
-                runs, first, last = [], taken[0], taken[0]
-                for new_id in taken[1:]:
-                    if new_id != last + 1:
-                        runs.append(f"{first} {last}\n")
-                        first = new_id
-                    last = new_id
-                runs.append(f"{first} {last}\n")
-                record.write("".join(runs).encode())
+                record.write(runs_of(taken))
+
+
+def runs_of(taken: Sequence[int]) -> bytes:
+    """Return ids as lines with the first and the last one of each run."""
+    runs, first, last = [], taken[0], taken[0]
+    for new_id in taken[1:]:
+        if new_id != last + 1:
+            runs.append(f"{first} {last}\n")
+            first = new_id
+        last = new_id
+    runs.append(f"{first} {last}\n")
+    return "".join(runs).encode()
 
 
 def work(url: str, name: str, n: int, path: Path) -> None:

@@ -17,7 +17,7 @@ from ._parts import time_ms
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..settings import GroupReport, SettingsReport
+    from ..settings import GroupReport, ServerReport, SettingsReport
 
 __all__ = ("check_config", "groups")
 
@@ -114,6 +114,17 @@ def _write_groups(found: Sequence[GroupReport]) -> None:
             write(f"problem: {printable(each.name)}: {printable(problem)}\n")
 
 
+def _write_server(server: ServerReport) -> None:
+    facts = [
+        ", ".join(server.listen),
+        f"{server.workers} processes" if server.workers > 1 else "",
+        "TLS" if server.tls else "",
+        f"dialects {', '.join(server.dialects)}" if server.dialects else "",
+        f"tokens of {', '.join(server.tokens)}" if server.tokens else "no tokens",
+    ]
+    write(f"server: {printable('; '.join(filter(None, facts)))}\n")
+
+
 def _write_report(report: SettingsReport) -> None:
     if report.generators:
         columns = ("generator", "kind", "store", "counter", "step", "ends", "converter", "example")
@@ -138,5 +149,7 @@ def _write_report(report: SettingsReport) -> None:
         write(f"{printable(names)}: {layout.strip('<>')}\n")
     for each in report.sharding:
         write(f"sharding {printable(each.name)}: {each.kind}, {each.nodes} nodes\n")
+    if report.server is not None:
+        _write_server(report.server)
     for warning in report.warnings:
         write(f"warning: {printable(str(warning))}\n")

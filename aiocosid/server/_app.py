@@ -103,6 +103,8 @@ class App:
             },
             lifespan=self.running,
         )
+        # Another path than the one that was asked for would take an id.
+        self._app.router.redirect_slashes = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection's request, or the application's life."""

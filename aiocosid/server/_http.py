@@ -26,7 +26,6 @@ __all__ = (
     "bearer_of",
     "body_of",
     "form_of",
-    "is_trusted",
     "parts_of",
     "query_of",
     "reply",
@@ -89,20 +88,17 @@ def bearer_of(scope: Scope) -> str | None:
     return None
 
 
-def is_trusted(service: Service, scope: Scope) -> bool:
-    """Return whether a request needs no token, as it came over a Unix socket."""
-    server: tuple[str, int | None] | None = scope["server"]
-    # ASGI names a Unix socket by its path, and None instead of a port.
-    return service.trusts(server[0] if server is not None and server[1] is None else server)
-
-
 def access_of(service: Service, scope: Scope) -> Access:
     """Return what the sender of a request may do.
 
     Raises:
         Problem: it needs a token, and has none that is valid.
     """
-    if not service.tokens or is_trusted(service, scope):
+    if not service.tokens:
+        return EVERYTHING
+    # ASGI names a Unix socket by its path, and None instead of a port.
+    server: tuple[str, int | None] = scope["server"] or ("", 0)
+    if not service.tokens.needed_at(server[0] if server[1] is None else server):
         return EVERYTHING
     return service.access(bearer_of(scope), SYSTEM_CLOCK.now_ms())
 

@@ -6,6 +6,8 @@ A connection is RESP if its first byte is ``*``, else HTTP.
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from typing import TYPE_CHECKING, Any, Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -26,6 +28,7 @@ ARRAY: Final = b"*"
 MOST_HEAD: Final = 65_536
 """Bytes of a request's line and headers."""
 
+AT_ONCE: Final = struct.pack("ii", 1, 0)  # linger for no second
 AT_A_TIME: Final = 1000
 """Connections that are looked at in one turn of the loop."""
 
@@ -142,10 +145,16 @@ class Patience:
             before, since = self._waiting.get(connection, (None, now))
             since = since if before is reason else now
             if now - since >= self._timeout:
-                connection.transport.abort()
+                _reset(connection.transport)
             else:
                 waiting[connection] = reason, since
         self._waiting = waiting
+
+
+def _reset(transport: Any) -> None:  # noqa: ANN401 - of either loop
+    """Close a connection at once; the kernel does not keep an answer that nobody reads."""
+    transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
+    transport.abort()
 
 
 def _awaited(connection: Any) -> object | None:  # noqa: ANN401 - of either protocol

@@ -191,12 +191,13 @@ class Additions:
             return False
         try:
             last = self._counter.next_max_id_nowait(total)
-            self._calls.count += 1
-            self._answer(replies, 0, last, self._steps)
         except (WouldBlock, IdOverflowError):
             return False
         except Exception as error:  # noqa: BLE001 - one that is unknown is logged there
             self._refuse(replies, 0, self._steps, error)
+        else:
+            self._answer(replies, 0, last, self._steps)
+        self._calls.count += 1
         return True
 
     async def settle(self, replies: list[bytes]) -> None:
@@ -219,8 +220,7 @@ class Additions:
 
     async def _settle_one(self, replies: list[bytes], at: int, step: int) -> None:
         try:
-            last = await grant(self._counter, step, self._calls)
-            self._answer(replies, at, last, [step])
+            self._answer(replies, at, await grant(self._counter, step, self._calls), [step])
         except Exception as error:  # noqa: BLE001 - one that is unknown is logged there
             self._refuse(replies, at, [step], error)
 
@@ -299,7 +299,8 @@ class RespProtocol(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._connections.add(self)
         session = self._session
-        session.is_trusted = session.service.trusts(transport.get_extra_info("sockname"))
+        name = transport.get_extra_info("sockname")
+        session.is_trusted = not session.service.tokens.needed_at(name)
         session.reset()
 
     def data_received(self, data: bytes) -> None:

@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Final, cast
 
 from .._life.clock import SYSTEM_CLOCK, call_bounded
 from ..abc import DEFAULT_NAMESPACE, IdGenerator
-from ..errors import CosIdError, InvalidArgumentError, NotOpenError, WouldBlock
+from ..errors import (
+    CosIdError,
+    InvalidArgumentError,
+    NotOpenError,
+    UnsupportedByStoreError,
+    WouldBlock,
+)
 from ..integrations._source import opened
 from ..provider import ConfiguredProvider, IdProvider
 from ..provider._hosting import component_of
@@ -85,7 +91,6 @@ class Service:
         limits: what one request may ask for.
         tokens: who may ask.
         namespace: of counters that are named without one.
-        unix_tokens: whether callers on Unix sockets need a token, if others do.
         calls: the additions that it has asked the store for.
         is_draining: whether it tells its balancer to send no more requests; it still serves.
     """
@@ -103,7 +108,6 @@ class Service:
         "limits",
         "namespace",
         "tokens",
-        "unix_tokens",
     )
 
     def __init__(
@@ -118,9 +122,8 @@ class Service:
         unix_tokens: bool = False,
     ) -> None:
         self.limits: Limits = limits or Limits()
-        self.tokens: Tokens = Tokens(tokens)
+        self.tokens: Tokens = Tokens(tokens, unix=unix_tokens)
         self.namespace: str = namespace
-        self.unix_tokens: bool = unix_tokens
         self.is_draining: bool = False
         self.calls: StoreCalls = StoreCalls()
         self._source = source
@@ -192,14 +195,6 @@ class Service:
             challenge = {"www-authenticate": 'Bearer realm="aiocosid"'}
             raise Problem(HTTPStatus.UNAUTHORIZED, "no-access", detail, headers=challenge)
         return found
-
-    def trusts(self, socket_name: object) -> bool:
-        """Return whether callers may do everything without a token, as on a Unix socket.
-
-        Args:
-            socket_name: of our end, as ``getsockname`` returns it: a pair for TCP.
-        """
-        return not self.tokens or not (self.unix_tokens or isinstance(socket_name, tuple | None))
 
     def check(self, access: Access, verb: Verb, name: str = "") -> None:
         """Raise unless a caller may do that with a name.
@@ -331,7 +326,10 @@ class Service:
         """
         self._check_size("step", step, self.limits.step)
         counter = self.counter(name, namespace=namespace, offset=offset)
-        return await grant(counter, step, self.calls)
+        max_id = await grant(counter, step, self.calls)
+        if step > 1 and counter.stride != 1:
+            raise UnsupportedByStoreError(counter.store, "its segments are not contiguous")
+        return max_id
 
     def counter(self, name: str, *, namespace: str, offset: int = 0) -> IdSegmentDistributor:
         """Return the distributor of a counter; nothing is sent.

@@ -121,15 +121,30 @@ def _pattern_of(names: tuple[str, ...]) -> re.Pattern[str]:
 class Tokens:
     """The tokens of a server; without any, everybody may do everything."""
 
-    __slots__ = ("_by_digest",)
+    __slots__ = ("_by_digest", "_on_unix")
 
-    def __init__(self, tokens: Iterable[Token] = ()) -> None:
-        """Take the tokens; of several with one digest the last one counts."""
+    def __init__(self, tokens: Iterable[Token] = (), *, unix: bool = False) -> None:
+        """Take the tokens; of several with one digest the last one counts.
+
+        Args:
+            tokens: the tokens.
+            unix: whether callers on Unix sockets need one, too.
+        """
+        self._on_unix = unix
         self._by_digest = {each.digest: each for each in tokens}
 
     def __bool__(self) -> bool:
         """Return whether callers need a token."""
         return bool(self._by_digest)
+
+    def needed_at(self, socket_name: object) -> bool:
+        """Return whether callers on a socket need a token.
+
+        Args:
+            socket_name: of our end, as ``getsockname`` returns it: a text or bytes for a Unix
+                socket.
+        """
+        return bool(self._by_digest) and (self._on_unix or not isinstance(socket_name, str | bytes))
 
     def access(self, secret: str | None, *, now_ms: int) -> Access | None:
         """Return what the holder of a secret may do; None if the secret is wrong or has expired.

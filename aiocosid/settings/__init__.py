@@ -33,6 +33,7 @@ from ._models import OwnStoreSettings as OwnStoreSettings
 from ._models import Settings as Settings
 from ._models import TieredSettings as TieredSettings
 from ._report import GeneratorReport as GeneratorReport
+from ._report import ServerReport as ServerReport
 from ._report import SettingsReport as SettingsReport
 from ._report import ShardingReport as ShardingReport
 from ._report import check_settings as check_settings
@@ -77,6 +78,7 @@ __all__ = (
     "RemoteSettings",
     "RespSettings",
     "SegmentSettings",
+    "ServerReport",
     "ServerSettings",
     "Settings",
     "SettingsProblem",

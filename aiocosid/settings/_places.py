@@ -43,10 +43,11 @@ def lines_of(text: str) -> dict[Path, int]:
     sizes: dict[Path, int] = {}  # of arrays of tables
     for line, tokens in _statements(text):
         if tokens[0] == ("sign", "["):
-            name = _within(sizes, _key(tokens))
+            *above, last = _key(tokens)
+            table = (*_within(sizes, tuple(above)), last)
             if tokens[1] == ("sign", "["):
-                sizes[name] = sizes.get(name, 0) + 1
-            table = _within(sizes, name)
+                sizes[table] = sizes.get(table, 0) + 1
+                table = (*table, str(sizes[table] - 1))
             path = table
         else:
             path = table + _key(tokens)

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from .._dates import iso_text
 from .._life.clock import SYSTEM_CLOCK
 from ._load import built
-from ._warnings import warnings_of
+from ._warnings import server_warnings_of, warnings_of
 
 if TYPE_CHECKING:
     from ..abc import Clock
     from ..errors._general import SettingsProblem
     from ._load import Source
+    from ._models import Settings
     from ._planned import Planned
 
-__all__ = ("GeneratorReport", "SettingsReport", "ShardingReport", "check_settings")
+__all__ = ("GeneratorReport", "ServerReport", "SettingsReport", "ShardingReport", "check_settings")
+
+DIALECTS: Final = ("cosid", "leaf", "tinyid", "resp")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +67,25 @@ class ShardingReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ServerReport:
+    """The id service that would run.
+
+    Attributes:
+        listen: its addresses.
+        workers: how many processes.
+        tls: whether TCP is encrypted.
+        dialects: the other systems' protocols that it speaks.
+        tokens: the names of those who have a token.
+    """
+
+    listen: tuple[str, ...]
+    workers: int
+    tls: bool
+    dialects: tuple[str, ...]
+    tokens: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsReport:
     """What `configure` would build.
 
@@ -71,11 +93,13 @@ class SettingsReport:
         generators: in the order of the settings.
         sharding: likewise.
         warnings: settings that can be built, but are probably not what was meant.
+        server: the id service; None if nothing is said of it.
     """
 
     generators: tuple[GeneratorReport, ...]
     sharding: tuple[ShardingReport, ...]
     warnings: tuple[SettingsProblem, ...]
+    server: ServerReport | None = None
 
 
 def check_settings(source: Source = None, *, clock: Clock | None = None) -> SettingsReport:
@@ -90,7 +114,7 @@ def check_settings(source: Source = None, *, clock: Clock | None = None) -> Sett
         MissingExtraError: the extra ``settings``, or a store's driver, is not installed.
     """
     now_ms = (clock or SYSTEM_CLOCK).now_ms()
-    _, given, parts = built(source, clock=clock, rehearsal=True)
+    settings, given, parts = built(source, clock=clock, rehearsal=True)
     planned = parts.generators.values()
     return SettingsReport(
         generators=tuple(map(_reported, planned)),
@@ -101,7 +125,23 @@ def check_settings(source: Source = None, *, clock: Clock | None = None) -> Sett
         warnings=(
             *given.environment.unknown,
             *(given.problem(path, reason) for path, reason in warnings_of(planned, now_ms)),
+            *(
+                given.problem(path, reason)
+                for path, reason in server_warnings_of(settings.server, now_ms)
+            ),
         ),
+        server=_server_report(settings) if "server" in settings.model_fields_set else None,
+    )
+
+
+def _server_report(settings: Settings) -> ServerReport:
+    server = settings.server
+    return ServerReport(
+        listen=tuple(server.listen),
+        workers=server.workers,
+        tls=server.tls_certificate is not None,
+        dialects=tuple(name for name in DIALECTS if getattr(server, name) is not None),
+        tokens=tuple(dict.fromkeys(each.name for each in server.tokens)),
     )
 
 

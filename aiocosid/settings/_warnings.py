@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..abc import GroupedId
 from ..errors import InvalidIdError
 from ..snowflake import JAVASCRIPT_MAX_SAFE_ID
+from ._addresses import address_of, is_loopback
 from ._planned import LIMITS
 
 if TYPE_CHECKING:
@@ -14,8 +15,9 @@ if TYPE_CHECKING:
 
     from ..snowflake import SnowflakeLayout
     from ._planned import Planned
+    from ._server import ServerSettings
 
-__all__ = ("warnings_of",)
+__all__ = ("server_warnings_of", "warnings_of")
 
 YEAR_MS: Final = 365 * 86_400_000
 MS: Final = 1000
@@ -46,6 +48,25 @@ def warnings_of(planned: Collection[Planned], now_ms: int) -> Iterator[Warned]:
         if each.text is None and kind not in UNBOUND and at[:-1] not in around:
             yield from _of_texts(each)
     yield from _of_machines(planned)
+
+
+def server_warnings_of(server: ServerSettings, now_ms: int) -> Iterator[Warned]:
+    """Yield each warning about the id service with its place."""
+    hosts = [address_of(each).host for each in server.listen]
+    if any(host and not is_loopback(host) for host in hosts):
+        at = ("server", "listen")
+        if not server.tokens and server.insecure:
+            yield at, "has an address where anybody may do everything: there are no tokens"
+        elif not server.tokens:
+            yield (
+                at,
+                "has an address that is refused without tokens; `aiocosid token new` makes one",
+            )
+        elif server.tls_certificate is None:
+            yield at, "has an address where tokens can be read on their way, without TLS"
+    for index, token in enumerate(server.tokens):
+        if token.expires is not None and token.expires.timestamp() * MS <= now_ms:
+            yield ("server", "tokens", str(index)), "has expired: remove it, or make a new one"
 
 
 def _of_layout(planned: Planned, fields: SnowflakeLayout, now_ms: int) -> Iterator[Warned]:

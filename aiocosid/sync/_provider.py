@@ -280,7 +280,7 @@ class SyncIdProvider(
 
     def _ask(self, name: str, spec: GeneratorSpec[Any], batch: int | None) -> SyncIdGenerator[Any]:
         """Return the handle; options of a counter are first tried on a store in memory."""
-        if spec.resumes:
+        if spec.resumes in {"counter", "groups"}:
             check_groups(spec.make(TRIAL, name))
         check_text("name", name)
         check_batch(batch)

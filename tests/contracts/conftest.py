@@ -109,7 +109,7 @@ def id_server() -> Iterator[Callable[[str, bool], str]]:
     urls: dict[tuple[str, bool], str] = {}
     with ExitStack() as stack:
 
-        def served(url: str, is_unix: bool) -> str:  # noqa: FBT001 - a key
+        def served(url: str, is_unix: bool) -> str:
             if (url, is_unix) not in urls:
                 urls[url, is_unix] = stack.enter_context(serve_store(url, is_unix=is_unix))
             return urls[url, is_unix]

@@ -47,12 +47,14 @@ SERVERS: Final = {
     "mysql://app:secret@localhost/shop": "mariadb_database",
     "zookeeper://localhost:2181": "zookeeper_tree",
     "nats://localhost:4222": "nats_factory",
+    "aiocosid+unix:///run/aiocosid/broker.sock": "broker_url",
 }
 
 # What a reader does once on a machine; here it is done already.
 SETTING_UP: Final = ("pip ", "python -m venv ", "source ", "git ", "make ", "docker ")
 
 WEB_PORT: Final = 8000  # uvicorn's own, as pages write it
+ID_SERVICE: Final = "127.0.0.1:8688"  # likewise, of `aiocosid serve`
 COMMAND_TIMEOUT: Final = 50.0  # seconds
 
 _FENCE: Final = re.compile(
@@ -151,6 +153,8 @@ class Reader:
 
     def follow(self, block: Block) -> None:
         """Do what a block says; AssertionError if something else happens than it says."""
+        if ID_SERVICE in block.source:
+            self.urls.setdefault(ID_SERVICE, f"{HOST}:{free_port()}")
         source = block.source
         for written, real in self.urls.items():
             source = source.replace(written, real)
@@ -199,7 +203,12 @@ class Reader:
             if command.startswith(SETTING_UP):
                 continue
             if command.startswith("uvicorn "):
-                self._serve(command)
+                port = free_port()
+                self.urls[f"http://127.0.0.1:{WEB_PORT}"] = base = f"http://{HOST}:{port}"
+                self._serve(f"{command} --port {port}", base)
+                continue
+            if command.startswith("aiocosid serve "):  # its settings name the address
+                self._serve(command, f"http://{self.urls[ID_SERVICE]}")
                 continue
             run = self._request if command.startswith("curl ") else self._run
             compare(expected, run(command), f"{block.place}: {command}")
@@ -228,12 +237,10 @@ class Reader:
             "PYTEST_ADDOPTS": "-p no:valkey -p no:cacheprovider",
         }
 
-    def _serve(self, command: str) -> None:
-        """Start a web server, on a free port; it ends with the page."""
-        port = free_port()
-        self.urls[f"http://127.0.0.1:{WEB_PORT}"] = base = f"http://{HOST}:{port}"
+    def _serve(self, command: str, base: str) -> None:
+        """Start a web server that answers there; it ends with the page."""
         server = subprocess.Popen(
-            [*command.split(), "--port", str(port)],
+            command.split(),
             cwd=self.directory,
             env=self._environment(),
             stdout=subprocess.DEVNULL,

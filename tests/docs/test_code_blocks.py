@@ -11,7 +11,7 @@ from aiocosid.stores import memory
 
 from ._blocks import ROOT, SERVERS, Block, Reader, blocks, pages
 
-LANGUAGES = {"console", "lua", "python", "sql", "text", "toml", "yaml"}
+LANGUAGES = {"console", "go", "lua", "php", "python", "sql", "text", "toml", "yaml"}
 
 PAGES = {str(page.relative_to(ROOT)): page for page in pages()}
 RUNNABLE = {

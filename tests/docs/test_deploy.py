@@ -6,17 +6,33 @@ name is looked up in the code.
 
 from __future__ import annotations
 
+import csv
+import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
+import threading
 import tomllib
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
+import httpx
 import pytest
+import typer.main
 from ruamel.yaml import YAML
+from starlette.routing import Route
+
+import aiocosid
+from aiocosid.cli._app import app
+from aiocosid.server import App
+from aiocosid.settings import load_settings
+from tests.servers import HOST, free_port, wait_until
 
 from ._blocks import ROOT
 
@@ -29,6 +45,7 @@ UNITS: Final = sorted(each for kind in ("service", "socket") for each in DEPLOY.
 
 PROGRAMS: Final = Path(sys.executable).parent
 CLOSING: Final = 15  # seconds, if the store does not answer: docs/howto/kubernetes-shutdown.md
+IMAGE: Final = "aiocosid"
 COMMAND: Final = "/opt/aiocosid/bin/aiocosid"  # where the image and the units have it
 
 
@@ -125,6 +142,105 @@ def test_the_image_is_built() -> None:
     run(docker, "run", "--rm", "--read-only", "aiocosid-test", "--version")
 
 
+@dataclass
+class Callers:
+    """Threads that ask for ids: one on a kept connection, one on a new one each time.
+
+    Attributes:
+        url: what they ask.
+        ids: the ids that they got.
+        errors: answers and failures that they should not see.
+    """
+
+    url: str
+    ids: list[str] = field(default_factory=list)
+    errors: list[object] = field(default_factory=list)
+    _ended: threading.Event = field(default_factory=threading.Event)
+    _stack: ExitStack = field(default_factory=ExitStack)
+
+    def __enter__(self) -> Self:
+        for is_kept in (True, False):
+            thread = threading.Thread(target=self._call, args=(is_kept,))
+            thread.start()
+            self._stack.callback(thread.join)
+        self._stack.callback(self._ended.set)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _call(self, is_kept: bool) -> None:
+        with httpx.Client(timeout=10) as client:
+            while not self._ended.wait(0.01):
+                try:
+                    answer = (client if is_kept else httpx).post(self.url)
+                    self.ids += answer.raise_for_status().json()["ids"]
+                except httpx.HTTPError as error:
+                    self.errors.append(error)
+
+    def wait_for_more(self, count: int) -> None:
+        """Wait until they have got so many further ids."""
+        least = len(self.ids) + count
+        wait_until(lambda: len(self.ids) >= least, "callers get ids", deadline=30)
+
+
+def are_up(control: Path) -> set[str]:
+    """The servers that HAProxy asks, by its control socket."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        try:
+            connection.connect(str(control))
+        except OSError:
+            return set()
+        connection.sendall(b"show stat\n")
+        rows = csv.DictReader(connection.makefile("r"))
+        return {row["svname"] for row in rows if row["status"].startswith("UP")}
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(180)
+def test_servers_are_replaced_behind_the_balancer(tmp_path: Path) -> None:
+    """One after the other, while clients go on asking: no error, no repeat."""
+    front, control = free_port(), tmp_path / "control"
+    config = (DEPLOY / "haproxy.cfg").read_text().replace("bind :8688", f"bind {HOST}:{front}")
+    config = re.sub(r" resolvers docker .*", "", config)  # names of Docker's network
+    settings = re.sub(r"\[\[server\.tokens\]\][^#]*", "", IDS.read_text())
+    for name in servers():
+        address = f"{HOST}:{free_port()}"
+        config = config.replace(f" {name}:8688", f" {address}")
+        own = settings.replace("0.0.0.0:8688", address)
+        (tmp_path / f"{name}.toml").write_text(f"create = true\n{own}")
+    (tmp_path / "haproxy.cfg").write_text(f"global\n    stats socket {control}\n{config}")
+
+    with ExitStack() as stack:
+
+        def start(*command: str | Path) -> subprocess.Popen[bytes]:
+            environment = {**os.environ, "AIOCOSID_STORE": "sqlite:///ids.db"}
+            process = subprocess.Popen(command, cwd=tmp_path, env=environment)
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+            return process
+
+        def serve(name: str) -> subprocess.Popen[bytes]:
+            return start(sys.executable, "-m", "aiocosid", "serve", "--config", f"{name}.toml")
+
+        def wait_for_all() -> None:
+            wait_until(lambda: servers() <= are_up(control), "all are asked", deadline=60)
+
+        running = {name: serve(name) for name in sorted(servers())}
+        start(program("haproxy"), "-db", "-f", "haproxy.cfg")
+        wait_for_all()
+        with Callers(f"http://{HOST}:{front}/v1/ids/order?count=2") as callers:
+            for name, process in running.items():
+                callers.wait_for_more(20)
+                process.terminate()
+                assert process.wait(60) == 0
+                callers.wait_for_more(20)
+                serve(name)
+                wait_for_all()
+    assert callers.errors == []
+    assert len({*callers.ids}) == len(callers.ids)
+
+
 # What the files say about each other.
 
 
@@ -138,6 +254,49 @@ def test_the_image_has_what_it_copies() -> None:
     assert [name for name in names if not (ROOT / name).exists()] == []
     allowed = {line[1:] for line in lines(DEPLOY / "Dockerfile.dockerignore") if line[0] == "!"}
     assert allowed == names
+
+
+def commands() -> Iterator[list[str]]:
+    """The commands that the files start, as words behind ``aiocosid``."""
+    (said,) = re.findall(r"^CMD (\[.*\])$", DOCKERFILE.read_text(), re.MULTILINE)
+    yield json.loads(said)
+    yield from (
+        each["command"]
+        for each in services().values()
+        if each.get("image") == IMAGE and "command" in each
+    )
+    for pod in own_pods().values():
+        yield from (each["args"] for each in pod["containers"])
+    for path in UNITS:
+        for line in re.findall(rf"^ExecStart={COMMAND} (.+)$", path.read_text(), re.MULTILINE):
+            yield line.split()
+
+
+def test_the_commands_are_there() -> None:
+    """With the options that they are given."""
+    known = vars(typer.main.get_command(app))["commands"]
+    for name, *words in commands():
+        options = {option for param in known[name].params for option in param.opts}
+        assert {word for word in words if word.startswith("-")} <= options, name
+
+
+def test_the_settings_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have what a server needs, and nothing that is warned of."""
+    monkeypatch.setenv("AIOCOSID_STORE", "postgresql://ids:secret@postgres/ids")
+    run(PROGRAMS / "python", "-m", "aiocosid", "check-config", "--strict", IDS)
+    settings = load_settings(IDS)
+    assert settings.server.listen == ["0.0.0.0:8688"]
+    assert {*settings.generators} == {"order", "event"}
+
+
+def test_the_paths_are_served() -> None:
+    """The probes of the image, of Kubernetes and of the balancer."""
+    provider = aiocosid.configure({"generators": {"order": {"kind": "counter"}}}, default=False)
+    served = {each.path for each in App(provider)._app.routes if isinstance(each, Route)}
+    text = "".join(path.read_text() for path in (DOCKERFILE, DEPLOY / "haproxy.cfg", *MANIFESTS))
+    asked = set(re.findall(r"/health/\w+", text))
+    assert asked == {"/health/live", "/health/ready"}
+    assert asked <= served
 
 
 def lines(path: Path) -> list[str]:

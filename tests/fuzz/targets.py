@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import tempfile
 from collections.abc import AsyncIterator, Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
+from urllib.parse import unquote
 
 from aiocosid import converter
 from aiocosid._dates import DatePattern, resolve_zone
@@ -32,7 +34,9 @@ from aiocosid.errors import (
 from aiocosid.machine._held_id import HeldId
 from aiocosid.machine._stateful_set import ordinal_of
 from aiocosid.machine._storage import MachineState
-from aiocosid.provider import open_store
+from aiocosid.provider import IdProvider, open_store
+from aiocosid.server import App
+from aiocosid.server.dialects import cosid, leaf, tinyid
 from aiocosid.settings import check_settings
 from aiocosid.settings._values import shown_url
 from aiocosid.sharding import sharding_algorithm
@@ -46,6 +50,7 @@ from aiocosid.snowflake import (
     CosIdFriendlyText,
     FriendlyText,
 )
+from aiocosid.stores.memory import MemoryStore
 from aiocosid.stores.redis._backend import _counters, namespace_of
 from aiocosid.stores.redis._link import text_of
 from tests.unit.server._wire import Wire, command
@@ -313,6 +318,60 @@ def listing(text: str) -> None:
     assert namespace_of(text_of(b"cosid:{" + key + b"}:itc_idx")) is not None
 
 
+# What is asked of a server
+
+PATH: Final = re.compile(r"[^\x00-\x20\x7f-\U0010ffff#]*")
+"""What an HTTP parser lets through."""
+
+
+def dialects(text: str) -> None:
+    """A request in any of the HTTP dialects: an answer of the documented kind, and no traceback."""
+    line, body = lines(text, 2)
+    method, _, target = line.partition(" ")
+    path, _, query = target.partition("?")
+    if not PATH.fullmatch(path) or not path.startswith("/"):
+        return
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": unquote(path),
+        "raw_path": path.encode(),
+        "query_string": query.encode("latin-1", "ignore"),
+        "root_path": "",
+        "headers": [(b"content-type", b"application/x-www-form-urlencoded")],
+    }
+    status, headers, answer = asyncio.run(_ask(scope, raw(body)))
+    assert headers[b"cache-control"] == b"no-store"
+    assert b"Traceback" not in answer
+    assert method != "HEAD" or status != 200 or not answer
+    assert int(headers[b"content-length"]) == len(answer) or method == "HEAD"
+    said = (b'"code":"500"', b"LeafServerException", b"leaf.segment.enable")
+    assert status < 500 or any(each in answer for each in said), (status, answer)
+
+
+async def _ask(scope: dict[str, Any], body: bytes) -> tuple[int, dict[bytes, bytes], bytes]:
+    store, sent = MemoryStore(), list[Any]()
+    await store.initialize()
+    app = App(
+        lambda: IdProvider(store),
+        create=True,
+        dialects=[cosid.routes, partial(leaf.routes, snowflake="order"), tinyid.routes],
+    )
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async with AsyncExitStack() as stack:
+        await app.service.open(stack)
+        await (await app.service.generator("order")).next_id()
+        await app(scope, receive, send)
+    start, *parts = sent
+    return start["status"], dict(start["headers"]), b"".join(each["body"] for each in parts)
+
+
 # Keys
 
 
@@ -427,6 +486,23 @@ TARGETS: Final = {
     "state_files": Target(
         state_files,
         ("m3|1777000000000\n", "b10", "s3|1777000000000", "m", "b\n", "s-1|-1", "web-3", "m4|5\n"),
+    ),
+    "dialects": Target(
+        dialects,
+        (
+            "POST /segments/distributor/ns/a?offset=7&step=10",
+            "PATCH /segments/ns/a%2Fb?step=10",
+            "POST /machines/ns?machineBit=3&instanceId=a:1&stable=false&safeGuardDuration=PT5M",
+            "PATCH /machines/ns?instanceId=a&stable=true&safeGuardDuration=PT2562047788015H12M55S",
+            "DELETE /machines/ns?instanceId=a:1&stable=false",
+            *("GET /ids/order", "GET /ids/as-string", "GET /actuator/cosid/order", "HEAD /ids"),
+            *("GET /api/segment/get/order", "GET /api/segment/get/order/50", "HEAD /cache"),
+            *("GET /api/snowflake/get/x", "GET /cache", "GET /db"),
+            "GET /decodeSnowflakeId?snowflakeId=1211109066105786744",
+            "POST /tinyid/id/nextId\nbizType=order&token=x&batchSize=3",
+            "GET /tinyid/id/nextSegmentIdSimple?bizType=order&token=x",
+            "PUT /tinyid/id/nextSegmentId?bizType=order\ntoken=x&batchSize=%FF",
+        ),
     ),
     "settings": Target(
         settings,

@@ -277,6 +277,8 @@ class TestMachines:
         ahead_ms = SYSTEM_CLOCK.now_ms() + 15_000
         asyncio.run(hold(store, ahead_ms))
         assert client.delete(f"/machines/ns?{who('ours')}").status_code == 200
+        (left,) = asyncio.run(store.machines(namespace="ns"))
+        assert left.last_timestamp_ms > ahead_ms  # what Java on the store itself reads
         client.post(f"/machines/ns?machineBit=1&{who('a')}&{MINUTES}")
         taken = client.post(f"/machines/ns?machineBit=1&{who('b')}&{MINUTES}").json()
         assert taken["machineId"] == 0

@@ -2,6 +2,7 @@
 
 from ._process import HOST, Server, ServerMissingError, ServerStartError, free_port, wait_until
 from ._waiting import eventually
+from .broker import Broker
 from .cluster import ValkeyCluster
 from .cosid_proxy import CosIdProxy
 from .cosid_service import CosIdService
@@ -24,6 +25,7 @@ __all__ = (
     "HOST",
     "PASSWORD",
     "READER",
+    "Broker",
     "CosIdProxy",
     "CosIdService",
     "EtcdEnsemble",

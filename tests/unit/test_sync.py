@@ -909,8 +909,9 @@ def test_a_provider_has_the_kinds_of_the_other_one() -> None:
             ids.segment_chain("a")
         with pytest.raises(UnsupportedByStoreError, match="no sequences"):
             ids.sharded("shard", layout=ShardedLayout(0)).next_id()
+        event = ids.remote("event", block=10)
         with pytest.raises(UnsupportedByStoreError, match="no generators"):
-            ids.remote("event", block=10).next_id()
+            event.next_id()
 
 
 def test_unused_ids_are_given_back() -> None:

@@ -83,13 +83,19 @@ def _response(data: object, code: int = 200, message: str = "") -> HttpAnswer:
 def _failed(_scope: Scope, error: Problem | CosIdError) -> HttpAnswer:
     if isinstance(error, _TokenError):
         return _response(None, _TOKEN_ERROR, error.detail)
-    if not isinstance(error, Problem):
-        error = problem_of(error)
-    return _response(None, _SYSTEM_ERROR, error.detail or error.kind)
+    found = error if isinstance(error, Problem) else problem_of(error)
+    return _ended(_response(None, _SYSTEM_ERROR, found.detail or found.kind), error)
 
 
-def _failed_simply(_scope: Scope, _error: Problem | CosIdError) -> HttpAnswer:
-    return HttpAnswer(b"", TEXT)
+def _failed_simply(_scope: Scope, error: Problem | CosIdError) -> HttpAnswer:
+    return _ended(HttpAnswer(b"", TEXT), error)
+
+
+def _ended(answer: HttpAnswer, error: Problem | CosIdError) -> HttpAnswer:
+    """Return an answer after which no request follows if this one's body was not read."""
+    if isinstance(error, Problem) and error.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+        return answer._replace(status=error.status, headers=error.headers)
+    return answer
 
 
 class _Tinyid:

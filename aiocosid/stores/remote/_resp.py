@@ -81,6 +81,8 @@ class UnixEndpoint:
         _, wire = await loop.create_unix_connection(RespConnection, self._path)
         self._open.add(wire)
         try:
+            if self._is_closed:  # while it connected
+                raise closed(LABEL)
             if self._token:
                 await wire.ask("AUTH", self._token)
         except BaseException:

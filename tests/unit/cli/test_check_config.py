@@ -91,3 +91,25 @@ def test_without_a_file_the_environment_speaks(
     monkeypatch.setenv("AIOCOSID_GENERATORS__ORDER__STEP", "77")
     found = json.loads(aiocosid("check-config", "--format", "json").out)
     assert found["generators"][0]["step"] == 77
+
+
+def test_the_id_service_is_a_line(aiocosid: Command, tmp_path: Path) -> None:
+    """Names of those who have a token, and no hash."""
+    digest = "sha256:" + "0123456789abcdef" * 4
+    server = f"""
+[server]
+listen = ["127.0.0.1:8688", "0.0.0.0:8689"]
+workers = 2
+[server.leaf]
+[[server.tokens]]
+name = "shop"
+digest = "{digest}"
+"""
+    (tmp_path / "served.toml").write_text(FINE + server)
+    ended = aiocosid("check-config", "served.toml")
+    line = "server: 127.0.0.1:8688, 0.0.0.0:8689; 2 processes; dialects leaf; tokens of shop\n"
+    assert line in ended.out
+    assert "warning: served.toml:17: server.listen: has an address where tokens" in ended.out
+    assert digest not in ended.out
+    found = json.loads(aiocosid("check-config", "served.toml", "--format", "json").out)
+    assert (found["server"]["tokens"], found["server"]["tls"]) == (["shop"], False)

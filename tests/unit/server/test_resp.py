@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiocosid.abc import MAX_ID
-from aiocosid.errors import StoreAuthenticationError, StoreUnavailableError
+from aiocosid.errors import StoreAuthenticationError, StoreUnavailableError, UnsupportedByStoreError
 from aiocosid.server import Limits, Token, Verb, digest_of
 from aiocosid.server._resp import Session
 from aiocosid.server._resp_codec import Commands
@@ -76,26 +77,40 @@ async def test_a_pipeline_is_answered_in_order() -> None:
     """Other commands between additions see what came before."""
     wire = Wire()
     asked = [command("INCRBY", "a", 2), command("INCRBY", "b", 5), command("INCRBY", "a", 3)]
-    asked += [command("GET", "a"), command("PING"), *[command("INCRBY", "a", 1)] * 3]
-    assert await wire.ask(*asked) == [2, 5, 5, b"5", b"PONG", 6, 7, 8]
+    asked += [command("GET", "a"), *[command("PING")] * 2, *[command("INCRBY", "a", 1)] * 3]
+    assert await wire.ask(*asked) == [2, 5, 5, b"5", b"PONG", b"PONG", 6, 7, 8]
 
 
 async def test_additions_to_one_counter_are_one_on_the_store() -> None:
     """Also if those to another one are between them, but not across other commands."""
     store = Around(WrappedDistributor)
     asked = [command("INCRBY", key, 1 + place) for place, key in enumerate("aabab")]
-    replies = await Wire(store).ask(*asked, command("PING"), command("INCR", "a"))
+    wire = Wire(store)
+    replies = await wire.ask(*asked, command("PING"), command("INCR", "a"))
     assert replies == [1, 3, 3, 7, 8, b"PONG", 8]
     assert {name: each.steps for name, each in store.made.items()} == {"a": [7, 1], "b": [8]}
+    assert wire.service.calls.count == 3
+
+
+async def test_a_store_in_this_process_is_counted_too() -> None:
+    wire = Wire()
+    await wire.ask(*[command("INCR", "a")] * 5, command("INCR", "b"))
+    assert wire.service.calls.count == 2
 
 
 async def test_no_call_asks_for_more_than_the_store_grants_at_a_time() -> None:
     class Narrow(WrappedDistributor):
         step_limit = 10
 
-    store = Around(Narrow)
-    assert await Wire(store).ask(*[command("INCRBY", "a", 4)] * 5) == [4, 8, 12, 16, 20]
-    assert store.made["a"].steps == [8, 8, 4]
+    class Local(Narrow):
+        def next_max_id_nowait(self, step: int) -> int:
+            self.steps.append(step)
+            return self.inner.next_max_id_nowait(step)
+
+    for wrap, expected in ((Narrow, [8, 8, 4]), (Local, [8, 8, 4])):
+        store = Around(wrap)
+        assert await Wire(store).ask(*[command("INCRBY", "a", 4)] * 5) == [4, 8, 12, 16, 20]
+        assert store.made["a"].steps == expected
 
 
 async def test_different_counters_are_added_to_at_a_time() -> None:
@@ -152,7 +167,9 @@ async def test_segments_with_gaps_are_refused() -> None:
     (refused,) = await wire.ask(command("INCRBY", "a", 10))
     assert refused == "ERR segments of this store are not contiguous; take one id at a time"
     first, second = await wire.ask(command("INCR", "a"), command("INCR", "a"))
-    assert second - first == 2
+    with pytest.raises(UnsupportedByStoreError, match="not contiguous"):
+        await wire.service.next_max_id("a", namespace="b", step=2)
+    assert [first + 2, first + 4] == [second, *await wire.ask(command("INCR", "a"))]
 
 
 # Creating and reading.
@@ -242,7 +259,8 @@ async def test_hello_chooses_the_protocol() -> None:
 
 async def test_quit_ends_the_connection() -> None:
     wire = Wire()
-    assert await wire.ask(command("QUIT"), command("INCR", "a")) == [b"OK"]
+    found = await wire.ask(command("PING") * 499, command("QUIT"), command("INCR", "a"))
+    assert found[499:] == [b"OK"]
     assert wire.is_closed
 
 
@@ -273,6 +291,17 @@ async def test_nothing_without_a_token() -> None:
     wrong = "WRONGPASS invalid username-password pair or user is disabled."
     assert await wire.ask(command("AUTH", "x"), command("AUTH", "a", b"\xff")) == [wrong] * 2
     assert await wire.ask(command("INCR", "a")) == [NO_ACCESS]
+
+
+async def test_another_token_allows_something_else() -> None:
+    both = [token(Verb.SEGMENTS), token(Verb.SEGMENTS, names=("b.*",))]
+    both[1] = replace(both[1], digest=digest_of("narrow"))
+    wire = Wire(tokens=both)
+    # What follows a token is its holder's, though it came together with it.
+    asked = [command("auth", SECRET), command("INCR", "a"), command("ECHO", "x" * 20_000)]
+    assert (await wire.ask(*asked))[:2] == [b"OK", 1]
+    (_, refused) = await wire.ask(command("AUTH", "narrow"), command("INCR", "a"))
+    assert refused.startswith("NOPERM")
 
 
 @pytest.mark.parametrize(
@@ -385,6 +414,18 @@ async def test_nothing_is_served_to_a_client_that_does_not_read() -> None:
     assert wire.replies() == [2]
 
 
+async def test_long_replies_are_written_in_parts() -> None:
+    """So a client that does not read them costs one part."""
+    wire = Wire()
+    wire.protocol.pause_writing()
+    wire.feed(command("ECHO", "x" * 1000) * 400)
+    await wire.settle()
+    assert len(wire.replies()) < 100
+    wire.protocol.resume_writing()
+    await wire.settle()
+    assert len(wire.replies()) > 300
+
+
 async def test_a_long_pipeline_lets_others_have_their_turn() -> None:
     """Replies come in parts, so neither the loop nor the memory is one client's."""
     wire = Wire()
@@ -430,6 +471,14 @@ async def test_a_command_has_a_minute_to_arrive() -> None:
     assert not wire.is_closed
     wire.feed(b"\n$4")
     await clock.advance(19)
+    assert wire.is_closed
+
+
+async def test_a_command_without_its_last_word_has_a_minute_too() -> None:
+    clock = ManualClock()
+    wire = Wire(clock=clock)
+    wire.feed(b"*2\r\n$4\r\nINCR\r\n")
+    await clock.advance(60)
     assert wire.is_closed
 
 
@@ -531,6 +580,12 @@ async def test_a_command_is_bounded_however_it_is_cut() -> None:
     await wire.settle()
     assert wire.replies() == ["ERR Protocol error: invalid bulk length"]
     assert wire.is_closed
+
+
+async def test_no_command_begins_inside_another() -> None:
+    wire = Wire()
+    wire.feed(b"*2\r\n$4\r\nECHO\r\n")
+    assert await wire.ask(command("PING")) == ["ERR Protocol error: expected '$', got '*'"]
 
 
 @pytest.mark.parametrize("data", [b"*11\r\n", b"*1\r\n$16385\r\n"])

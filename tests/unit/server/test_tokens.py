@@ -85,3 +85,13 @@ def test_new_tokens_differ() -> None:
     found = {new_token() for _ in range(100)}
     assert len(found) == 100
     assert all(each.startswith("aiocosid_") and len(each) == 52 for each in found)
+
+
+def test_who_needs_one() -> None:
+    """On a Unix socket nobody, unless that is said; what is unknown counts as TCP."""
+    token = Token(name="shop", digest=digest_of("s"), verbs=(Verb.IDS,))
+    tcp, unix, abstract = ("127.0.0.1", 1), "/run/ids.sock", b"\0ids"
+    for name in (tcp, unix, abstract, None):
+        assert not Tokens().needed_at(name)
+        assert Tokens([token], unix=True).needed_at(name)
+        assert Tokens([token]).needed_at(name) is (name in {tcp, None})
