@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ..integrations._source import Source
     from ._tokens import Token
 
-__all__ = ("Limits", "Service", "grant")
+__all__ = ("Limits", "Service", "StoreCalls", "grant")
 
 audit = logging.getLogger("aiocosid.server.audit")
 
@@ -356,6 +356,11 @@ class Service:
 
 async def grant(distributor: IdSegmentDistributor, step: int, calls: StoreCalls) -> int:
     """Add to a counter, within `CALL_TIMEOUT`; without a task where the store is in this process.
+
+    Args:
+        distributor: the counter's.
+        step: how many ids.
+        calls: counts this call.
 
     Raises:
         CosIdError: as for `IdSegmentDistributor.next_max_id`.

@@ -162,6 +162,7 @@ class RemoteBackend(Backend):
     link: Connection[Servers]
 
     order_risk = "the store behind the server is not known"
+    has_clock = False  # that store may tell none
 
     async def call(self, op: str, **args: object) -> dict[str, Any]:
         """Call the server.

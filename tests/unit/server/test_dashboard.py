@@ -132,6 +132,15 @@ class TestAccess:
         for name in ("_page.py", "..%2f_page.py", "%2e%2e", "x"):
             assert (await server.client.get(f"/dashboard/{name}")).status_code == 404
 
+    async def test_a_page_of_full_tables_is_light(self, server: Server) -> None:
+        provider = server.app.service.provider
+        assert isinstance(provider, aiocosid.IdProvider)
+        for number in range(210):
+            await provider.segment(f"generator-{number}")
+        page = await server.client.get("/dashboard")
+        assert "12 more are not shown" in page.text
+        assert int(page.headers["content-length"]) < 50_000
+
     async def test_it_can_be_left_out(self) -> None:
         app = App(aiocosid.connect("memory://"), dashboard=False)
         transport = httpx.ASGITransport(app)

@@ -1,0 +1,53 @@
+"""What a store tells an operator about its server: its clock, its settings, the safe guards."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aiocosid import open_store
+from aiocosid.errors import UnsupportedByStoreError
+from aiocosid.stores.memory import MemoryStore
+from tests.servers import ValkeyServer
+
+pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
+
+
+async def test_the_clock_of_a_file(tmp_path: Path) -> None:
+    async with open_store(f"sqlite:///{tmp_path / 'ids.db'}") as store:
+        await store.create_schema()
+        before_ms = time.time_ns() // 1_000_000
+        found = await store.clock_ms()
+        assert before_ms - 1 <= found <= time.time_ns() // 1_000_000 + 1
+
+
+async def test_the_clock_and_the_settings_of_a_server(valkey: ValkeyServer, namespace: str) -> None:
+    async with open_store(valkey.url) as store:
+        before_ms = time.time_ns() // 1_000_000
+        found = await store.clock_ms()
+        assert before_ms - 1 <= found <= time.time_ns() // 1_000_000 + 1
+        assert not store.weaknesses  # nothing was granted yet
+        counter = store.segment_distributor(namespace=namespace, name="order")
+        await counter.next_max_id(1)
+        weaknesses: Any = store.weaknesses
+        assert any(each.startswith("appendonly is no") for each in weaknesses)
+
+
+async def test_the_longest_safe_guard(valkey: ValkeyServer, namespace: str) -> None:
+    async with open_store(valkey.url) as store:
+        await store.mark_machines(namespace=namespace, is_new=True, safe_guard=45.0)
+        [marker] = await store.machine_markers(namespace=namespace)
+        assert marker.safe_guard == 45.0
+        await store.mark_machines(namespace=namespace, safe_guard=float("inf"))
+        [marker] = await store.machine_markers(namespace=namespace)
+        assert marker.safe_guard == float("inf")
+
+
+async def test_a_store_without_a_clock() -> None:
+    async with MemoryStore() as store:
+        with pytest.raises(UnsupportedByStoreError):
+            await store.clock_ms()
+        assert store.weaknesses is None
