@@ -143,6 +143,24 @@ class TestCutting:
             assert len(root.steps) <= calls + 2
             assert await order.next_max_id(1) == last + 1
 
+    async def test_what_is_in_hand_does_not_make_a_larger_segment_wait(
+        self, root: Root, order: SpanDistributor
+    ) -> None:
+        """The first call asks for the whole segment: what is in hand may end at a hole."""
+        await order.next_max_id(1)
+        await anyio.wait_all_tasks_blocked()  # nothing is missing
+        root.gate = anyio.Event()
+        async with anyio.create_task_group() as group:
+            left = Call(group, order.next_max_id, 50 * SPAN)
+            await anyio.wait_all_tasks_blocked()
+            left.cancel()
+            root.gate.set()
+        await anyio.wait_all_tasks_blocked()
+        await root.memory.segment_distributor(name="order").next_max_id(5)
+        calls = len(root.steps)
+        await order.next_max_id(60 * SPAN)
+        assert root.steps[calls] >= 60 * SPAN
+
     async def test_a_segment_above_the_largest_is_the_roots(self, root: Root) -> None:
         """It is one call for exactly so many, and what was in hand is not used after it."""
         async with SpanStore(root, span=10, largest=100) as store:
