@@ -22,8 +22,8 @@ from typing import Any, TypeVar
 import pytest
 
 from tests.servers import (
-    Broker,
     PASSWORD,
+    Broker,
     CosIdProxy,
     CosIdService,
     EtcdEnsemble,

@@ -278,7 +278,7 @@ class _Dashboard:
         """Read an id; changes nothing."""
         name = asked.text("generator")
         self._service.check(asked.access, Verb.READ, name)
-        found = parse(await self._service.generator(name), asked.text("id"))
+        found = parse(self._service.known(name), asked.text("id"))
         return ActionResult(
             f"As an id of {name_text(name)}.", {k: str(v) for k, v in found.items()}
         )

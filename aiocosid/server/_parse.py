@@ -37,8 +37,8 @@ def parse(generator: AnyGenerator, text: str) -> dict[str, str | int]:
     Returns:
         ``id``, the number in decimal digits, or the text of an id that is no number; then, of those
         that have them, ``text``, ``group``, ``counted`` (the number below random bits),
-        ``timestampMs``, ``time`` (ISO 8601 in UTC), ``machineId``, ``region``, ``worker``,
-        ``shardingId``, ``sequence`` and ``version``.
+        ``timestamp_ms``, ``time`` (ISO 8601 in UTC), ``machine_id``, ``region``, ``worker``,
+        ``sharding_id``, ``sequence`` and ``version``.
 
     Raises:
         InvalidIdError: it is no id of this generator.
@@ -51,7 +51,7 @@ def parse(generator: AnyGenerator, text: str) -> dict[str, str | int]:
     if isinstance(generator, CosIdGenerator):
         state = generator.text.as_state(text)
         time = _time(state.timestamp_ms)
-        return {"id": text, **time, "machineId": state.machine_id, "sequence": state.sequence}
+        return {"id": text, **time, "machine_id": state.machine_id, "sequence": state.sequence}
     if isinstance(generator, Uuid4Id | Uuid7Id):
         return _of_uuid(text)
     if not NUMBER.fullmatch(text) or int(text) > MAX_ID:
@@ -69,13 +69,13 @@ def _of_number(generator: AnyGenerator, number: int) -> dict[str, str | int]:
     found: dict[str, str | int] = {"id": str(number)}
     if isinstance(generator, SnowflakeId):
         parts = generator.layout.parse(number)
-        found |= {**_time(parts.timestamp_ms), "machineId": parts.machine_id}
+        found |= {**_time(parts.timestamp_ms), "machine_id": parts.machine_id}
         if parts.region is not None and parts.worker is not None:
             found |= {"region": parts.region, "worker": parts.worker}
         found["sequence"] = parts.sequence
     elif isinstance(generator, ShardedId):
         second, sharding_id, sequence = generator.layout.parse(number)
-        found |= {**_time(second * 1000), "shardingId": sharding_id, "sequence": sequence}
+        found |= {**_time(second * 1000), "sharding_id": sharding_id, "sequence": sequence}
     return found
 
 
@@ -91,7 +91,7 @@ def _of_uuid(text: str) -> dict[str, str | int]:
 
 
 def _time(ms: int) -> dict[str, str | int]:
-    tree: dict[str, str | int] = {"timestampMs": ms}
+    tree: dict[str, str | int] = {"timestamp_ms": ms}
     try:
         moment = UNIX_EPOCH + timedelta(milliseconds=ms)
     except OverflowError:  # after the year 9999

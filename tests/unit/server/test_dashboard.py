@@ -188,7 +188,7 @@ class TestActions:
     async def test_parse(self, server: Server) -> None:
         [new_id] = await server.app.service.next_ids("event", 1)
         found = (await server.act({**PARSE, "generator": "event", "id": f" {new_id} "})).json()
-        assert found["values"]["machineId"] == "0"
+        assert found["values"]["machine_id"] == "0"
         assert found["values"]["id"] == str(new_id)
 
     async def test_drain_and_serve_again(self, server: Server) -> None:

@@ -32,7 +32,7 @@ from aiocosid.snowflake import (
 )
 
 MS = 1_774_000_000_123
-TIME = {"timestampMs": MS, "time": "2026-03-20T09:46:40.123Z"}
+TIME = {"timestamp_ms": MS, "time": "2026-03-20T09:46:40.123Z"}
 MACHINE = ManualMachineIdDistributor(3)
 REGIONS = SnowflakeLayout(41, 10, 12, "ms", 1_500_000_000_000, region_bits=4)
 
@@ -52,7 +52,7 @@ def made(layout: SnowflakeLayout, machine_id: int) -> int:
         pytest.param(
             snowflake(),
             str(made(COSID_MS, 3)),
-            {"id": str(made(COSID_MS, 3)), **TIME, "machineId": 3, "sequence": 7},
+            {"id": str(made(COSID_MS, 3)), **TIME, "machine_id": 3, "sequence": 7},
             id="snowflake",
         ),
         pytest.param(
@@ -61,7 +61,7 @@ def made(layout: SnowflakeLayout, machine_id: int) -> int:
             {
                 "id": str(made(REGIONS, 130)),
                 **TIME,
-                "machineId": 130,
+                "machine_id": 130,
                 "region": 2,
                 "worker": 2,
                 "sequence": 7,
@@ -71,7 +71,7 @@ def made(layout: SnowflakeLayout, machine_id: int) -> int:
         pytest.param(
             CosIdGenerator(MACHINE),
             (state := RADIX62.as_text(CosIdState(MS, 3, 7))),
-            {"id": state, **TIME, "machineId": 3, "sequence": 7},
+            {"id": state, **TIME, "machine_id": 3, "sequence": 7},
             id="cosid",
         ),
         pytest.param(
@@ -89,7 +89,7 @@ def made(layout: SnowflakeLayout, machine_id: int) -> int:
         pytest.param(
             StringIdGenerator(snowflake(), converter := Radix62IdConverter(pad_start=True)),
             (text := converter.as_str(made(COSID_MS, 3))),
-            {"id": str(made(COSID_MS, 3)), "text": text, **TIME, "machineId": 3, "sequence": 7},
+            {"id": str(made(COSID_MS, 3)), "text": text, **TIME, "machine_id": 3, "sequence": 7},
             id="snowflake-text",
         ),
         pytest.param(
@@ -105,7 +105,7 @@ def made(layout: SnowflakeLayout, machine_id: int) -> int:
             {
                 "id": "0190a6f2-9c1b-7000-8000-000000000000",
                 "version": 7,
-                "timestampMs": 1720787835931,
+                "timestamp_ms": 1720787835931,
                 "time": "2024-07-12T12:37:15.931Z",
             },
             id="uuid7",
@@ -145,4 +145,4 @@ def test_no_id_of_this_generator(generator: AnyGenerator, text: str) -> None:
 def test_a_uuid_whose_time_is_after_the_year_9999() -> None:
     found = parse(Uuid7Id(), "ffffffff-ffff-7000-8000-000000000000")
     assert "time" not in found
-    assert found["timestampMs"] == 2**48 - 1
+    assert found["timestamp_ms"] == 2**48 - 1
