@@ -8,7 +8,7 @@ from ..errors import MissingExtraError
 
 __all__ = ()
 
-for _name in ("hiredis", "httptools", "starlette", "uvicorn"):
+for _name in ("httptools", "starlette", "uvicorn"):
     try:
         import_module(_name)
     except ModuleNotFoundError as _exc:

@@ -38,7 +38,7 @@ from ._tokens import Verb
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from ..abc import IdSegmentDistributor
+    from ..abc import IdSegmentDistributor, Store
     from ..stores._backend import Backend
     from ._http import Receive, Scope, Send
     from ._resp import Session
@@ -80,11 +80,10 @@ async def dispatch(service: Service, access: Access, op: str, args: object) -> d
 async def _create_schema(service: Service, access: Access, _: Mapping[str, Any]) -> dict[str, Any]:
     service.check(access, Verb.ADMIN)
     service.note(access, "create the store's tables")
-    store = service.store
-    if not isinstance(store, BackendStore):
-        await store.create_schema()
+    backend = _plain(service.store)
+    if backend is None:
+        await service.store.create_schema()
         return {"is_new": False}
-    backend: Backend = store._backend
     return {"is_new": await backend.create_schema() and backend.has_marker}
 
 
@@ -125,8 +124,7 @@ def _counter(
 
 def _backend_of(counter: IdSegmentDistributor) -> Backend | None:
     """Return the backend that a counter is on; None if its distributor does more than to add."""
-    is_plain = type(counter) is CounterDistributor
-    return cast("CounterDistributor", counter)._backend if is_plain else None
+    return counter._backend if type(counter) is CounterDistributor else None
 
 
 async def _add(service: Service, access: Access, args: Mapping[str, Any]) -> dict[str, Any]:
@@ -195,11 +193,17 @@ def _cells_of(service: Service, namespace: str = "cosid") -> Backend:
         InvalidArgumentError: the namespace is refused.
     """
     store: Any = service.store
-    while not isinstance(store, BackendStore):
+    while (backend := _plain(store)) is None:
         store = store._holder()
     store._check_namespace(namespace)
-    found: Backend = store._backend
-    return found
+    return backend
+
+
+def _plain(store: Store) -> Backend | None:
+    """Return the backend of a store on one server; None for a store over stores."""
+    return (
+        cast("BackendStore[Backend]", store)._backend if isinstance(store, BackendStore) else None
+    )
 
 
 async def _read(service: Service, access: Access, args: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,20 +6,15 @@ Unix socket the ``redis`` extra.  Runs on asyncio.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from .._connection import OwnedConnection
 from .._store import BackendStore
-from .._url import client_context, read_url
+from .._url import read_url
 from .._url_specs import AIOCOSID
 from .._wire import LABEL
-from ._backend import RemoteBackend, Servers, token_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from .._url import StoreUrl
-    from ._backend import RemoteEndpoint
+from ._backend import RemoteBackend, Servers
+from ._endpoints import endpoints_of
 
 __all__ = ("RemoteStore",)
 
@@ -49,7 +44,7 @@ class RemoteStore(BackendStore[RemoteBackend]):
             MissingExtraError: the driver is not installed.
         """
         found = read_url(url, *AIOCOSID)
-        make = _endpoints(found)
+        make = endpoints_of(found)
 
         async def connect() -> Servers:
             return Servers(make(), found.options["timeout"])
@@ -81,18 +76,3 @@ class RemoteStore(BackendStore[RemoteBackend]):
             WrongLoopError: they are in use on another event loop.
         """
         return await self._backend.take(name, count)
-
-
-def _endpoints(url: StoreUrl) -> Callable[[], list[RemoteEndpoint]]:
-    """Return what makes the endpoints of a URL; each transport has its own driver."""
-    token = token_of(url)
-    if not url.hosts:
-        from ._resp import UnixEndpoint  # noqa: PLC0415 - its driver may be missing
-
-        return lambda: [UnixEndpoint(url.path, token=token)]
-    from ._http import HttpEndpoint  # noqa: PLC0415 - as above
-
-    verify = client_context(AIOCOSID[0], url) if url.tls else False
-    start = f"http{'s' if url.tls else ''}://"
-    places = [f"{start}{host}{url.path}" for host in url.hosts]
-    return lambda: [HttpEndpoint(place, token=token, verify=verify) for place in places]

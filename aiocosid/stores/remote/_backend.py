@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ..._life.clock import SYSTEM_CLOCK
 from ...abc import MAX_ID, Counter
-from ...errors import InvalidArgumentError, StoreError, StoreUnavailableError
+from ...errors import StoreError, StoreUnavailableError
 from .._backend import Backend, Granted
 from .._connection import fail_if_forked
 from .._wire import (
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from ...machine.cells import Changes, Need, Snapshot
     from .._connection import Connection
     from .._give_back import GrantNote
-    from .._url import StoreUrl
 
 __all__ = (
     "RemoteBackend",
@@ -35,23 +34,7 @@ __all__ = (
     "Servers",
     "UnexpectedAnswerError",
     "answer_of",
-    "token_of",
 )
-
-
-def token_of(url: StoreUrl) -> str:
-    """Return a URL's token, from its option or from in front of the host; empty for none.
-
-    Raises:
-        InvalidArgumentError: there are two.
-    """
-    user, password = url.login or ("", "")
-    given = [each for each in (user, password, url.options["token"]) if each]
-    if len(given) > 1:
-        raise InvalidArgumentError(
-            "url", f"{url.scheme}:...", expected="one with at most one token"
-        )
-    return "".join(given)
 
 
 def answer_of(body: bytes) -> dict[str, Any]:

@@ -23,7 +23,7 @@ class Transport:
         self.is_ended = True
 
     def get_extra_info(self, _name: str) -> Any:
-        return SimpleNamespace(setsockopt=lambda *_: None)
+        return SimpleNamespace(setsockopt=print)
 
 
 def cycle(**state: bool) -> Any:
