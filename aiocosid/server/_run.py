@@ -12,7 +12,7 @@ import logging
 import os
 import signal
 import ssl
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -79,6 +79,7 @@ def run_app(settings: Settings, make: Callable[[Settings], App]) -> None:
     _check_processes(settings)
     _tls(settings)
     _begin_log()
+    _allow_connections()
     with ExitStack() as stack:
         found = bound(map(address_of, server.listen), unix_mode=int(server.unix_mode, 8))
         for each in found:
@@ -198,6 +199,16 @@ def _tell(settings: Settings, found: Sequence[Listener]) -> None:
     names = ", ".join(each.name for each in found)
     many = f" with {server.workers} processes" if server.workers > 1 else ""
     logger.info("listening on %s%s", names, many)
+
+
+def _allow_connections() -> None:
+    """Open as many files as the system allows; the usual limit is 1024."""
+    if find_spec("resource") is None:  # on Windows
+        return
+    resource: Any = import_module("resource")
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):  # where "unlimited" is not
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _begin_log() -> None:

@@ -21,7 +21,7 @@ import pytest
 
 from aiocosid.server import digest_of
 from tests.command import ROOT, environment, run
-from tests.servers import ValkeyServer, free_port, wait_until
+from tests.servers import PostgresServer, free_port, wait_until
 from tests.servers._certificates import Certificates
 from tests.servers._process import ServerStartError, _children
 
@@ -184,15 +184,14 @@ def test_a_certificate_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_a_store_is_prepared_if_asked_to() -> None:
-    """A new Redis hands out no machine id before somebody says that nobody holds one."""
+    """Its tables, and the marker without which it hands out no machine id."""
     generators = '[generators.event]\nkind = "snowflake"\n'
-    with ValkeyServer() as valkey:
-        options: Any = {"store": valkey.url, "generators": generators, "create": False}
-        with IdServer("--create", **options) as server:
-            assert server.ids(name="event")
-        valkey.call("FLUSHALL")
+    with PostgresServer() as postgres:
+        options: Any = {"store": postgres.url, "generators": generators, "create": False}
         with pytest.raises(ServerStartError, match="aiocosid init") as refused, IdServer(**options):
             pass
+        with IdServer("--create", **options) as server:
+            assert server.ids(name="event")
     assert "ended with code 4" in str(refused.value)
     assert "Traceback" not in str(refused.value)
 
@@ -559,6 +558,13 @@ def test_connections_have_a_limit() -> None:
             assert reply_of(one_more) == b""
         opened[1].close()
         wait_until(lambda: works(server), "there is room again")
+
+
+def test_files_are_as_many_as_the_system_allows(plain: IdServer) -> None:
+    """The usual limit would be reached by a thousand connections."""
+    lines = Path(f"/proc/{plain.pid}/limits").read_text().splitlines()
+    [soft, hard] = next(line.split()[3:5] for line in lines if line.startswith("Max open files"))
+    assert soft == hard
 
 
 def works(server: IdServer) -> bool:
