@@ -17,12 +17,11 @@ from tests.servers import PostgresServer, ValkeyServer, wait_until
 
 pytestmark = [pytest.mark.stress, pytest.mark.integration, pytest.mark.timeout(600)]
 
-TIMES = 20
 CLIENTS = 6
 PATIENCE = 20.0  # seconds that a client tries again
 
 
-@pytest.fixture(params=["valkey", "postgres"])
+@pytest.fixture(params=["valkey", pytest.param("postgres", marks=pytest.mark.nightly)])
 def store(request: pytest.FixtureRequest) -> Generator[str]:
     kind = {"valkey": ValkeyServer, "postgres": PostgresServer}[request.param]
     with kind() as server:
@@ -107,14 +106,17 @@ class Load:
         assert len(taken) == len({*taken})
 
 
+@pytest.mark.parametrize("times", [4, pytest.param(20, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("how", ["restart", "kill"])
-def test_two_servers_under_load(store: str, how: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_servers_under_load(
+    store: str, how: str, times: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     """One after the other ends in order, or by kill -9, and starts again."""
     with ExitStack() as stack:
         servers = [stack.enter_context(IdServer(store=store)) for _ in range(2)]
         begun = time.monotonic()
         with Load(servers) as load:
-            for index in range(TIMES):
+            for index in range(times):
                 server = servers[index % 2]
                 size = load.size
                 wait_until(lambda: load.size > size + 50 or load.errors != [], "load")  # noqa: B023 - at once
