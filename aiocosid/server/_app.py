@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from contextlib import AsyncExitStack, asynccontextmanager
 from http import HTTPStatus
+from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
@@ -86,13 +87,18 @@ class App:
             unix_tokens=unix_tokens,
         )
         self.resp: Mapping[bytes, Command | Adder] | None = resp
+        # They are tried one after the other, so the busiest come first.
+        ids, segments, *others = _v1.routes(self.service)
+        spoken = [dialect(self.service) for dialect in dialects]
         self._app = Starlette(
             routes=[
-                *_v1.routes(self.service),
+                ids,
+                segments,
+                *filter(None, chain.from_iterable(zip_longest(*spoken))),
+                *others,
                 _store_api.route(self.service),
                 *_metrics.routes(self.service),
                 *_health.routes(self.service),
-                *(route for dialect in dialects for route in dialect(self.service)),
                 *(_dashboard.routes(self.service) if dashboard else ()),
             ],
             exception_handlers={

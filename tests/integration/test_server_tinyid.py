@@ -205,6 +205,10 @@ class TestSegments:
         answer = client.post("nextId", data=form(padding="x" * 1000))
         assert answer.status_code == 413
 
+    def test_other_paths(self, client: httpx.Client) -> None:
+        for path in ("", "nextIds", "nextId/", "nextId/1", "%00"):
+            assert client.get(path, params=form()).status_code == 404
+
     def test_bodies_that_are_no_form(self, client: httpx.Client) -> None:
         for content in (b"\xff\x00", b"{}", b"&&&=%zz"):
             assert client.post("nextId", content=content).text == REFUSED

@@ -22,11 +22,11 @@ from .._tokens import Verb
 from ._endpoint import Endpoint, HttpAnswer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from starlette.routing import BaseRoute
 
-    from .._http import Receive, Scope
+    from .._http import Receive, Scope, Send
     from .._service import Service
 
 __all__ = ("routes",)
@@ -45,7 +45,7 @@ _TOKEN_MESSAGE: Final = "token is error"  # noqa: S105 - tinyid's text
 def routes(
     service: Service, *, public: bool = False, prefix: str = "", cap_batches: bool = False
 ) -> Sequence[BaseRoute]:
-    """Return the routes, the busiest first.
+    """Return the routes.
 
     Args:
         service: the server.
@@ -61,10 +61,22 @@ def routes(
         "nextSegmentId": (tinyid.segment, _failed),
         "nextSegmentIdSimple": (tinyid.segment_as_text, _failed_simply),
     }
-    return [
-        Route(f"{prefix}/tinyid/id/{name}", Endpoint(serve, failed))
-        for name, (serve, failed) in paths.items()
-    ]
+    endpoints = {name: Endpoint(serve, failed) for name, (serve, failed) in paths.items()}
+    return [Route(f"{prefix}/tinyid/id/{{name}}", _ByName(endpoints))]
+
+
+class _ByName:
+    """All routes as one: an application tries its routes one after the other."""
+
+    def __init__(self, endpoints: Mapping[str, Endpoint]) -> None:
+        self._endpoints = endpoints
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        found = self._endpoints.get(scope["path_params"]["name"])
+        if found is None:
+            raise Problem(HTTPStatus.NOT_FOUND, "not-found")
+        await found(scope, receive, send)
 
 
 class _TokenError(Problem):
@@ -160,15 +172,13 @@ class _Tinyid:
     async def _generator(self, form: dict[str, str], verb: Verb) -> IdGenerator:
         """Return the generator of the ``bizType``, if the token allows that."""
         service, name = self._service, form.get("bizType", "")
-        access = EVERYTHING
-        if not self._public:
+        if self._public:
+            service.check(EVERYTHING, verb, name)
+        else:
             try:
-                access = service.access(form.get("token"), SYSTEM_CLOCK.now_ms())
+                service.check(service.access(form.get("token"), SYSTEM_CLOCK.now_ms()), verb, name)
             except Problem:
                 raise _TokenError from None
-            if not access.allows(verb, name):
-                raise _TokenError
-        service.check(access, verb, name)
         try:
             found = await service.generator(name)
         except Problem as error:
