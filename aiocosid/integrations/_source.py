@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any, Final, TypeAlias
 
 from .. import use_provider
@@ -23,8 +23,8 @@ RETRY_AFTER: Final = "1"  # seconds; a generator that starves asks its store aga
 
 
 @asynccontextmanager
-async def opened(source: Source) -> AsyncGenerator[Provider]:
-    """Keep a provider open, also as the process's default one.
+async def opened(source: Source, *, default: bool = True) -> AsyncGenerator[Provider]:
+    """Keep a provider open, by default also as the process's default one.
 
     A request that gets no id is answered soon: see `IdProvider.fail_fast`.
 
@@ -47,7 +47,7 @@ async def opened(source: Source) -> AsyncGenerator[Provider]:
             raise InvalidArgumentError("source", given, expected=expected)
         if isinstance(provider, IdProvider | ConfiguredProvider):
             provider.fail_fast()
-        with use_provider(provider):
+        with use_provider(provider) if default else nullcontext():
             yield provider
 
 

@@ -140,7 +140,7 @@ class Service:
         Raises:
             CosIdError: as opening either.
         """
-        provider = await stack.enter_async_context(opened(self._source))
+        provider = await stack.enter_async_context(opened(self._source, default=False))
         self.adopt(provider)
         if self._given_store is not None:  # it may use the provider's own, so it is closed first
             await stack.enter_async_context(self._given_store)

@@ -197,7 +197,7 @@ async def test_the_keyboard_reaches_everything(browser: Browser, open_site: Site
         await page.keyboard.press("Tab")
         await page.keyboard.type("99999999999")
         await page.keyboard.press("Enter")
-        await expect(page.locator("#answer.good")).to_contain_text("machineId")
+        await expect(page.locator("#answer.good")).to_contain_text("machine_id")
         check_quiet(seen, open_site)
 
 
