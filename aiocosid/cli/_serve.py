@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from ..errors import InvalidArgumentError
 from ._output import TextFormat, write, write_json
 
 __all__ = ("serve", "token")
@@ -63,6 +64,9 @@ def serve(
         "insecure": insecure or None,
     }
     found = load_settings(config)
+    if found.store is None and not found.generators and found.share is None:
+        expected = "a file, or AIOCOSID_CONFIG: there is no store and no generator to serve"
+        raise InvalidArgumentError("--config", config, expected=expected)
     given = {name: value for name, value in options.items() if value is not None}
     server = found.server.model_copy(update=given)
     run(found.model_copy(update={"server": server, "create": found.create or create}))

@@ -19,7 +19,7 @@ from urllib.parse import parse_qsl, urlsplit
 from starlette.routing import Route
 
 from .._life.clock import SYSTEM_CLOCK
-from ..errors import CosIdError
+from ..errors import CosIdError, CounterMissingError
 from ._http import bearer_of, body_of, reply, whole
 from ._overview import Watch
 from ._page import ActionResult, page, token_page
@@ -179,6 +179,8 @@ class _Dashboard:
         try:
             access = self._service.access(secret, SYSTEM_CLOCK.now_ms())
             answer = await self._done(_Asked(access, fields)) if "action" in fields else None
+            if answer is None:
+                self._service.check(access, Verb.READ)
         except (Problem, CosIdError) as error:
             problem = error if isinstance(error, Problem) else problem_of(error)
             if in_json:
@@ -188,7 +190,10 @@ class _Dashboard:
         if in_json and answer is not None:
             await reply(send, json.dumps(answer.as_tree()).encode())
             return
-        await self._show(scope, send, access, answer)
+        if access.allows(Verb.READ):
+            await self._show(scope, send, answer)
+        else:
+            await self._send(scope, send, token_page(version=self._version, answer=answer), 200)
 
     async def _form(
         self, headers: Mapping[str, str], scope: Scope, receive: Receive
@@ -210,11 +215,9 @@ class _Dashboard:
         self,
         scope: Scope,
         send: Send,
-        access: Access,
         answer: ActionResult | None,
         status: int = 200,
     ) -> None:
-        self._service.check(access, Verb.READ)
         overview = await self._watch.overview()
         html = page(
             overview,
@@ -238,7 +241,7 @@ class _Dashboard:
             return
         access = self._service.access(secret, SYSTEM_CLOCK.now_ms())
         if access.allows(Verb.READ):
-            await self._show(scope, send, access, answer, problem.status)
+            await self._show(scope, send, answer, problem.status)
         else:
             html = token_page(version=self._version, answer=answer)
             await self._send(scope, send, html, problem.status)
@@ -308,9 +311,13 @@ class _Dashboard:
         asked.confirm(full, f"by typing {full}")
         above = whole(asked.fields, "above")
         create = asked.fields.get("create") == "yes"
-        counter = await service.store.set_floor(
-            namespace=namespace, name=name, above=above, create=create
-        )
+        try:
+            counter = await service.store.set_floor(
+                namespace=namespace, name=name, above=above, create=create
+            )
+        except CounterMissingError:
+            detail = f"there is no counter {full!r}: correct the name, or tick that it is created"
+            raise Problem(HTTPStatus.NOT_FOUND, "unknown-name", detail) from None
         service.note(asked.access, f"raised the floor of {full!r} above {above}, {create=}")
         self._watch.refresh()
         return ActionResult(

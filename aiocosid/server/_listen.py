@@ -32,6 +32,8 @@ AT_ONCE: Final = struct.pack("ii", 1, 0)  # linger for no second
 AT_A_TIME: Final = 1000
 """Connections that are looked at in one turn of the loop."""
 
+RESP_IS_OFF: Final = b"-ERR RESP is off here: its table in the settings is [server.resp]\r\n"
+
 TOO_LARGE: Final = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
     b"content-length: 0\r\nconnection: close\r\n\r\n"
@@ -69,7 +71,11 @@ class EitherProtocol(asyncio.Protocol):
         app = app_of(self._config)
         self._connections.discard(self)
         chosen: asyncio.Protocol
-        if data.startswith(ARRAY) and app.resp is not None:
+        if data.startswith(ARRAY):
+            if app.resp is None:
+                self.transport.write(RESP_IS_OFF)
+                self.transport.close()
+                return
             chosen = RespProtocol(app.service, app.resp, connections=self._connections)
         else:
             chosen = _HttpProtocol(config=self._config, **self._options)

@@ -188,7 +188,9 @@ class Watch:
             found += [*provider._stores, *provider._borrowed]
         main = self._service._store
         if main is not None:
-            found = [main, *(each for each in found if each is not main)]
+            # A store over another one has that one's counters and machine ids.
+            beneath = getattr(main, "root", None)
+            found = [main, *(each for each in found if each is not main and each is not beneath)]
         return found
 
     def _overview(self) -> Overview:

@@ -361,6 +361,7 @@ class _Server(uvicorn.Server):
 
     def _begin_end(self, number: int) -> None:
         self.signal = number
+        logger.info("process %d ends in order, after %g s", os.getpid(), self._drain)
         self._ends_at = SYSTEM_CLOCK.monotonic() + self._drain
         self._service.is_draining = True
         # Clients with kept connections go elsewhere.

@@ -206,7 +206,7 @@ class Service:
             detail = f"a name has at most {self.limits.name} characters"
             raise Problem(HTTPStatus.BAD_REQUEST, "invalid-argument", detail)
         if not access.allows(verb, name):
-            detail = f"this token does not allow {str(verb)!r} here"
+            detail = f"this token {access.refusal(verb, name)}"
             raise Problem(HTTPStatus.FORBIDDEN, "not-allowed", detail)
 
     def note(self, access: Access, what: str) -> None:

@@ -69,10 +69,18 @@ def bound(addresses: Iterable[Address], *, unix_mode: int) -> list[Listener]:
                     stack.callback(each.close)
                     found.append(each)
             except OSError as error:
-                expected = f"an address that can be bound ({error.strerror or error})"
+                expected = f"an address that can be bound ({_reason(address, error)})"
                 raise InvalidArgumentError("listen", str(address), expected=expected) from error
         stack.pop_all()
     return found
+
+
+def _reason(address: Address, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return "another process listens there; stop it, or name another address"
+    if error.errno == errno.ENOENT:
+        return f"create the directory of {address} first"
+    return error.strerror or str(error)
 
 
 def _bound(address: Address, unix_mode: int) -> Iterator[Listener]:

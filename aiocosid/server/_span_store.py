@@ -157,7 +157,7 @@ class SpanStore(StoreOverStores[SpanDistributor]):
 
     def __repr__(self) -> str:
         """Show the root, without credentials."""
-        return f"<{type(self).__name__} on {self.root!r}>"
+        return f"<{type(self).__name__} on {repr(self.root).strip('<>')}>"
 
     def statistics(self) -> dict[str, dict[str, object]]:
         """Return what is in hand of each counter, ready for JSON; never waits."""

@@ -44,6 +44,7 @@ def token_table(
         if each not in known:
             raise InvalidArgumentError("verb", each, expected=f"one of {', '.join(known)}")
     lines = [
+        "",  # a file that it is appended to may have no end of its last line
         "[[server.tokens]]",
         f"name = {_quoted(name)}",
         f'digest = "{digest_of(secret)}"',

@@ -111,6 +111,13 @@ class Access:
             return True
         return verb in token.verbs and _pattern_of(token.names).fullmatch(name) is not None
 
+    def refusal(self, verb: Verb, name: str) -> str:
+        """Return why `allows` is False, as the end of a sentence about the token."""
+        if self.token is not None and verb in self.token.verbs:
+            what = f"for {name!r}" if name else "for all names"
+            return f"has the verb {str(verb)!r}, but not {what}"
+        return f"lacks the verb {str(verb)!r}"
+
 
 @lru_cache(maxsize=1024)
 def _pattern_of(names: tuple[str, ...]) -> re.Pattern[str]:

@@ -462,7 +462,7 @@ def machine_rows(reading: StoreReading, leases: Iterable[MachineIdStatistics]) -
             since = _unknown("known to its holder")
             if taken_ms >= 0:
                 since = Shown(time_text(taken_ms))
-            until = _held_until(each, guards.get(each.namespace))
+            until = _held_until(each, guards.get(each.namespace), reading.at_ms)
         yield (
             Shown(name_text(each.namespace)),
             Shown(str(each.machine_id)),
@@ -474,14 +474,16 @@ def machine_rows(reading: StoreReading, leases: Iterable[MachineIdStatistics]) -
         )
 
 
-def _held_until(machine: Machine, safe_guard: float | None) -> Shown:
+def _held_until(machine: Machine, safe_guard: float | None, now_ms: int) -> Shown:
     """Return until when a holder that renews no more keeps its id, at the longest."""
     if machine.stable or safe_guard == inf:
         return Shown(FOREVER)
     if safe_guard is None:
         return _unknown("no safe guard stored")
-    remark = f"unless renewed; guard {seconds_text(safe_guard)}"
-    return Shown(time_text(machine.last_timestamp_ms + round(safe_guard * 1000)), remark)
+    end_ms = machine.last_timestamp_ms + round(safe_guard * 1000)
+    if end_ms < now_ms:
+        return Shown(time_text(end_ms), "expired: it may go to another instance", level="warn")
+    return Shown(time_text(end_ms), f"unless renewed; guard {seconds_text(safe_guard)}")
 
 
 def quarantine_rows(reading: StoreReading) -> Iterator[Row]:

@@ -282,6 +282,7 @@ def test_the_commands_are_there() -> None:
 
 def test_the_settings_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     """They have what a server needs; the balancer before it ends TLS, which alone is warned of."""
+    monkeypatch.delenv("AIOCOSID_REQUIRE_SERVICES", raising=False)  # the tests' own
     monkeypatch.setenv("AIOCOSID_STORE", "postgresql://ids:secret@postgres/ids")
     said = run(PROGRAMS / "python", "-m", "aiocosid", "check-config", IDS)
     warnings = [each for each in said.splitlines() if each.startswith("warning:")]

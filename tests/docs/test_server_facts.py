@@ -45,6 +45,9 @@ def served() -> tuple[set[str], set[str]]:
     dialects = [each.routes for each in (cosid, leaf, tinyid)]
     found = App(provider, dialects=dialects)._app.routes
     paths = {each.path for each in found if isinstance(each, Route)}
+    names = [each.endpoint for each in found if isinstance(each, Route) and "tinyid" in each.path]
+    paths = {each for each in paths if "tinyid" not in each}
+    paths |= {f"/tinyid/id/{name}" for each in names for name in each.endpoints}
     open_ended = {re.sub(r"\{\w+:path\}$", "", each) for each in paths if each.endswith(":path}")}
     whole = {re.sub(r"\{(\w+):\w+\}", r"{\1}", each) for each in paths}
     return {each for each in whole if "{rest}" not in each} - FOR_BROWSERS, open_ended

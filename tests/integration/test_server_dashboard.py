@@ -283,7 +283,7 @@ async def test_without_script(browser: Browser, site: Site) -> None:
         await drain.get_by_label("Token").fill(READER)
         await drain.get_by_label("This process").check()
         await drain.get_by_role("button", name="Serve again").click()
-        await expect(page.locator("#answer.bad")).to_contain_text("does not allow 'admin'")
+        await expect(page.locator("#answer.bad")).to_contain_text("lacks the verb 'admin'")
         assert site.app.service.is_draining
         site.app.service.is_draining = False
         check_quiet(seen, site, "403")

@@ -103,7 +103,7 @@ def test_a_socket_that_is_stale_is_replaced_and_one_in_use_is_not() -> None:
         server.start()
         second = run("serve", "--config", server.config, "--listen", f"unix:{server.socket_path}")
         assert second.returncode == 2
-        assert "in use" in second.stderr
+        assert "another process listens" in second.stderr
         assert server.ids()
         with server.unix_client() as client:
             assert client.get("/health/live").status_code == 200
@@ -120,7 +120,7 @@ def test_a_file_that_is_no_socket_stays(tmp_path: Path) -> None:
 def test_a_port_in_use_is_told(plain: IdServer) -> None:
     ended = run("serve", "--config", plain.config, "--listen", f"127.0.0.1:{plain.port}")
     assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
-    assert "in use" in ended.stderr
+    assert "another process listens" in ended.stderr
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "[::]"])  # noqa: S104 - it is refused
@@ -177,7 +177,7 @@ def reply_of_plain(server: IdServer) -> bytes:
 
 def test_a_certificate_that_cannot_be_read(tmp_path: Path) -> None:
     config = tmp_path / "ids.toml"
-    config.write_text('[server]\ntls_certificate = "missing.pem"\n')
+    config.write_text('store = "memory:"\n[server]\ntls_certificate = "missing.pem"\n')
     ended = run("serve", "--config", config)
     assert ended.returncode == 2
     assert "missing.pem" in ended.stderr

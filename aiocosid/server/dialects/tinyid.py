@@ -66,14 +66,18 @@ def routes(
 
 
 class _ByName:
-    """All routes as one: an application tries its routes one after the other."""
+    """All routes as one: an application tries its routes one after the other.
+
+    Attributes:
+        endpoints: by the last part of the path.
+    """
 
     def __init__(self, endpoints: Mapping[str, Endpoint]) -> None:
-        self._endpoints = endpoints
+        self.endpoints: Mapping[str, Endpoint] = endpoints
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        found = self._endpoints.get(scope["path_params"]["name"])
+        found = self.endpoints.get(scope["path_params"]["name"])
         if found is None:
             raise Problem(HTTPStatus.NOT_FOUND, "not-found")
         await found(scope, receive, send)

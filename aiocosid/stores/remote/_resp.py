@@ -68,7 +68,10 @@ class UnixEndpoint:
         except OSError as exc:
             if self._is_closed:
                 raise closed(LABEL) from exc
-            raise StoreUnavailableError(LABEL, str(exc) or type(exc).__name__) from exc
+            reason = f"{self._path}: {exc.strerror or str(exc) or type(exc).__name__}"
+            if isinstance(exc, FileNotFoundError | ConnectionRefusedError):
+                reason = f"nobody listens at {self._path}: does the server or broker run?"
+            raise StoreUnavailableError(LABEL, reason) from exc
         return answer_of(reply)
 
     async def _wire(self) -> RespConnection:

@@ -314,7 +314,7 @@ async def test_the_token_is_the_password(words: tuple[str, ...]) -> None:
     await wire.ask(command(*words))
     allowed, refused = await wire.ask(command("INCR", KEY), command("INCR", "a"))
     assert allowed == 1
-    assert refused == "NOPERM this token does not allow 'segments' here"
+    assert refused == "NOPERM this token has the verb 'segments', but not for 'redis.a'"
     assert await wire.ask(command("GET", KEY), command("RESET")) == [b"1", b"RESET"]
     assert await wire.ask(command("INCR", KEY)) == [NO_ACCESS]
 
@@ -323,7 +323,7 @@ async def test_who_may_read_takes_nothing() -> None:
     wire = Wire(tokens=[token(Verb.READ)])
     await wire.ask(command("AUTH", SECRET))
     found = await wire.ask(command("GET", "a"), command("INCR", "a"), command("SETNX", "a", 1))
-    assert found == [None, *["NOPERM this token does not allow 'segments' here"] * 2]
+    assert found == [None, *["NOPERM this token lacks the verb 'segments'"] * 2]
 
 
 async def test_a_token_that_expires_ends_what_it_allowed() -> None:
