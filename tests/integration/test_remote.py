@@ -67,7 +67,8 @@ async def until(is_so: Callable[[], bool]) -> None:
 # Several servers.
 
 
-@pytest.mark.parametrize("behind", ["valkey", pytest.param("postgres", marks=pytest.mark.stress)])
+@pytest.mark.stress
+@pytest.mark.parametrize("behind", ["valkey", pytest.param("postgres", marks=pytest.mark.nightly)])
 async def test_two_servers_are_killed_in_turn(
     request: pytest.FixtureRequest, behind: str, namespace: str
 ) -> None:

@@ -314,7 +314,7 @@ def test_it_keeps_to_its_description(open_client: httpx.Client) -> None:
     for operation in operations:
 
         @given(case=operation.as_strategy())
-        @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+        @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
         def keeps(case: Any) -> None:
             answer = case.call(base_url=str(open_client.base_url))
             case.validate_response(answer, checks=CHECKS)
