@@ -98,7 +98,7 @@ def _row(each: Machine) -> dict[str, str]:
         "namespace": printable(each.namespace),
         "machine id": str(each.machine_id),
         "instance": printable(each.instance_id) or "-",
-        "last sign of life (UTC)": time_text(each.last_timestamp_ms),
+        "last renewal (UTC)": time_text(each.last_timestamp_ms),
         "mark (UTC)": time_text(each.mark_ms),
         "stable": "yes" if each.stable else "no",
         "free": "no" if each.instance_id else "yes",

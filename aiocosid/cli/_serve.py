@@ -36,7 +36,7 @@ def serve(
             min=0,
             max=3600,
             metavar="SECONDS",
-            help="How long it still serves after the signal to end.",
+            help="Seconds to keep serving after SIGTERM, while /health/ready answers 503.",
         ),
     ] = None,
     create: Annotated[

@@ -159,12 +159,12 @@ class ServerSettings(BaseModel):
         unix_mode: permissions of Unix sockets.
         unix_tokens: whether tokens are needed on Unix sockets too.
         workers: processes that share the addresses.
-        create: whether asking for an unknown name creates a segment chain.
+        create: whether asking for an unknown name creates a segment chain; tables and files are
+            created by ``create`` at the top of the settings.
         insecure: allows an address that other machines reach without any token.
         tls_certificate: a PEM file with the certificates of the server; Unix sockets have no TLS.
         tls_key: a PEM file with its key; by default it is in the same file.
-        drain: seconds from the signal to end, during which it still serves and tells load balancers
-            that it is not ready.
+        drain: seconds to keep serving after SIGTERM, while /health/ready answers 503.
         graceful_timeout: seconds that requests may take to end after that.
         limits: what a client may ask for.
         tokens: a table for each token; without any, everybody may do everything.
