@@ -40,6 +40,7 @@ Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 JSON: Final = b"application/json"
 TEXT: Final = b"text/plain; charset=utf-8"
 
+BEARER: Final = b"Bearer "
 NO_STORE: Final = (b"cache-control", b"no-store")
 FORM: Final = b"application/x-www-form-urlencoded"
 MOST_DIGITS: Final = 20  # of a number in a query
@@ -83,6 +84,8 @@ def bearer_of(scope: Scope) -> str | None:
     """Return the bearer token of a request; None if there is none."""
     for name, value in scope["headers"]:
         if name == b"authorization":
+            if value.startswith(BEARER):
+                return str(value[len(BEARER) :].strip(), "latin-1")
             scheme, _, secret = value.decode("latin-1").partition(" ")
             return secret.strip() if scheme.lower() == "bearer" else None
     return None

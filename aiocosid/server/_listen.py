@@ -94,28 +94,21 @@ class EitherProtocol(asyncio.Protocol):
 
 
 class _HttpProtocol(HttpToolsProtocol):
-    """HTTP whose heads have a limit; uvicorn's has none.  A parser calls its methods by name."""
+    """HTTP whose heads have a limit; uvicorn's has none."""
 
-    _head = -1  # bytes of an incomplete head; -1 between heads
-
-    def on_message_begin(self) -> None:
-        """Begin a head."""
-        self._head = 0
-        super().on_message_begin()
-
-    def on_headers_complete(self) -> None:
-        """End a head."""
-        self._head = -1
-        super().on_headers_complete()
+    _head = 0  # bytes since the last request began to be served
 
     def data_received(self, data: bytes) -> None:
         """Parse, and refuse a head that is too long."""
+        before: Any = self.cycle  # None before the first
         super().data_received(data)
-        if self._head >= 0:
-            self._head += len(data)
-            if self._head > MOST_HEAD and not self.transport.is_closing():
-                self.transport.write(TOO_LARGE)
-                self.transport.close()
+        if self.cycle is not before or (before is not None and before.more_body):
+            self._head = 0  # they have ended a head, or are of a body
+            return
+        self._head += len(data)
+        if self._head > MOST_HEAD and not self.transport.is_closing():
+            self.transport.write(TOO_LARGE)
+            self.transport.close()
 
 
 class Patience:

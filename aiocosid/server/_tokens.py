@@ -25,6 +25,7 @@ PREFIX: Final = "aiocosid_"
 """Of every token, so that scanners for leaked secrets can recognise one."""
 
 SECRET_BYTES: Final = 32
+KIND: Final = "sha256:"
 DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 ANYTHING: Final = ("*",)
 
@@ -51,7 +52,7 @@ def new_token() -> str:
 
 def digest_of(secret: str) -> str:
     """Return what is kept of a token: ``sha256:`` and 64 hexadecimal digits."""
-    return f"sha256:{hashlib.sha256(secret.encode()).hexdigest()}"
+    return f"{KIND}{hashlib.sha256(secret.encode()).hexdigest()}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,10 +126,13 @@ def _pattern_of(names: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(texts), re.DOTALL)
 
 
+NOBODY: Final = b"", Access()
+
+
 class Tokens:
     """The tokens of a server; without any, everybody may do everything."""
 
-    __slots__ = ("_by_digest", "_on_unix")
+    __slots__ = ("_known", "_on_unix")
 
     def __init__(self, tokens: Iterable[Token] = (), *, unix: bool = False) -> None:
         """Take the tokens; of several with one digest the last one counts.
@@ -138,11 +142,13 @@ class Tokens:
             unix: whether callers on Unix sockets need one, too.
         """
         self._on_unix = unix
-        self._by_digest = {each.digest: each for each in tokens}
+        # What a caller may do is made once, and not for each request.
+        hashes = ((bytes.fromhex(each.digest.removeprefix(KIND)), each) for each in tokens)
+        self._known = {found: (found, Access(each)) for found, each in hashes}
 
     def __bool__(self) -> bool:
         """Return whether callers need a token."""
-        return bool(self._by_digest)
+        return bool(self._known)
 
     def needed_at(self, socket_name: object) -> bool:
         """Return whether callers on a socket need a token.
@@ -151,21 +157,21 @@ class Tokens:
             socket_name: of our end, as ``getsockname`` returns it: a text or bytes for a Unix
                 socket.
         """
-        return bool(self._by_digest) and (self._on_unix or not isinstance(socket_name, str | bytes))
+        return bool(self._known) and (self._on_unix or not isinstance(socket_name, str | bytes))
 
     def access(self, secret: str | None, *, now_ms: int) -> Access | None:
         """Return what the holder of a secret may do; None if the secret is wrong or has expired.
 
         The time that it takes tells nothing about the secret: its hash is looked up.
         """
-        if not self._by_digest:
+        if not self._known:
             return Access()
         if secret is None:
             return None
-        digest = digest_of(secret)
-        token = self._by_digest.get(digest)
-        if token is None or not hmac.compare_digest(token.digest, digest):
+        found = hashlib.sha256(secret.encode()).digest()
+        kept, access = self._known.get(found, NOBODY)
+        if not hmac.compare_digest(kept, found) or access.token is None:
             return None
-        if token.expires_ms is not None and now_ms >= token.expires_ms:
+        if access.token.expires_ms is not None and now_ms >= access.token.expires_ms:
             return None
-        return Access(token)
+        return access
