@@ -19,7 +19,8 @@ from starlette.routing import Route
 from aiocosid.provider import configure
 from aiocosid.server import App, Token, Verb, digest_of
 from aiocosid.server._listen import EitherProtocol
-from aiocosid.server.dialects import leaf, tinyid
+from aiocosid.server.dialects.leaf import routes as leaf_routes
+from aiocosid.server.dialects.tinyid import routes as tinyid_routes
 
 from ._harness import Answer, ratio
 from ._http import free_port, load_tool, rate, running
@@ -58,7 +59,7 @@ def service() -> App:
     return App(
         ids,
         tokens=[token],
-        dialects=[lambda found: leaf.routes(found, public=True), tinyid.routes],
+        dialects=[lambda found: leaf_routes(found, public=True), tinyid_routes],
     )
 
 

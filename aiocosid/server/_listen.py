@@ -100,9 +100,9 @@ class _HttpProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse, and refuse a head that is too long."""
-        before: Any = self.cycle  # None before the first
+        before = self.cycle  # None before the first
         super().data_received(data)
-        if self.cycle is not before or (before is not None and before.more_body):
+        if self.cycle is not before or getattr(before, "more_body", False):
             self._head = 0  # they have ended a head, or are of a body
             return
         self._head += len(data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from starlette.routing import Route
 
@@ -45,7 +46,9 @@ def served() -> tuple[set[str], set[str]]:
     dialects = [each.routes for each in (cosid, leaf, tinyid)]
     found = App(provider, dialects=dialects)._app.routes
     paths = {each.path for each in found if isinstance(each, Route)}
-    names = [each.endpoint for each in found if isinstance(each, Route) and "tinyid" in each.path]
+    names: list[Any] = [
+        each.endpoint for each in found if isinstance(each, Route) and "tinyid" in each.path
+    ]
     paths = {each for each in paths if "tinyid" not in each}
     paths |= {f"/tinyid/id/{name}" for each in names for name in each.endpoints}
     open_ended = {re.sub(r"\{\w+:path\}$", "", each) for each in paths if each.endswith(":path}")}
