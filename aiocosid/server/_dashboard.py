@@ -14,13 +14,13 @@ from hashlib import sha256
 from http import HTTPStatus
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 from starlette.routing import Route
 
 from .._life.clock import SYSTEM_CLOCK
 from ..errors import CosIdError, CounterMissingError
-from ._http import bearer_of, body_of, reply, whole
+from ._http import bearer_of, body_of, check_site, reply, whole
 from ._overview import Watch
 from ._page import ActionResult, page, token_page
 from ._parse import parse
@@ -58,7 +58,6 @@ STATIC: Final = {
 FORM: Final = "application/x-www-form-urlencoded"
 LEVEL: Final = 5  # of compression: a tenth of the size in some milliseconds
 MOST_FIELDS: Final = 20  # of a form
-OWN_SITE: Final = {"same-origin", "none"}  # of Sec-Fetch-Site; none: typed into the address bar
 
 
 def routes(service: Service) -> Sequence[BaseRoute]:
@@ -83,7 +82,7 @@ class _Static:
         self._contents = contents
 
     async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
-        """ActionResult one request."""
+        """Answer one request."""
         name: str = scope["path_params"]["name"]
         content = self._contents.get(name)
         if content is None:
@@ -107,7 +106,7 @@ class _Live:
         self._watch = watch
 
     async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
-        """ActionResult one request."""
+        """Answer one request."""
         access = self._service.access(bearer_of(scope), SYSTEM_CLOCK.now_ms())
         self._service.check(access, Verb.READ)
         overview = await self._watch.overview()
@@ -168,11 +167,11 @@ class _Dashboard:
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ActionResult one request."""
+        """Answer one request."""
         headers = _headers(scope)
         fields: dict[str, str] = {}
         if scope["method"] == "POST":
-            _check_site(headers)
+            check_site(scope)
             fields = await self._form(headers, scope, receive)
         secret = bearer_of(scope) or fields.pop("token", "").strip() or None
         in_json = "application/json" in headers.get("accept", "")
@@ -348,19 +347,3 @@ def _headers(scope: Scope) -> dict[str, str]:
 
 def _is_head(scope: Scope) -> bool:
     return bool(scope["method"] == "HEAD")
-
-
-def _check_site(headers: Mapping[str, str]) -> None:
-    """Raise if a browser says that a page of another site sends the form.
-
-    Raises:
-        Problem: it does.
-    """
-    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
-    if site is not None:
-        is_own = site in OWN_SITE
-    else:
-        is_own = origin is None or urlsplit(origin).netloc == headers.get("host")
-    if not is_own:
-        detail = "the form was sent by a page of another site"
-        raise Problem(HTTPStatus.FORBIDDEN, "other-site", detail)

@@ -25,6 +25,7 @@ __all__ = (
     "access_of",
     "bearer_of",
     "body_of",
+    "check_site",
     "form_of",
     "parts_of",
     "query_of",
@@ -40,6 +41,7 @@ Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 JSON: Final = b"application/json"
 TEXT: Final = b"text/plain; charset=utf-8"
 
+OWN_SITE: Final = {b"same-origin", b"none"}  # of Sec-Fetch-Site; none: the address bar
 BEARER: Final = b"Bearer "
 NO_STORE: Final = (b"cache-control", b"no-store")
 FORM: Final = b"application/x-www-form-urlencoded"
@@ -98,12 +100,33 @@ def access_of(service: Service, scope: Scope) -> Access:
         Problem: it needs a token, and has none that is valid.
     """
     if not service.tokens:
+        check_site(scope)
         return EVERYTHING
     # ASGI names a Unix socket by its path, and None instead of a port.
     server: tuple[str, int | None] = scope["server"] or ("", 0)
     if not service.tokens.needed_at(server[0] if server[1] is None else server):
         return EVERYTHING
     return service.access(bearer_of(scope), SYSTEM_CLOCK.now_ms())
+
+
+def check_site(scope: Scope) -> None:
+    """Raise if a browser says that a page of another site sends the request.
+
+    Where callers need no token, any page that somebody looks at could take ids.
+
+    Raises:
+        Problem: it does.
+    """
+    headers: dict[bytes, bytes] = dict(scope["headers"])
+    site, origin = headers.get(b"sec-fetch-site"), headers.get(b"origin")
+    if site is not None:
+        is_own = site in OWN_SITE
+    else:
+        host = headers.get(b"host", b"")
+        is_own = origin is None or origin in {b"http://" + host, b"https://" + host}
+    if not is_own:
+        detail = "the request was sent by a page of another site"
+        raise Problem(HTTPStatus.FORBIDDEN, "other-site", detail)
 
 
 def query_of(scope: Scope) -> dict[str, str]:
@@ -132,6 +155,8 @@ def parts_of(scope: Scope, prefix: str) -> list[str]:
     raw: bytes | None = scope.get("raw_path")
     path: str = scope["path"] if raw is None else raw.decode("latin-1")
     mounted: str = scope.get("root_path", "")
+    if not path.startswith(f"{mounted}{prefix}/"):  # a part of the route itself was escaped
+        raise Problem(HTTPStatus.NOT_FOUND, "not-found", "no such path")
     parts = path.split("/")[mounted.count("/") + prefix.count("/") + 1 :]
     if raw is None or "%" not in path:
         return parts

@@ -160,8 +160,11 @@ def _awaited(connection: Any) -> object | None:  # noqa: ANN401 - of either prot
     """Return an object that stays the same while we wait for a client; None if we do not."""
     if isinstance(connection, EitherProtocol):
         return connection
+    if isinstance(connection, RespProtocol):
+        # A client of Redis may keep its connection for as long as it likes, but has to read.
+        return connection.unread
     if not isinstance(connection, HttpToolsProtocol):
-        return None  # a client of Redis may keep its connection for as long as it likes
+        return None
     cycle: Any = connection.cycle  # one request and its answer; None before the first
     if cycle is None:
         return connection

@@ -81,11 +81,18 @@ class _Crew:
             raise KeyboardInterrupt
 
     def _start(self, index: int) -> None:
+        if self._is_ending():  # by a signal while others were being started
+            return
         ours, theirs = self._context.Pipe(duplex=False)
         process = self._context.Process(target=self._work, args=(index, theirs))
         process.start()
         theirs.close()
         self._members.append(_Member(index, process, ours))
+        if self._is_ending():  # by one while this process was
+            process.terminate()
+
+    def _is_ending(self) -> bool:
+        return bool(self._signal)
 
     def _turn(self) -> None:
         """Wait for news of the processes, and replace those that died."""
@@ -98,7 +105,7 @@ class _Crew:
                 self._replace(member)
         for index, time in [*self._due.items()]:
             if SYSTEM_CLOCK.monotonic() >= time:
-                del self._due[index]
+                self._due.pop(index, None)
                 self._start(index)
 
     def _hear(self, member: _Member) -> None:

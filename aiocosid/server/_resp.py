@@ -291,6 +291,16 @@ class RespProtocol(asyncio.Protocol):
         self._late: asyncio.Task[None] | None = None  # ends a client that ends no command
         self._is_ending = False
 
+    @property
+    def unread(self) -> object | None:
+        """An object that stays the same while the client reads too slowly; None if it does not."""
+        return self._writable
+
+    @property
+    def transport(self) -> Any:  # noqa: ANN401 - of either loop
+        """The connection's; None once it has ended."""
+        return self._transport
+
     # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ..integrations._source import Source
     from ._tokens import Token
 
-__all__ = ("Limits", "Service", "StoreCalls", "grant")
+__all__ = ("Limits", "Service", "StoreCalls", "grant", "has_answered")
 
 audit = logging.getLogger("aiocosid.server.audit")
 
@@ -340,7 +340,10 @@ class Service:
         """
         key = namespace, name
         found = self._counters.get(key)
-        if found is None or (offset and offset != found.offset):
+        is_other = offset and found is not None and offset != found.offset
+        # Where a counter begins counts only until it has answered; what it answered is kept, or
+        # one that went back would not be noticed.
+        if found is None or (is_other and not has_answered(found)):
             found = self.store.segment_distributor(namespace=namespace, name=name, offset=offset)
             self._counters[key] = found
             if len(self._counters) > COUNTERS_KEPT:
@@ -352,6 +355,12 @@ class Service:
     def _check_size(self, what: str, size: int, at_most: int) -> None:
         if not 1 <= size <= at_most:
             raise InvalidArgumentError(what, size, expected=f"from 1 to {at_most}")
+
+
+def has_answered(counter: IdSegmentDistributor) -> bool:
+    """Return whether a counter's object knows a value of the counter, below which none may come."""
+    water = getattr(counter, "_water", None)
+    return water is not None and water.baseline() is not None
 
 
 async def grant(distributor: IdSegmentDistributor, step: int, calls: StoreCalls) -> int:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ("Listener", "bound")
 
+BACKLOG: Final = 2048  # connections that wait to be accepted, as uvicorn has it
+
 FIRST: Final = 3
 """The first descriptor that systemd passes."""
 
@@ -115,6 +117,7 @@ def _unix(path: str, mode: int) -> Listener:
     before = os.umask(~mode & 0o777)  # so that nobody else connects before a chmod
     try:
         made.bind(path)
+        made.listen(BACKLOG)  # at once: nobody takes it for the file of a server that has ended
     except OSError:
         made.close()
         raise

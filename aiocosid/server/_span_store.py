@@ -84,6 +84,20 @@ class SpanDistributor(NotCopyable, IdSegmentDistributor):
         check_step(step)
         return await self._store._next_max_id(self, step)
 
+    @property
+    def is_in_hand(self) -> bool:
+        """Whether this process has bought ids of the counter, and knows how far it has come."""
+        return self.namespaced_name in self._store._chains
+
+    async def peek(self) -> int | None:
+        """Return the last id that was bought, by any process; None if the counter is missing.
+
+        Raises:
+            UnsupportedByStoreError: the root has no way to read a counter.
+            StoreError: the root refuses or cannot be reached.
+        """
+        return await self._store._root_counter(self, 1).peek()
+
 
 class SpanStore(StoreOverStores[SpanDistributor]):
     """A store whose counters are bought from another one in spans, and cut in memory.
@@ -249,11 +263,14 @@ class SpanStore(StoreOverStores[SpanDistributor]):
         """Make one call to the root; then what is in hand is below, and nobody gets it."""
         key = counter.namespaced_name
         distributor, chain = self._root_counter(counter, 1), self._chains.get(key)
-        if chain is not None and (reached := chain._reached()):
+        floors = self._provider._floors
+        in_hand = None if chain is None else chain._reached()
+        reached: int = max(in_hand or 0, floors.get(("counter", key)) or 0)
+        if reached:
             distributor.resume_above(reached)
         max_id = await distributor.next_max_id(step)
         await self._drop(key)
-        self._provider._floors["counter", key] = max_id
+        floors["counter", key] = max(max_id, floors.get(("counter", key)) or 0)
         return max_id
 
     async def _opened(self, counter: SpanDistributor) -> RunChain:

@@ -7,13 +7,19 @@ client is `aiocosid.stores.remote`.
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from starlette.routing import Route
 
 from ..abc import MAX_ID
-from ..errors import CosIdError, InvalidArgumentError, UnsupportedByStoreError
+from ..errors import (
+    CosIdError,
+    CounterMissingError,
+    InvalidArgumentError,
+    UnsupportedByStoreError,
+)
 from ..machine.cells import Need
 from ..stores._store import BackendStore, CounterDistributor
 from ..stores._wire import (
@@ -33,6 +39,8 @@ from ._http import access_of, body_of, reply
 from ._problems import CONTENT_TYPE, Problem, problem_of
 from ._ranges import next_ranges
 from ._resp import RespError
+from ._service import has_answered
+from ._span_store import SpanDistributor
 from ._tokens import Verb
 
 if TYPE_CHECKING:
@@ -139,7 +147,25 @@ async def _add(service: Service, access: Access, args: Mapping[str, Any]) -> dic
     if first is not None and first > by:  # a new counter begins with the caller's offset
         where = {"namespace": counter.namespace, "name": counter.name}
         counter = service.counter(**where, offset=first - by)
+    if first is None:
+        await _check_known(counter, full)
     return {"max_id": await counter.next_max_id(by)}
+
+
+async def _check_known(counter: IdSegmentDistributor, full: str) -> None:
+    """Raise if a counter is gone that has answered the caller before, as it says.
+
+    A new one would begin below the ids that were issued; this process may have been started since.
+
+    Raises:
+        CounterMissingError: it is gone.
+    """
+    is_in_hand = isinstance(counter, SpanDistributor) and counter.is_in_hand
+    if is_in_hand or has_answered(counter):
+        return
+    with suppress(UnsupportedByStoreError):
+        if await counter.peek() is None:
+            raise CounterMissingError(LABEL, counter=full)
 
 
 async def _raise_to(service: Service, access: Access, args: Mapping[str, Any]) -> dict[str, Any]:

@@ -148,6 +148,32 @@ class TestNames:
             assert client.get(path).status_code == 404
 
 
+class TestOtherSites:
+    """Where callers need no token, a page of another site takes and changes nothing."""
+
+    @pytest.mark.parametrize(
+        "headers",
+        [
+            {"Sec-Fetch-Site": "cross-site"},
+            {"Sec-Fetch-Site": "same-site"},
+            {"Origin": "http://evil.example"},
+            {"Origin": "null"},
+            {"Origin": "http://["},
+        ],
+    )
+    def test_its_requests_are_refused(
+        self, open_client: httpx.Client, headers: dict[str, str]
+    ) -> None:
+        for path in ("/v1/ids/order", "/v1/store/raise_to", "/v1/machines/x"):
+            assert problem(open_client.post(path, headers=headers)) == (403, "other-site")
+        assert open_client.post("/", headers=headers).status_code == 403
+
+    def test_its_own_are_not(self, open_client: httpx.Client) -> None:
+        own = str(open_client.base_url).rstrip("/")
+        for headers in ({"Sec-Fetch-Site": "none"}, {"Origin": own}):
+            assert open_client.post("/v1/ids/order", headers=headers).status_code == 200
+
+
 class TestSegments:
     def test_each_is_one_addition_to_the_generators_counter(
         self, client: httpx.Client, open_client: httpx.Client

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from ...errors import CosIdError
-from .._http import EVERYTHING, JSON, access_of, reply
+from .._http import EVERYTHING, JSON, access_of, check_site, reply
 from .._problems import Problem
 
 if TYPE_CHECKING:
@@ -47,7 +47,12 @@ def gate(service: Service, *, public: bool) -> Gate:
         service: knows the tokens.
         public: whether clients need none, since those of the dialect have none.
     """
-    return (lambda _: EVERYTHING) if public else partial(access_of, service)
+    return _anybody if public else partial(access_of, service)
+
+
+def _anybody(scope: Scope) -> Access:
+    check_site(scope)
+    return EVERYTHING
 
 
 class Endpoint:
@@ -69,7 +74,7 @@ class Endpoint:
         self._serve, self._failed = serve, failed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """HttpAnswer one request."""
+        """Answer one request."""
         if scope["method"] in TAKE_NOTHING:
             await reply(send, b"")
             return

@@ -151,7 +151,8 @@ class _Leaf:
         """``/api/segment/get/{key}``: an id; with ``/{size}``: ``{first}:{size}``."""
         parts, service = parts_of(scope, self._get), self._service
         name = parts[0]
-        service.check(self._access(scope), Verb.IDS, name)
+        verb = Verb.IDS if len(parts) == 1 else Verb.SEGMENTS
+        service.check(self._access(scope), verb, name)
         if not name or len(parts) > 2:  # noqa: PLR2004 - a key and a size
             raise Problem(HTTPStatus.NOT_FOUND, "no-path")
         if not self._segment:
