@@ -1,4 +1,4 @@
-"""How many signs of life do ten generators of one process cost?"""
+"""How many renewals do ten generators of one process cost?"""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class FarMachines(MachineIdDistributor):
         return await self._inner.distribute(bits, now_ms=now_ms, latest_ms=latest_ms)
 
     async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
-        """Give a sign of life."""
+        """Send a renewal."""
         await self._server.reach()
         await self._inner.guard(machine_id, now_ms=now_ms, mark_ms=mark_ms)
 

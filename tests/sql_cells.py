@@ -74,7 +74,7 @@ def mark(run: Run, namespace: str, identity: str) -> None:
 
 
 def age(run: Run, namespace: str, seconds: float) -> None:
-    """Make the last sign of life of all machine ids older, and a quarantine."""
+    """Make the last renewal of all machine ids older, and a quarantine."""
     ms = int(seconds * 1000)
     run(
         f"update cosid_machine set last_timestamp = last_timestamp - {ms} "

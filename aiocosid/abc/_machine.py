@@ -159,7 +159,7 @@ class MachineIdDistributor(ABC):
     """The kind of store, for error messages."""
 
     is_leased: bool = True
-    """Whether an id is lost without a sign of life; False where a lock of the system holds it."""
+    """Whether an id is lost without a renewal; False where a lock of the system holds it."""
 
     keeps_marks: bool = True
     """Whether whoever is handed an id begins above the former owner's time mark.

@@ -133,7 +133,7 @@ CLOCK_BACKWARDS: Final = _histogram(
     "aiocosid.clock.backwards", "s", "How far the clock was behind when a call had to wait for it."
 )
 GUARD_DURATION: Final = _histogram(
-    "aiocosid.machine.guard.duration", "s", "How long the store took for a sign of life.", _MACHINE
+    "aiocosid.machine.guard.duration", "s", "How long the store took for a renewal.", _MACHINE
 )
 GUARD_FAILURES: Final = _counter(
     "aiocosid.machine.guard.failures",
@@ -191,7 +191,7 @@ MACHINE_ID: Final = _gauge("aiocosid.machine.id", "", "The machine id in use.")
 LEASE_LEFT: Final = _gauge(
     "aiocosid.machine.lease.left",
     "s",
-    "How long the machine id is ours without a further sign of life.",
+    "How long the machine id is ours without a further renewal.",
     merge=min,
 )
 MARK: Final = _gauge(

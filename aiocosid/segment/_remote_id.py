@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 from ..abc import MAX_ID
 from ..abc._ids import check_integer, check_seconds
-from ..errors import InvalidArgumentError
 from ._blocks import MAX_BLOCK, BlockDistributor
 from ._generator import SegmentGenerator
 from ._options import MAX_WAITERS, SegmentOptions
-from ._pace import ENDURANCE, MAX_DISTANCE, MAX_IDS_AHEAD, Pace
+from ._pace import ENDURANCE, Pace
 
 if TYPE_CHECKING:
     from ..abc import Clock
@@ -83,7 +82,6 @@ class RemoteId(SegmentGenerator):
         check_integer("block", block, at_least=1, at_most=MAX_BLOCK)
         if max_age is not None:
             check_seconds("max_age", max_age)
-        check_seconds("endurance", endurance, or_zero=True)
         options = SegmentOptions.checked(
             ttl=max_age,
             wait_timeout=wait_timeout,
@@ -94,16 +92,6 @@ class RemoteId(SegmentGenerator):
             max_waiters=max_waiters,
             fail_fast=fail_fast,
         )
-        if endurance > options.ttl and endurance != ENDURANCE:
-            expected = f"at most {options.ttl:g} (max_age): older ids are not handed out"
-            raise InvalidArgumentError("endurance", endurance, expected=expected)
-        pace = Pace(
-            step=block,
-            safe_distance=2,
-            max_distance=MAX_DISTANCE,
-            max_ids_ahead=MAX_IDS_AHEAD,
-            endurance=endurance,
-            ttl=options.ttl,
-        )
+        pace = Pace.checked(step=block, endurance=endurance, ttl=options.ttl, ttl_name="max_age")
         distributor = BlockDistributor(source, namespace=namespace, name=name, step=block)
         super().__init__(distributor, options, pace, clock)

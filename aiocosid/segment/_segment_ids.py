@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .._checks import check_boolean, check_seconds
+from .._checks import check_boolean
 from ..abc import MAX_ID
-from ..abc._ids import check_integer
-from ..errors import InvalidArgumentError, UnsupportedByStoreError
+from ..errors import UnsupportedByStoreError
 from ._generator import SegmentGenerator
 from ._options import MAX_WAITERS, SegmentOptions
 from ._pace import ENDURANCE, MAX_DISTANCE, MAX_IDS_AHEAD, QUIET_PERIOD, Pace
@@ -82,10 +81,6 @@ class SegmentChainId(SegmentGenerator):
             InvalidArgumentError: an argument is outside its range, or the distributor takes no ids
                 back.
         """
-        check_integer("max_distance", max_distance, at_least=1)
-        check_integer("max_ids_ahead", max_ids_ahead, at_least=1)
-        check_integer("safe_distance", safe_distance, at_least=1, at_most=max_distance)
-        check_seconds("endurance", endurance, or_zero=True)
         options = SegmentOptions.checked(
             ttl=ttl,
             wait_timeout=wait_timeout,
@@ -98,10 +93,7 @@ class SegmentChainId(SegmentGenerator):
             max_waiters=max_waiters,
             fail_fast=fail_fast,
         )
-        if endurance > options.ttl and endurance != ENDURANCE:
-            expected = f"at most {options.ttl:g} (ttl): older ids are not handed out"
-            raise InvalidArgumentError("endurance", endurance, expected=expected)
-        pace = Pace(
+        pace = Pace.checked(
             step=distributor.step,
             safe_distance=safe_distance,
             max_distance=max_distance,

@@ -9,7 +9,7 @@ from ..errors import InvalidArgumentError
 from ..segment import GroupedSegmentId
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable
 
     from ..abc import AnyGenerator
 
@@ -30,15 +30,16 @@ async def next_ranges(generator: AnyGenerator, count: int) -> list[range]:
     return runs_of(await generator.next_ids(count)) if take is None else await take(count)
 
 
-def runs_of(ids: Sequence[int]) -> list[range]:
-    """Return rising ids, at least one, as ranges."""
-    if ids[-1] - ids[0] == len(ids) - 1:
-        return [range(ids[0], ids[-1] + 1)]
+def runs_of(ids: list[int]) -> list[range]:
+    """Return ids, at least one, as ranges of exactly them, in their order."""
+    whole = range(ids[0], ids[0] + len(ids))
+    if ids == list(whole):
+        return [whole]
     runs: list[range] = []
     start = 0
     while start < len(ids):
         stop = start + 1
-        stride = ids[stop] - ids[start] if stop < len(ids) else 1
+        stride = max(ids[stop] - ids[start], 1) if stop < len(ids) else 1
         while stop < len(ids) and ids[stop] - ids[stop - 1] == stride:
             stop += 1
         runs.append(range(ids[start], ids[stop - 1] + 1, stride))

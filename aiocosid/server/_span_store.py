@@ -288,10 +288,11 @@ class SpanStore(StoreOverStores[SpanDistributor]):
             return chain
 
         spec = GeneratorSpec(RunChain.__name__, "spans", make, resumes="counter")
-        chain = await self._provider._named(key, spec)
-        self._chains[key] = chain
+        chain = self._chains[key] = await self._provider._named(key, spec)
         if len(self._chains) > COUNTERS_KEPT:
-            await self._drop(next(iter(self._chains)))
+            # Of those that somebody waits for none is given up: they would take turns for ever.
+            idle = (each for each, other in self._chains.items() if not other._opening.line)
+            await self._drop(next(idle, key))
         return chain
 
     def _root_counter(self, counter: IdSegmentDistributor, step: int) -> IdSegmentDistributor:

@@ -57,9 +57,6 @@ if TYPE_CHECKING:
 
 __all__ = ("command", "dispatch", "route")
 
-MOST_IDS: Final = 1 << 26
-"""Of one segment: a chain that is emptied at full speed asks for 16.8 million at a time."""
-
 MOST_BYTES: Final = 1 << 22
 """Of a body: a commit may write all machine ids of a namespace."""
 
@@ -140,7 +137,7 @@ def _backend_of(counter: IdSegmentDistributor) -> Backend | None:
 
 async def _add(service: Service, access: Access, args: Mapping[str, Any]) -> dict[str, Any]:
     full, counter = _counter(service, access, Verb.SEGMENTS, args)
-    by = _whole(args, "by", 1, max(service.limits.step, MOST_IDS))
+    by = _whole(args, "by", 1, service.limits.step)
     first = None if args.get("first") is None else _whole(args, "first", 0)
     backend = _backend_of(counter)
     if backend is not None:

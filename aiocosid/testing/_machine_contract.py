@@ -255,7 +255,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
             facts = (error.namespace, error.machine_id)
             assert facts == (kit.namespace, machine_id), f"the error tells of {facts}"
         floors = [(await kit.take(text)).floor_ms for text in "abc"]
-        assert max(floors) < FAR_MS, f"a refused sign of life left its mark: {floors}"
+        assert max(floors) < FAR_MS, f"a refused renewal left its mark: {floors}"
 
     async def test_who_gave_back_is_not_the_owner(self, make_machines: Make) -> None:
         """A renewal after that is refused, and does not take the id again."""

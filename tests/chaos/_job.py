@@ -79,7 +79,7 @@ class Job:
         cancel: seconds within which a call is cancelled at random; 0 for never.
         fork_every: seconds between two forks; 0 for none.
         safe_guard: seconds that a machine id stays ours in silence.
-        interval: seconds between two signs of life.
+        interval: seconds between two renewals.
         layout: of Snowflakes, as `SnowflakeLayout` takes it.
         wait_timeout: seconds that a call waits.
         margin: of sharded ids, seconds by which two masters' clocks differ.

@@ -75,7 +75,7 @@ class Backend(ABC):
         """Write a counter without anybody's knowledge."""
 
     def age(self, namespace: str, seconds: float) -> None:
-        """Make the last sign of life of all machine ids of a namespace older; keep the marks.
+        """Make the last renewal of all machine ids of a namespace older; keep the marks.
 
         And a quarantine.
         """

@@ -125,7 +125,7 @@ class TestOnOneStore(Machines):
         assert (await one.distribute(3, now_ms=1, latest_ms=2**53)).machine_id == 0
 
     async def test_a_marker_remembers_the_longest_lease(self, store: Store) -> None:
-        """Of a sign of life, of marking; what is marked as new, or is not there, knows nothing."""
+        """Of a renewal, of marking; what is marked as new, or is not there, knows nothing."""
         namespace = f"long{uuid.uuid4().hex[:12]}"
 
         def of(text: str, safe_guard: float) -> MachineIdDistributor:

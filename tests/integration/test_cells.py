@@ -59,7 +59,7 @@ async def opened(stack: AsyncExitStack, kind: Backend, namespace: str) -> CellBa
 
 
 def signed(snapshot: Snapshot, number: int, by: int = 1) -> Changes:
-    """A sign of life, one unit later; turn, stamp and mark tell how many there were."""
+    """A renewal, one unit later; turn, stamp and mark tell how many there were."""
     seat = snapshot.seats[number]
     note = seat.note or Note()
     note = replace(note, turn=note.turn + by, mark_ms=note.turn + by)

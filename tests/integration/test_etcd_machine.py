@@ -97,7 +97,7 @@ class TestLeases:
     async def test_an_owner_is_on_a_lease_of_its_own_safe_guard(
         self, etcd: EtcdServer, store: EtcdStore, namespace: str
     ) -> None:
-        """In whole seconds, never shorter; the same one with each sign of life."""
+        """In whole seconds, never shorter; the same one with each renewal."""
         leases = Leases(etcd, namespace)
         owner = machine_of(store, namespace, "a", 99.2)
         await take(owner)
@@ -472,7 +472,7 @@ class TestCalls:
     async def test_guards_do_not_stop_for_those_who_come(
         self, store: EtcdStore, namespace: str
     ) -> None:
-        """Many ask while others give signs of life: all end, and hold what is theirs."""
+        """Many ask while others send renewals: all end, and hold what is theirs."""
         owners = [machine_of(store, namespace, f"o{number}") for number in range(8)]
         ids = [(await take(owner, bits=5)).machine_id for owner in owners]
         others = [machine_of(store, namespace, f"n{number}") for number in range(8)]

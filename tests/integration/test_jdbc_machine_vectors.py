@@ -226,7 +226,7 @@ class Step:
         return grant
 
     async def guard(self) -> None:
-        """Give a sign of life."""
+        """Send a renewal."""
         number = self.replay.local[self.args["process"]]
         guarding = self.make().guard(number, now_ms=self.now, mark_ms=-1)
         if self.raised is not None:

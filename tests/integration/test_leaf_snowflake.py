@@ -49,7 +49,7 @@ async def take(one: MachineIdDistributor, *, now_ms: int = NOW, bits: int = 10) 
 
 
 async def holds(one: MachineIdDistributor, machine_id: int, *, mark_ms: int = NOW) -> bool:
-    """Give a sign of life; False if the worker id is lost."""
+    """Send a renewal; False if the worker id is lost."""
     try:
         await one.guard(machine_id, now_ms=NOW, mark_ms=mark_ms)
     except MachineIdLostError:
@@ -264,7 +264,7 @@ async def test_a_leaf_node_after_us(registry: Registry) -> None:
 
 
 async def test_an_old_node_under_our_address(registry: Registry) -> None:
-    """It writes its clock without looking; we are silent from our next sign of life on."""
+    """It writes its clock without looking; we are silent from our next renewal on."""
     one = registry.make("10.0.0.1")
     number, _ = await take(one)
     node = registry.node("10.0.0.1")

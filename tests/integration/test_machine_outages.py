@@ -100,7 +100,7 @@ class Outage:
             await owner.more()
 
     async def cut(self, *, lose_replies: bool) -> None:
-        """Let nothing through any more; after signs of life of which the owners do not hear."""
+        """Let nothing through any more; after renewals of which the owners do not hear."""
         proxy = self.server.proxy
         if lose_replies:
             proxy.swallow_replies(2, reset=False, **self.server.lose)

@@ -702,7 +702,7 @@ class TestCells:
     async def test_the_clock_is_the_servers(
         self, nats: NatsServer, store: NatsStore, namespace: str
     ) -> None:
-        """A sign of life is as late as its message; what else is written leaves that as it was."""
+        """A renewal is as late as its message; what else is written leaves that as it was."""
         backend = backend_of(store)
         owner = machine_of(store, "a")
         number = await take(owner)

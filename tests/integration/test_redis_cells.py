@@ -174,7 +174,7 @@ async def test_java_takes_and_gives_back_without_an_alarm(
 async def test_two_of_one_instance_id_open_at_once(server: ValkeyServer) -> None:
     """Both are open, twenty times out of twenty: who is overtaken takes the id once more.
 
-    Each is open before the next sign of life of the other, by which that would take it back.
+    Each is open before the next renewal of the other, by which that would take it back.
     """
 
     async def open_both(turn: int) -> None:

@@ -520,7 +520,7 @@ class TestBesideCosId:
     async def test_java_takes_an_expired_one_of_ours(
         self, instances: Instances, keys: Keys
     ) -> None:
-        """Ours is told with its next sign of life; what ours noted of the owner is void."""
+        """Ours is told with its next renewal; what ours noted of the owner is void."""
         await instances.take("a", stable=True)
         await instances.take("b")
         java = CosIdPeer(keys, "java")

@@ -241,7 +241,7 @@ class Process:
 
 
 def before_stamps(before: State) -> dict[int, int]:
-    """The last sign of life of each machine id in the hashes."""
+    """The last renewal of each machine id in the hashes."""
     found: dict[int, int] = {}
     for key, each in before.items():
         if key.endswith(":itc_idx"):

@@ -329,7 +329,7 @@ async def mark(store: RedisStore) -> Any:
 
 
 async def test_lost_replies(server: ValkeyServer) -> None:
-    """A sign of life that is sent twice asserts the same; what begins, begins once."""
+    """A renewal that is sent twice asserts the same; what begins, begins once."""
     async with (
         FaultProxy(server.host, server.port) as proxy,
         Redis(host=proxy.host, port=proxy.port, retry=Retry(NoBackoff(), 0)) as client,

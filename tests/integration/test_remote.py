@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import ExitStack, asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -352,17 +353,17 @@ async def test_errors(namespace: str, tmp_path: Path, *, is_unix: bool) -> None:
             long = store.segment_distributor(namespace=namespace, name="n" * 150)
             longer = store.segment_distributor(namespace=namespace, name="n" * 400)
             calls = (
-                (counter.next_max_id(1_001), InvalidArgumentError),
-                (long.next_max_id(1), NameTooLongError),
-                (longer.next_max_id(1), StoreError),
+                (partial(counter.next_max_id, 1_001), InvalidArgumentError),
+                (partial(long.next_max_id, 1), NameTooLongError),
+                (partial(longer.next_max_id, 1), StoreError),
                 (
-                    store.set_floor(namespace=namespace, name="a", above=5, create=False),
+                    partial(store.set_floor, namespace=namespace, name="a", above=5, create=False),
                     CounterMissingError,
                 ),
             )
             for call, kind in calls:
                 with pytest.raises(kind) as caught:
-                    await call
+                    await call()
                 assert "hidden" not in str(caught.value)
             assert await counter.next_max_id(1_000) == 1_000
 

@@ -140,7 +140,7 @@ class TestSegments:
         for path in ("/cache/", "/db/", "/api/segment/get", "/api/segment/gett/order"):
             assert client.get(path).status_code == 404
 
-    @pytest.mark.parametrize("size", ["0", "-1", "x", "1.5", "%D9%A1", "9" * 5000, "10000001", ""])
+    @pytest.mark.parametrize("size", ["0", "-1", "x", "1.5", "%D9%A1", "9" * 5000, "67108865", ""])
     def test_a_size_that_is_none(self, client: httpx.Client, size: str) -> None:
         assert client.get(f"{GET}/order/{size}").status_code == 400
 

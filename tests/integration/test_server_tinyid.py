@@ -176,6 +176,8 @@ class TestTokens:
 
     def test_none_are_needed_if_public(self) -> None:
         with server(public=True) as client:
+            other_site = {"Sec-Fetch-Site": "cross-site"}
+            assert client.get("nextId?bizType=other", headers=other_site).json()["data"] is None
             assert client.get("nextId?bizType=other").json()["data"] == [1]
             assert client.get("nextId").json()["code"] == 6
             assert client.get(f"nextId?bizType={'x' * 10_000}").json()["code"] == 6

@@ -190,7 +190,7 @@ class TestSegments:
     def test_a_generator_without_a_counter(self, client: httpx.Client) -> None:
         assert problem(client.post("/v1/segments/event?step=1")) == (409, "no-segments")
 
-    @pytest.mark.parametrize("query", ["", "?step=0", "?step=10000001", "?step=x"])
+    @pytest.mark.parametrize("query", ["", "?step=0", "?step=67108865", "?step=x"])
     def test_a_bad_step(self, client: httpx.Client, query: str) -> None:
         answer = client.post(f"/v1/segments/strict{query}")
         assert problem(answer) == (400, "invalid-argument")

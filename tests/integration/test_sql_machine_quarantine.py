@@ -464,7 +464,7 @@ class TestPostgres:
         assert [tables.stamp(0), tables.holder(0), tables.note(0)] == [T0 + 1110, "", T0 + 110]
 
     async def test_who_waits_for_the_marker_holds_no_row(self, tables: Tables) -> None:
-        """A first sign of life with a longer safe guard: whoever takes an id locks both as well."""
+        """A first renewal with a longer safe guard: whoever takes an id locks both as well."""
         async with PostgresStore.from_url(tables.url) as store:
             owner = of(store, 0)
             await take(owner)

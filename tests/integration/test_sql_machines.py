@@ -229,7 +229,7 @@ class TestExpiry:
         assert await fleet.take(9) == MachineGrant(2, T0 + 2)
 
     async def test_an_owner_whose_clock_is_slow(self, fleet: Fleet, tables: Tables) -> None:
-        """It gives signs of life; that their times are old does not count."""
+        """It sends renewals; that their times are old does not count."""
         tables.set_clock(T0 + GUARD)
         await fleet(0).guard(0, now_ms=T0, mark_ms=T0 + 1)
         with pytest.raises(MachineIdOverflowError):
@@ -390,7 +390,7 @@ class TestRaces:
     async def test_an_owner_that_wakes_up_in_time(
         self, fleet: Fleet, tables: Tables, now: int
     ) -> None:
-        """Its sign of life comes after the look, with whatever stamp: the id stays its own."""
+        """Its renewal comes after the look, with whatever stamp: the id stays its own."""
         for number in range(4):
             await fleet.take(number, now=T0 if number == 0 else T0 + 1)
         tables.set_clock(T0 + GUARD)

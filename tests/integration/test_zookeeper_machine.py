@@ -167,7 +167,7 @@ async def test_a_name_of_javas_that_nests_expires(
 
 
 async def test_a_slow_clock_is_no_silence(store: ZookeeperStore, namespace: str) -> None:
-    """The server's own note of a sign of life counts, whatever the owner's clock shows."""
+    """The server's own note of a renewal counts, whatever the owner's clock shows."""
     one, other = (
         store.machine_id_distributor(namespace=namespace, instance_id=text) for text in "ab"
     )
@@ -323,7 +323,7 @@ async def test_a_lost_reply(zookeeper: ZookeeperServer, namespace: str) -> None:
 
 
 async def test_a_session_that_is_suspended(zookeeper: ZookeeperServer, namespace: str) -> None:
-    """The lease is silent at once, and speaks again after a sign of life; the id stays."""
+    """The lease is silent at once, and speaks again after a renewal; the id stays."""
     mark_zookeeper(zookeeper, namespace)
     async with (
         FaultProxy(zookeeper.host, zookeeper.port) as proxy,

@@ -97,7 +97,7 @@ class LinkedMachineIdDistributor(MachineIdDistributor):
 
     @property
     def is_leased(self) -> bool:  # type: ignore[override]  # the inner one's
-        """Whether an id is lost without a sign of life."""
+        """Whether an id is lost without a renewal."""
         return self._inner.is_leased
 
     @property

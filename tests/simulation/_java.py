@@ -145,7 +145,7 @@ class JavaSnowflakeId(_Peer):
             store: where the machine ids lie.
             layout: the layout, of milliseconds.
             safe_guard: seconds after which a silent owner's id is taken.
-            interval: seconds between two signs of life.
+            interval: seconds between two renewals.
         """
         super().__init__(node)
         self._store = store

@@ -134,7 +134,7 @@ class Ledger:
                 )
 
     def renewed(self, namespace: str, machine_id: int, owner: object, *, until: float) -> None:
-        """Take note of a sign of life that has come to the store.
+        """Take note of a renewal that has come to the store.
 
         Args:
             namespace: the namespace.

@@ -284,7 +284,7 @@ def peer_takes(
 
 
 def peer_guards(server: MemoryBackend, namespace: str, instance: str, now_ms: int) -> None:
-    """Give a peer's sign of life, if it still holds an id."""
+    """Send a peer's renewal, if it still holds an id."""
     seats = server.cells_of(namespace).seats
     for number, seat in seats.items():
         if instance in seat.holders:

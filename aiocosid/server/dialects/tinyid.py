@@ -16,7 +16,7 @@ from starlette.routing import Route
 from ..._life.clock import SYSTEM_CLOCK
 from ...abc import IdGenerator
 from ...errors import CosIdError, InvalidArgumentError
-from .._http import EVERYTHING, TEXT, form_of, whole
+from .._http import EVERYTHING, TEXT, check_site, form_of, whole
 from .._problems import Problem, problem_of
 from .._tokens import Verb
 from ._endpoint import Endpoint, HttpAnswer
@@ -150,7 +150,7 @@ class _Tinyid:
         )
 
     async def _next_ids(self, scope: Scope, receive: Receive) -> Sequence[int]:
-        form = await form_of(scope, receive, self._service.limits.body)
+        form = await self._form(scope, receive)
         generator = await self._generator(form, Verb.IDS)
         text = form.get("batchSize", "")
         count = whole(form, "batchSize") if text else 1
@@ -165,13 +165,18 @@ class _Tinyid:
 
     async def _next(self, scope: Scope, receive: Receive) -> tuple[int, int, int, int, int]:
         """Take a segment: its max id, loading id, current id, delta and remainder."""
-        form = await form_of(scope, receive, self._service.limits.body)
+        form = await self._form(scope, receive)
         await self._generator(form, Verb.SEGMENTS)
         ids = await self._service.segment(form["bizType"])
         span, last = len(ids) * ids.step, ids[-1]
         current_id = last - span
         loading_id = current_id + span * _LOADING_PERCENT // 100
         return last, loading_id, current_id, ids.step, last % ids.step
+
+    async def _form(self, scope: Scope, receive: Receive) -> dict[str, str]:
+        if self._public:
+            check_site(scope)
+        return await form_of(scope, receive, self._service.limits.body)
 
     async def _generator(self, form: dict[str, str], verb: Verb) -> IdGenerator:
         """Return the generator of the ``bizType``, if the token allows that."""

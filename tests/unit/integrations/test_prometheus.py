@@ -252,7 +252,7 @@ async def test_a_count_goes_on_when_one_of_several_providers_ends(
 async def test_a_closed_snowflake_has_no_lease_and_a_lapsed_one_has(
     registry: CollectorRegistry,
 ) -> None:
-    """An alert on the mark rings while no sign of life is taken, and not for ever after closing."""
+    """An alert on the mark rings while no renewal is taken, and not for ever after closing."""
     clock = ManualClock(wall_ms=1_770_000_000_000)
     metrics = PrometheusInstrument(registry)
     ends = ("machine_mark_timestamp_seconds", "machine_lease_left_seconds")

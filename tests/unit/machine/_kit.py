@@ -37,7 +37,7 @@ class Link(MachineIdDistributor):
         self.store_ = store
         self.answer: Any = None  # instead of a grant
         self.floor_ms: int | None = None  # instead of the store's
-        self.slowness = 0.0  # seconds before a sign of life is answered
+        self.slowness = 0.0  # seconds before a renewal is answered
         self.clock: ManualClock | None = None
         self.failure: Callable[[], Exception] | None = None
         self.refused = ""

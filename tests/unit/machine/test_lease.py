@@ -102,7 +102,7 @@ async def test_the_next_owner_may_begin_at_the_stamp(clock: ManualClock) -> None
 
 
 async def test_ten_generators_have_one_lease(clock: ManualClock) -> None:
-    """One sign of life a minute for all of them."""
+    """One renewal a minute for all of them."""
     link = Link(store_of(clock))
     async with anyio.create_task_group() as group:
         gens = [SnowflakeId(link, name=f"g{n}", clock=clock) for n in range(10)]

@@ -33,7 +33,7 @@ class SessionLink(Link):
 
 
 class Flap:
-    """Interrupts a session once more, when the sign of life has just been answered."""
+    """Interrupts a session once more, when the renewal has just been answered."""
 
     def __init__(self, link: SessionLink) -> None:
         self.link, self.left = link, 0
@@ -45,7 +45,7 @@ class Flap:
 
 
 async def test_an_interrupted_session_silences_it_at_once() -> None:
-    """With most of the lease left; a sign of life that was sent after it makes it good again."""
+    """With most of the lease left; a renewal that was sent after it makes it good again."""
     clock = ManualClock()
     link = SessionLink(store_of(clock))
     async with MachineIdLease(link, clock=clock) as lease, SnowflakeId(lease, clock=clock) as gen:
@@ -67,7 +67,7 @@ async def test_an_interrupted_session_silences_it_at_once() -> None:
 
 
 async def test_a_waiter_is_served_when_the_session_is_back() -> None:
-    """Whoever waits for an id has the sign of life sent, long before the next one is due."""
+    """Whoever waits for an id has the renewal sent, long before the next one is due."""
     clock = ManualClock()
     link = SessionLink(store_of(clock))
     async with MachineIdLease(link, clock=clock) as lease, SnowflakeId(lease, clock=clock) as gen:
@@ -97,7 +97,7 @@ async def test_a_sign_of_life_of_an_interrupted_session_does_not_count() -> None
 
 
 async def test_a_waiter_asks_again_when_the_session_is_interrupted_again() -> None:
-    """It is woken by the sign of life, which counts no more by then."""
+    """It is woken by the renewal, which counts no more by then."""
     clock = ManualClock()
     link = SessionLink(store_of(clock))
     flap = Flap(link)

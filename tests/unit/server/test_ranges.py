@@ -17,6 +17,12 @@ def test_they_are_the_same_ids(ids: set[int]) -> None:
     assert list(chain.from_iterable(runs_of(rising))) == rising
 
 
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=8))
+def test_ids_that_do_not_rise(ids: list[int]) -> None:
+    """[1, 5, 0, 4] ends three above its start and is no range of four."""
+    assert list(chain.from_iterable(runs_of(ids))) == ids
+
+
 @pytest.mark.parametrize(
     ("ids", "runs"),
     [

@@ -138,9 +138,9 @@ async def test_what_still_fits_is_granted() -> None:
     assert await wire.ask(*asked) == [1, MAX_ID - 3, MAX_ID - 1, overflow]
 
 
-@pytest.mark.parametrize("step", ["0", "-1", "10000001", str(MAX_ID)])
+@pytest.mark.parametrize("step", ["0", "-1", "67108865", str(MAX_ID)])
 async def test_a_counter_only_rises(step: str) -> None:
-    expected = "ERR a counter only rises: increment has to be from 1 to 10000000"
+    expected = "ERR a counter only rises: increment has to be from 1 to 67108864"
     wire = Wire()
     assert await wire.ask(command("INCRBY", "a", step), command("GET", "a")) == [expected, None]
 

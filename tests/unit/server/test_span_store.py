@@ -336,6 +336,17 @@ class TestLife:
             assert len(store.statistics()) == 2
             assert await counters[0].next_max_id(10) > SPAN
 
+    async def test_more_counters_at_once_than_are_kept(
+        self, root: Root, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """They do not take each other's place for ever."""
+        monkeypatch.setattr("aiocosid.server._span_store.COUNTERS_KEPT", 2)
+        async with SpanStore(root, span=SPAN) as store:
+            counters = [store.segment_distributor(name=f"c{each}") for each in range(30)]
+            async with anyio.create_task_group() as group:
+                calls = [Call(group, each.next_max_id, 10) for each in counters * 3]
+            assert len([each.result for each in calls]) == 90
+
 
 class TestDescribing:
     def test_a_root_without_runs_is_refused(self) -> None:

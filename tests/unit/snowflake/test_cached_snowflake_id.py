@@ -177,7 +177,7 @@ async def test_a_clock_that_steps_back(clock: ManualClock) -> None:
 
 
 async def test_the_mark_is_ahead_of_what_is_borrowed(clock: ManualClock) -> None:
-    """Raised in the background, by few signs of life, and never further than the lease lasts."""
+    """Raised in the background, by few renewals, and never further than the lease lasts."""
     link = Link(store_of(clock))
     lease = MachineIdLease(link, clock=clock)
     async with cached(clock, lease, max_borrow=250) as gen:

@@ -139,7 +139,7 @@ class Entry:
         machine_id: the number.
         holder: the owner's text; empty if it was given back.
         stable: whether the owner is.
-        seen: when it last gave a sign of life, on the store's own monotonic clock, in seconds.
+        seen: when it last sent a renewal, on the store's own monotonic clock, in seconds.
         stamp_ms: the latest time that it told.
         mark_ms: no id was issued with a later time.
         token: of the call that took it; an earlier one under the same text had another.
@@ -237,7 +237,7 @@ class MachinePool:
         token: object = None,
         claim: Claim | None = None,
     ) -> None:
-        """Give a sign of life, and raise the mark; with a claim assert it in a quarantine.
+        """Send a renewal, and raise the mark; with a claim assert it in a quarantine.
 
         Raises:
             MachineIdLostError: somebody else holds the id, or nobody.
@@ -395,8 +395,8 @@ class PoolDistributor(MachineIdDistributor):
         Args:
             namespace: the namespace of the machine ids.
             instance_id: who asks; by default an instance that nobody else is.
-            safe_guard: seconds without a sign of life after which an id may go to somebody else.
-            interval: seconds between two signs of life.
+            safe_guard: seconds without a renewal after which an id may go to somebody else.
+            interval: seconds between two renewals.
             memory: where the machine ids lie; by default in the one store that this process shares.
         """
         super().__init__(
@@ -438,7 +438,7 @@ class PoolDistributor(MachineIdDistributor):
         return grant
 
     async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
-        """Give a sign of life, and raise the time mark, without a suspension.
+        """Send a renewal, and raise the time mark, without a suspension.
 
         Raises:
             MachineIdLostError: somebody else holds the id, or nobody.

@@ -128,7 +128,7 @@ class ExpiresEarly(Sound):
 
 
 class DropsExpired(Sound):
-    """Who is late with a sign of life is refused although nobody took the id."""
+    """Who is late with a renewal is refused although nobody took the id."""
 
     async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
         silent = self._store._clock.monotonic() - self.entries[machine_id].seen
