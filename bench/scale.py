@@ -334,7 +334,8 @@ def plot(rows: Sequence[Row], name: str, title: str) -> str:
         f'<rect width="{WIDTH}" height="{HEIGHT + 30}" fill="white"/>',
         f'<text x="{LEFT}" y="20" font-size="14">{title}</text>',
     ]
-    parts += [f'<text x="{x(n) - 12:.0f}" y="{HEIGHT - 20}">{n:,}</text>' for n in NODES]
+    middle = 'text-anchor="middle"'
+    parts += [f'<text x="{x(n):.0f}" y="{HEIGHT - 20}" {middle}>{n:,}</text>' for n in NODES]
     for power in range(round(bottom), int(top) + 1):
         at = y(10.0**power)
         parts.append(f'<path d="M{LEFT} {at:.1f}H{WIDTH - 20}" stroke="#ddd"/>')

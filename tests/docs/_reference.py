@@ -54,18 +54,18 @@ BLOCK: Final = re.compile(
     re.DOTALL,
 )
 
-ROOMS: Final = ("aiocosid", "aiocosid.segment", "aiocosid.snowflake", "aiocosid.generators")
-"""Where the classes of generators are, the first one that has it."""
+ROOMS: Final = ("segment", "snowflake", "generators")
+"""Where the classes of generators are: modules, and pages of docs/reference/api/."""
 
 MORE: Final = {
     "converter": "#converters",
-    "source": "api.md#aiocosid.machine.IpMachineIdDistributor",
+    "source": "api/machine.md#aiocosid.machine.IpMachineIdDistributor",
     "endurance": "../explanation/segment-chain.md#seconds-ahead",
     "fail_fast": "../howto/fastapi.md#while-the-store-is-down",
     "create": "cli.md#init",
     "create in ServerSettings": "",
     "generators": "#generators",
-    "key in GroupedSettings": "api.md#aiocosid.GroupBy.key",
+    "key in GroupedSettings": "api/segment.md#aiocosid.segment.GroupBy.key",
     "give_back": "../howto/give-back.md",
     "layout": "#a-layout-of-your-own",
     "machine": "#machine-ids",
@@ -117,8 +117,8 @@ def linked(text: str) -> str:
 
     def link(match: re.Match[str]) -> str:
         name = match[1]
-        [room, *_] = [each for each in ROOMS if hasattr(import_module(each), name)]
-        return f"[`{name}`](api.md#{room}.{name})"
+        [room] = [each for each in ROOMS if hasattr(import_module(f"aiocosid.{each}"), name)]
+        return f"[`{name}`](api/{room}.md#aiocosid.{room}.{name})"
 
     return re.sub(r"(?<!`)`([A-Z]\w+)`(?!`)", link, text).replace("``", "`")
 

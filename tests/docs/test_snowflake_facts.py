@@ -189,11 +189,3 @@ def test_the_numbers_of_the_lease_are_those_of_the_code() -> None:
     assert {what: real for what, (real, _) in stated.items()} == {
         what: said for what, (_, said) in stated.items()
     }
-
-
-def test_the_api_page_has_both_rooms() -> None:
-    """The names of the front door are looked for elsewhere."""
-    shown = re.findall(
-        r"^::: (\S+)$", (ROOT / "docs" / "reference" / "api.md").read_text(), re.MULTILINE
-    )
-    assert {"aiocosid.snowflake", "aiocosid.machine"} <= {*shown}

@@ -1,0 +1,82 @@
+"""For the site: tables that a phone can show by rows, and an index for programs that read text."""
+
+from __future__ import annotations
+
+import re
+from html import escape, unescape
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.nav import Navigation
+    from mkdocs.structure.pages import Page
+
+TABLE: Final = re.compile(r"<table>\s*<thead>(.*?)</thead>\s*<tbody>(.*?)</tbody>", re.DOTALL)
+CELL: Final = re.compile(r"<t[hd]([^>]*)>(.*?)</t[hd]>", re.DOTALL)
+GROUP: Final = re.compile(
+    r'(<nav class="md-nav" data-md-level="[1-9]") aria-labelledby="\w+" aria-expanded="\w+">'
+)
+FEW: Final = 2  # columns: a phone shows them side by side
+
+_index: list[str] = []
+
+
+def text_of(html: str) -> str:
+    """Return what a reader sees of a piece of HTML."""
+    return " ".join(unescape(re.sub(r"<[^>]*>", "", html)).split())
+
+
+def by_rows(match: re.Match[str]) -> str:
+    """Write the name of its column beside each cell of a table."""
+    head, body = match.groups()
+    names = [text_of(name) for _, name in CELL.findall(head)]
+    if len(names) <= FEW:
+        return match[0]
+
+    def row(found: re.Match[str]) -> str:
+        cells = zip(names, CELL.findall(found[1]), strict=False)
+        return "<tr>{}</tr>".format(
+            "".join(
+                f'<td{attributes} data-label="{escape(name)}">{cell}</td>'
+                if name and cell
+                else f"<td{attributes}>{cell}</td>"
+                for name, (attributes, cell) in cells
+            )
+        )
+
+    rows = re.sub(r"<tr>(.*?)</tr>", row, body, flags=re.DOTALL)
+    return f"<table data-by-rows><thead>{head}</thead><tbody>{rows}</tbody>"
+
+
+def on_page_content(html: str, **_: object) -> str:
+    """Mark the tables of a page; what heads no column is no header."""
+    return TABLE.sub(by_rows, html).replace("<th></th>", "<td></td>")
+
+
+def on_post_page(output: str, **_: object) -> str:
+    """Leave one landmark to the navigation: its groups have the labels that open them."""
+    return GROUP.sub(r'\1 role="none">', output)
+
+
+def on_nav(nav: Navigation, config: MkDocsConfig, **_: object) -> None:
+    """Begin the index anew, in the order of the navigation."""
+    _index[:] = [f"# {config.site_name}", "", f"> {config.site_description}", ""]
+    for entry in nav.items:
+        _index.append(f"## {entry.title}\n")
+        _index.extend(
+            f"- [{page.title or page.file.src_uri}]({page.canonical_url})" for page in _pages(entry)
+        )
+        _index.append("")
+
+
+def _pages(entry: object) -> list[Page]:
+    children = getattr(entry, "children", None)
+    if children is None:
+        return [entry]  # type: ignore[list-item]  # a page
+    return [page for child in children for page in _pages(child)]
+
+
+def on_post_build(config: MkDocsConfig, **_: object) -> None:
+    """Write ``llms.txt``, as llmstxt.org describes it."""
+    Path(config.site_dir, "llms.txt").write_text("\n".join(_index), "utf-8")
