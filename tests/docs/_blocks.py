@@ -133,12 +133,15 @@ class Reader:
         directory: where they sit.
         urls: what they put in the place of a URL of the page.
         programs: the directory of the Python and the commands that they run.
+        pastes_alone: whether each Python block is a program of its own, and none uses what one
+            above it has defined.
         names: what their Python blocks have defined so far.
     """
 
     directory: Path
     urls: dict[str, str] = field(default_factory=dict)
     programs: Path = Path(sys.executable).parent
+    pastes_alone: bool = False
     names: dict[str, Any] = field(default_factory=lambda: {"__name__": "__main__"})
     _stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
@@ -180,12 +183,15 @@ class Reader:
 
     def _run_python(self, block: Block, source: str) -> None:
         said = io.StringIO()
+        flags = 0 if self.pastes_alone else ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        if self.pastes_alone:
+            self.names = {"__name__": "__main__"}
         # The blank lines let a traceback name the line of the page.
         code = compile(
             "\n" * (block.line - 1) + source,
             str(block.page),
             "exec",
-            flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT,
+            flags=flags,
             dont_inherit=True,
         )
         with contextlib.redirect_stdout(said):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,24 @@ from aiocosid.stores import memory
 from ._blocks import ROOT, SERVERS, Block, Reader, blocks, pages
 
 LANGUAGES = {"console", "go", "lua", "php", "python", "sql", "text", "toml", "yaml"}
+
+ALONE = ("README.md", "docs/index.md", "docs/tutorial.md", "docs/howto/")
+"""Where each Python block can be pasted as it stands; elsewhere it follows those above it."""
+
+_TOGETHER = """
+    docs/howto/choose-a-layout.md docs/howto/configure.md docs/howto/daily-numbers.md
+    docs/howto/move-from-cosid.md docs/howto/move-from-hibernate-or-tickets.md
+    docs/howto/move-from-leaf.md docs/howto/move-from-tddl.md docs/howto/move-from-tinyid.md
+    docs/howto/move-from-twitter-snowflake.md docs/howto/move-from-uid-generator.md
+    docs/howto/move-from-uuid-or-auto-increment.md docs/howto/move-from-a-hand-made-snowflake.md
+    docs/howto/nats.md docs/howto/observe.md docs/howto/fastapi.md docs/howto/give-back.md
+    docs/howto/one-broker-per-host.md docs/howto/operate.md docs/howto/own-distributor.md
+    docs/howto/several-stores.md docs/howto/shard-with-sqlalchemy.md docs/howto/sharded-ids.md
+    docs/howto/sqlalchemy.md docs/howto/id-service.md docs/howto/ids-on-models.md docs/index.md
+    docs/howto/threads-and-celery.md docs/howto/tiered-store.md docs/howto/use-a-cosid-proxy.md
+    docs/howto/workers.md docs/howto/machine-ids-kubernetes.md
+"""
+TOGETHER = frozenset(() if os.environ.get("AIOCOSID_ALONE") else _TOGETHER.split())
 
 PAGES = {str(page.relative_to(ROOT)): page for page in pages()}
 RUNNABLE = {
@@ -43,6 +62,7 @@ def test_every_block_of_a_page_runs(
     """A reader who follows the page from top to bottom sees what it says."""
     page = RUNNABLE[name]
     text = page.read_text()
+    reader.pastes_alone = name.startswith(ALONE) and name not in TOGETHER
     for written, fixture in SERVERS.items():
         if written in text:
             reader.urls[written] = url_of(fixture, request)
