@@ -161,6 +161,10 @@ class Reader:
         source = block.source
         for written, real in self.urls.items():
             source = source.replace(written, real)
+            by_engine = [
+                url.replace("postgresql:", "postgresql+asyncpg:") for url in (written, real)
+            ]
+            source = source.replace(*by_engine)
         if block.no_run is not None:
             return
         if block.title is not None:
@@ -264,13 +268,16 @@ class Reader:
     def _request(self, command: str) -> str:
         """Play curl, which not every machine has."""
         words = [word for word in shlex.split(command)[1:] if word != "-s"]
-        method = "GET"
+        method, json = "GET", None
         if words[0] == "-X":
             method, words = words[1], words[2:]
+        if words[0] == "--json":
+            method, json, words = "POST", words[1], words[2:]
         (url,) = words
         for written, real in self.urls.items():
             url = url.replace(written, real)
-        return httpx.request(method, url).text
+        headers = {"Content-Type": "application/json"}
+        return httpx.request(method, url, content=json, headers=headers if json else {}).text
 
 
 def _answers(base: str) -> bool:
