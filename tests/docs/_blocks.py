@@ -161,10 +161,7 @@ class Reader:
         source = block.source
         for written, real in self.urls.items():
             source = source.replace(written, real)
-            by_engine = [
-                url.replace("postgresql:", "postgresql+asyncpg:") for url in (written, real)
-            ]
-            source = source.replace(*by_engine)
+            source = source.replace(by_engine(written), by_engine(real))
         if block.no_run is not None:
             return
         if block.title is not None:
@@ -278,6 +275,11 @@ class Reader:
             url = url.replace(written, real)
         headers = {"Content-Type": "application/json"}
         return httpx.request(method, url, content=json, headers=headers if json else {}).text
+
+
+def by_engine(url: str) -> str:
+    """Return a URL of PostgreSQL as SQLAlchemy writes it, and any other one as it is."""
+    return url.replace("postgresql:", "postgresql+asyncpg:")
 
 
 def _answers(base: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from shutil import copytree
@@ -51,7 +51,7 @@ class Example:
         return done.stdout
 
     @contextmanager
-    def running(self, *command: str) -> Iterator[None]:
+    def running(self, *command: str) -> Generator[None]:
         """Run a command until the end of the block."""
         with (self.folder / "log").open("w") as log:
             process = subprocess.Popen(

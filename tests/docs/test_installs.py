@@ -105,5 +105,12 @@ def test_a_page_says_what_to_install(name: str) -> None:
     """In a line `pip install ...`, by the extras and the names of other libraries."""
     said = re.findall(r"pip install ([^`\n]+)", PAGES[name].read_text())
     words = {word for line in said for word in shlex.split(line)}
+    if "-r" in words:
+        words -= {"-r", "requirements.txt"}
+        words |= {
+            line
+            for path in PAGES[name].parent.rglob("requirements.txt")
+            for line in path.read_text().splitlines()
+        }
     there = brought({"aiocosid", *words})
     assert [sorted(each) for each in needs(blocks(PAGES[name])) if not each & there] == []
