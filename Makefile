@@ -43,7 +43,8 @@ SOURCES := aiocosid bench tests
 .NOTPARALLEL:  # targets share one environment
 # Tests start thousands of processes: what is imported is compiled once, and not in each of them.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test oldest stress nightly simulate chaos evidence fuzz mutants bench docs check lock clean venv
+.PHONY: help demo test oldest stress nightly simulate chaos evidence fuzz mutants bench docs changelog \
+	dist check lock clean venv
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -96,6 +97,14 @@ bench: $(VENV)/.dev  ## Measure; results go into bench/
 
 docs: $(VENV)/.dev  ## Build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
+changelog: $(VENV)/.dev  ## Put the fragments of docs/changes/ into the changelog: VERSION=1.2.3
+	$(BIN)/towncrier build --yes $(if $(VERSION),--version $(VERSION))
+
+dist: $(VENV)/.dev  ## Build the wheel and the sdist into dist/, the same bytes for the same commit
+	rm -rf dist
+	$(BIN)/python -c 'from hatchling.build import build_sdist, build_wheel; \
+	  print(build_sdist("dist"), build_wheel("dist"))'
 
 check: $(VENV)/.dev  ## Format, lint and types
 	$(BIN)/ruff format --check $(SOURCES)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
+from . import plots
 from ._harness import RESULTS, Answer, table
 
 PAGE = Path(__file__).with_name("README.md")
@@ -31,6 +33,11 @@ def main() -> None:
     """Keep what people wrote, and put the tables below it."""
     written = PAGE.read_text().partition(MARK)[0]
     PAGE.write_text(f"{written}{MARK}\n{tables()}")
+    newest = RESULTS / "py3.11.json"
+    answers = json.loads(newest.read_text())["answers"]
+    day = datetime.fromtimestamp(newest.stat().st_mtime, UTC).date().isoformat()
+    plots.remember(answers, day)
+    plots.draw(answers)
 
 
 if __name__ == "__main__":

@@ -12,14 +12,14 @@ import pytest
 
 from ._blocks import ROOT
 
-BUILD = "from hatchling.build import build_sdist; print(build_sdist({folder!r}))"
+BUILD = "from hatchling.build import build_{kind}; print(build_{kind}({folder!r}))"
 
 
 @pytest.fixture(scope="module")
 def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """This directory, as it would be published and unpacked."""
     folder = tmp_path_factory.mktemp("sdist")
-    command = (sys.executable, "-c", BUILD.format(folder=str(folder)))
+    command = (sys.executable, "-c", BUILD.format(kind="sdist", folder=str(folder)))
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     with tarfile.open(folder / done.stdout.strip().splitlines()[-1]) as archive:
         archive.extractall(folder, filter="data")
@@ -37,6 +37,18 @@ def test_it_has_all_code_and_what_tests_read(unpacked: Path) -> None:
     assert names(unpacked) == names(ROOT)
     for name in ("Makefile", "mkdocs.yml", "requirements/dev.txt", "docs/changelog.md"):
         assert (unpacked / name).read_bytes() == (ROOT / name).read_bytes()
+
+
+def test_the_wheel_is_the_same_wherever_it_is_built(unpacked: Path, tmp_path: Path) -> None:
+    """From the sdist in another folder, at another time: the same bytes."""
+    wheels: list[bytes] = []
+    for number, root in enumerate((ROOT, unpacked)):
+        folder = tmp_path / str(number)
+        command = (sys.executable, "-c", BUILD.format(kind="wheel", folder=str(folder)))
+        subprocess.run(command, cwd=root, capture_output=True, check=True)
+        (wheel,) = folder.iterdir()
+        wheels.append(wheel.read_bytes())
+    assert wheels[0] == wheels[1]
 
 
 @pytest.mark.nightly

@@ -21,50 +21,6 @@ from ._source import Function, Module, load
 
 PUBLIC = {name: module for name, module in load().items() if module.is_public}
 
-# Promised by name; a name leaves these lists only through a deprecation.
-PROMISED = {
-    "aiocosid": {
-        "CosIdError",
-        "CosIdGenerator",
-        "IdSegment",
-        "SegmentChainId",
-        "SegmentId",
-        "GroupedSegmentId",
-        "SnowflakeId",
-        "StringIdGenerator",
-        "WouldBlock",
-        "configure",
-        "connect",
-        "use_provider",
-    },
-    "aiocosid.abc": {"Clock", "IdGenerator", "IdSegmentDistributor", "MachineIdDistributor"},
-    "aiocosid.machine": {"ManualMachineIdDistributor", "StatefulSetMachineIdDistributor"},
-    "aiocosid.converter": {"OpaqueIdConverter", "Radix62IdConverter", "compose"},
-    "aiocosid.generators": {"CounterId", "IntegerIdGenerator", "Uuid4Id", "Uuid7Id"},
-    "aiocosid.integrations.asgi": {"HealthApp", "StatisticsApp"},
-    "aiocosid.integrations.django": {"CosIdDefault"},
-    "aiocosid.integrations.fastapi": {"generator", "lifespan"},
-    "aiocosid.integrations.prometheus": {"PrometheusInstrument"},
-    "aiocosid.integrations.pydantic": {"ConvertedId", "Int64Str"},
-    "aiocosid.integrations.sqlalchemy": {"ConvertedId", "assign_ids", "cosid_default"},
-    "aiocosid.models": {"CosId", "ensure_ids"},
-    "aiocosid.settings": {"Settings", "check_settings", "load_settings"},
-    "aiocosid.sharding": {"IntervalTimeline", "ModCycle", "ShardRange", "sharding_algorithm"},
-    "aiocosid.snowflake": {"SnowflakeId", "SnowflakeLayout"},
-    "aiocosid.stores.memory": {"MemoryStore"},
-    "aiocosid.stores.tiered": {"TieredStatistics", "TieredStore"},
-    "aiocosid.stores.etcd": {"EtcdStore"},
-    "aiocosid.stores.mysql": {"MysqlStore"},
-    "aiocosid.stores.nats": {"NatsStore"},
-    "aiocosid.stores.postgres": {"PostgresStore"},
-    "aiocosid.stores.redis": {"RedisStore"},
-    "aiocosid.stores.sqlalchemy": {"SqlAlchemyStore"},
-    "aiocosid.stores.sqlite": {"SqliteStore"},
-    "aiocosid.stores.zookeeper": {"ZookeeperStore"},
-    "aiocosid.sync": {"SyncIdGenerator", "SyncProvider", "connect"},
-    "aiocosid.testing": {"IdGeneratorContract", "IdSegmentDistributorContract", "ManualClock"},
-}
-
 # No user's, although no underscore says so; a store's own module may see them.
 INTERNAL = {
     "aiocosid.machine.distributor": {
@@ -187,11 +143,6 @@ def test_no_signature_has_an_any(name: str) -> None:
     exported: tuple[str, ...] = getattr(module, "__all__", ())
     found = {each for public in exported for each in with_any(getattr(module, public))}
     assert found - MAY_BE_ANY == set()
-
-
-@pytest.mark.parametrize("name", sorted(PROMISED))
-def test_the_promised_names_are_there(name: str) -> None:
-    assert PROMISED[name] - set(importlib.import_module(name).__all__) == set()
 
 
 def test_init_modules_only_re_export() -> None:
