@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from math import ceil, inf
 from shlex import quote
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar
 
 from .._later import dataclass
 
@@ -57,9 +57,12 @@ __all__ = (
     "WrongLoopError",
 )
 
+PAGE: Final = "https://aiocosid.readthedocs.io/en/latest/reference/errors.html"
+
 REOPEN: Final = "open it anew in this process"
 """The remedy for most objects that belong to the parent process."""
 
+INT64_MAX: Final = 2**63 - 1
 MOST_SHOWN: Final = 100  # characters of a wrong value: it may be a whole body of a request
 
 _E = TypeVar("_E", bound="CosIdError")
@@ -73,6 +76,15 @@ class CosIdError(Exception):
     """
 
     retryable: bool = False
+
+    @property
+    def url(self) -> str:
+        """The place in the documentation that says when it comes, and what to do.
+
+        A class of your own leads to the class of aiocosid that it is derived from.
+        """
+        (ours, *_) = (each for each in type(self).__mro__ if each.__module__ == __name__)
+        return f"{PAGE}#{ours.__name__.lower()}"
 
     def again(self) -> Self:
         """Return a copy to raise once more, with the cause but without the old traceback."""
@@ -249,7 +261,10 @@ class IdOverflowError(CosIdError, OverflowError):
     """
 
     def __init__(self, namespaced_name: str, *, limit: int) -> None:
-        super().__init__(f"{namespaced_name} is used up: its next id is above the limit {limit}")
+        remedy = "take another name" + (", or a higher max_id" if limit < INT64_MAX else "")
+        super().__init__(
+            f"{namespaced_name} is used up: its next id is above the limit {limit}; {remedy}"
+        )
         self.counter = namespaced_name
         self.limit = limit
 
@@ -297,8 +312,11 @@ class StoreError(CosIdError):
         reason: what it said.
     """
 
+    _remedy: ClassVar[str] = ""
+
     def __init__(self, store: str, reason: str) -> None:
-        super().__init__(f"{store}: {reason}")
+        remedy = "" if self._remedy in reason else f"; {self._remedy}"
+        super().__init__(f"{store}: {reason}{remedy}")
         self.store = store
         self.reason = reason
 
@@ -314,6 +332,8 @@ class StoreUnavailableError(StoreError):
 
 class StoreAuthenticationError(StoreError):
     """The store rejected the user, the password or the user's rights."""
+
+    _remedy = "correct the URL, or the user's rights"
 
 
 class StoreIdentityHiddenError(StoreError):
@@ -630,7 +650,10 @@ class MachineIdLostError(CosIdError):
     """
 
     def __init__(self, namespace: str, machine_id: int, *, reason: str) -> None:
-        super().__init__(f"machine id {machine_id} of namespace {namespace!r} is lost: {reason}")
+        super().__init__(
+            f"machine id {machine_id} of namespace {namespace!r} is lost: {reason}; open the "
+            "generator anew, which leases another one"
+        )
         self.namespace = namespace
         self.machine_id = machine_id
         self.reason = reason
@@ -650,7 +673,7 @@ class MachineIdInUseError(CosIdError):
     """
 
     def __init__(self, what: str, *, holder: str) -> None:
-        super().__init__(f"{what} is in use by {holder}")
+        super().__init__(f"{what} is in use by {holder}; close that one, or choose another")
         self.what = what
         self.holder = holder
 

@@ -164,14 +164,27 @@ def test_the_statements_are_those_that_are_sent() -> None:
 def test_every_error_has_its_place() -> None:
     """docs/reference/errors.md tells of each error in the tree, and of no other."""
     text = (ROOT / "docs" / "reference" / "errors.md").read_text()
-    table = set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE))
+    table = set(re.findall(r"^\| <span id=\"\w+\">`(\w+)`</span> \|", text, re.MULTILINE))
     assert table == set(errors.__all__) - {"CosIdError"}
+
+
+def test_each_error_leads_to_its_row() -> None:
+    text = (ROOT / "docs" / "reference" / "errors.md").read_text()
+    rows = {row: f"{SITE}reference/errors.html#{row}" for row in re.findall(r'id="(\w+)"', text)}
+    classes = [getattr(errors, name) for name in errors.__all__]
+    led = {each.__name__.lower(): each.__new__(each).url for each in classes}
+    assert rows == led
+
+    class Ours(errors.StoreError):
+        pass
+
+    assert Ours("a", "b").url == rows["storeerror"]
 
 
 def test_retryable_errors_are_marked() -> None:
     """The table's second column is the class's ``retryable``."""
     text = (ROOT / "docs" / "reference" / "errors.md").read_text()
-    said = dict(re.findall(r"^\| `(\w+)` \| (yes|no) \|", text, re.MULTILINE))
+    said = dict(re.findall(r"`(\w+)`</span> \| (yes|no) \|", text))
     real = {name: "yes" if getattr(errors, name).retryable else "no" for name in said}
     assert said == real
 
