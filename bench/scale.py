@@ -305,7 +305,7 @@ def span(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1000:.1f} ms"
 
 
-WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 640, 320, 70, 40, 40
+WIDTH, HEIGHT, LEFT, RIGHT, BOTTOM, TOP = 660, 320, 70, 30, 40, 40
 
 
 def plot(rows: Sequence[Row], name: str, title: str) -> str:
@@ -323,7 +323,7 @@ def plot(rows: Sequence[Row], name: str, title: str) -> str:
     bottom, top = log10(lowest), max(log10(lowest) + 1, log10(highest) + 0.3)
 
     def x(nodes: float) -> float:
-        return LEFT + (log10(nodes) - 1) / 3 * (WIDTH - LEFT - 20)
+        return LEFT + (log10(nodes) - 1) / 3 * (WIDTH - LEFT - RIGHT)
 
     def y(value: float) -> float:
         return HEIGHT - BOTTOM - (log10(value) - bottom) / (top - bottom) * (HEIGHT - BOTTOM - TOP)
@@ -332,13 +332,13 @@ def plot(rows: Sequence[Row], name: str, title: str) -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT + 30}" {font}>',
         f'<rect width="{WIDTH}" height="{HEIGHT + 30}" fill="white"/>',
-        f'<text x="{LEFT}" y="20" font-size="14">{title}</text>',
+        f'<text x="8" y="20" font-size="13">{title}</text>',
     ]
     middle = 'text-anchor="middle"'
     parts += [f'<text x="{x(n):.0f}" y="{HEIGHT - 20}" {middle}>{n:,}</text>' for n in NODES]
     for power in range(round(bottom), int(top) + 1):
         at = y(10.0**power)
-        parts.append(f'<path d="M{LEFT} {at:.1f}H{WIDTH - 20}" stroke="#ddd"/>')
+        parts.append(f'<path d="M{LEFT} {at:.1f}H{WIDTH - RIGHT}" stroke="#ddd"/>')
         parts.append(f'<text x="8" y="{at + 4:.1f}">{10.0**power:,g}</text>')
     for number, (kind, points) in enumerate(lines.items()):
         color = COLORS[number]
