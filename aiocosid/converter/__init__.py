@@ -1,4 +1,4 @@
-"""Ids as text and back: CosId's converters, and ids that cannot be guessed, misread or rounded.
+"""Ids as text and back: CosId's converters, other formats, and ids that cannot be mixed up.
 
 A converter is a value: it compares, hashes and shows its settings, and never changes.  It never
 shortens an id: an id without a text raises `InvalidIdError`.
@@ -15,11 +15,18 @@ from ._affix import SuffixIdConverter as SuffixIdConverter
 from ._affix import compose as compose
 from ._decimal import JavaScriptSafeIdConverter as JavaScriptSafeIdConverter
 from ._decimal import ToStringIdConverter as ToStringIdConverter
+from ._formats import SqidsConverter as SqidsConverter
+from ._formats import TypeIdConverter as TypeIdConverter
+from ._formats import UlidConverter as UlidConverter
+from ._formats import UuidConverter as UuidConverter
 from ._friendly import SnowflakeFriendlyIdConverter as SnowflakeFriendlyIdConverter
 from ._opaque import OpaqueIdConverter as OpaqueIdConverter
 from ._radix import CrockfordIdConverter as CrockfordIdConverter
+from ._radix import Radix32IdConverter as Radix32IdConverter
 from ._radix import Radix36IdConverter as Radix36IdConverter
 from ._radix import Radix62IdConverter as Radix62IdConverter
+from ._typed import Int64Text as Int64Text
+from ._typed import TypedId as TypedId
 
 __all__ = (
     "CrockfordIdConverter",
@@ -27,13 +34,20 @@ __all__ = (
     "DatePrefixIdConverter",
     "GroupPrefix",
     "GroupedPrefixIdConverter",
+    "Int64Text",
     "JavaScriptSafeIdConverter",
     "OpaqueIdConverter",
     "PrefixIdConverter",
+    "Radix32IdConverter",
     "Radix36IdConverter",
     "Radix62IdConverter",
     "SnowflakeFriendlyIdConverter",
+    "SqidsConverter",
     "SuffixIdConverter",
     "ToStringIdConverter",
+    "TypeIdConverter",
+    "TypedId",
+    "UlidConverter",
+    "UuidConverter",
     "compose",
 )

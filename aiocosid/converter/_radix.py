@@ -1,4 +1,4 @@
-"""Ids in base 62 and 36, and in Crockford's base 32 for people who read them out.  Pure.
+"""Ids in base 62, 36 and 32, and in Crockford's base 32 for people who read them out.  Pure.
 
 Digits are written two at a time, from a table of all pairs that is made once for each base.
 """
@@ -18,7 +18,13 @@ from ._checks import are_plain, check_flag, check_id, text_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ("CrockfordIdConverter", "Radix36IdConverter", "Radix62IdConverter", "RadixIdConverter")
+__all__ = (
+    "CrockfordIdConverter",
+    "Radix32IdConverter",
+    "Radix36IdConverter",
+    "Radix62IdConverter",
+    "RadixIdConverter",
+)
 
 PAIRS = 7  # hold every id in radix 32 and above
 LOW = 4  # digits in which neighbouring ids differ
@@ -191,6 +197,26 @@ CHECKS: Final = f"{DIGITS}*~$=U"
 
 MOST_READ: Final = 64  # characters, hyphens among them
 AS_WRITTEN: Final = str.maketrans("ILO", "110", "-")
+
+
+@dataclass(frozen=True, slots=True)
+class Radix32IdConverter(RadixIdConverter):
+    """Writes ids with ``0-9a-z`` without i, l, o and u, as TypeID does; 13 characters hold all.
+
+    Padded texts sort like ids, also by a collation that ignores case.  Texts without padding are
+    read as well, capital letters are not; `CrockfordIdConverter` reads what people have typed.
+
+    Attributes:
+        pad_start: whether zeros fill a text up to ``char_size``.
+        char_size: the most characters that a text has, 1 to 13.
+        max_id: the highest id that has a text: 32 to the power of ``char_size`` less 1, or 2^63-1.
+    """
+
+    is_timeless: ClassVar[bool] = True
+    digits: ClassVar[str] = DIGITS.lower()
+    most: ClassVar[int] = 13
+
+    char_size: int = 13
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,15 @@ from ..converter import (
     GroupPrefix,
     JavaScriptSafeIdConverter,
     OpaqueIdConverter,
+    Radix32IdConverter,
     Radix36IdConverter,
     Radix62IdConverter,
     SnowflakeFriendlyIdConverter,
+    SqidsConverter,
     ToStringIdConverter,
+    TypeIdConverter,
+    UlidConverter,
+    UuidConverter,
     compose,
 )
 from ..errors import InvalidArgumentError
@@ -35,16 +40,22 @@ NUMBERS: Final[dict[str, type[Any]]] = {
     "to-string": ToStringIdConverter,
     "radix62": Radix62IdConverter,
     "radix36": Radix36IdConverter,
+    "radix32": Radix32IdConverter,
     "crockford": CrockfordIdConverter,
 }
 TAKES: Final[dict[str, set[str]]] = {
     "to-string": {"pad_start", "char_size"},
     "radix62": {"pad_start", "char_size"},
     "radix36": {"pad_start", "char_size"},
+    "radix32": {"pad_start", "char_size"},
     "crockford": {"pad_start", "char_size", "check"},
     "friendly": {"zone", "pad_start"},
     "opaque": {"key", "inner"},
     "javascript-safe": {"inner"},
+    "sqids": {"alphabet", "min_length", "blocklist"},
+    "ulid": set(),
+    "uuid": set(),
+    "typeid": set(),
 }
 """The keys of each type; prefixes and suffixes go with all of them."""
 
@@ -82,7 +93,7 @@ def converter_of(
         note("char_size", "is missing; pad_start needs it, the number of digits")
     return compose(
         _base(section, planned),
-        prefix=section.prefix,
+        prefix="" if section.type == "typeid" else section.prefix,
         suffix=section.suffix,
         group_prefix=None if group is None else GroupPrefix(**group.model_dump()),
         date_prefix=date,
@@ -116,12 +127,8 @@ def _base(section: ConverterSettings, planned: Planned) -> IdConverter:
     if section.make is not None:
         own: IdConverter = make_own(section, IdConverter, "a converter")
         return own
-    if section.type == "friendly":
-        return _friendly(section, planned)
-    if section.type == "opaque":
-        return _opaque(section)
-    if section.type == "javascript-safe":
-        return JavaScriptSafeIdConverter(NUMBERS[section.inner or "to-string"]())
+    if section.type in SPECIAL:
+        return SPECIAL[section.type](section, planned)
     options = {key: getattr(section, key) for key in TAKES[section.type]}
     converter: IdConverter = NUMBERS[section.type](
         **{key: value for key, value in options.items() if value is not None}
@@ -140,7 +147,7 @@ def _friendly(section: ConverterSettings, planned: Planned) -> IdConverter:
     return SnowflakeFriendlyIdConverter(FriendlyText(planned.layout, zone=section.zone, pad=pad))
 
 
-def _opaque(section: ConverterSettings) -> IdConverter:
+def _opaque(section: ConverterSettings, _planned: Planned) -> IdConverter:
     if section.key is None:
         expected = "given for opaque ids: 32, 48 or 64 hexadecimal digits, random and secret"
         raise InvalidArgumentError("key", None, expected=expected)
@@ -153,3 +160,22 @@ def _opaque(section: ConverterSettings) -> IdConverter:
     # Out of the handler, so that no traceback shows the key as the context.
     expected = "32, 48 or 64 hexadecimal digits, or base64 of 16, 24 or 32 bytes"
     raise InvalidArgumentError("key", "***", expected=expected)
+
+
+SPECIAL: Final[dict[str, Callable[[ConverterSettings, Planned], IdConverter]]] = {
+    "friendly": _friendly,
+    "opaque": _opaque,
+    "javascript-safe": lambda section, _: JavaScriptSafeIdConverter(
+        NUMBERS[section.inner or "to-string"]()
+    ),
+    "sqids": lambda section, _: SqidsConverter(
+        section.alphabet or "",
+        section.min_length or 0,
+        None if section.blocklist is None else tuple(section.blocklist),
+    ),
+    # The time of a Snowflake is shown; other ids have none.
+    "ulid": lambda _, planned: UlidConverter(planned.layout),
+    "uuid": lambda _, planned: UuidConverter(planned.layout),
+    "typeid": lambda section, planned: TypeIdConverter(section.prefix, planned.layout),
+}
+"""Those that need more than their own keys."""

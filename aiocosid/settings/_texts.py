@@ -59,14 +59,18 @@ class ConverterSettings(BaseModel):
         make: instead of ``type``: a class or function of yours that makes the converter;
             ``converter = "package.module:name"`` is short for it.
         options: the keyword arguments of ``make``.
-        char_size: the most digits: 11 without it for radix62, 13 for radix36 and crockford;
-            to-string needs it with ``pad_start``.
-        pad_start: zeros in front; true without it for radix62, radix36 and crockford, else false.
+        char_size: the most digits: 11 without it for radix62, 13 for radix36, radix32 and
+            crockford; to-string needs it with ``pad_start``.
+        pad_start: zeros in front; true without it for radix62, radix36, radix32 and crockford, else
+            false.
         check: whether a check symbol is written; true without it.
         key: 32, 48 or 64 hexadecimal digits, random and secret.
+        alphabet: 3 or more different characters; those of sqids.org without it.
+        min_length: the least characters of a text; 0 without it.
+        blocklist: words that no text contains; those of sqids.org without it.
         inner: the type that writes the number; without it radix62 for opaque, to-string for
             javascript-safe.
-        prefix: a text in front of everything.
+        prefix: a text in front of everything; for typeid what stands before its underscore.
         suffix: a text behind everything.
         group_prefix: a table; ``{}`` for its defaults; for ``kind = "grouped"``.
         date_prefix: a table; for ``kind = "grouped"`` only beside ``group_prefix``, as it is the
@@ -76,7 +80,18 @@ class ConverterSettings(BaseModel):
     model_config = STRICT
 
     type: Literal[
-        "to-string", "radix62", "radix36", "friendly", "crockford", "opaque", "javascript-safe"
+        "to-string",
+        "radix62",
+        "radix36",
+        "radix32",
+        "friendly",
+        "crockford",
+        "opaque",
+        "javascript-safe",
+        "sqids",
+        "ulid",
+        "uuid",
+        "typeid",
     ] = "radix62"
     make: Function | None = None
     options: dict[str, object] = Field(default_factory=dict, repr=False)  # perhaps with a key
@@ -85,7 +100,10 @@ class ConverterSettings(BaseModel):
     check: Flag | None = None
     zone: Annotated[str | None, declared("zone")] = None
     key: SecretStr | None = None
-    inner: Literal["to-string", "radix62", "radix36", "crockford"] | None = None
+    alphabet: str | None = None
+    min_length: Annotated[Whole, Field(ge=0, le=255)] | None = None
+    blocklist: list[str] | None = None
+    inner: Literal["to-string", "radix62", "radix36", "radix32", "crockford"] | None = None
     prefix: str = ""
     suffix: str = ""
     group_prefix: GroupPrefixSettings | None = None

@@ -136,6 +136,13 @@ def converters() -> tuple[IdConverter, ...]:
             radix, prefix="A", suffix="Z", group_prefix=converter.GroupPrefix(delimiter="_")
         ),
         OpaqueIdConverter(bytes(16)),
+        converter.Radix32IdConverter(),
+        converter.UlidConverter(),
+        converter.UlidConverter(COSID_MS),
+        converter.UuidConverter(),
+        converter.TypeIdConverter("order"),
+        converter.SqidsConverter(),
+        converter.SqidsConverter("abcdef", 4, ("face",)),
     )
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from aiocosid import configure
 from aiocosid.compat.leaf import LeafStore
+from aiocosid.converter import SqidsConverter
 from aiocosid.errors import IdOverflowError, InvalidSettingsError, RingEmptyError
 from aiocosid.machine import ManualMachineIdDistributor, SharedMachineIdWarning
 from aiocosid.segment import GroupedSegmentId, LeafSegmentId, RemoteId, SegmentId
@@ -445,3 +446,37 @@ def test_remote() -> None:
     assert "it has no generators" in problem
     [problem] = problems(settings("remote", store=url, max_age=1.0, endurance=2.0))
     assert "at most 1 (max_age)" in problem
+
+
+@pytest.mark.asyncio
+async def test_converters_of_other_formats() -> None:
+    """The text of each; a Snowflake's shows its time."""
+    converters: dict[str, Any] = {
+        "radix32": {"type": "radix32", "prefix": "ord_"},
+        "sqids": {"type": "sqids", "min_length": 6, "alphabet": "abcdefgh", "blocklist": ["bad"]},
+        "ulid": "ulid",
+        "uuid": "uuid",
+        "typeid": {"type": "typeid", "prefix": "ord"},
+    }
+    counters = {name: {"kind": "counter", "converter": given} for name, given in converters.items()}
+    flakes = {
+        f"{name} of a time": {"kind": "snowflake", "converter": name} for name in ("ulid", "uuid")
+    }
+    given = {"store": "memory://", "machine": {"source": "manual", "machine_id": 1}}
+    async with configure(given | {"generators": counters | flakes}, default=False) as ids:
+        assert [await ids[name].next_id() for name in converters] == [
+            "ord_0000000000001",
+            SqidsConverter("abcdefgh", 6, ("bad",)).as_str(1),
+            "00000000000000000000000001",
+            "00000000-0000-8000-8000-000000000001",
+            "ord_0000000000g008000000000001",
+        ]
+        assert str(await ids["ulid of a time"].next_id()).startswith("01")
+        assert uuid.UUID(str(await ids["uuid of a time"].next_id())).version == 7
+
+
+def test_a_key_of_another_format_is_named() -> None:
+    converter = {"type": "ulid", "min_length": 3}
+    given = {"generators": {"a": {"kind": "counter", "converter": converter}}}
+    with pytest.raises(InvalidSettingsError, match=r"min_length: goes with type = 'sqids'"):
+        check_settings(given)

@@ -1,0 +1,301 @@
+"""Ids in other systems' formats: ULID, UUID, TypeID and Sqids.  Pure.
+
+ULID, UUID and TypeID have 128 bits: 48 of time in milliseconds, and random ones.  An id of 63 bits
+takes the place of the random ones.  The time is the id's own, by the layout of a Snowflake, or 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+from uuid import UUID
+
+from ..abc import MAX_ID, IdConverter
+from ..abc._ids import check_integer
+from ..errors import InvalidArgumentError, InvalidIdError, MissingExtraError
+from ._checks import check_id, text_of
+from ._typed import check_prefix
+
+if TYPE_CHECKING:
+    from ..snowflake import SnowflakeLayout
+
+__all__ = ("SqidsConverter", "TypeIdConverter", "UlidConverter", "UuidConverter")
+
+TIME_SHIFT: Final = 80  # bits below the time, in all three formats
+LAST_MS: Final = 2**48 - 1
+VARIANT: Final = 0b10 << 62  # of RFC 9562, section 4.1
+VERSIONS: Final = {7: 7 << 76, 8: 8 << 76}
+LOW_BITS: Final = 62  # of a UUID, behind the variant
+MOST_READ: Final = 255  # characters
+
+
+@dataclass(frozen=True, slots=True)
+class _Timed(IdConverter):
+    """A format with a time; a subclass puts time and id together.
+
+    Attributes:
+        layout: of the Snowflakes whose time is shown; None for ids that have no time.
+    """
+
+    layout: SnowflakeLayout | None = None
+
+    def __post_init__(self) -> None:
+        """Check the layout."""
+        if self.layout is not None and not hasattr(self.layout, "ms_of"):
+            expected = "the SnowflakeLayout of the ids, as COSID_MS, or None for ids without a time"
+            raise InvalidArgumentError("layout", self.layout, expected=expected)
+
+    def as_tree(self) -> dict[str, object]:
+        """Return kind and layout."""
+        layout = None if self.layout is None else repr(self.layout)
+        return {"kind": type(self).__name__, "layout": layout}
+
+    def _time_of(self, new_id: int) -> int:
+        """Return the time of an id, in milliseconds since 1970; 0 without a layout.
+
+        Raises:
+            InvalidIdError: it is no id of the layout, or of a time that 48 bits do not hold.
+        """
+        layout = self.layout
+        if layout is None:
+            check_id(new_id)
+            return 0
+        check_id(new_id, at_most=layout.max_id, remedy="higher ones are not of this layout")
+        time_ms = layout.ms_of(new_id >> (layout.machine_bits + layout.sequence_bits))
+        if time_ms > LAST_MS:
+            raise InvalidIdError("id", new_id, expected="of a time before the year 10890")
+        return time_ms
+
+    def _refusal(self, text: object, kind: str) -> InvalidIdError:
+        timed = "with the time of the id in it" if self.layout is not None else "without a time"
+        expected = f"{kind} that this converter has written: the id {timed}, and no random bits"
+        return InvalidIdError("id", text, expected=expected)
+
+
+@dataclass(frozen=True, slots=True)
+class UlidConverter(_Timed):
+    """Writes ids as ULIDs: ``01KF3CHCA00000P8W9E1800401``.  Requires the ``formats`` extra.
+
+    A ULID shows the time of a Snowflake if its layout is given, else 1970.  Texts sort like ids,
+    and small letters are read as well.  A ULID that was made elsewhere holds 80 random bits, and so
+    no id: it is refused.
+
+    Attributes:
+        layout: of the Snowflakes whose time is shown; None for ids that have no time.
+    """
+
+    is_timeless: ClassVar[bool] = True
+
+    _ulid: Any = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Check layout and library."""
+        _Timed.__post_init__(self)
+        object.__setattr__(self, "_ulid", _library("ulid", "python-ulid").ULID)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _reduced(self)
+
+    def as_str(self, new_id: int, /) -> str:
+        """Return the ULID of an id from 0 to 2^63-1, or of the layout."""
+        number = self._time_of(new_id) << TIME_SHIFT | new_id
+        return str(self._ulid(number.to_bytes(16, "big")))
+
+    def as_int(self, text: str, /) -> int:
+        """Return the id of a ULID that `as_str` has written."""
+        read = text_of(text).upper()
+        try:
+            number = int.from_bytes(self._ulid.from_str(read).bytes, "big")
+            new_id: int = number & ((1 << TIME_SHIFT) - 1)
+            if self.as_str(new_id) == read:
+                return new_id
+        except (ValueError, IndexError):
+            pass
+        raise self._refusal(text, "a ULID")
+
+
+@dataclass(frozen=True, slots=True)
+class UuidConverter(_Timed):
+    """Writes ids as UUIDs of RFC 9562: ``019bc6c8-b140-7000-8b23-897050001001``.
+
+    With the layout of a Snowflake it is a UUID of version 7, which shows the id's time.  Without,
+    it is of version 8, which RFC 9562 keeps for formats of one's own: version 7 would show 1970.
+    They sort like ids.  A UUID that was made elsewhere holds random bits, and so no id: it is
+    refused.
+
+    Attributes:
+        layout: of the Snowflakes whose time is shown; None for ids that have no time.
+    """
+
+    is_timeless: ClassVar[bool] = True
+
+    def as_uuid(self, new_id: int, /) -> UUID:
+        """Return the UUID of an id from 0 to 2^63-1, or of the layout."""
+        time_ms = self._time_of(new_id)
+        version = VERSIONS[8 if self.layout is None else 7]
+        high, low = new_id >> LOW_BITS, new_id & ((1 << LOW_BITS) - 1)
+        return UUID(int=time_ms << TIME_SHIFT | version | high << 64 | VARIANT | low)
+
+    def from_uuid(self, uuid: UUID, /) -> int:
+        """Return the id of a UUID that `as_uuid` has made.
+
+        Raises:
+            InvalidIdError: it was made elsewhere.
+        """
+        if isinstance(uuid, UUID):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
+            try:
+                if self.as_uuid(new_id := _id_in(uuid.int)) == uuid:
+                    return new_id
+            except InvalidIdError:
+                pass
+        raise self._refusal(uuid, "a UUID")
+
+    def as_str(self, new_id: int, /) -> str:
+        """Return the UUID of an id as 36 characters."""
+        return str(self.as_uuid(new_id))
+
+    def as_int(self, text: str, /) -> int:
+        """Return the id of a UUID with its hyphens, in small or capital letters."""
+        try:
+            uuid = UUID(text_of(text))
+            if str(uuid) == text.lower():
+                return self.from_uuid(uuid)
+        except ValueError:
+            pass
+        raise self._refusal(text, "a UUID")
+
+
+@dataclass(frozen=True, slots=True)
+class TypeIdConverter(IdConverter):
+    """Writes ids as TypeIDs: ``order_01kf3chca0e008p8w9e1800401``.  Requires the ``formats`` extra.
+
+    A TypeID is a prefix and a UUID, here that of a `UuidConverter`: the same rules apply.  Texts of
+    a prefix sort like ids.
+
+    Attributes:
+        prefix: 1 to 63 of the letters a to z, with underscores between them; or empty.
+        layout: of the Snowflakes whose time is shown; None for ids that have no time.
+    """
+
+    is_timeless: ClassVar[bool] = True
+
+    prefix: str = ""
+    layout: SnowflakeLayout | None = None
+    _uuids: UuidConverter = field(init=False, repr=False, compare=False)
+    _typeid: Any = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Check settings and library."""
+        if self.prefix != "":
+            check_prefix(self.prefix)
+        object.__setattr__(self, "_uuids", UuidConverter(self.layout))
+        object.__setattr__(self, "_typeid", _library("typeid", "typeid-python").TypeID)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _reduced(self)
+
+    def as_str(self, new_id: int, /) -> str:
+        """Return the TypeID of an id from 0 to 2^63-1, or of the layout."""
+        return str(self._typeid.from_uuid(self._uuids.as_uuid(new_id), self.prefix or None))
+
+    def as_int(self, text: str, /) -> int:
+        """Return the id of a TypeID with the prefix that `as_str` has written."""
+        head = f"{self.prefix}_" if self.prefix else ""
+        if not text_of(text).startswith(head):
+            raise InvalidIdError("id", text, expected=f"a text that starts with {head!r}")
+        try:
+            typeid = self._typeid(suffix=text[len(head) :] or "?")  # it makes a new one without
+            if self.as_str(new_id := _id_in(int(typeid.uuid.int))) == text:
+                return new_id
+        except Exception:  # noqa: BLE001, S110 - the library's own, which have no common base
+            pass
+        raise self._uuids._refusal(text, "a TypeID")
+
+    def as_tree(self) -> dict[str, object]:
+        """Return kind, prefix and layout."""
+        return self._uuids.as_tree() | {"kind": type(self).__name__, "prefix": self.prefix}
+
+
+@dataclass(frozen=True, slots=True)
+class SqidsConverter(IdConverter):
+    """Writes ids as Sqids: ``k7Yesb27QQb``.  Requires the ``formats`` extra.
+
+    The texts are those of every library of https://sqids.org with the same settings.  They do not
+    sort like ids, and they hide nothing: anybody can find the alphabet out.  `OpaqueIdConverter`
+    hides ids.
+
+    Attributes:
+        alphabet: 3 or more different characters of ASCII; empty for that of Sqids.
+        min_length: the least characters that a text has, 0 to 255.
+        blocklist: words that no text contains, of 3 characters and more; None for those of Sqids.
+    """
+
+    is_timeless: ClassVar[bool] = True
+
+    alphabet: str = ""
+    min_length: int = 0
+    blocklist: tuple[str, ...] | None = None
+    _sqids: Any = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Check settings and library."""
+        check_integer("min_length", self.min_length, at_least=0, at_most=MOST_READ)
+        options: dict[str, Any] = {"min_length": self.min_length}
+        if self.alphabet != "":
+            options["alphabet"] = self.alphabet
+        if self.blocklist is not None:
+            options["blocklist"] = list(self.blocklist)
+        try:
+            sqids = _library("sqids", "sqids").Sqids(**options)
+        except (ValueError, TypeError, AttributeError) as error:
+            expected = f"3 or more different characters of ASCII, and words: {error}"
+            given = (self.alphabet, self.blocklist)
+            raise InvalidArgumentError("alphabet, blocklist", given, expected=expected) from error
+        object.__setattr__(self, "_sqids", sqids)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _reduced(self)
+
+    def as_str(self, new_id: int, /) -> str:
+        """Return the Sqid of an id from 0 to 2^63-1."""
+        check_id(new_id)
+        try:
+            text: str = self._sqids.encode([new_id])
+        except ValueError as error:  # all that it tried are on the blocklist
+            raise InvalidIdError("id", new_id, expected=f"one with a text: {error}") from error
+        return text
+
+    def as_int(self, text: str, /) -> int:
+        """Return the id of a Sqid, as `as_str` writes it."""
+        if len(text_of(text)) <= MOST_READ:
+            numbers: list[int] = self._sqids.decode(text)
+            if len(numbers) == 1 and numbers[0] <= MAX_ID and self.as_str(numbers[0]) == text:
+                return numbers[0]
+        raise InvalidIdError("id", text, expected="the Sqid of one id, by the same settings")
+
+    def as_tree(self) -> dict[str, object]:
+        """Return kind and settings."""
+        return {
+            "kind": type(self).__name__,
+            "alphabet": self.alphabet,
+            "minLength": self.min_length,
+        }
+
+
+def _id_in(uuid: int) -> int:
+    """Return what lies where a `UuidConverter` puts the id."""
+    return (uuid >> 64 & 0xFFF) << LOW_BITS | uuid & ((1 << LOW_BITS) - 1)
+
+
+def _reduced(converter: UlidConverter | TypeIdConverter | SqidsConverter) -> tuple[object, ...]:
+    """Leave what is made of the settings out of a pickle."""
+    settings = (each.name for each in fields(converter) if each.init)
+    return type(converter), tuple(getattr(converter, each) for each in settings)
+
+
+def _library(module: str, package: str) -> Any:  # noqa: ANN401 - a module
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(package, extra="formats") from error

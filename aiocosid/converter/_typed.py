@@ -1,0 +1,225 @@
+"""Ids that are text wherever a program shows them, and 64 bits where it stores them.  Pure.
+
+They are a `str`, not an `int`: whatever writes JSON writes an `int` as a number, a subclass of it
+too, and JavaScript rounds numbers above 2^53.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from types import new_class
+from typing import TYPE_CHECKING, ClassVar, Final, Self
+
+from ..abc import MAX_ID, IdConverter
+from ..abc._ids import is_integer
+from ..errors import InvalidArgumentError, InvalidIdError
+from ._affix import PrefixIdConverter
+from ._decimal import ToStringIdConverter
+from ._radix import DIGITS, Radix32IdConverter
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+    from pydantic.json_schema import JsonSchemaValue
+    from pydantic_core import CoreSchema
+
+__all__ = ("Int64Text", "TypedId", "check_prefix")
+
+_PREFIX: Final = re.compile("[a-z](?:[a-z_]{0,61}[a-z])?")  # TypeID's
+_PREFIX_RULE: Final = "1 to 63 of the letters a to z, with underscores between them, as TypeID's"
+_DIGIT: Final = f"[{DIGITS.lower()}]"
+_EXAMPLE: Final = 42
+
+
+def check_prefix(prefix: object) -> None:
+    """Raise `InvalidArgumentError` unless TypeID allows such a prefix."""
+    if not isinstance(prefix, str) or not _PREFIX.fullmatch(prefix):
+        raise InvalidArgumentError("prefix", prefix, expected=_PREFIX_RULE)
+
+
+class TypedId(str):
+    """An id whose text says what it is an id of, as ``ord_0000000000016``.
+
+    Make a class for each kind of id, and annotate with it::
+
+        class OrderId(TypedId, prefix="ord"): ...
+
+    ``OrderId(42)`` makes an id of a number, ``OrderId("ord_0000000000016")`` reads a text,
+    ``int(order_id)`` is the number: 63 bits, for a column of 64.  A text has one length, the texts
+    of a class sort like their numbers, and only the text that `OrderId` writes is read.
+
+    An id is a `str`, so JSON has it as text whatever writes the JSON.  It equals its text, and
+    neither its number nor an id with another prefix.
+
+    Without a checker of types ``TypedId["ord"]`` is such a class as well, the same one each time.
+
+    Attributes:
+        prefix: what a text starts with, before the underscore.
+        converter: writes and reads the texts; give it to a generator that hands out texts.
+        pattern: a regular expression, of ECMA-262 too, for a whole text.
+    """
+
+    __slots__ = ("_number",)
+
+    prefix: ClassVar[str] = ""
+    converter: ClassVar[IdConverter]
+    pattern: ClassVar[str]
+
+    _number: int
+
+    def __init_subclass__(
+        cls, *, prefix: str | None = None, inner: IdConverter | None = None
+    ) -> None:
+        """Choose how the ids of a class are written.
+
+        Args:
+            prefix: 1 to 63 of the letters a to z, with underscores between them; a class without
+                one takes its parent's.
+            inner: writes the number behind prefix and underscore, as an `OpaqueIdConverter`, which
+                hides it; `Radix32IdConverter` by default.
+
+        Raises:
+            InvalidArgumentError: TypeID does not allow such a prefix, or there is ``inner`` alone.
+        """
+        super().__init_subclass__()
+        if prefix is None and inner is None:
+            return
+        check_prefix(prefix)
+        cls.prefix = str(prefix)
+        cls.converter = PrefixIdConverter(f"{prefix}_", inner or Radix32IdConverter())
+        cls.pattern = f"{prefix}_.+" if inner else f"{prefix}_[0-7]{_DIGIT}{{12}}"
+
+    def __class_getitem__(cls, prefix: str) -> type[TypedId]:
+        """Return a class for a prefix; the same one for the same prefix.
+
+        Raises:
+            InvalidArgumentError: TypeID does not allow such a prefix.
+        """
+        check_prefix(prefix)
+        return _class_of(cls, prefix)
+
+    def __new__(cls, value: int | str) -> Self:
+        """Make an id of a number from 0 to 2^63-1, or read a text.
+
+        Raises:
+            InvalidIdError: it is neither, or the text has another prefix or another form.
+            InvalidArgumentError: the class has no prefix.
+        """
+        if type(value) is cls:
+            return value
+        converter: IdConverter | None = getattr(cls, "converter", None)
+        if converter is None:
+            expected = f"given by a class, as class OrderId({cls.__name__}, prefix='ord')"
+            raise InvalidArgumentError("prefix", None, expected=expected)
+        try:
+            number = converter.as_int(value) if isinstance(value, str) else _number_of(value)
+            text = converter.as_str(number)
+        except InvalidIdError as error:
+            raise cls._refusal(value, error.expected) from None
+        if number < 0 or (isinstance(value, str) and text != value):
+            raise cls._refusal(value)
+        self = super().__new__(cls, text)
+        self._number = number
+        return self
+
+    @classmethod
+    def _refusal(cls, value: object, expected: str = "") -> InvalidIdError:
+        head = cls.prefix and f"{cls.prefix}_"
+        if isinstance(value, str) and value.startswith(head):
+            expected = f"written in full, as '{cls(_EXAMPLE)!s}', and of a number up to {MAX_ID}"
+        return InvalidIdError(cls.__name__, value, expected=expected or f"from 0 to {MAX_ID}")
+
+    @classmethod
+    def parse(cls, value: object) -> Self:
+        """Return an id of this class, or read a text that came from outside.
+
+        A number is refused, since it does not say what it is an id of.
+
+        Raises:
+            InvalidIdError: it is neither, or the text has another prefix or another form.
+        """
+        if not isinstance(value, str):
+            raise InvalidIdError(cls.__name__, value, expected=f"a text, as '{cls(_EXAMPLE)!s}'")
+        return cls(value)
+
+    def __int__(self) -> int:
+        """Return the number, from 0 to 2^63-1."""
+        return self._number
+
+    def __conform__(self, _protocol: object) -> int:
+        """Tell sqlite3 to store the number."""
+        return self._number
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle the class and the number."""
+        return type(self), (self._number,)
+
+    @classmethod
+    def __get_pydantic_core_schema__(
+        cls, _source: object, _handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """Validate a text; JSON has the text."""
+        from pydantic_core import PydanticCustomError  # noqa: PLC0415 - pydantic is there: it calls
+        from pydantic_core import core_schema as cs  # noqa: PLC0415 - as above
+
+        def read(value: object) -> TypedId:
+            try:
+                return cls.parse(value)
+            except InvalidIdError as error:
+                raise PydanticCustomError("id_text", "{reason}", {"reason": str(error)}) from error
+
+        write = cs.to_string_ser_schema(when_used="json")
+        return cs.no_info_plain_validator_function(read, serialization=write)
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, _schema: CoreSchema, _handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Describe the text."""
+        return cls.json_schema()
+
+    @classmethod
+    def json_schema(cls) -> dict[str, object]:
+        """Return a JSON Schema of the texts, as OpenAPI has it too."""
+        pattern = f"^(?:{cls.pattern})$"
+        return {"type": "string", "pattern": pattern, "examples": [str(cls(_EXAMPLE))]}
+
+
+class Int64Text(TypedId):
+    """An id as its decimal digits: text without a prefix, for interfaces that show numbers already.
+
+    It is made and read as a `TypedId` is, and ``int(text)`` is the number.  Texts have no sign, no
+    space and no leading zeros, so they do not sort like numbers.
+    """
+
+    __slots__ = ()
+
+    converter: ClassVar[IdConverter] = ToStringIdConverter()
+    pattern: ClassVar[str] = "0|[1-9][0-9]{0,18}"
+
+
+def _number_of(value: object) -> int:
+    """Return an integer; a text that `IdConverter.as_str` refuses for anything else."""
+    if not is_integer(value):
+        raise InvalidIdError("id", value, expected=f"a text, or an integer from 0 to {MAX_ID}")
+    return int(value)  # type: ignore[call-overload, no-any-return]  # it is an integer
+
+
+@cache
+def _class_of(parent: type[TypedId], prefix: str) -> type[TypedId]:
+    """Return the class of ``parent[prefix]``; its ids are pickled by that expression."""
+
+    def reduce(self: TypedId) -> tuple[object, ...]:
+        return _unpickled, (parent, prefix, int(self))
+
+    name = f'{parent.__name__}["{prefix}"]'
+    body = {"__slots__": (), "__module__": parent.__module__, "__reduce__": reduce}
+    made: type[TypedId] = new_class(name, (parent,), {"prefix": prefix}, lambda it: it.update(body))
+    return made
+
+
+def _unpickled(parent: type[TypedId], prefix: str, number: int) -> TypedId:
+    return _class_of(parent, prefix)(number)
