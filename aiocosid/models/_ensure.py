@@ -81,6 +81,9 @@ def _put_back(of: object, attribute: str, old: object) -> None:
 
 _Places: TypeAlias = list[tuple[object, IdField]]
 
+_GENERATORS: Final[dict[type, type]] = {int: IdGenerator, str: TextIdGenerator}
+"""What fills a field of a type; a `TypedId` takes either."""
+
 _STRETCH: Final = 1000  # objects between two turns of the event loop, about a millisecond
 
 
@@ -117,7 +120,7 @@ async def ensure_ids(objects: object, provider: Provider | None = None) -> int:
         for places, ids in taken:
             for at, ((each, field), new_id) in enumerate(zip(places, ids, strict=True), 1):
                 if field.is_empty(each):
-                    done.assign(each, field, new_id)
+                    done.assign(each, field, field.value_of(new_id))
                 if not at % _STRETCH:
                     await checkpoint()
     except BaseException:
@@ -161,8 +164,8 @@ def _fields(model: type) -> tuple[IdField, ...]:
 
 def _generator(of: object, field: IdField, provider: Provider | None) -> AnyGenerator:
     found = field.mark.generator(provider)
-    kind = TextIdGenerator if field.kind is str else IdGenerator
-    if not isinstance(found, kind):  # pyright: ignore[reportUnnecessaryIsInstance]
+    kind = _GENERATORS.get(field.kind)
+    if kind is not None and not isinstance(found, kind):
         place = f"the generator of {describe(type(of))}.{field.attribute}"
         expected = f"{kind.__name__}, for a field of type {field.kind.__name__}"
         raise InvalidArgumentError(place, found, expected=expected)

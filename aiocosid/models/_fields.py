@@ -15,6 +15,7 @@ from typing import (
     TypeAlias,
     TypeVar,
     Union,
+    cast,
     get_args,
     get_origin,
     get_type_hints,
@@ -23,6 +24,7 @@ from weakref import WeakKeyDictionary
 
 from .._default import generator_named
 from ..abc import SHARE, AnyGenerator
+from ..converter import TypedId
 from ..errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -158,7 +160,7 @@ class CosId:
     """Marks a model's field as its id: ``id: Annotated[int, CosId("order")] = 0``.
 
     The field is an ``int``, filled by an `IdGenerator`, or a ``str``, filled by a
-    `TextIdGenerator`; ``None`` may be allowed beside.
+    `TextIdGenerator`, or of a class of `TypedId`, filled by either; ``None`` may be allowed beside.
 
     Attributes:
         name: the generator's name in the provider.
@@ -177,13 +179,21 @@ class IdField:
 
     Attributes:
         attribute: the field's name.
-        kind: what its ids are.
+        kind: what its ids are: ``int``, ``str`` or a class of `TypedId`.
         mark: what finds their generator.
     """
 
     attribute: str
     kind: type[int | str]
     mark: CosId
+
+    def value_of(self, new_id: object) -> object:
+        """Return what the field holds for an id of its generator.
+
+        Raises:
+            InvalidIdError: it is a text that the field's class of `TypedId` does not write.
+        """
+        return self.kind(cast("str", new_id)) if issubclass(self.kind, TypedId) else new_id
 
     def is_empty(self, of: object) -> bool:
         """Tell whether an object has no id yet: None, not positive, or an empty text."""
@@ -262,8 +272,10 @@ def _columns(model: type) -> Iterator[IdField]:
 
 def _checked(model: type, name: str, kind: Any, mark: CosId) -> IdField:  # noqa: ANN401 - any type
     place = f"CosId on {describe(model)}.{name}"
-    if kind not in (int, str):
-        raise InvalidArgumentError(place, kind, expected="on a field of type int or str")
+    is_typed = inspect.isclass(kind) and issubclass(kind, TypedId)
+    if kind not in (int, str) and not is_typed:
+        expected = "on a field of type int or str, or of a class of TypedId"
+        raise InvalidArgumentError(place, kind, expected=expected)
     if not is_assignable(model, name):
         raise InvalidArgumentError(place, "frozen", expected="on a field that can be assigned to")
-    return IdField(name, kind, mark)
+    return IdField(name, cast("type[int | str]", kind), mark)

@@ -39,7 +39,7 @@ from aiocosid.abc import (
     Statistics,
     Store,
 )
-from aiocosid.converter import PrefixIdConverter, Radix62IdConverter
+from aiocosid.converter import Int64Text, PrefixIdConverter, Radix62IdConverter, TypedId
 from aiocosid.errors import WouldBlock
 from aiocosid.events import Event, MachineIdDistributed, MachineIdGuardFailed, MachineIdLost
 from aiocosid.generators import (
@@ -93,6 +93,26 @@ from aiocosid.testing import (
 if TYPE_CHECKING:
     import asyncpg
     from redis.asyncio import Redis, RedisCluster
+
+
+class OrderId(TypedId, prefix="ord"):
+    """A class for each kind of id is what checkers understand."""
+
+
+class CustomerId(TypedId, prefix="cus"):
+    """Another one."""
+
+
+def typed(order: OrderId, text: str, number: int) -> list[OrderId]:
+    """One kind of id is no other kind, nor is a text or a number one."""
+    assert_type(OrderId(number), OrderId)
+    assert_type(OrderId.parse(text), OrderId)
+    assert_type(int(order), int)
+    assert_type(Int64Text(number), Int64Text)
+    shown: str = order
+    other: CustomerId = order  # type: ignore[assignment]
+    plain: OrderId = text  # type: ignore[assignment]
+    return [OrderId(shown), OrderId(other), plain]
 
 
 class OwnDistributor(IdSegmentDistributor):

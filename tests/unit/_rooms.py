@@ -57,7 +57,7 @@ MAY_IMPORT = {
     "converter": {"_dates", "_life", "abc", "errors"},
     "sharding": {"_dates", "abc", "errors"},
     "generators": GROUND,
-    "models": {"_default", "abc", "errors"},
+    "models": {"_default", "abc", "converter", "errors"},
     "sync": PUBLIC | GROUND | {"_kind_methods", "_kinds"},
     "segment": GROUND,
     "snowflake": GROUND | {"machine"},

@@ -22,7 +22,8 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 import aiocosid
 from aiocosid import CosIdGenerator, IdProvider, SegmentChainId
 from aiocosid.abc import SHARE
-from aiocosid.errors import ClosedError, InvalidArgumentError, NotOpenError
+from aiocosid.converter import TypedId
+from aiocosid.errors import ClosedError, InvalidArgumentError, InvalidIdError, NotOpenError
 from aiocosid.machine import ManualMachineIdDistributor
 from aiocosid.models import CosId, _fields, ensure_ids, id_fields
 from aiocosid.models._fields import annotations_of
@@ -235,6 +236,59 @@ def test_the_wrong_marks_are_refused_with_class_and_fields() -> None:
     }.items():
         with pytest.raises(InvalidArgumentError, match=said):
             id_fields(model)
+
+
+class TypedOrderId(TypedId, prefix="ord"):
+    pass
+
+
+TypedMark = Annotated[TypedOrderId, CosId("order")]
+
+
+@dataclass
+class TypedOrder:
+    id: TypedMark | None = None
+
+
+class TypedModel(pydantic.BaseModel, validate_assignment=True):
+    id: Annotated[TypedOrderId | None, CosId("order")] = None
+
+
+class TypedStruct(msgspec.Struct):
+    id: TypedMark | None = None
+
+
+@attrs.define
+class TypedAttrs:
+    id: TypedMark | None = attrs.field(
+        default=None, converter=attrs.converters.optional(TypedOrderId)
+    )
+
+
+@pytest.mark.asyncio
+async def test_a_typed_id_is_made_of_a_number(ids: IdProvider) -> None:
+    """In every kind of model, and also of a text that its own converter has written."""
+    objects: list[Any] = [TypedOrder(), TypedModel(), TypedStruct(), TypedAttrs()]
+    assert await ensure_ids(objects) == 4
+    assert [each.id for each in objects] == [TypedOrderId(number) for number in (1, 2, 3, 4)]
+    assert {type(each.id) for each in objects} == {TypedOrderId}
+    assert await ensure_ids(objects) == 0
+    inner = SegmentChainId(MemoryStore().segment_distributor(name="text"))
+    async with aiocosid.StringIdGenerator(inner, TypedOrderId.converter) as texts:
+        await ensure_ids(order := TypedOrder(), Texts(order=texts))
+        assert repr(order.id) == "TypedOrderId('ord_0000000000001')"
+
+
+@pytest.mark.asyncio
+async def test_a_text_of_another_class_leaves_typed_objects_as_they_were() -> None:
+    class OtherId(TypedId, prefix="cus"):
+        pass
+
+    inner = SegmentChainId(MemoryStore().segment_distributor(name="text"))
+    async with aiocosid.StringIdGenerator(inner, OtherId.converter) as texts:
+        with pytest.raises(InvalidIdError, match="starts with 'ord_'"):
+            await ensure_ids(order := TypedOrder(), Texts(order=texts))
+    assert order.id is None
 
 
 @pytest.mark.asyncio

@@ -16,6 +16,8 @@ else:
     del _needed
 
 from ._converted import ConvertedId as ConvertedId
+from ._converted import TypedIdType as TypedIdType
+from ._converted import render_item as render_item
 from ._defaults import CosIdDefault as CosIdDefault
 from ._defaults import NamedSyncIds as NamedSyncIds
 from ._defaults import SegmentPrimaryKey as SegmentPrimaryKey
@@ -34,7 +36,9 @@ __all__ = (
     "SnowflakePrimaryKey",
     "SyncIds",
     "TextPrimaryKey",
+    "TypedIdType",
     "assign_ids",
     "assign_ids_before_flush",
     "cosid_default",
+    "render_item",
 )

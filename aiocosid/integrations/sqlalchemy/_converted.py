@@ -1,8 +1,8 @@
-"""Text in Python, a number in the database."""
+"""Text in Python, a number in the database; and how Alembic writes such a column."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from sqlalchemy import BigInteger
 from sqlalchemy.types import TypeDecorator
@@ -11,13 +11,15 @@ from ...errors import CosIdError, InvalidIdError
 from ._defaults import BIGINT, passing
 
 if TYPE_CHECKING:
+    from alembic.autogenerate.api import AutogenContext
     from sqlalchemy import Dialect
     from sqlalchemy.sql.operators import OperatorType
     from sqlalchemy.types import TypeEngine
 
     from ...abc import IdConverter
+    from ...converter import TypedId
 
-__all__ = ("ConvertedId",)
+__all__ = ("ConvertedId", "TypedIdType", "render_item")
 
 
 class ConvertedId(TypeDecorator[str]):
@@ -81,3 +83,61 @@ class ConvertedId(TypeDecorator[str]):
     def coerce_compared_value(self, op: OperatorType | None, value: object) -> TypeEngine[Any]:  # noqa: ARG002
         """Let numbers be numbers."""
         return BIGINT if isinstance(value, int) else self
+
+
+class TypedIdType(ConvertedId):
+    """A column of 64-bit integers whose values are of one class of `TypedId`.
+
+    A default for the column may be a generator of numbers.  In an expression the text means the
+    same as the id: ``Order.id == "ord_000000000001a"``; a text with another prefix is refused.
+    """
+
+    cache_ok: bool | None = True
+
+    def __init__(self, kind: type[TypedId]) -> None:
+        """Describe the column.
+
+        Args:
+            kind: the class of its values.
+        """
+        super().__init__(kind.converter)
+        self.kind = kind
+
+    @property
+    def python_type(self) -> type[str]:
+        """The Python type of the values."""
+        return self.kind
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> int | None:
+        """Return the number of an id or of its text.
+
+        Raises:
+            InvalidIdError: it is a number, or the text of another class.
+        """
+        if isinstance(value, self.kind):
+            return int(value)
+        return super().process_bind_param(value, dialect)
+
+    def process_result_value(self, value: int | None, dialect: Dialect) -> str | None:  # noqa: ARG002
+        """Return the id of a number."""
+        return None if value is None else self.kind(value)
+
+
+def render_item(kind: str, item: object, autogen_context: AutogenContext) -> str | Literal[False]:
+    """Have Alembic write columns of `ConvertedId` and `TypedIdType` as what the database has.
+
+    Pass it on in ``env.py``: ``context.configure(..., render_item=render_item)``.  Migrations then
+    import nothing of the application, and stay valid when a class is renamed.
+
+    Args:
+        kind: what is rendered, such as ``"type"``.
+        item: the object itself.
+        autogen_context: Alembic's.
+
+    Returns:
+        The Python expression of the type; False for everything else, which Alembic then renders.
+    """
+    if kind != "type" or not isinstance(item, ConvertedId):
+        return False
+    sa = autogen_context.opts["sqlalchemy_module_prefix"] or ""
+    return f"{sa}BigInteger().with_variant({sa}Integer(), 'sqlite')"

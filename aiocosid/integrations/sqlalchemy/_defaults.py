@@ -14,6 +14,7 @@ from sqlalchemy.util.concurrency import in_greenlet
 
 from ... import generator_named
 from ...abc import SHARE, AnyGenerator, IdGenerator, TextIdGenerator
+from ...converter import TypedId
 from ...errors import CosIdError, InvalidArgumentError, WouldBlock
 from ...models import CosId, ensure_ids, id_fields
 
@@ -141,20 +142,20 @@ class CosIdDefault(CosId):
         generator: AnyGenerator | SyncIds = self.generator()
         if not isinstance(generator, IdGenerator | TextIdGenerator):  # pyright: ignore[reportUnnecessaryIsInstance]
             ids = generator.next_ids(rows) if rows > 1 else (generator.next_id(),)
-            _check_kind(column, type(ids[0]), generator)
-            return ids
-        _check_kind(column, int if isinstance(generator, IdGenerator) else str, generator)
+            return _written(_check_kind(column, type(ids[0]), generator), ids)
+        kind = int if isinstance(generator, IdGenerator) else str
+        wanted = _check_kind(column, kind, generator)
         if not in_greenlet():
             argument = f"the generator of {column if column is not None else self.name}"
             expected = "a SyncIdGenerator: this Session or Connection is not one of asyncio"
             raise InvalidArgumentError(argument, generator, expected=expected)
         if rows > 1:
-            return await_only(generator.next_ids(rows))
+            return _written(wanted, await_only(generator.next_ids(rows)))
         try:
             new_id: Any = generator.next_id_nowait()
         except WouldBlock:
             new_id = await_only(generator.next_id())
-        return (new_id,)
+        return _written(wanted, (new_id,))
 
 
 def _check_statement(context: Any, column: Column[Any]) -> None:  # noqa: ANN401 - as `_first`
@@ -174,18 +175,30 @@ def _check_statement(context: Any, column: Column[Any]) -> None:  # noqa: ANN401
         raise InvalidArgumentError(f"{column}", "INSERT ... SELECT without it", expected=expected)
 
 
-def _check_kind(column: Column[Any] | None, kind: type, generator: object) -> None:
-    """Refuse numbers for a column of texts, and texts for one of numbers."""
+def _check_kind(column: Column[Any] | None, kind: type, generator: object) -> type | None:
+    """Refuse numbers for a column of texts, and texts for one of numbers.
+
+    Returns:
+        The type of the column's values, as far as it is known.
+    """
     if column is None:
-        return
+        return None
     try:
         wanted = column.type.python_type
     except NotImplementedError:  # a type that does not say
-        return
+        return None
     if {wanted, kind} == {int, str}:
         argument = f"the generator of {column}"
         expected = f"one of {wanted.__name__}, as the column; this one's ids are {kind.__name__}"
         raise InvalidArgumentError(argument, generator, expected=expected)
+    return wanted
+
+
+def _written(wanted: type | None, ids: Sequence[int | str]) -> Sequence[int | str]:
+    """Return ids as the column's values are; SQLAlchemy gives them to the objects as they are."""
+    if wanted is None or not issubclass(wanted, TypedId):
+        return ids
+    return [wanted(each) for each in ids]
 
 
 def cosid_default(

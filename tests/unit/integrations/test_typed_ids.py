@@ -1,0 +1,236 @@
+"""`TypedId` and 64-bit ids at the boundary of each framework: text out, the prefix checked in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import django
+import httpx
+import msgspec
+import pytest
+import strawberry
+from django.conf import settings
+from fastapi import FastAPI
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from strawberry.schema.config import StrawberryConfig
+
+from aiocosid.abc import MAX_ID
+from aiocosid.converter import CrockfordIdConverter, Int64Text, Radix32IdConverter, TypedId
+from aiocosid.integrations.msgspec import dec_hook, enc_hook, schema_hook
+from aiocosid.integrations.pydantic import ConvertedId
+from aiocosid.integrations.strawberry import BigInt, id_scalars
+
+
+class OrderId(TypedId, prefix="ord"):
+    """Of an order."""
+
+
+class CustomerId(TypedId, prefix="cus"):
+    """Of a customer."""
+
+
+ORDER = OrderId(MAX_ID)
+CUSTOMER = CustomerId(7)
+
+# pydantic
+
+
+class Order(BaseModel):
+    id: OrderId
+    customer: CustomerId | None = None
+    number: Int64Text = Int64Text(1)
+
+
+def test_pydantic_writes_the_text_in_both_modes() -> None:
+    order = Order(id=ORDER, customer=CUSTOMER)
+    text = '{"id":"ord_7zzzzzzzzzzzz","customer":"cus_0000000000007","number":"1"}'
+    assert order.model_dump_json() == text
+    assert json.loads(json.dumps(order.model_dump())) == json.loads(text)
+    again = Order.model_validate_json(text)
+    assert (type(again.id), int(again.id)) == (OrderId, MAX_ID)
+    assert TypeAdapter(dict[OrderId, int]).dump_json({ORDER: 1}) == b'{"ord_7zzzzzzzzzzzz":1}'
+
+
+@pytest.mark.parametrize("wrong", [str(CUSTOMER), CUSTOMER, 7, "7", None, "ord_7"])
+def test_pydantic_refuses_what_has_no_such_prefix(wrong: Any) -> None:
+    with pytest.raises(ValidationError, match=r"OrderId is .*'ord_") as caught:
+        Order(id=wrong)
+    assert [each["type"] for each in caught.value.errors()] == ["id_text"]
+
+
+def test_pydantic_describes_the_text() -> None:
+    for mode in ("validation", "serialization"):
+        described = Order.model_json_schema(mode=mode)["properties"]
+        assert described["id"] == {
+            "examples": ["ord_000000000001a"],
+            "pattern": "^(?:ord_[0-7][0123456789abcdefghjkmnpqrstvwxyz]{12})$",
+            "title": "Id",
+            "type": "string",
+        }
+
+
+@pytest.mark.asyncio
+async def test_fastapi_reads_it_from_a_path_and_answers_text_without_a_model() -> None:
+    """An endpoint that returns a dict is where an `int` would come out as a number."""
+    app = FastAPI()
+
+    @app.get("/orders/{order_id}")
+    def read(order_id: OrderId) -> Any:
+        return {"id": order_id}
+
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://shop") as client:
+        assert (await client.get(f"/orders/{ORDER}")).text == '{"id":"ord_7zzzzzzzzzzzz"}'
+        answer = await client.get(f"/orders/{CUSTOMER}")
+    assert answer.status_code == 422
+    assert "it has to be a text that starts with 'ord_'" in answer.json()["detail"][0]["msg"]
+
+
+# msgspec
+
+
+class Struct(msgspec.Struct):
+    id: OrderId
+    customer: CustomerId | None = None
+    number: Int64Text | None = None
+
+
+def test_msgspec_writes_and_reads_the_text() -> None:
+    encoder = msgspec.json.Encoder(enc_hook=enc_hook)
+    decoder = msgspec.json.Decoder(Struct, dec_hook=dec_hook)
+    written = encoder.encode(Struct(ORDER, CUSTOMER, Int64Text(1)))
+    assert written == b'{"id":"ord_7zzzzzzzzzzzz","customer":"cus_0000000000007","number":"1"}'
+    read = decoder.decode(written)
+    assert read == Struct(ORDER, CUSTOMER, Int64Text(1))
+    assert type(read.id) is OrderId
+
+
+def test_msgspec_never_writes_a_number() -> None:
+    """Without the hook it refuses."""
+    with pytest.raises(TypeError, match="Encoding objects of type OrderId is unsupported"):
+        msgspec.json.encode(Struct(ORDER))
+
+
+@pytest.mark.parametrize("wrong", [b'"cus_0000000000007"', b"7", b"null"])
+def test_msgspec_names_the_field_of_a_wrong_id(wrong: bytes) -> None:
+    decoder = msgspec.json.Decoder(Struct, dec_hook=dec_hook)
+    with pytest.raises(msgspec.ValidationError, match=r"OrderId is .*`\$\.id`"):
+        decoder.decode(b'{"id":%b}' % wrong)
+
+
+def test_hooks_of_msgspec_leave_other_types_to_other_hooks() -> None:
+    calls: tuple[Callable[[], object], ...] = (
+        lambda: enc_hook(object()),
+        lambda: dec_hook(complex, "1"),
+        lambda: schema_hook(complex),
+    )
+    for call in calls:
+        with pytest.raises(NotImplementedError):
+            call()
+    described = msgspec.json.schema(Struct, schema_hook=schema_hook)
+    found = described["$defs"]["Struct"]["properties"]
+    assert found["id"] == OrderId.json_schema()
+
+
+# Strawberry
+
+
+@strawberry.type
+class Node:
+    id: OrderId
+    number: BigInt
+
+
+@strawberry.type
+class Query:
+    @strawberry.field
+    def node(self, of: OrderId, number: BigInt) -> Node:
+        assert (type(of), type(number)) == (OrderId, int)
+        return Node(id=of, number=number)
+
+    @strawberry.field
+    def plain(self) -> Node:
+        number: Any = 42  # as a column of numbers has it
+        return Node(id=number, number=BigInt(MAX_ID))
+
+
+SCHEMA = strawberry.Schema(
+    Query, config=StrawberryConfig(scalar_map=id_scalars(OrderId, CustomerId))
+)
+
+
+def test_strawberry_has_a_scalar_for_each_class() -> None:
+    assert "node(of: OrderId!, number: BigInt!): Node!" in SCHEMA.as_str()
+
+
+def test_strawberry_writes_and_reads_text() -> None:
+    ask = "query($number: BigInt!) { node(of: %s, number: $number) { id number } }"
+    asked = ask % f'"{ORDER}"'
+    given: Any
+    for given in (MAX_ID, str(MAX_ID)):
+        answer = SCHEMA.execute_sync(asked, variable_values={"number": given})
+        assert answer.data == {"node": {"id": str(ORDER), "number": str(MAX_ID)}}, answer
+    answer = SCHEMA.execute_sync("{ plain { id number } }")
+    assert answer.data == {"plain": {"id": "ord_000000000001a", "number": str(MAX_ID)}}
+    for other, said in {f'"{CUSTOMER}"': "starts with 'ord_'", "7": "a text, as 'ord_"}.items():
+        answer = SCHEMA.execute_sync(ask % other, variable_values={"number": 1})
+        assert answer.errors is not None
+        assert said in answer.errors[0].message
+    for wrong in ("-1", "7.0", MAX_ID + 1):
+        answer = SCHEMA.execute_sync(asked, variable_values={"number": wrong})
+        assert answer.errors is not None
+
+
+# Django REST framework
+
+
+@pytest.fixture
+def fields() -> Any:
+    if not settings.configured:
+        settings.configure()
+        django.setup()
+    from rest_framework import serializers
+
+    from aiocosid.integrations.rest_framework import Int64StrField, TypedIdField
+
+    class Serializer(serializers.Serializer):  # type: ignore[misc]  # untyped
+        id = TypedIdField(OrderId)
+        number = Int64StrField(required=False, allow_null=True)
+
+    return Serializer
+
+
+def test_rest_framework_writes_the_text_of_an_id_or_its_number(fields: Any) -> None:
+    for id_ in (OrderId(42), 42):
+        found = fields({"id": id_, "number": MAX_ID}).data
+        assert found == {"id": "ord_000000000001a", "number": str(MAX_ID)}
+    assert fields({"id": 42, "number": None}).data["number"] is None
+
+
+def test_rest_framework_reads_the_text(fields: Any) -> None:
+    for number in (str(MAX_ID), MAX_ID):
+        read = fields(data={"id": str(ORDER), "number": number})
+        assert read.is_valid(), read.errors
+        assert read.validated_data == {"id": ORDER, "number": MAX_ID}
+        assert type(read.validated_data["id"]) is OrderId
+    for wrong, field in (
+        ({"id": str(CUSTOMER)}, "id"),
+        ({"id": 42}, "id"),
+        ({"id": str(ORDER), "number": "007"}, "number"),
+        ({"id": str(ORDER), "number": True}, "number"),
+    ):
+        read = fields(data=wrong)
+        assert not read.is_valid()
+        assert "it has to be" in str(read.errors[field][0])
+
+
+def test_radix32_is_described_and_crockford_is_not() -> None:
+    class Model(BaseModel):
+        plain: Annotated[int, ConvertedId(Radix32IdConverter())]
+        spoken: Annotated[int, ConvertedId(CrockfordIdConverter())]
+
+    described = Model.model_json_schema()["properties"]
+    assert described["plain"]["pattern"] == "^[0-9a-hjkmnp-tv-z]{13}$"
+    assert "pattern" not in described["spoken"]
