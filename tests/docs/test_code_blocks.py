@@ -25,8 +25,8 @@ _TOGETHER = """
     docs/howto/move-from-uuid-or-auto-increment.md docs/howto/move-from-a-hand-made-snowflake.md
     docs/howto/nats.md docs/howto/observe.md docs/howto/fastapi.md docs/howto/give-back.md
     docs/howto/one-broker-per-host.md docs/howto/operate.md docs/howto/own-distributor.md
-    docs/howto/several-stores.md docs/howto/shard-with-sqlalchemy.md docs/howto/sharded-ids.md
-    docs/howto/sqlalchemy.md docs/howto/id-service.md docs/howto/ids-on-models.md docs/index.md
+    docs/howto/several-stores.md
+    docs/howto/id-service.md docs/index.md
     docs/howto/threads-and-celery.md docs/howto/tiered-store.md docs/howto/use-a-cosid-proxy.md
     docs/howto/workers.md docs/howto/machine-ids-kubernetes.md
 """

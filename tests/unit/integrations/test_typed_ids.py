@@ -6,12 +6,10 @@ import json
 from collections.abc import Callable
 from typing import Annotated, Any
 
-import django
 import httpx
 import msgspec
 import pytest
 import strawberry
-from django.conf import settings
 from fastapi import FastAPI
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from strawberry.schema.config import StrawberryConfig
@@ -21,6 +19,7 @@ from aiocosid.converter import CrockfordIdConverter, Int64Text, Radix32IdConvert
 from aiocosid.integrations.msgspec import dec_hook, enc_hook, schema_hook
 from aiocosid.integrations.pydantic import ConvertedId
 from aiocosid.integrations.strawberry import BigInt, id_scalars
+from tests.script import run_python
 
 
 class OrderId(TypedId, prefix="ord"):
@@ -183,47 +182,54 @@ def test_strawberry_writes_and_reads_text() -> None:
         assert answer.errors is not None
 
 
-# Django REST framework
+# Django REST framework, whose settings are the process's
+
+SERIALIZER = """
+import json
+import django
+from django.conf import settings
+settings.configure()
+django.setup()
+from aiocosid.converter import TypedId
+from aiocosid.integrations.rest_framework import Int64StrField, TypedIdField
+from rest_framework import serializers
+
+class OrderId(TypedId, prefix="ord"): ...
+
+class Serializer(serializers.Serializer):
+    id = TypedIdField(OrderId)
+    number = Int64StrField(required=False, allow_null=True)
+
+def read(data):
+    found = Serializer(data=data)
+    if found.is_valid():
+        return {name: repr(value) for name, value in found.validated_data.items()}
+    return {name: str(error[0]) for name, error in found.errors.items()}
+"""
 
 
-@pytest.fixture
-def fields() -> Any:
-    if not settings.configured:
-        settings.configure()
-        django.setup()
-    from rest_framework import serializers
-
-    from aiocosid.integrations.rest_framework import Int64StrField, TypedIdField
-
-    class Serializer(serializers.Serializer):  # type: ignore[misc]  # untyped
-        id = TypedIdField(OrderId)
-        number = Int64StrField(required=False, allow_null=True)
-
-    return Serializer
+def test_rest_framework_writes_the_text_of_an_id_or_its_number() -> None:
+    given = "[{'id': OrderId(42), 'number': 2**63 - 1}, {'id': 42, 'number': None}]"
+    first, second = run_python(
+        f"{SERIALIZER}print(json.dumps(Serializer({given}, many=True).data))"
+    )
+    assert first == {"id": "ord_000000000001a", "number": str(MAX_ID)}
+    assert second == {"id": "ord_000000000001a", "number": None}
 
 
-def test_rest_framework_writes_the_text_of_an_id_or_its_number(fields: Any) -> None:
-    for id_ in (OrderId(42), 42):
-        found = fields({"id": id_, "number": MAX_ID}).data
-        assert found == {"id": "ord_000000000001a", "number": str(MAX_ID)}
-    assert fields({"id": 42, "number": None}).data["number"] is None
-
-
-def test_rest_framework_reads_the_text(fields: Any) -> None:
-    for number in (str(MAX_ID), MAX_ID):
-        read = fields(data={"id": str(ORDER), "number": number})
-        assert read.is_valid(), read.errors
-        assert read.validated_data == {"id": ORDER, "number": MAX_ID}
-        assert type(read.validated_data["id"]) is OrderId
-    for wrong, field in (
-        ({"id": str(CUSTOMER)}, "id"),
-        ({"id": 42}, "id"),
-        ({"id": str(ORDER), "number": "007"}, "number"),
-        ({"id": str(ORDER), "number": True}, "number"),
-    ):
-        read = fields(data=wrong)
-        assert not read.is_valid()
-        assert "it has to be" in str(read.errors[field][0])
+def test_rest_framework_reads_the_text() -> None:
+    good: list[Any] = [{"id": str(ORDER), "number": number} for number in (str(MAX_ID), MAX_ID)]
+    wrong: list[Any] = [
+        {"id": str(CUSTOMER)},
+        {"id": 42},
+        {"id": str(ORDER), "number": "007"},
+        {"id": str(ORDER), "number": True},
+    ]
+    given = repr([*good, *wrong])
+    found = run_python(f"{SERIALIZER}print(json.dumps([read(each) for each in {given}]))")
+    assert found[:2] == [{"id": f"OrderId('{ORDER}')", "number": str(MAX_ID)}] * 2
+    assert [list(each) for each in found[2:]] == [["id"], ["id"], ["number"], ["number"]]
+    assert all("it has to be" in text for each in found[2:] for text in each.values())
 
 
 def test_radix32_is_described_and_crockford_is_not() -> None:
