@@ -205,7 +205,7 @@ class TypeIdConverter(IdConverter):
         if not text_of(text).startswith(head):
             raise InvalidIdError("id", text, expected=f"a text that starts with {head!r}")
         try:
-            typeid = self._typeid(suffix=text[len(head) :] or "?")  # it makes a new one without
+            typeid = self._typeid(suffix=text[len(head) :])  # without one it makes another
             if self.as_str(new_id := _id_in(int(typeid.uuid.int))) == text:
                 return new_id
         except Exception:  # noqa: BLE001, S110 - the library's own, which have no common base

@@ -96,12 +96,15 @@ async def test_objects_and_rows_have_typed_ids(engine: AsyncEngine, ids: IdProvi
         session.add(item)
         assert await assign_ids(session) == 1
         assert repr(item.id) == "ItemId('item_0000000000001')"
-        await session.execute(insert(Order), [{"parent": order.id}, {"parent": None}])
+        session.add_all(pair := [Order(parent=order.id), Order(parent=order.id)])
+        await session.flush()
+        assert [type(each.id) for each in pair] == [OrderId] * 2
+        await session.execute(insert(Order), [{"parent": order.id}] * 2)
         session.add(Order(id=OrderId(MAX_ID)))
     async with sessions() as session:
         found = (await session.scalars(select(Order).order_by(Order.id))).all()
-        assert [int(each.id) for each in found] == [1, 2, 3, MAX_ID]
-        assert [type(each.id) for each in found] == [OrderId] * 4
+        assert [int(each.id) for each in found] == [1, 2, 3, 4, 5, MAX_ID]
+        assert [type(each.id) for each in found] == [OrderId] * 6
         assert found[1].parent == order.id
         again = await session.get(Order, str(order.id))
         assert again is not None

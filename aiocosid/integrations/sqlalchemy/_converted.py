@@ -123,7 +123,11 @@ class TypedIdType(ConvertedId):
         return None if value is None else self.kind(value)
 
 
-def render_item(kind: str, item: object, autogen_context: AutogenContext) -> str | Literal[False]:
+def render_item(
+    kind: str,  # noqa: ARG001 - Alembic passes it
+    item: object,
+    autogen_context: AutogenContext,
+) -> str | Literal[False]:
     """Have Alembic write columns of `ConvertedId` and `TypedIdType` as what the database has.
 
     Pass it on in ``env.py``: ``context.configure(..., render_item=render_item)``.  Migrations then
@@ -137,7 +141,7 @@ def render_item(kind: str, item: object, autogen_context: AutogenContext) -> str
     Returns:
         The Python expression of the type; False for everything else, which Alembic then renders.
     """
-    if kind != "type" or not isinstance(item, ConvertedId):
+    if not isinstance(item, ConvertedId):
         return False
     sa = autogen_context.opts["sqlalchemy_module_prefix"] or ""
     return f"{sa}BigInteger().with_variant({sa}Integer(), 'sqlite')"

@@ -232,6 +232,17 @@ def test_rest_framework_reads_the_text() -> None:
     assert all("it has to be" in text for each in found[2:] for text in each.values())
 
 
+def test_a_field_of_numbers_takes_a_typed_id() -> None:
+    """Django's own: to store it, to look it up, and to clean a form."""
+    code = (
+        "from django.db import models\n"
+        "field = models.BigIntegerField()\n"
+        "found = [field.get_prep_value(OrderId(42)), field.clean(OrderId(42), None)]\n"
+        "print(json.dumps(found))"
+    )
+    assert run_python(SERIALIZER + code) == [42, 42]
+
+
 def test_radix32_is_described_and_crockford_is_not() -> None:
     class Model(BaseModel):
         plain: Annotated[int, ConvertedId(Radix32IdConverter())]
