@@ -59,6 +59,7 @@ test: $(VENV)/.dev  ## All tests but the long ones, against real servers; minute
 
 # Enough to use each driver and library that an extra brings, on all stores, and the first pages.
 OLDEST_TESTS := tests/unit/cli tests/unit/converter/test_opaque.py tests/unit/integrations \
+	tests/unit/converter/test_formats.py \
 	$(wildcard tests/unit/test_settings*.py) tests/unit/test_provider_configured.py \
 	tests/unit/segment/test_strides.py tests/contracts/test_distributors.py::TestOnOneStore \
 	tests/integration/test_engine_faults.py::TestTornCalls \
