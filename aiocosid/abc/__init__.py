@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ._sequences import SequenceReply as SequenceReply
     from ._store import Counter as Counter
     from ._store import MachineMarker as MachineMarker
+    from ._store import ServerFacts as ServerFacts
     from ._store import Store as Store
 
 __all__ = (
@@ -67,6 +68,7 @@ __all__ = (
     "SequenceDistributor",
     "SequenceGrant",
     "SequenceReply",
+    "ServerFacts",
     "Statistics",
     "Store",
     "TextIdGenerator",
@@ -80,6 +82,6 @@ if not TYPE_CHECKING:  # else every name would be one of ours
                 "DEFAULT_MAX_SEQUENCE DEFAULT_TOLERANCE SecondFenced SecondSpent "
                 "SequenceDistributor SequenceGrant SequenceReply"
             ),
-            "._store": "Counter MachineMarker Store",
+            "._store": "Counter MachineMarker ServerFacts Store",
         },
     )

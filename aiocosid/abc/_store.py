@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ._machine import InstanceId, Machine, MachineIdDistributor
 
-__all__ = ("Counter", "MachineMarker", "MachineStore", "Store")
+__all__ = ("Counter", "MachineMarker", "MachineStore", "ServerFacts", "Store")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,6 +281,20 @@ class Counter:
     last_fetch_time: int | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerFacts:
+    """What a server says of itself.
+
+    Attributes:
+        version: its name and version, as ``Redis 8.2.1``; empty if it does not tell.
+        weaknesses: one text for each setting by which it may lose what it has granted: its value,
+            what may be lost, and what to set.  None if it does not show such settings.
+    """
+
+    version: str
+    weaknesses: Sequence[str] | None = None
+
+
 class Store(MachineStore, ABC):
     """One server or file that keeps many counters; what ``connect(url)`` and the CLI work on.
 
@@ -296,6 +310,22 @@ class Store(MachineStore, ABC):
         None while they have not been checked, as before the first call, or cannot be.
         """
         return None
+
+    @property
+    def parts(self) -> Sequence[Store]:
+        """The stores that this one is made of; none for a store of one server (the default)."""
+        return ()
+
+    async def ask_server(self) -> ServerFacts:
+        """Ask the server for its version, and for settings by which it may lose grants.
+
+        It writes nothing, and reads no counter and no machine id.
+
+        Raises:
+            UnsupportedByStoreError: this store has no way to ask (the default), or several servers.
+            StoreError: the store refuses or cannot be reached.
+        """
+        raise UnsupportedByStoreError(type(self).__name__, "it cannot ask its server for a version")
 
     @abstractmethod
     def segment_distributor(

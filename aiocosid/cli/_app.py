@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from difflib import get_close_matches
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 import typer
+import typer.main
 
 from .. import connect
 from ..abc import DEFAULT_NAMESPACE
@@ -19,6 +20,7 @@ from ..provider import OPTIONS
 from ..stores.columns import highest_in_column
 from ._bench import BENCH_NAME, BENCH_NAMESPACE, Measurement, measure
 from ._broker import broker
+from ._doctor import doctor
 from ._exit import PROGRAM, ExitCode, printable, redacted
 from ._init import init
 from ._machines import machines, tell_quarantines
@@ -27,6 +29,8 @@ from ._options import (
     DEFAULT_STORE,
     DEFAULT_TIMEOUT,
     AnyNamespace,
+    AsTable,
+    AsText,
     Name,
     Namespace,
     Seconds,
@@ -44,18 +48,30 @@ from ._output import (
     write_json,
     write_table,
 )
+from ._ping import ping
 from ._serve import serve, token
 from ._session import StoreSession
 from ._settings import check_config, groups
 from ._snowflakes import parse, snowflake
+from ._watch import watch
 
-__all__ = ("app", "run")
+__all__ = ("app", "command_tree", "run")
+
+HELP: Final = ["--help", "-h"]
+
+# Where a command is in the help; a newcomer reads it from the top.
+START: Final = "To begin with"
+CHECK: Final = "To look and to check"
+IDS: Final = "To make and to repair ids"
+SERVE: Final = "To serve"
 
 app = typer.Typer(
     help="Unique, rising, compact ids from a counter that many processes share.",
-    epilog="Exit codes: 0 done, 2 bad argument, 3 store unavailable (try again), 4 store refused, "
-    "5 ids used up or store rolled back, 130 Ctrl-C.",
+    epilog="Exit codes: 0 done, 1 a check has failed, 2 bad argument, 3 store unavailable (try "
+    "again), 4 store refused, 5 ids used up or store rolled back, 130 Ctrl-C.",
     rich_markup_mode="markdown",
+    context_settings={"help_option_names": HELP},
+    invoke_without_command=True,
     pretty_exceptions_enable=False,  # they print local variables, and a URL holds a password
 )
 
@@ -74,12 +90,33 @@ def run(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(handlers=[logging.NullHandler()])
     try:
         # Not standalone: click would write its own messages, and end the process.
-        code: int | None = app(args=argv, prog_name=PROGRAM, standalone_mode=False)
+        code: int | None = command_tree()(args=argv, prog_name=PROGRAM, standalone_mode=False)
     except typer.Abort as error:  # raised by older releases on Ctrl-C
         raise KeyboardInterrupt from error
     if code == ExitCode.INTERRUPTED:  # returned by newer ones
         raise KeyboardInterrupt
     return code or ExitCode.OK
+
+
+def command_tree() -> Any:  # noqa: ANN401 - click's, which typer does not name in all releases
+    """Return all commands; their help has words for values, and never the names of types."""
+    tree = typer.main.get_command(app)
+    _hide_types(tree)
+    return tree
+
+
+def _hide_types(command: Any) -> None:  # noqa: ANN401 - as above
+    for param in command.get_params(typer.Context(command, help_option_names=HELP)):
+        if getattr(param, "is_flag", False):
+            param.metavar = ""
+        elif param.param_type_name == "argument":
+            param.display_type = _no_type  # its name says it already
+    for each in getattr(command, "commands", {}).values():
+        _hide_types(each)
+
+
+def _no_type(ctx: object) -> str:  # noqa: ARG001 - typer's signature
+    return ""
 
 
 def _show_version(wanted: bool) -> None:
@@ -90,6 +127,7 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def _program(
+    context: typer.Context,
     *,
     _version: Annotated[
         bool,
@@ -97,20 +135,26 @@ def _program(
             "--version", is_eager=True, callback=_show_version, help="Show the version and exit."
         ),
     ] = False,
-) -> None: ...
+) -> None:
+    if context.invoked_subcommand is None:
+        context.get_help()  # rich writes it
+        raise typer.Exit(ExitCode.USAGE)
 
 
-@app.command("next")
+@app.command("next", rich_help_panel=START)
 def next_(
     name: Name,
     *,
-    count: Annotated[int, typer.Option("--count", "-n", min=1, help="How many ids.")] = 1,
+    count: Annotated[
+        int, typer.Option("--count", "-n", min=1, metavar="N", help="How many ids.")
+    ] = 1,
     store: StoreUrl = DEFAULT_STORE,
     namespace: Namespace = DEFAULT_NAMESPACE,
     step: Annotated[
-        int | None, declared(OPTIONS["step"], "--step", words="{} (default: all at once).")
+        int | None,
+        declared(OPTIONS["step"], "--step", metavar="N", words="{} (default: all at once)."),
     ] = None,
-    layout: Annotated[TextFormat, typer.Option("--format")] = TextFormat.TEXT,
+    layout: AsText = TextFormat.TEXT,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Print the next ids of a counter, which is created on first use.
@@ -134,12 +178,12 @@ def _reserved(
         count -= size
 
 
-@app.command()
+@app.command(rich_help_panel=START)
 def inspect(
     *,
     store: StoreUrl = DEFAULT_STORE,
     namespace: AnyNamespace = None,
-    layout: Annotated[TableFormat, typer.Option("--format")] = TableFormat.TABLE,
+    layout: AsTable = TableFormat.TABLE,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Show the counters of a store."""
@@ -149,12 +193,12 @@ def inspect(
     write_counters(counters, layout)
 
 
-@app.command()
 def set_floor(
     name: Name,
     *,
     above: Annotated[
-        int | None, typer.Option(help="The highest id that was ever handed out.")
+        int | None,
+        typer.Option(metavar="N", help="The highest id that was ever handed out."),
     ] = None,
     from_table: Annotated[
         str | None,
@@ -174,7 +218,7 @@ def set_floor(
     create: Annotated[
         bool, typer.Option("--create", help="Create the counter if it does not exist.")
     ] = False,
-    layout: Annotated[TextFormat, typer.Option("--format")] = TextFormat.TEXT,
+    layout: AsText = TextFormat.TEXT,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Raise a counter so that every further id is above a number; never lowers it.
@@ -230,12 +274,11 @@ def _with_similar(session: StoreSession, error: CounterMissingError) -> CounterM
     return CounterMissingError(error.store, counter=error.counter, similar=similar, remedy=remedy)
 
 
-@app.command()
 def bench(
     *,
     store: StoreUrl = DEFAULT_STORE,
     seconds: Seconds = 3.0,
-    layout: Annotated[TableFormat, typer.Option("--format")] = TableFormat.TABLE,
+    layout: AsTable = TableFormat.TABLE,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Measure the generator on this machine, compared to an empty coroutine method.
@@ -267,9 +310,15 @@ def _write_measurement(found: Measurement) -> None:
     write(f"one next_id() takes {found.next_id_ratio:.2f} times as long as an empty call\n")
 
 
-app.add_typer(machines, name="machines")
-app.add_typer(migrate, name="migrate")
-app.add_typer(groups, name="groups")
-app.add_typer(token, name="token")
-for _command in (parse, snowflake, init, check_config, serve, broker):
-    app.command()(_command)
+for _panel, _commands in {
+    START: (doctor, init),
+    CHECK: (check_config, ping, watch, bench),
+    IDS: (set_floor, snowflake, parse),
+    SERVE: (serve, broker),
+}.items():
+    for _command in _commands:
+        app.command(rich_help_panel=_panel)(_command)
+app.add_typer(machines, name="machines", rich_help_panel=IDS)
+app.add_typer(groups, name="groups", rich_help_panel=CHECK)
+app.add_typer(migrate, name="migrate", rich_help_panel=CHECK)
+app.add_typer(token, name="token", rich_help_panel=SERVE)

@@ -23,8 +23,10 @@ from ..errors import (
     MachineIdInUseError,
     MissingExtraError,
     SegmentUnavailableError,
+    StoreAuthenticationError,
     StoreError,
     StoreRolledBackError,
+    StoreUnavailableError,
     WorkerIdsUsedUpError,
 )
 
@@ -95,6 +97,12 @@ def code_of(error: CosIdError) -> ExitCode:
             return ExitCode.FAILED
 
 
+def _has_more(error: CosIdError) -> bool:
+    """Return whether the error's page says more than its text: not of a plain refusal or outage."""
+    plain = type(error) in {StoreError, StoreAuthenticationError, StoreUnavailableError}
+    return code_of(error) is not ExitCode.USAGE and not plain
+
+
 def report(error: Exception) -> int:
     """Write the error to standard error, and return the exit code.
 
@@ -106,7 +114,7 @@ def report(error: Exception) -> int:
     match error:
         case CosIdError():
             code = int(code_of(error))
-            sentences = [str(error)]
+            sentences = [f"{error} (see {error.url})" if _has_more(error) else str(error)]
             if isinstance(error, InvalidSettingsError):
                 sentences = list(map(str, error.problems))
         case OutputError():
@@ -119,7 +127,8 @@ def report(error: Exception) -> int:
             explain = getattr(error, "format_message", None)
             if explain is None:
                 raise error
-            code, sentences = ExitCode.USAGE, [f"{explain()} (see {PROGRAM} --help)"]
+            command = getattr(getattr(error, "ctx", None), "command_path", PROGRAM)
+            code, sentences = ExitCode.USAGE, [f"{explain()} (see {command} --help)"]
     if sys.stderr is not None:  # closed by the caller; print() would use standard output instead
         for sentence in sentences:
             print(f"{PROGRAM}: error: {one_line(redacted(sentence))}", file=sys.stderr)  # noqa: T201

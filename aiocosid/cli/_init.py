@@ -64,6 +64,7 @@ def init(
         declared(
             OPTIONS["namespace"],
             "--namespace",
+            metavar="NAMESPACE",
             words="Mark only this {}, as on Redis Cluster (default: all).",
         ),
     ] = None,

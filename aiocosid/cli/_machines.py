@@ -22,6 +22,8 @@ from ._options import (
     DEFAULT_STORE,
     DEFAULT_TIMEOUT,
     AnyNamespace,
+    AsTable,
+    AsText,
     Bits,
     Epoch,
     Layout,
@@ -57,7 +59,7 @@ def list_(
     *,
     store: StoreUrl = DEFAULT_STORE,
     namespace: AnyNamespace = None,
-    layout: Annotated[TableFormat, typer.Option("--format")] = TableFormat.TABLE,
+    layout: AsTable = TableFormat.TABLE,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Show the machine ids that were ever handed out, and their holders."""
@@ -107,7 +109,9 @@ def _row(each: Machine) -> dict[str, str]:
 
 @machines.command()
 def revert(
-    machine_id: Annotated[int, declared(OPTIONS["machine_id"], make=typer.Argument)],
+    machine_id: Annotated[
+        int, declared(OPTIONS["machine_id"], make=typer.Argument, metavar="MACHINE_ID")
+    ],
     *,
     store: StoreUrl = DEFAULT_STORE,
     namespace: Namespace = DEFAULT_NAMESPACE,
@@ -187,7 +191,7 @@ def floor(
     ] = None,
     store: StoreUrl = DEFAULT_STORE,
     namespace: Namespace = DEFAULT_NAMESPACE,
-    form: Annotated[TextFormat, typer.Option("--format")] = TextFormat.TEXT,
+    form: AsText = TextFormat.TEXT,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Let the next owners of all machine ids begin above a time; never lowers anything.

@@ -11,7 +11,12 @@ from ..compat import Examinable
 from ..errors import InvalidArgumentError
 from ..provider import SYSTEMS
 from ._exit import ExitCode, printable
-from ._options import DEFAULT_TIMEOUT, STORE_VARIABLE, Timeout
+from ._options import (
+    DEFAULT_TIMEOUT,
+    STORE_VARIABLE,
+    AsTable,
+    Timeout,
+)
 from ._output import TableFormat, write, write_json, write_table
 from ._session import StoreSession
 
@@ -46,10 +51,10 @@ def check(
         str,
         typer.Option(
             "--from",
-            metavar=f"<{'|'.join(SYSTEMS)}>",
+            metavar="SYSTEM",
             callback=_known,
             autocompletion=lambda: [*SYSTEMS],
-            help="The system whose tables, nodes or keys to check.",
+            help=f"The system whose tables, nodes or keys to check: {', '.join(SYSTEMS)}.",
         ),
     ],
     store: Annotated[
@@ -63,7 +68,7 @@ def check(
             "redis://host for published Lua scripts.",
         ),
     ],
-    layout: Annotated[TableFormat, typer.Option("--format")] = TableFormat.TABLE,
+    layout: AsTable = TableFormat.TABLE,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Show what another system's tables, nodes or keys mean, the next id, and problems.

@@ -10,12 +10,15 @@ import typer
 from ..errors import InvalidArgumentError
 from ..provider import OPTIONS, OptionSpec
 from ..snowflake import COSID_MS
+from ._output import TableFormat, TextFormat
 
 __all__ = (
     "DEFAULT_STORE",
     "DEFAULT_TIMEOUT",
     "STORE_VARIABLE",
     "AnyNamespace",
+    "AsTable",
+    "AsText",
     "Bits",
     "Epoch",
     "Layout",
@@ -64,7 +67,17 @@ def declared(
     return make(*spellings, callback=check, help=f"{help_text} [{low} to {high}]", **more)
 
 
-Name = Annotated[str, typer.Argument(help="The counter's name in its namespace.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The counter's name in its namespace.")]
+
+AsText = Annotated[
+    TextFormat,
+    typer.Option("--format", metavar="text|json", help="For people, or one line for programs."),
+]
+
+AsTable = Annotated[
+    TableFormat,
+    typer.Option("--format", metavar="table|json", help="For people, or one line for programs."),
+]
 
 StoreUrl = Annotated[
     str,
@@ -77,10 +90,16 @@ StoreUrl = Annotated[
     ),
 ]
 
-Namespace = Annotated[str, declared(OPTIONS["namespace"], "--namespace")]
+Namespace = Annotated[str, declared(OPTIONS["namespace"], "--namespace", metavar="NAMESPACE")]
 
 AnyNamespace = Annotated[
-    str | None, declared(OPTIONS["namespace"], "--namespace", words="Only this {} (default: all).")
+    str | None,
+    declared(
+        OPTIONS["namespace"],
+        "--namespace",
+        metavar="NAMESPACE",
+        words="Only this {} (default: all).",
+    ),
 ]
 
 Layout = Annotated[

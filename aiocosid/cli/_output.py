@@ -28,6 +28,7 @@ __all__ = (
     "TableFormat",
     "TextFormat",
     "confirmed",
+    "drawn_table",
     "has_terminal",
     "progress_bar",
     "time_text",
@@ -166,13 +167,20 @@ def write_table(
     # Drawn to a buffer: on a broken pipe rich itself would end the process.
     drawn = _Drawing()
     console = Console(file=drawn, width=None if sys.stdout.isatty() else UNBOUNDED)
+    console.print(drawn_table(columns, rows, left=left))
+    write(drawn.getvalue())
+
+
+def drawn_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: Sequence[int] = (0,)
+) -> Table:
+    """Return the table that `write_table` writes."""
     table = Table()
     for index, column in enumerate(columns):
         table.add_column(column, justify="left" if index in left else "right", overflow="fold")
     for row in rows:
         table.add_row(*map(Text, row))  # Text: a name with [brackets] is no markup
-    console.print(table)
-    write(drawn.getvalue())
+    return table
 
 
 class _Drawing(StringIO):

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from ..errors import InvalidArgumentError
+from ._options import AsText
 from ._output import TextFormat, write, write_json
 
 __all__ = ("serve", "token")
@@ -28,7 +29,7 @@ def serve(
         ),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes that share the addresses.")
+        int | None, typer.Option(min=1, metavar="N", help="Processes that share the addresses.")
     ] = None,
     drain: Annotated[
         float | None,
@@ -79,7 +80,7 @@ def _group() -> None: ...
 @token.command()
 def new(
     *,
-    name: Annotated[str, typer.Option(help="Names the holder in the audit log.")],
+    name: Annotated[str, typer.Option(metavar="NAME", help="Names the holder in the audit log.")],
     verb: Annotated[
         list[str],
         typer.Option(
@@ -95,7 +96,7 @@ def new(
         int | None,
         typer.Option(min=1, max=36500, metavar="DAYS", help="Days after which it is refused."),
     ] = None,
-    form: Annotated[TextFormat, typer.Option("--format")] = TextFormat.TEXT,
+    form: AsText = TextFormat.TEXT,
 ) -> None:
     """Make a token: it goes to standard error, and its table of the settings to standard output.
 

@@ -33,6 +33,7 @@ class StoreSession:
 
     Attributes:
         store: the store; call it by `call`.
+        timeout: seconds for one call to the store.
     """
 
     def __init__(self, url: str | Callable[[], Store], *, timeout: float, kind: str = "") -> None:
@@ -48,7 +49,7 @@ class StoreSession:
             MissingExtraError: the store's driver is not installed.
         """
         self._kind = kind or str(url).partition(":")[0].lower()
-        self._timeout = timeout
+        self.timeout: float = timeout
         self._runner = asyncio.Runner()
         try:
             # Inside the loop: a driver may need the running loop.
@@ -70,10 +71,10 @@ class StoreSession:
 
         async def bounded() -> _T:
             try:
-                async with asyncio.timeout(self._timeout):
+                async with asyncio.timeout(self.timeout):
                     return await function(*args, **kwargs)
             except TimeoutError as error:
-                reason = f"no answer within {self._timeout:g} s; the call may have taken effect"
+                reason = f"no answer within {self.timeout:g} s; the call may have taken effect"
                 raise StoreUnavailableError(self._kind, reason) from error
 
         return self._runner.run(bounded())
@@ -89,7 +90,9 @@ class StoreSession:
         """
         return self._runner.run(function(*args, **kwargs))
 
-    def pause(self, seconds: float, *, on_progress: Callable[[float], object]) -> None:
+    def pause(
+        self, seconds: float, *, on_progress: Callable[[float], object] = lambda _share: None
+    ) -> None:
         """Wait, and report the share of the time that has passed, 0 to 1, every second."""
 
         async def wait() -> None:

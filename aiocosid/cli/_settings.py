@@ -10,7 +10,11 @@ import typer
 
 from ..errors import InvalidSettingsError, StoreUnavailableError
 from ._exit import ExitCode, printable
-from ._options import DEFAULT_TIMEOUT, Timeout
+from ._options import (
+    DEFAULT_TIMEOUT,
+    AsTable,
+    Timeout,
+)
 from ._output import TableFormat, write, write_json, write_table
 from ._parts import time_ms
 
@@ -35,7 +39,7 @@ def check_config(
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with code 1 if there are warnings.")
     ] = False,
-    form: Annotated[TableFormat, typer.Option("--format")] = TableFormat.TABLE,
+    form: AsTable = TableFormat.TABLE,
 ) -> None:
     """Show what settings would build, with warnings about likely mistakes.
 
@@ -71,7 +75,7 @@ def check(
     at: Annotated[
         str, typer.Option(metavar="TIME", help="A moment in the period, as 2027-01-01T00:00+08:00.")
     ],
-    form: Annotated[TableFormat, typer.Option("--format")] = TableFormat.TABLE,
+    form: AsTable = TableFormat.TABLE,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Show the period that each grouped generator will be in, and problems.

@@ -13,6 +13,8 @@ from ..snowflake import SnowflakeId
 from ._options import (
     DEFAULT_STORE,
     DEFAULT_TIMEOUT,
+    AsTable,
+    AsText,
     Bits,
     Epoch,
     Layout,
@@ -43,7 +45,7 @@ def parse(
     unit: Unit = None,
     epoch: Epoch = None,
     zone: Zone = None,
-    form: Annotated[TableFormat, typer.Option("--format")] = TableFormat.TABLE,
+    form: AsTable = TableFormat.TABLE,
 ) -> None:
     """Show the fields of an id: its time, machine id and sequence.
 
@@ -58,14 +60,16 @@ def parse(
 
 def snowflake(
     *,
-    count: Annotated[int, typer.Option("--count", "-n", min=1, help="How many ids.")] = 1,
+    count: Annotated[
+        int, typer.Option("--count", "-n", min=1, metavar="N", help="How many ids.")
+    ] = 1,
     store: StoreUrl = DEFAULT_STORE,
     layout: Layout = None,
     bits: Bits = None,
     unit: Unit = None,
     epoch: Epoch = None,
     namespace: Namespace = DEFAULT_NAMESPACE,
-    form: Annotated[TextFormat, typer.Option("--format")] = TextFormat.TEXT,
+    form: AsText = TextFormat.TEXT,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Print Snowflake ids of a machine id that is leased from the store and given back.

@@ -15,7 +15,7 @@ import anyio
 
 from .. import __version__
 from .._life.clock import SYSTEM_CLOCK
-from ..errors import CosIdError, UnsupportedByStoreError
+from ..inspection import Rates, read_store, seconds_text
 from ..machine import MachineIdStatistics
 from ..provider import ConfiguredProvider
 from ._view import (
@@ -23,12 +23,9 @@ from ._view import (
     GENERATORS,
     LEASES,
     MACHINES,
-    NOT_KEPT,
     QUARANTINES,
     STORES,
-    Rates,
     Shown,
-    StoreReading,
     Traffic,
     counter_rows,
     generator_row,
@@ -38,7 +35,6 @@ from ._view import (
     name_text,
     pictures_of,
     quarantine_rows,
-    seconds_text,
     store_row,
     table_of,
     time_text,
@@ -46,15 +42,15 @@ from ._view import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from ..abc import Clock, Store
+    from ..inspection import StoreReading
     from ._service import Service
     from ._view import Row, ViewTable
 
 __all__ = ("Overview", "Watch")
 
-READ_TIMEOUT: Final = 2.0  # seconds, for one question to a store
 SHORTEST_PAUSE: Final = 2.0  # seconds between two readings of the stores
 PAUSE_FACTOR: Final = 9  # times as long as the reading took
 
@@ -87,46 +83,6 @@ class Overview:
                 for each in self.tables
             },
         }
-
-
-def store_label(store: Store) -> str:
-    """Return the name of a store, without credentials."""
-    ours = type(store).__module__.startswith("aiocosid.")
-    # The repr of a class of somebody else may show a password.
-    return repr(store).strip("<>") if ours else type(store).__name__
-
-
-async def read_store(store: Store, clock: Clock) -> StoreReading:
-    """Ask a store for everything that is shown of it; each part may fail alone."""
-    reading = StoreReading(label=store_label(store), at_ms=clock.now_ms())
-
-    async def read(part: str, call: Callable[[], Awaitable[Any]]) -> None:
-        began = clock.monotonic()
-        reading.errors[part] = f"no answer in {READ_TIMEOUT:g} s"
-        try:
-            with clock.move_on_after(READ_TIMEOUT):
-                setattr(reading, part, await call())
-                del reading.errors[part]
-        except UnsupportedByStoreError:
-            reading.errors[part] = NOT_KEPT
-        except CosIdError as error:
-            reading.errors[part] = type(error).__name__
-        if reading.took is None and part not in reading.errors:
-            reading.took = clock.monotonic() - began
-
-    async def clock_error() -> tuple[float, float]:
-        before_ms, began = clock.now_ms(), clock.monotonic()
-        store_ms = await store.clock_ms()
-        doubt = (clock.monotonic() - began) / 2
-        return (before_ms - store_ms) / 1000 + doubt, doubt
-
-    await read("clock_error", clock_error)
-    await read("is_initialized", store.is_initialized)
-    await read("counters", store.counters)
-    await read("machines", store.machines)
-    await read("markers", store.machine_markers)
-    reading.weaknesses = store.weaknesses
-    return reading
 
 
 class Watch:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from ..inspection import NOT_KEPT, held_until_ms, is_clock_wrong, number_text, seconds_text
 from ..machine import MachineIdStatistics
 from ..segment import SegmentStatistics
 from ..snowflake import CachedSnowflakeStatistics, ShardedStatistics, SnowflakeStatistics
@@ -14,7 +15,8 @@ from ..snowflake import CachedSnowflakeStatistics, ShardedStatistics, SnowflakeS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ..abc import AnyGenerator, Counter, Machine, MachineMarker
+    from ..abc import AnyGenerator, Machine
+    from ..inspection import Rates, StoreReading
 
 __all__ = (
     "COUNTERS",
@@ -22,13 +24,10 @@ __all__ = (
     "LEASES",
     "MACHINES",
     "MOST_ROWS",
-    "NOT_KEPT",
     "QUARANTINES",
     "STORES",
-    "Rates",
     "Row",
     "Shown",
-    "StoreReading",
     "Traffic",
     "ViewTable",
     "counter_rows",
@@ -39,7 +38,6 @@ __all__ = (
     "name_text",
     "pictures_of",
     "quarantine_rows",
-    "seconds_text",
     "store_row",
     "table_of",
     "time_text",
@@ -49,12 +47,8 @@ __all__ = (
 MOST_ROWS: Final = 200
 """Rows of one table; the command line shows all."""
 
-OLDEST_SAMPLE: Final = 30.0  # seconds: a rate over a longer time says nothing of now
-CLOSEST_SAMPLES: Final = 0.5  # seconds
-
 UNIX_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 FOREVER: Final = "does not end by itself"
-NOT_KEPT: Final = "not kept by this store"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,59 +115,7 @@ def table_of(
     )
 
 
-class Rates:
-    """How fast numbers rise, from the times at which somebody has asked."""
-
-    __slots__ = ("_samples",)
-
-    def __init__(self) -> None:
-        """Begin without a sample."""
-        # By key: the latest sample, and the rate that it has given.
-        self._samples: dict[object, tuple[float, int, float | None]] = {}
-
-    def rate(self, key: object, value: int, now: float) -> float | None:
-        """Return how much a number rises in a second; None while that is not known.  Keep a sample.
-
-        Args:
-            key: names the number.
-            value: its value.
-            now: monotonic seconds.
-        """
-        at, before, rate = self._samples.get(key, (-inf, 0, None))
-        if now - at > OLDEST_SAMPLE or value < before:
-            self._samples[key] = now, value, None
-            return None
-        if now - at >= CLOSEST_SAMPLES:
-            rate = (value - before) / (now - at)
-            self._samples[key] = now, value, rate
-        return rate
-
-    def drop_old(self, now: float) -> None:
-        """Drop the samples that are too old for a rate."""
-        kept = [each for each in self._samples.items() if now - each[1][0] <= OLDEST_SAMPLE]
-        self._samples = dict(kept)
-
-
 # Texts.
-
-
-def number_text(value: float) -> str:
-    """Return a number with thousands apart, and one decimal place below 100."""
-    if value >= 100 or value == round(value):  # noqa: PLR2004 - as said
-        return f"{round(value):,}"
-    return f"{value:,.1f}"
-
-
-def seconds_text(seconds: float) -> str:
-    """Return a duration in the units that fit it."""
-    if seconds < 1:
-        return f"{seconds * 1000:.3g} ms"
-    if seconds < 120:  # noqa: PLR2004 - seconds
-        return f"{seconds:.3g} s"
-    minutes, hours, days = seconds / 60, seconds / 3600, seconds / 86400
-    if minutes < 120:  # noqa: PLR2004 - as above
-        return f"{minutes:.0f} min"
-    return f"{hours:.0f} h" if hours < 48 else f"{days:,.0f} days"  # noqa: PLR2004 - as above
 
 
 def time_text(ms: int) -> str:
@@ -321,36 +263,6 @@ def trips_of(picture: Any) -> tuple[int, int] | None:  # noqa: ANN401 - as above
 # Stores.
 
 
-@dataclass(slots=True, kw_only=True)
-class StoreReading:
-    """What one store has answered.
-
-    Attributes:
-        label: names the store, without credentials.
-        at_ms: when it was asked, by this process's clock.
-        took: seconds that it needed for one question; None if it has answered none.
-        clock_error: seconds that this process's clock is ahead of the store's, and by how much that
-            may be wrong.
-        is_initialized: whether it has its marker.
-        counters: its counters.
-        machines: its machine ids.
-        markers: its markers of namespaces.
-        weaknesses: settings by which it may lose what it has granted.
-        errors: why a part is not known, by its name.
-    """
-
-    label: str
-    at_ms: int
-    took: float | None = None
-    clock_error: tuple[float, float] | None = None
-    weaknesses: Sequence[str] | None = None
-    is_initialized: bool | None = None
-    counters: Sequence[Counter] = ()
-    machines: Sequence[Machine] = ()
-    markers: Sequence[MachineMarker] = ()
-    errors: dict[str, str] = field(default_factory=dict[str, str])
-
-
 STORES: Final = (
     *("Store", "State", "#Latency", "#Calls", "#Failed", "#Clock error", "Durability"),
     *("Initialised", "Read at (UTC)"),
@@ -418,7 +330,7 @@ def _clock_error(reading: StoreReading) -> Shown:
     if reading.clock_error is None:
         return _unknown(reading.errors.get("clock_error", "not told by this store"))
     error, doubt = reading.clock_error
-    level = "warn" if abs(error) - doubt > 1 else ""
+    level = "warn" if is_clock_wrong(error, doubt) else ""
     return Shown(f"{round(error * 1000):+,d} ms", f"± {seconds_text(doubt)}", level)
 
 
@@ -476,11 +388,11 @@ def machine_rows(reading: StoreReading, leases: Iterable[MachineIdStatistics]) -
 
 def _held_until(machine: Machine, safe_guard: float | None, now_ms: int) -> Shown:
     """Return until when a holder that renews no more keeps its id, at the longest."""
-    if machine.stable or safe_guard == inf:
-        return Shown(FOREVER)
-    if safe_guard is None:
+    end_ms = held_until_ms(machine, safe_guard)
+    if end_ms is None or safe_guard is None:
         return _unknown("no safe guard stored")
-    end_ms = machine.last_timestamp_ms + round(safe_guard * 1000)
+    if isinstance(end_ms, float):  # inf
+        return Shown(FOREVER)
     if end_ms < now_ms:
         return Shown(time_text(end_ms), "expired: it may go to another instance", level="warn")
     return Shown(time_text(end_ms), f"unless renewed; guard {seconds_text(safe_guard)}")

@@ -28,6 +28,7 @@ from ._groups import GroupReport as GroupReport
 from ._groups import check_groups as check_groups
 from ._load import configured_stores as configured_stores
 from ._load import load_settings as load_settings
+from ._load import make_stores as make_stores
 from ._models import MachineSettings as MachineSettings
 from ._models import OwnStoreSettings as OwnStoreSettings
 from ._models import Settings as Settings
@@ -98,4 +99,5 @@ __all__ = (
     "configured_stores",
     "is_loopback",
     "load_settings",
+    "make_stores",
 )

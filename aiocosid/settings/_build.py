@@ -97,6 +97,7 @@ class Built:
         leases: the leases of machine ids.
         stores: the stores that the provider has to close.
         borrowed: the stores that were given as objects, which stay open.
+        whole: all of them, with a tiered store in the place of its parts.
         store: the one that is named at the top.
     """
 
@@ -105,6 +106,7 @@ class Built:
     leases: list[MachineIdLease] = field(default_factory=list)
     stores: list[Any] = field(default_factory=list)
     borrowed: list[Any] = field(default_factory=list)
+    whole: list[Any] = field(default_factory=list)
     store: Store | None = None
 
 
@@ -169,7 +171,7 @@ class Builder:
         self._machines.check_unused()
         built.leases = self._machines.leases
         built.stores = self._stores.opened
-        built.borrowed = self._stores.borrowed
+        built.borrowed, built.whole = self._stores.borrowed, self._stores.whole
         return built
 
     def _sections(self) -> Generator[tuple[tuple[str, ...], str, Any]]:

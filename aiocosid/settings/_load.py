@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ._build import Built
     from ._problems import Path
 
-__all__ = ("Source", "built", "configured_stores", "load_settings")
+__all__ = ("Source", "built", "configured_stores", "load_settings", "make_stores")
 
 if TYPE_CHECKING:
     Source = Settings | Mapping[str, object] | str | PathLike[str] | None
@@ -56,6 +56,21 @@ def configured_stores(source: Source = None) -> list[tuple[str, Callable[[], Sto
         InvalidSettingsError: as `load_settings`.
     """
     return store_factories(load_settings(source))
+
+
+def make_stores(source: Source = None) -> list[Store]:
+    """Return the stores that settings name, a tiered one in the place of its parts.
+
+    Nothing is sent; the caller closes them.
+
+    Args:
+        source: as for `aiocosid.configure`.
+
+    Raises:
+        InvalidSettingsError: as `aiocosid.configure`.
+    """
+    _, _, parts = built(source, rehearsal=True)
+    return parts.whole
 
 
 def built(source: Source, **options: Any) -> tuple[Settings, Given, Built]:  # noqa: ANN401 - Builder's

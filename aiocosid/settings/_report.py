@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from .._dates import iso_text
 from .._life.clock import SYSTEM_CLOCK
 from ._load import built
-from ._warnings import server_warnings_of, warnings_of
+from ._warnings import highest_of, server_warnings_of, warnings_of
 
 if TYPE_CHECKING:
     from ..abc import Clock
@@ -32,6 +32,7 @@ class GeneratorReport:
         store: where its counter or machine id lies, without secrets; empty without a store.
         counter: ``namespace.name``; empty for a generator of the user's.
         step: ids per segment; None if it has none.
+        max_id: the highest id that its counter may reach; None if it has no counter.
         layout: how a Snowflake is put together; empty for others.
         ends: the start of its last tick, ISO 8601 in UTC; empty for others.
         converter: the type of what writes its ids; empty for numbers.
@@ -44,6 +45,7 @@ class GeneratorReport:
     store: str
     counter: str
     step: int | None
+    max_id: int | None
     layout: str
     ends: str
     converter: str
@@ -154,6 +156,7 @@ def _reported(planned: Planned) -> GeneratorReport:
         store=source.store,
         counter="" if section.kind in {"own", "remote"} else f"{source.namespace}.{source.counter}",
         step=getattr(source.section, "step", None),
+        max_id=highest_of(source) if hasattr(source.section, "max_id") else None,
         layout="" if fields is None else repr(fields),
         ends="" if fields is None else iso_text(fields.ms_of(fields.last_tick)),
         converter=_writing(planned),

@@ -45,6 +45,13 @@ class Stores:
         self._note = note
         self._made: dict[str, Store | None] = {}  # by URL, or by name
 
+    @property
+    def whole(self) -> list[Store]:
+        """All stores, without those that are a part of another one."""
+        found = [*filter(None, self._made.values()), *self.borrowed]
+        parts = [part for each in found for part in each.parts]
+        return [each for each in found if not any(each is part for part in parts)]
+
     def of(
         self, path: tuple[str, ...], given: StoreValue | None, key: str = "store"
     ) -> tuple[Store | None, str]:

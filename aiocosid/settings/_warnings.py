@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ._planned import Planned
     from ._server import ServerSettings
 
-__all__ = ("server_warnings_of", "warnings_of")
+__all__ = ("highest_of", "server_warnings_of", "warnings_of")
 
 YEAR_MS: Final = 365 * 86_400_000
 MS: Final = 1000
@@ -112,7 +112,7 @@ def _rounded(count: float) -> int:
 
 
 def _of_texts(planned: Planned) -> Iterator[Warned]:
-    section, highest = planned.section, _highest(planned)
+    section, highest = planned.section, highest_of(planned)
     if planned.converter is None:
         is_limited = section.limit is not None or planned.fields is None
         if highest > JAVASCRIPT_MAX_SAFE_ID and not is_limited:
@@ -136,7 +136,8 @@ def _of_texts(planned: Planned) -> Iterator[Warned]:
         yield (*planned.path, "converter"), f"does not reach the last id; give it {remedy}: {error}"
 
 
-def _highest(planned: Planned) -> int:
+def highest_of(planned: Planned) -> int:
+    """Return the highest id that a generator can hand out."""
     if planned.fields is not None:
         return planned.fields.max_id
     limit = LIMITS["int32" if planned.section.kind == "int32" else planned.section.limit or "int64"]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from .._life.fork import NotCopyable
-from ..abc import MAX_ID, Counter, IdSegmentDistributor
+from ..abc import MAX_ID, Counter, IdSegmentDistributor, ServerFacts
 from ..errors import (
     CounterMissingError,
     IdOverflowError,
@@ -135,6 +135,17 @@ class Backend(NotCopyable, ABC):
     async def aclose(self) -> None:
         """Close the connections that it opened; never a user's client.  It may be used again."""
         await self.link.aclose()
+
+    async def ask_server(self) -> ServerFacts:
+        """Ask the server who it is, in one round trip; see `aiocosid.abc.Store.ask_server`.
+
+        Where it does not tell, a counter that is missing is read (the default).
+
+        Raises:
+            StoreError: the store refuses or cannot be reached.
+        """
+        await self.peek("aiocosid.nothing")
+        return ServerFacts(version="")
 
     # Schema.
 

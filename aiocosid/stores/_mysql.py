@@ -369,6 +369,9 @@ SELECT {_text("namespace")} FROM {MACHINE_TABLE}
 UNION SELECT {_text("SUBSTR(name, 7)")} FROM {CELL_TABLE}
 WHERE name >= 'space/' AND name < 'space0'
 """,
+    version="""
+SELECT CONCAT(IF(LOCATE('MariaDB', VERSION()) > 0, '', 'MySQL '), VERSION()) FROM DUAL
+""",
     settings=_SETTINGS,
     weaknesses=_WEAKNESSES,
 )

@@ -59,6 +59,11 @@ class StoreOverStores(Store, Generic[D]):
         self._stores, self._owns_stores = tuple(stores), owns_stores
         self._closings = Closings()
 
+    @property
+    def parts(self) -> Sequence[Store]:
+        """The stores that it is made of, in their order."""
+        return self._stores
+
     def segment_distributor(
         self,
         *,

@@ -203,6 +203,7 @@ RETURNING c.last_max_id
     commit=_commit,
     # Two sessions that created the same row; a deadlock; another isolation level than the default.
     conflicts=frozenset({"23505", "40P01", "40001"}),
+    version="SELECT 'PostgreSQL ' || current_setting('server_version')",
     settings=_SETTINGS,
     weaknesses=_WEAKNESSES,
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ..abc import MAX_ID, Counter
+from ..abc import MAX_ID, Counter, ServerFacts
 from ..errors import (
     CorruptCounterError,
     CounterMissingError,
@@ -177,6 +177,7 @@ class Dialect:
         undone: those of them that mean that the server has rolled the whole statement back, so that
             it can be sent again at once.
         namespaces: () returns the namespaces that have a machine id or a cell.
+        version: () returns the server's name and version, as one text.
         settings: () returns name and value of each setting that may lose grants.
         weaknesses: for each of those names what may be lost, and what to set.
     """
@@ -206,6 +207,7 @@ class Dialect:
     conflicts: frozenset[str | int] = frozenset()
     undone: frozenset[str | int] = frozenset()
     namespaces: str = NAMESPACES
+    version: str
     settings: str
     weaknesses: Mapping[str, str]
 
@@ -235,6 +237,16 @@ class SqlBackend(Backend):
         self._dialect = dialect
         self.durability: DurabilityCheck = durability or DurabilityCheck("ignore")
 
+    async def ask_server(self) -> ServerFacts:
+        await self.link.ensure_there()
+        ((version,),) = await self.link.fetch_rows(self._dialect.version)
+        return ServerFacts(version=str(version), weaknesses=await self._weaknesses())
+
+    async def _weaknesses(self) -> list[str]:
+        meanings = self._dialect.weaknesses
+        rows = await self.link.fetch_rows(self._dialect.settings)
+        return [f"{name} is {value}: {meanings[name]}" for name, value in rows]
+
     async def create_schema(self) -> bool:
         """Create what is missing; new tables for machine ids get the store's marker."""
         dialect = self._dialect
@@ -245,10 +257,7 @@ class SqlBackend(Backend):
     async def _run(self, statement: str, **values: Value) -> Sequence[Row]:
         """Run a statement after a check of the settings; repeat it if the server rolled it back."""
         if self.durability.is_due:
-            rows = await self.link.fetch_rows(self._dialect.settings)
-            weaknesses = self._dialect.weaknesses
-            found = [f"{name} is {value}: {weaknesses[name]}" for name, value in rows]
-            self.durability.judge(self.label, found)
+            self.durability.judge(self.label, await self._weaknesses())
         for _ in range(ATTEMPTS - 1):
             try:
                 return await self.link.fetch_rows(statement, **values)

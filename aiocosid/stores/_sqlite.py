@@ -166,6 +166,7 @@ RETURNING last_max_id;
     is_open="true",
     parameter=lambda name, _: f":{name}",
     commit=_commit,
+    version="SELECT 'SQLite ' || sqlite_version()",
     settings=_SETTINGS,
     weaknesses=_WEAKNESSES,
 )

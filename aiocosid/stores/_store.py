@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Sequence
 
-    from ..abc import InstanceId, Machine
+    from ..abc import InstanceId, Machine, ServerFacts
     from ..machine.cells import Snapshot
     from ._backend import Backend, Granted
     from ._give_back import GrantNote
@@ -170,6 +170,14 @@ class BackendStore(NotCopyable, Store, Generic[B]):
     def weaknesses(self) -> Sequence[str] | None:
         """The settings of the server by which it may lose what it has granted; None if unknown."""
         return self._backend.durability.weaknesses
+
+    async def ask_server(self) -> ServerFacts:
+        """Ask the server for its version, and for settings by which it may lose grants.
+
+        Raises:
+            StoreError: the store refuses or cannot be reached.
+        """
+        return await self._backend.ask_server()
 
     # Counters.
 

@@ -20,6 +20,7 @@ from ..abc import (
     SecondSpent,
     SequenceDistributor,
     SequenceGrant,
+    ServerFacts,
 )
 from ..errors import ClockSkewError, InvalidArgumentError, WouldBlock
 from ..machine.cells import Marker, Need, Seat, Snapshot, Space
@@ -143,6 +144,11 @@ class MemoryBackend(Backend):
 
     async def aopen(self) -> None:
         self._refuse_child()
+
+    async def ask_server(self) -> ServerFacts:
+        self._refuse_child()
+        weakness = "counters end with this process, and their ids are issued again; use a file, as"
+        return ServerFacts(version="memory", weaknesses=(f"{weakness} sqlite:///ids.db",))
 
     async def aclose(self) -> None:
         """Keep everything: other generators share this store."""

@@ -28,7 +28,7 @@ import anyio
 from .._checks import check_boolean
 from .._life import fork
 from .._life.clock import SYSTEM_CLOCK
-from ..abc import MAX_ID, Counter
+from ..abc import MAX_ID, Counter, ServerFacts
 from ..abc._ids import check_integer
 from ..errors import (
     CounterMissingError,
@@ -261,6 +261,19 @@ class NatsBackend(Backend):
         if (info := await _ask(client, f"$JS.API.STREAM.INFO.{stream}", but=NO_STREAM)) is None:
             raise SchemaMissingError(self.label, table=stream, kind="stream")
         return info
+
+    async def ask_server(self) -> ServerFacts:
+        return await self._call(self._facts)
+
+    async def _facts(self, client: Client) -> ServerFacts:
+        info = await _ask(client, f"$JS.API.STREAM.INFO.{self._counters}", but=NO_STREAM)
+        # The server does not show whether it syncs each message.
+        weaknesses: tuple[str, ...] | None = () if self._options["sync_always"] else None
+        if info is not None and info["config"]["storage"] == "memory":
+            loss = "a restart loses all grants, and their ids are issued again"
+            remedy = "create it with the storage file"
+            weaknesses = (f"storage of stream {self._counters} is memory: {loss}; {remedy}",)
+        return ServerFacts(version=f"NATS {client.connected_server_version}", weaknesses=weaknesses)
 
     async def create_schema(self) -> bool:
         return await self._call(self._create, creates=True)

@@ -49,6 +49,7 @@ PURE = (
     "sharding/",
     *("stores/_url.py", "stores/_url_specs.py"),
     *("server/_page.py", "server/_parse.py", "server/_view.py"),
+    "cli/_findings.py",
     *("settings/_places.py", "settings/_secrets.py", "settings/_warnings.py"),
 )
 IMPURE_IMPORTS = {
@@ -72,7 +73,8 @@ LONGER = {
 MAX_FUNCTION_LINES = 25  # for nine in ten
 MAX_PUBLIC_METHODS = 12
 MORE_METHODS = {
-    "Backend": 13,  # what a server does: its life, counters, cells
+    "Backend": 14,  # what a server does: its life, counters, cells
+    "MemoryBackend": 13,  # the same, and what it does without a suspension
     "KindMethods": 14,  # one for each kind of generator
 }
 

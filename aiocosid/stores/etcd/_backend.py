@@ -10,7 +10,7 @@ from functools import partial
 from math import ceil, inf
 from typing import TYPE_CHECKING, Final
 
-from ...abc import MAX_ID, Counter
+from ...abc import MAX_ID, Counter, ServerFacts
 from ...errors import CorruptCounterError
 from ...machine._rules import quarantine_ms
 from ...machine.cells import ENDLESS_MS, MAX_MS, Seat, Snapshot, Space
@@ -60,6 +60,10 @@ class EtcdBackend(Backend):
         # By namespace: cluster, epoch, revision.
         self._reached: dict[str, tuple[str, str, int]] = {}
         self._spares: dict[int, int] = {}  # unused leases, by their length in milliseconds
+
+    async def ask_server(self) -> ServerFacts:
+        version = await self.link.call(lambda member: member.version())
+        return ServerFacts(version=f"etcd {version}")
 
     # Counters.
 

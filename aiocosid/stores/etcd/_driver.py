@@ -183,7 +183,7 @@ class Member:
     Every read is linearizable, which is etcd's default.
     """
 
-    __slots__ = ("_conflicts", "_kv", "_lease", "_metadata", "_until")
+    __slots__ = ("_channel", "_conflicts", "_kv", "_lease", "_metadata", "_until")
 
     def __init__(self, stubs: Stubs, metadata: Sequence[tuple[str, str]], until: float) -> None:
         """Ask on a channel.
@@ -193,7 +193,7 @@ class Member:
             metadata: the login's metadata.
             until: the deadline, by the monotonic clock.
         """
-        self._kv, self._lease = stubs.kv, stubs.lease
+        self._channel, self._kv, self._lease = stubs
         # A member that is partitioned from the others then refuses at once, instead of not
         # answering.
         self._metadata = (*metadata, ("hasleader", "true"))
@@ -268,6 +268,11 @@ class Member:
         """Return the whole seconds that a lease has left, -1 if it has ended."""
         request = rpc.LeaseTimeToLiveRequest(ID=lease)
         return int((await self._call(self._lease.LeaseTimeToLive, request)).TTL)
+
+    async def version(self) -> str:
+        """Return the version of this member."""
+        status = rpc.MaintenanceStub(self._channel).Status
+        return str((await self._call(status, rpc.StatusRequest())).version)
 
     async def pause(self) -> None:
         """Wait a moment after a conflict.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import quote
 
-from ...abc import MAX_ID
+from ...abc import MAX_ID, ServerFacts
 from ...errors import (
     CorruptCounterError,
     IdOverflowError,
@@ -97,6 +97,12 @@ class HttpBackend(Backend):
         if answer.status not in OK and answer.code not in codes:
             raise answer.refusal()
         return answer
+
+    async def ask_server(self) -> ServerFacts:
+        """Send a request that changes nothing: whatever is answered, the proxy is there."""
+        with translate_errors(_meaning):
+            await (await self.link.ready()).ask("GET", "/actuator/health")
+        return ServerFacts(version="")
 
     async def add(
         self, name: str, by: int, *, first: int | None, note: GrantNote | None = None

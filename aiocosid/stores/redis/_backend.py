@@ -44,13 +44,14 @@ from ...machine.cells import (
     read_note,
 )
 from .._backend import Backend, Granted, counters_of
-from ._demands import weaknesses_of
+from ._demands import facts_of, weaknesses_of
 from ._errors import STORE
 from ._link import UNDECODED, Grants, Script, script_of, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from ...abc import ServerFacts
     from ...machine.cells import Need
     from .._durability import DurabilityCheck
     from .._give_back import GrantNote
@@ -141,6 +142,9 @@ end
 return value
 """)
 
+ANY_KEY: Final = b"aiocosid"
+"""Chooses the server of a cluster that is asked about itself."""
+
 HIDDEN: Final = (
     "the server hides its identity, which shows whether it lost data ({}); allow it to the user: "
     "ACL SETUSER ... +info"
@@ -163,6 +167,9 @@ class RedisBackend(Backend):
         self._has_warned = False
         self.durability: DurabilityCheck = link.durability
         self._grants = Grants(link.durability, weaknesses_of)
+
+    async def ask_server(self) -> ServerFacts:
+        return await self.link.call(lambda client: facts_of(client, ANY_KEY), key=ANY_KEY)
 
     # Counters.
 

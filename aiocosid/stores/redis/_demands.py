@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from ...abc import ServerFacts
 from ...abc._ids import check_integer, check_seconds
 from ...errors import StoreUnavailableError
 from ._errors import STORE
@@ -109,12 +110,17 @@ def _is_a(reply: object, *names: str) -> bool:
 
 async def weaknesses_of(client: Any, key: bytes) -> list[str]:  # noqa: ANN401 - the driver's
     """Return the settings by which the server of a key may lose it; none if it hides them."""
+    return list((await facts_of(client, key)).weaknesses or ())
+
+
+async def facts_of(client: Any, key: bytes) -> ServerFacts:  # noqa: ANN401 - the driver's
+    """Return what the server of a key says of itself, which may be nothing."""
     try:
         info = await _info_of(client, key)
     except Exception as exc:
         if type(exc).__name__ not in _REFUSALS:
             raise
-        return []
+        return ServerFacts(version="")
     found: list[str] = []
     if str(info.get("maxmemory_policy", "")).startswith("allkeys") and info.get("maxmemory"):
         found += _eviction(info, "counters may be evicted, and their ids are issued again")
@@ -123,7 +129,9 @@ async def weaknesses_of(client: Any, key: bytes) -> list[str]:  # noqa: ANN401 -
             "appendonly is no: a crash loses the grants since the last snapshot, and "
             "their ids are issued again; set it to yes"
         )
-    return found
+    valkey = info.get("valkey_version")  # which also names the Redis that it is compatible with
+    version = f"Valkey {valkey}" if valkey else f"Redis {info.get('redis_version', '')}"
+    return ServerFacts(version=version, weaknesses=tuple(found))
 
 
 async def evictions_of(client: Any, key: bytes) -> list[str]:  # noqa: ANN401 - the driver's

@@ -76,5 +76,5 @@ def test_a_system_that_is_none(aiocosid: Command, scripted: ScriptedStore) -> No
     """The error names all whose tables a URL can name, and the help does, too."""
     ended = aiocosid("migrate", "check", "--from", "oracle", "--store", "mysql://h/db")
     assert (ended.code, scripted.urls) == (2, [])
-    [system] = [each.metavar for each in COMMANDS["migrate check"].params if "--from" in each.opts]
+    [system] = [each.help for each in COMMANDS["migrate check"].params if "--from" in each.opts]
     assert [name for name in SYSTEMS if name not in ended.err or name not in system] == []

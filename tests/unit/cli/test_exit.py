@@ -74,7 +74,28 @@ def test_an_error_of_the_store(
     scripted.script = [error]
     ended = aiocosid("next", "order")
     assert (ended.code, ended.out) == (code, "")
-    assert ended.err == f"aiocosid: error: {error}\n"
+    assert ended.err in {
+        f"aiocosid: error: {error}\n",
+        f"aiocosid: error: {error} (see {error.url})\n",
+    }
+
+
+@pytest.mark.parametrize(
+    ("error", "has_page"),
+    [
+        (errors.StoreUnavailableError("redis", "gone"), False),
+        (errors.StoreError("redis", "says no"), False),
+        (errors.InvalidArgumentError("name", "x", expected="y"), False),
+        (errors.StoreNotInitializedError("redis", namespace="a", seconds_left=5.0), True),
+        (errors.IdOverflowError("a.b", limit=2**63 - 1), True),
+    ],
+)
+def test_an_error_leads_to_its_page(
+    aiocosid: Command, scripted: ScriptedStore, error: errors.CosIdError, has_page: bool
+) -> None:
+    """Where the page says more than to correct the command or to try again, in the same line."""
+    scripted.script = [error]
+    assert aiocosid("next", "order").err.endswith(f"(see {error.url})\n") is has_page
 
 
 def test_retryable_and_3_are_the_same() -> None:

@@ -53,10 +53,13 @@ def test_help_lists_the_commands() -> None:
 
 
 def test_without_a_command() -> None:
-    """A bare `aiocosid` says what is missing and where to read on."""
+    """A bare `aiocosid` shows the help; a group without a command says where to read on."""
     done = run()
+    assert (done.returncode, done.stderr) == (2, "")
+    assert done.stdout.strip() == run("--help").stdout.strip()
+    done = run("machines")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "aiocosid: error: Missing command. (see aiocosid --help)\n"
+    assert done.stderr == "aiocosid: error: Missing command. (see aiocosid machines --help)\n"
 
 
 def test_a_reader_that_goes_away() -> None:

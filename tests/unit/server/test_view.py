@@ -10,6 +10,7 @@ import pytest
 
 from aiocosid.abc import Counter, Machine, MachineMarker
 from aiocosid.errors import StoreUnavailableError
+from aiocosid.inspection import Rates, StoreReading, seconds_text
 from aiocosid.machine import MachineIdStatistics
 from aiocosid.segment import SegmentStatistics
 from aiocosid.server._view import (
@@ -20,17 +21,14 @@ from aiocosid.server._view import (
     MOST_ROWS,
     QUARANTINES,
     STORES,
-    Rates,
     Row,
     Shown,
-    StoreReading,
     Traffic,
     counter_rows,
     generator_row,
     lease_row,
     machine_rows,
     quarantine_rows,
-    seconds_text,
     store_row,
     table_of,
     time_text,

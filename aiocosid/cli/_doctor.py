@@ -1,0 +1,269 @@
+"""The command that checks whether a store is fit for use."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections import Counter as Tally
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from ..abc import ServerFacts
+from ..errors import (
+    CosIdError,
+    InvalidSettingsError,
+    MissingExtraError,
+    UnsupportedByStoreError,
+)
+from ..inspection import label_of, parts_of, read_store
+from ..machine import MachineIdLease
+from ._exit import PROGRAM, ExitCode, one_line, redacted
+from ._findings import Finding, Status, failed, judge_reading, judge_server
+from ._options import DEFAULT_STORE, DEFAULT_TIMEOUT, AsText, StoreUrl, Timeout
+from ._output import TextFormat, write, write_json
+from ._ping import time_answer
+from ._session import StoreSession
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ..abc import Store
+
+__all__ = ("doctor",)
+
+NAMESPACE: Final = "aiocosid-doctor"  # for a trial only
+TRIAL_BITS: Final = 10
+
+DRIVERS: Final = {
+    "etcd": "aetcd",
+    "http": "httpx",
+    "mysql": "asyncmy",
+    "nats": "nats-py",
+    "postgres": "asyncpg",
+    "redis": "redis",
+    "remote": "httpx",
+    "sqlalchemy": "sqlalchemy",
+    "sqlite": "aiosqlite",
+    "zookeeper": "kazoo",
+}
+"""The distribution that each module of `aiocosid.stores` needs."""
+
+COLORS: Final = {
+    Status.OK: typer.colors.GREEN,
+    Status.WARNING: typer.colors.YELLOW,
+    Status.FAILED: typer.colors.RED,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Checkup:
+    """What to check of each store.
+
+    Attributes:
+        timeout: seconds for one call.
+        writes: whether to try writing.
+        limits: the highest id of counters, by name.
+    """
+
+    timeout: float
+    writes: bool
+    limits: dict[str, int] = field(default_factory=dict[str, int])
+
+
+def doctor(
+    *,
+    store: StoreUrl = DEFAULT_STORE,
+    config: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Check a TOML file and all stores that it names, instead of one."
+        ),
+    ] = None,
+    write_trial: Annotated[
+        bool,
+        typer.Option(
+            "--write",
+            help=f"Also take an id and a machine id, in the namespace {NAMESPACE}, which stays.",
+        ),
+    ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with code 1 if there are warnings, too.")
+    ] = False,
+    layout: AsText = TextFormat.TEXT,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Check whether a store is fit for use: run this first.
+
+    It connects, and checks durability, clocks, rights, machine ids and counters.  It uses up no id,
+    and writes nothing without --write.  The exit code is 1 if a check has failed.
+    """
+    checkup = _Checkup(timeout=timeout, writes=write_trial)
+    found: list[Finding] = []
+    for each in _examine(store, config, checkup):
+        clean = replace(each, text=_clean(each.text), remedy=_clean(each.remedy))
+        if layout is TextFormat.TEXT:
+            _write_finding(clean, found)
+        found.append(clean)
+    worst = max((each.status for each in found), key=[*Status].index)
+    tally = Tally(each.status for each in found)
+    if layout is TextFormat.JSON:
+        write_json({"status": worst, "findings": [asdict(each) for each in found]})
+    else:
+        write(", ".join(f"{tally[each]} {each}" for each in Status if tally[each]) + "\n")
+    if worst is Status.FAILED or (strict and tally[Status.WARNING]):
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _clean(text: str) -> str:
+    return one_line(redacted(text))
+
+
+def _write_finding(each: Finding, before: list[Finding]) -> None:
+    if each.store and (not before or before[-1].store != each.store):
+        write(f"{_clean(each.store)}\n")
+    status = f"{each.status:<8}"
+    if sys.stdout.isatty():
+        status = typer.style(status, fg=COLORS.get(each.status))
+    text = f"{each.text.rstrip('.')}; {each.remedy}" if each.remedy else each.text
+    write(f"{status} {each.check:<12} {text}\n")
+
+
+def _examine(url: str, config: str | None, checkup: _Checkup) -> Iterator[Finding]:
+    yield _versions()
+    if config is None:
+        yield from _examine_store(url, checkup)
+        return
+    from ..settings import check_settings, make_stores
+
+    try:
+        report, stores = check_settings(config), make_stores(config)
+    except InvalidSettingsError as error:
+        for problem in error.problems:
+            yield Finding(check="settings", status=Status.FAILED, text=str(problem))
+        return
+    for warning in report.warnings:
+        yield Finding(check="settings", status=Status.WARNING, text=str(warning))
+    if not report.warnings:
+        text = f"{config} describes {len(report.generators)} generators"
+        yield Finding(check="settings", status=Status.OK, text=text)
+    for generator in report.generators:
+        if generator.max_id is not None:
+            known = checkup.limits.get(generator.counter, generator.max_id)
+            checkup.limits[generator.counter] = min(known, generator.max_id)
+    for each in stores:
+        yield from _examine_store(partial(_same, each), checkup)
+
+
+def _same(store: Store) -> Store:
+    return store
+
+
+def _versions() -> Finding:
+    text = f"{PROGRAM} {version(PROGRAM)}, Python {platform.python_version()}"
+    return Finding(check="versions", status=Status.OK, text=text)
+
+
+def _driver_of(store: Store) -> str:
+    """Return the driver of a store with its version; empty for none, or one that is not known."""
+    name = DRIVERS.get(type(store).__module__.removeprefix(f"{PROGRAM}.stores."), "")
+    try:
+        return f"{name} {version(name)}" if name else ""
+    except PackageNotFoundError:  # a server on a Unix socket needs none
+        return ""
+
+
+def _examine_store(url: str | Callable[[], Store], checkup: _Checkup) -> Iterator[Finding]:
+    try:
+        session = StoreSession(url, timeout=checkup.timeout)
+    except MissingExtraError as error:
+        yield failed("driver", error)
+        return
+    with session:
+        cache = getattr(session.store, "cache", None)  # of a tiered store
+        for each in parts_of(session.store):
+            found = _examine_cache if each is cache else _examine_part
+            for finding in found(session, each, checkup):
+                yield replace(finding, store=label_of(each))
+
+
+def _examine_part(session: StoreSession, store: Store, checkup: _Checkup) -> Iterator[Finding]:
+    try:
+        facts, took = session.call(_ask, store)
+    except CosIdError as error:
+        yield failed("server", error)
+        return
+    yield from judge_server(facts, took, _driver_of(store))
+    reading = session.run(read_store, store, within=checkup.timeout)
+    bits: dict[str, int | None] = {}
+    for namespace in {each.namespace for each in reading.machines}:
+        with suppress(CosIdError):  # what cannot be read is in the reading already
+            bits[namespace] = session.call(store.machine_bits, namespace=namespace)
+    yield from judge_reading(reading, checkup.limits, bits)
+    if checkup.writes:
+        needs_mark = not reading.is_initialized and "machines" not in reading.errors
+        yield from _try_to_write(session, store, needs_mark=needs_mark)
+    else:
+        text = "not tried, because it needs a write; --write tries it"
+        yield Finding(check="write", status=Status.SKIPPED, text=text)
+
+
+def _examine_cache(session: StoreSession, store: Store, _: _Checkup) -> Iterator[Finding]:
+    """Check the Redis of a tiered store, which may lose what it has, and has no machine ids."""
+    try:
+        facts, took = session.call(_ask, store)
+    except CosIdError as error:
+        yield replace(failed("server", error), status=Status.WARNING)  # the root serves meanwhile
+        return
+    yield from judge_server(replace(facts, weaknesses=()), took, _driver_of(store))
+
+
+async def _ask(store: Store) -> tuple[ServerFacts, float]:
+    """Return what the server says of itself, and the seconds of a call on an open connection."""
+    try:
+        facts = await store.ask_server()
+    except UnsupportedByStoreError:  # another system's, or a user's
+        facts = ServerFacts(version="")
+    return facts, await time_answer(store)
+
+
+def _try_to_write(session: StoreSession, store: Store, *, needs_mark: bool) -> Iterator[Finding]:
+    trials = {
+        "a counter": lambda: _take_id(store),
+        "a machine id": lambda: _take_machine_id(store, session, needs_mark=needs_mark),
+    }
+    for what, trial in trials.items():
+        try:
+            session.call(trial)
+        except UnsupportedByStoreError:
+            text = f"this store cannot try {what}"
+            yield Finding(check="write", status=Status.SKIPPED, text=text)
+        except CosIdError as error:
+            yield failed("write", error)
+        else:
+            text = f"{what} of namespace {NAMESPACE} was written"
+            yield Finding(check="write", status=Status.OK, text=text)
+
+
+async def _take_id(store: Store) -> None:
+    counter = store.segment_distributor(namespace=NAMESPACE, name="trial", step=1)
+    await counter.next_max_id(1)
+
+
+async def _take_machine_id(store: Store, session: StoreSession, *, needs_mark: bool) -> None:
+    distributor = store.machine_id_distributor(namespace=NAMESPACE)
+    if needs_mark:  # only doctors hold machine ids of this namespace, and make no ids
+        await store.mark_machines(namespace=NAMESPACE, is_new=True)
+    patience = session.timeout
+    async with MachineIdLease(
+        distributor,
+        bits=TRIAL_BITS,
+        start_timeout=patience,
+        call_timeout=patience,
+        close_timeout=patience,
+    ):
+        pass

@@ -1,0 +1,269 @@
+"""What `doctor` makes of the answers of a store.  Pure."""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from dataclasses import dataclass
+from enum import StrEnum
+from math import ceil, inf
+from typing import TYPE_CHECKING, Final
+
+from ..abc import MAX_ID
+from ..errors import StoreAuthenticationError, StoreError, StoreUnavailableError
+from ..inspection import (
+    NOT_KEPT,
+    held_until_ms,
+    is_clock_wrong,
+    number_text,
+    seconds_text,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from ..abc import Counter, Machine, MachineMarker, ServerFacts
+    from ..errors import CosIdError
+    from ..inspection import StoreReading
+
+__all__ = (
+    "Finding",
+    "Status",
+    "failed",
+    "judge_clock",
+    "judge_counters",
+    "judge_initialized",
+    "judge_machines",
+    "judge_markers",
+    "judge_reading",
+    "judge_server",
+)
+
+CLOCK_BROKEN: Final = 60.0  # seconds
+NEARLY_FULL: Final = 0.8  # of the ids or machine ids there are
+
+PARTS: Final = {
+    "counters": "counters",
+    "machines": "machine ids",
+    "markers": "quarantines",
+    "is_initialized": "the marker",
+    "clock_error": "the clock",
+}
+"""The parts of a `StoreReading`, in words."""
+
+
+class Status(StrEnum):
+    """The result of a check; the later one is the worse."""
+
+    SKIPPED = "skipped"
+    OK = "ok"
+    WARNING = "warning"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """The result of one check.
+
+    Attributes:
+        store: the store, without credentials; empty if it is about none.
+        check: what was checked.
+        status: the result.
+        text: what was found.
+        remedy: what to do about it; empty for nothing.
+    """
+
+    store: str = ""
+    check: str
+    status: Status
+    text: str
+    remedy: str = ""
+
+
+def failed(check: str, error: CosIdError) -> Finding:
+    """Return the finding of a check that has raised an error."""
+    remedy = "" if type(error) is StoreError else f"see {error.url}"
+    if isinstance(error, StoreUnavailableError):
+        remedy = "start the server, or correct the store's URL"
+    elif isinstance(error, StoreAuthenticationError):
+        remedy = "correct user and password, or give that user the right"
+    return Finding(check=check, status=Status.FAILED, text=str(error), remedy=remedy)
+
+
+def judge_server(facts: ServerFacts, took: float, driver: str) -> Iterator[Finding]:
+    """Yield whether the server answers, and keeps what it grants.
+
+    Args:
+        facts: its answer.
+        took: seconds of one round trip.
+        driver: the driver and its version; empty for none.
+    """
+    version = facts.version or "a server that does not tell its version"
+    by = f" by {driver}" if driver else ""
+    text = f"{version}{by}; it answers in {seconds_text(took)}"
+    yield Finding(check="server", status=Status.OK, text=text)
+    if facts.weaknesses is None:
+        text = "the server does not show whether it keeps each write"
+        yield Finding(check="durable", status=Status.SKIPPED, text=text)
+    elif not facts.weaknesses:
+        yield Finding(check="durable", status=Status.OK, text="no setting loses writes")
+    for each in facts.weaknesses or ():
+        yield Finding(check="durable", status=Status.WARNING, text=each)
+
+
+def judge_reading(
+    reading: StoreReading, limits: Mapping[str, int], bits: Mapping[str, int | None]
+) -> Iterator[Finding]:
+    """Yield what follows from all that a store has answered.
+
+    Args:
+        reading: its answers.
+        limits: the highest id of counters, by their ``{namespace}.{name}``.
+        bits: the width of the machine ids, by namespace.
+    """
+    yield from _judge_reads(reading)
+    if reading.is_initialized is not None:
+        yield judge_initialized(is_initialized=reading.is_initialized)
+    ahead = 0.0
+    if reading.clock_error is not None:
+        ahead, doubt = reading.clock_error
+        yield judge_clock(ahead, doubt)
+    if "markers" not in reading.errors:
+        yield from judge_markers(reading.markers)
+    if "machines" not in reading.errors:
+        guards = {each.namespace: each.safe_guard for each in reading.markers}
+        now_ms = reading.at_ms - round(ahead * 1000)
+        yield judge_machines(reading.machines, guards, bits, now_ms)
+    if "counters" not in reading.errors:
+        yield from judge_counters(reading.counters, limits)
+
+
+def _judge_reads(reading: StoreReading) -> Iterator[Finding]:
+    """Yield what could not be read: one finding for each reason."""
+    reasons: dict[str, list[str]] = {}
+    for part, why in reading.errors.items():
+        text = str(reading.causes.get(part, why))
+        reasons.setdefault(text, []).append(PARTS[part])
+    for text, parts in reasons.items():
+        what = f"{', '.join(parts)}: {text}"
+        status = Status.SKIPPED if text == NOT_KEPT else Status.FAILED
+        yield Finding(check="read", status=status, text=what)
+    if not reading.errors:
+        text = "counters and machine ids can be read"
+        yield Finding(check="read", status=Status.OK, text=text)
+
+
+def judge_initialized(*, is_initialized: bool) -> Finding:
+    """Return whether machine ids can be handed out."""
+    if is_initialized:
+        return Finding(check="initialised", status=Status.OK, text="machine ids are handed out")
+    return Finding(
+        check="initialised",
+        status=Status.WARNING,
+        text="no machine id is handed out, so no Snowflake; counters work",
+        remedy="run 'aiocosid init' once, with the same --store",
+    )
+
+
+def judge_clock(ahead: float, doubt: float) -> Finding:
+    """Return whether this machine's clock and the store's agree.
+
+    Args:
+        ahead: seconds that this machine's clock is ahead of the store's.
+        doubt: seconds by which that may be wrong, because the answer took a while.
+    """
+    status = Status.WARNING if is_clock_wrong(ahead, doubt) else Status.OK
+    if abs(ahead) - doubt > CLOCK_BROKEN:
+        status = Status.FAILED
+    where = "ahead of" if ahead > 0 else "behind"
+    text = f"{seconds_text(abs(ahead))} {where} the store's (± {seconds_text(doubt)})"
+    if abs(ahead) <= doubt:
+        text = f"as the store's (± {seconds_text(doubt)})"
+    remedy = "" if status is Status.OK else "synchronise both clocks, for example by chrony"
+    return Finding(check="clock", status=status, text=text, remedy=remedy)
+
+
+def judge_markers(markers: Sequence[MachineMarker]) -> Iterator[Finding]:
+    """Yield the quarantines that run, or that there is none."""
+    running = [each for each in markers if each.is_quarantined]
+    if not running:
+        text = "no namespace is in quarantine"
+        yield Finding(check="quarantine", status=Status.OK, text=text)
+    for each in running:
+        is_endless = each.seconds_left == inf
+        left = "until an operator ends it" if is_endless else f"for {ceil(each.seconds_left)} s"
+        yield Finding(
+            check="quarantine",
+            status=Status.FAILED if is_endless else Status.WARNING,
+            text=f"namespace {each.namespace} hands out no machine id {left}",
+            remedy="'aiocosid init' ends it, if no process that was started before still runs",
+        )
+
+
+def judge_machines(
+    machines: Sequence[Machine],
+    guards: Mapping[str, float | None],
+    bits: Mapping[str, int | None],
+    now_ms: int,
+) -> Finding:
+    """Return how many machine ids are held, in the namespace that has the fewest left.
+
+    Args:
+        machines: all of them.
+        guards: the longest safe guard of each namespace.
+        bits: the width of each namespace's machine ids, where it is known.
+        now_ms: the time by the store's clock.
+    """
+    held = Tally(
+        each.namespace for each in machines if _is_held(each, guards.get(each.namespace), now_ms)
+    )
+    if not held:
+        return Finding(check="machine ids", status=Status.OK, text="none is held")
+    shares = {each: count / 2 ** (bits.get(each) or 31) for each, count in held.items()}
+    fullest = max(shares, key=lambda each: shares[each])
+    share, count = shares[fullest], number_text(held[fullest])
+    width = bits.get(fullest)
+    of = "" if width is None else f" of {number_text(2**width)}"
+    others = f"; {len(held) - 1} other namespaces have more left" if len(held) > 1 else ""
+    status = Status.OK if share < NEARLY_FULL else Status.WARNING
+    return Finding(
+        check="machine ids",
+        status=Status.FAILED if share >= 1 else status,
+        text=f"{count}{of} are held in namespace {fullest}{others}",
+        remedy="" if status is Status.OK else "use a layout with more bits for machines",
+    )
+
+
+def _is_held(machine: Machine, safe_guard: float | None, now_ms: int) -> bool:
+    until_ms = held_until_ms(machine, safe_guard)
+    return bool(machine.instance_id) and (until_ms is None or until_ms > now_ms)
+
+
+def judge_counters(counters: Sequence[Counter], limits: Mapping[str, int]) -> Iterator[Finding]:
+    """Yield the counters that have few ids left, or else the one that has the fewest.
+
+    Args:
+        counters: all of them.
+        limits: the highest id of those that settings limit.
+    """
+
+    def limit_of(counter: Counter) -> int:
+        # A grouped generator has a counter of the same name for each group.
+        name = counter.namespaced_name
+        return limits.get(name) or limits.get(name.partition("@")[0]) or MAX_ID
+
+    number = "one counter:" if len(counters) == 1 else f"{len(counters):,} counters:"
+    if not counters:
+        yield Finding(check="counters", status=Status.OK, text="there are none yet")
+        return
+    shares = [(each.last_max_id / limit_of(each), each) for each in counters]
+    full = [found for found in shares if found[0] >= NEARLY_FULL]
+    for share, each in full or [max(shares, key=lambda found: found[0])]:
+        name, limit = each.namespaced_name, limit_of(each)
+        of = f"of {limit:,} ids ({share:.1%})" if limit < MAX_ID else f"ids ({share:.1%} of 2^63-1)"
+        status = Status.WARNING if full else Status.OK
+        yield Finding(
+            check="counters",
+            status=Status.FAILED if each.last_max_id >= limit else status,
+            text=f"{number} {name} has used {each.last_max_id:,} {of}",
+            remedy="raise its max_id, or plan a wider column" if full else "",
+        )

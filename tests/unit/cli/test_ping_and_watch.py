@@ -1,0 +1,131 @@
+"""``ping`` and ``watch``: what they print, and that they use nothing up."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from aiocosid.abc import Counter, Machine, MachineMarker
+from aiocosid.cli._ping import Latency
+from aiocosid.cli._watch import counter_lines, machine_lines
+from aiocosid.errors import StoreAuthenticationError, StoreUnavailableError
+from aiocosid.inspection import Rates, StoreReading
+from tests.command import Command, command, environment
+
+from ._doubles import ScriptedStore
+
+DOWN = StoreUnavailableError("redis", "gone")
+
+
+def test_ping_ends_with_a_summary(aiocosid: Command) -> None:
+    """It uses no id, and leaves no counter."""
+    aiocosid("init")
+    ended = aiocosid("ping", "-c", 3, "-i", "0.01")
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.count("call ") == 3
+    *_, last = ended.out.splitlines()
+    assert last.startswith("min/median/p99/max = ")
+    assert json.loads(aiocosid("inspect", "--format", "json").out) == []
+
+
+def test_ping_of_a_store_that_fails_at_times(aiocosid: Command, scripted: ScriptedStore) -> None:
+    """One answer is enough; it goes on after a failure.  The first call only connects."""
+    scripted.script = [None, DOWN, None]
+    ended = aiocosid("ping", "-c", 2, "-i", "0.01")
+    assert ended.code == 0
+    assert "call 1: no answer: redis: gone" in ended.out
+    assert "2 calls, 1 answers" in ended.out
+
+
+def test_ping_of_a_store_that_is_down(aiocosid: Command, scripted: ScriptedStore) -> None:
+    """Code 1, as ping's own."""
+    scripted.script = [DOWN, DOWN, DOWN]
+    ended = aiocosid("ping", "-c", 2, "-i", "0.01")
+    assert ended.code == 1
+    assert "2 calls, 0 answers" in ended.out
+
+
+def test_ping_ends_at_a_refusal(aiocosid: Command, scripted: ScriptedStore) -> None:
+    """Trying again would not help."""
+    scripted.script = [StoreAuthenticationError("redis", "WRONGPASS")]
+    ended = aiocosid("ping", "-c", 2)
+    assert (ended.code, ended.out) == (4, "")
+    assert "WRONGPASS" in ended.err
+
+
+@pytest.mark.parametrize("name", ["ping", "watch"])
+def test_ctrl_c_is_the_usual_end(name: str, tmp_path: Path) -> None:
+    """Code 0, nothing on standard error, and of ping the summary."""
+    done = subprocess.run(
+        command("init"), cwd=tmp_path, env=environment(), check=True, capture_output=True
+    )
+    with subprocess.Popen(
+        command(name),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env=environment(),
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert (process.returncode, err, done.returncode) == (0, "", 0)
+    assert ("min/median/p99/max" in out) is (name == "ping")
+
+
+def test_latencies() -> None:
+    """The nearest rank: of a hundred calls the slowest is above the 99th percentile."""
+    times = [each / 1000 for each in range(100, 0, -1)]
+    assert Latency.of(times) == Latency(0.001, 0.0505, 0.099, 0.1)
+    assert Latency.of([0.002]) == Latency(0.002, 0.002, 0.002, 0.002)
+
+
+def test_watch_once(aiocosid: Command) -> None:
+    """Plain lines, one for each counter and each machine id that is held."""
+    aiocosid("init")
+    assert aiocosid("watch", "--once").out == "no counters, and no machine ids are held\n"
+    aiocosid("next", "order", "-n", 5)
+    assert aiocosid("watch", "--once").out == "counter cosid.order 5 - ids/s\n"
+    assert "cosid.order" not in aiocosid("watch", "--once", "--namespace", "shop").out
+
+
+def test_watch_tells_what_it_cannot_read(aiocosid: Command, scripted: ScriptedStore) -> None:
+    """Each reading may fail; it goes on."""
+    scripted.script = [DOWN]
+    ended = aiocosid("watch", "--once")
+    assert (ended.code, "problem " in ended.out) == (0, True)
+    assert "StoreUnavailableError" in ended.out
+
+
+def test_rates_and_leases() -> None:
+    """The rate between two readings, and the time left by the store's clock."""
+    rates = Rates()
+
+    def reading(value: int) -> StoreReading:
+        held = {"namespace": "shop", "last_timestamp_ms": 1_000_000, "mark_ms": -1}
+        return StoreReading(
+            label="redis",
+            at_ms=1_100_000,
+            clock_error=(40.0, 0.0),
+            counters=[Counter(namespaced_name="shop.order", last_max_id=value)],
+            machines=[
+                Machine(machine_id=0, instance_id="a:1", stable=False, **held),
+                Machine(machine_id=1, instance_id="b:1", stable=True, **held),
+                Machine(machine_id=2, instance_id="", stable=False, **held),
+            ],
+            markers=[MachineMarker(namespace="shop", safe_guard=90.0)],
+        )
+
+    assert [*counter_lines(reading(100), None, rates, 0.0)] == [("shop.order", "100", "-")]
+    assert [*counter_lines(reading(400), None, rates, 2.0)] == [("shop.order", "400", "150")]
+    assert [*machine_lines(reading(1), "shop")] == [
+        ("shop", "0", "a:1", "30 s"),
+        ("shop", "1", "b:1", "no end"),
+    ]
+    assert [*machine_lines(reading(1), "other")] == []
