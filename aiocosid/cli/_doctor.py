@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
 from collections import Counter as Tally
@@ -127,7 +128,7 @@ def _write_finding(each: Finding, before: list[Finding]) -> None:
     if each.store and (not before or before[-1].store != each.store):
         write(f"{_clean(each.store)}\n")
     status = f"{each.status:<8}"
-    if sys.stdout.isatty():
+    if sys.stdout.isatty() and "NO_COLOR" not in os.environ:
         status = typer.style(status, fg=COLORS.get(each.status))
     text = f"{each.text.rstrip('.')}; {each.remedy}" if each.remedy else each.text
     write(f"{status} {each.check:<12} {text}\n")

@@ -81,11 +81,11 @@ class Finding:
 
 def failed(check: str, error: CosIdError) -> Finding:
     """Return the finding of a check that has raised an error."""
-    remedy = "" if type(error) is StoreError else f"see {error.url}"
+    remedy = f"see {error.url}"
     if isinstance(error, StoreUnavailableError):
         remedy = "start the server, or correct the store's URL"
-    elif isinstance(error, StoreAuthenticationError):
-        remedy = "correct user and password, or give that user the right"
+    elif type(error) in {StoreError, StoreAuthenticationError}:
+        remedy = ""  # the text has it
     return Finding(check=check, status=Status.FAILED, text=str(error), remedy=remedy)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..errors import StoreUnavailableError, UnsupportedByStoreError
+from ..errors import CosIdError, StoreUnavailableError
 from ..inspection import label_of, parts_of, seconds_text
 from ..provider import OptionSpec
 from ._exit import ExitCode, one_line, printable, redacted
@@ -95,13 +95,18 @@ async def time_answer(store: Store) -> float:
         StoreError: the store refuses or cannot be reached.
     """
     counter = store.segment_distributor(namespace="aiocosid-ping", name="none")
-    for ask in (counter.peek, store.ask_server):  # whatever the store has
+    *others, last = counter.peek, store.ask_server, store.counters
+    for ask in others:
         began = default_timer()
-        with suppress(UnsupportedByStoreError):
+        try:
             await ask()
+        except CosIdError as error:
+            if error.retryable:
+                raise
+        else:
             return default_timer() - began
     began = default_timer()
-    await store.counters()
+    await last()  # raises why the store refuses
     return default_timer() - began
 
 

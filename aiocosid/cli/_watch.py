@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from rich.console import Console, Group
 from rich.live import Live
+from rich.text import Text
 
 from ..inspection import (
     NOT_KEPT,
@@ -151,5 +152,5 @@ def _drawn(
     return Group(
         drawn_table(COUNTERS, counters),
         drawn_table(MACHINES, machines, left=(0, 2)),
-        *problems,
+        *map(Text, problems),
     )

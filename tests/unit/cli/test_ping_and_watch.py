@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -108,7 +109,7 @@ def test_rates_and_leases() -> None:
     rates = Rates()
 
     def reading(value: int) -> StoreReading:
-        held = {"namespace": "shop", "last_timestamp_ms": 1_000_000, "mark_ms": -1}
+        held: Any = {"namespace": "shop", "last_timestamp_ms": 1_000_000, "mark_ms": -1}
         return StoreReading(
             label="redis",
             at_ms=1_100_000,
