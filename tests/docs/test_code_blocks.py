@@ -18,7 +18,7 @@ ALONE = ("README.md", "docs/index.md", "docs/tutorial.md", "docs/fastapi-", "doc
 """Where each Python block can be pasted as it stands; elsewhere it follows those above it."""
 
 _TOGETHER = """
-    docs/howto/choose-a-layout.md docs/howto/configure.md docs/howto/daily-numbers.md
+    docs/howto/choose-a-layout.md docs/howto/daily-numbers.md
     docs/howto/move-from-cosid.md docs/howto/move-from-hibernate-or-tickets.md
     docs/howto/move-from-leaf.md docs/howto/move-from-tddl.md docs/howto/move-from-tinyid.md
     docs/howto/move-from-twitter-snowflake.md docs/howto/move-from-uid-generator.md
