@@ -31,10 +31,10 @@ __all__ = (
     "seconds_text",
 )
 
-READ_TIMEOUT: Final = 2.0  # seconds, for one question to a store
-OLDEST_SAMPLE: Final = 30.0  # seconds: a rate over a longer time says nothing of now
-CLOSEST_SAMPLES: Final = 0.5  # seconds
-CLOCK_TOLERANCE: Final = 1.0  # seconds
+_READ_TIMEOUT: Final = 2.0  # seconds, for one question to a store
+_OLDEST_SAMPLE: Final = 30.0  # seconds: a rate over a longer time says nothing of now
+_CLOSEST_SAMPLES: Final = 0.5  # seconds
+_CLOCK_TOLERANCE: Final = 1.0  # seconds
 
 NOT_KEPT: Final = "not kept by this store"
 
@@ -87,7 +87,7 @@ def parts_of(store: Store) -> Iterator[Store]:
 
 
 async def read_store(
-    store: Store, clock: Clock = SYSTEM_CLOCK, *, within: float = READ_TIMEOUT
+    store: Store, clock: Clock = SYSTEM_CLOCK, *, within: float = _READ_TIMEOUT
 ) -> StoreReading:
     """Ask a store for all that is shown of it; each part may fail alone, and none raises.
 
@@ -135,7 +135,7 @@ def is_clock_wrong(error: float, doubt: float) -> bool:
         error: seconds between them.
         doubt: seconds by which that may be wrong.
     """
-    return abs(error) - doubt > CLOCK_TOLERANCE
+    return abs(error) - doubt > _CLOCK_TOLERANCE
 
 
 def held_until_ms(machine: Machine, safe_guard: float | None) -> int | float | None:
@@ -172,17 +172,17 @@ class Rates:
             now: monotonic seconds.
         """
         at, before, rate = self._samples.get(key, (-inf, 0, None))
-        if now - at > OLDEST_SAMPLE or value < before:
+        if now - at > _OLDEST_SAMPLE or value < before:
             self._samples[key] = now, value, None
             return None
-        if now - at >= CLOSEST_SAMPLES:
+        if now - at >= _CLOSEST_SAMPLES:
             rate = (value - before) / (now - at)
             self._samples[key] = now, value, rate
         return rate
 
     def drop_old(self, now: float) -> None:
         """Drop the samples that are too old for a rate."""
-        kept = [each for each in self._samples.items() if now - each[1][0] <= OLDEST_SAMPLE]
+        kept = [each for each in self._samples.items() if now - each[1][0] <= _OLDEST_SAMPLE]
         self._samples = dict(kept)
 
 
