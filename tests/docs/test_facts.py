@@ -5,7 +5,6 @@ from __future__ import annotations
 import pkgutil
 import re
 import tomllib
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from urllib.parse import quote
@@ -20,18 +19,14 @@ from aiocosid.stores._postgres import POSTGRES
 from aiocosid.stores._sqlite import SQLITE
 from aiocosid.stores.redis._backend import ADD, ADD_NOTED, GIVE_BACK, RAISE
 from tests.servers import (
-    GUEST,
-    GUEST_PASSWORD,
     PASSWORD,
-    PostgresServer,
     ValkeyCluster,
     ValkeyServer,
 )
 
 from ._blocks import ROOT, blocks, pages
 
-OPERATE = ROOT / "docs" / "howto" / "operate.md"
-SCHEMA = ROOT / "docs" / "reference" / "schema.md"
+LEAST = ROOT / "docs" / "howto" / "least-privileges.md"
 GUARANTEES = ROOT / "docs" / "explanation" / "guarantees.md"
 EVIDENCE = ROOT / "docs" / "explanation" / "evidence.md"
 SITE = "https://aiocosid.readthedocs.io/en/latest/"
@@ -54,32 +49,14 @@ def block_of(page: Path, language: str, beginning: str) -> str:
 
 @pytest.mark.integration
 @pytest.mark.asyncio
-async def test_the_rights_on_redis_suffice(
-    valkey_factory: Callable[..., ValkeyServer], namespace: str
-) -> None:
-    """A user with the first line may take ids, one with both may do all that the CLI does."""
-    server = valkey_factory()
-    few, more = block_of(OPERATE, "text", "~cosid").splitlines()
-    for user, rights in (("app", few), ("operator", f"{few} {more}")):
-        server.call("ACL", "SETUSER", user, "reset", "on", f">{PASSWORD}", *rights.split())
-    async with aiocosid.connect(server.url_for(username="app", password=PASSWORD)) as ids:
-        assert await (await ids.segment_chain("order")).next_id() == 1
-        assert await (await ids.segment_chain("invoice", offset=7)).next_id() == 8
-    url = server.url_for(username="operator", password=PASSWORD)
-    async with aiocosid.open_store(url) as store:
-        await store.set_floor(name="order", above=5000)
-        counters = {each.namespaced_name: each.last_max_id for each in await store.counters()}
-    assert counters == {"cosid.order": 5000, "cosid.invoice": 2007}
-
-
-@pytest.mark.integration
-@pytest.mark.asyncio
 async def test_the_rights_that_a_redis_url_needs_besides(
     valkey: ValkeyServer, valkey_cluster: ValkeyCluster, namespace: str
 ) -> None:
     """For the options and for a cluster, each with its own line and no other."""
-    few, more = block_of(OPERATE, "text", "~cosid").splitlines()
-    lines = [line.partition("#") for line in block_of(OPERATE, "text", "+select").splitlines()]
+    rights = block_of(LEAST, "text", "~cosid").replace("{shop", f"{{{namespace}")
+    tasks = ("segments with an offset", "aiocosid set-floor", "aiocosid inspect")
+    base = [line.partition("#")[0] for line in rights.splitlines() if line.endswith(tasks)]
+    lines = [line.partition("#") for line in block_of(LEAST, "text", "+select").splitlines()]
     extra = {what.strip(): rights for rights, _, what in lines}
     urls = {
         "a db other than 0": f"redis://{valkey.host}:{valkey.port}/9",
@@ -89,9 +66,9 @@ async def test_the_rights_that_a_redis_url_needs_besides(
     }
     for what, url in urls.items():
         servers = valkey_cluster.masters if "cluster" in what else [valkey]
-        rights = f"{few} {more} {extra.pop(what)}".split()
         for server in servers:
-            server.call("ACL", "SETUSER", namespace, "reset", "on", f">{PASSWORD}", *rights)
+            user = f"{' '.join(base)} {extra[what]}".split()
+            server.call("ACL", "SETUSER", namespace, "reset", "on", f">{PASSWORD}", *user)
         login = f"//{namespace}:{quote(PASSWORD, safe='')}@"
         async with aiocosid.open_store(url.replace("//", login)) as store:
             for name in "abc":  # on a cluster on several of its servers
@@ -101,33 +78,7 @@ async def test_the_rights_that_a_redis_url_needs_besides(
             assert len(await store.counters(namespace=namespace)) == 3
         for server in servers:
             server.call("ACL", "DELUSER", namespace)
-    assert not extra
-
-
-@pytest.mark.integration
-@pytest.mark.asyncio
-async def test_the_rights_on_postgresql_suffice(
-    postgres: PostgresServer, postgres_database: str, namespace: str
-) -> None:
-    """A role with the grants of the page takes ids, looks at counters and raises a floor."""
-    async with aiocosid.open_store(postgres_database) as store:
-        await store.create_schema()
-    grant = block_of(OPERATE, "sql", "GRANT").replace("TO app", f"TO {GUEST}")
-    postgres.execute(grant, database=namespace)
-    url = postgres.url_for(user=GUEST, password=GUEST_PASSWORD, database=namespace)
-    async with aiocosid.connect(url) as ids:
-        assert await (await ids.segment_chain("order")).next_id() == 1
-    async with aiocosid.open_store(url) as store:
-        assert (await store.set_floor(name="order", above=5000)).last_max_id == 5000
-        assert len(await store.counters()) == 1
-
-
-def test_the_short_version_of_the_rights_on_machine_ids() -> None:
-    """It repeats the schema page, whose rights are tried on real servers."""
-    page = OPERATE.read_text()
-    few, more = block_of(SCHEMA, "text", "~cosid:* ~aiocosid:marker").splitlines()
-    grant = block_of(SCHEMA, "sql", "GRANT").strip("; \n")
-    assert [each for each in (few, more, grant) if f"`{each}`" not in page] == []
+    assert extra.keys() == urls.keys()
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
