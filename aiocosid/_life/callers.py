@@ -216,7 +216,7 @@ class Supplier(Protocol):
         """Count ids that a cancelled caller has left: a gap."""
 
     def timed_out(self, waited: float) -> CosIdError:
-        """Tell of a caller that has waited for so many seconds in vain; return its error."""
+        """Report a caller that got nothing within so many seconds; return its error."""
         ...
 
 

@@ -223,7 +223,7 @@ class SegmentOpening(OpenState):
         """Put the next piece in hand if there is none and nobody waits."""
         chain = self.hand.chain
         if self.pace.keeps_none:
-            # What a caller that gave up leaves behind would be older than the next one's wish.
+            # What a caller that gave up leaves behind was fetched before the next caller asked.
             self.discard(chain.clear(), "order")
             return
         if self.hand.left or self.line:

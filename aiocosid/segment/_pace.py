@@ -63,8 +63,9 @@ QUIET_PERIOD: Final = 5.0
 CALM: Final = 2 / 3
 """The part of the distance that must never have been used up in a quiet period.
 
-A load that left two thirds uses up a third in a flight, and two thirds of the halved distance.  One
-quarter more, and that is not tight; so a steady load cannot halve and grow for ever.
+A load that left two thirds uses up a third in a flight, and two thirds of the halved distance.
+If that is too tight, growing by a quarter fixes it; so a steady load cannot halve and grow for
+ever.
 """
 
 TIGHT: Final = 3 / 5

@@ -83,7 +83,7 @@ async def test_with_a_step_of_1_processes_take_turns() -> None:
 async def test_with_a_step_of_1_what_a_cancelled_caller_leaves_is_a_gap(
     clock: ManualClock, ear: Ear
 ) -> None:
-    """It would be older than the next one's wish."""
+    """It was fetched before the next caller asked."""
     store = GatedDistributor(counter(step=1))
     generator = SegmentId(store, clock=clock, instrument=ear)
     async with generator, anyio.create_task_group() as group:

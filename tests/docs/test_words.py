@@ -1,0 +1,92 @@
+"""Sentences that made readers stumble stay away, and each guide says what to install."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from ._blocks import ROOT, pages
+
+RIDDLES = (
+    "or named in a file",
+    "a notebook takes it as it is",
+    "if nothing speaks for another",
+    "the store to stay aside",
+    "such that nobody can guess",
+    "that nobody can guess",
+    "opening comes back when",
+    "a restart does not mend",
+    "it is to stay at",
+    "ways out of the same",
+    "in vain",
+    "more have been asked for by then",
+    "a gap all the same",
+    "only if their ids may be equal",
+    "made anew is another",
+    "is a second as any other",
+    "is safe, and costs a",
+    "that arrives late, is the next one's",
+    "the next one's wish",
+    "does not forget when it is told to",
+    "nobody else can be taken for",
+    "that may be tight",
+    "one quarter more, and",
+    "teaches nothing",
+    "so leave it out, and nothing is named",
+    "what is not here is private",
+    "reserve at most so many ids",
+    "sign of life",
+    "counts as ours in peace",
+    "nobody's prey",
+)
+"""Lower case, with single blanks. The changelog keeps its own words."""
+
+PICTURES = re.compile(r"<(?:text|title|desc)\b[^>]*>([^<]*)<")
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """What readers of the pages, the pictures, the API reference and the options see."""
+    for page in pages():
+        if page.name != "changelog.md":
+            yield str(page.relative_to(ROOT)), page.read_text("utf-8")
+    for picture in (ROOT / "docs" / "img").glob("*.svg"):
+        yield picture.name, " ".join(PICTURES.findall(picture.read_text("utf-8")))
+    for module in (ROOT / "aiocosid").rglob("*.py"):
+        tree = ast.parse(module.read_text("utf-8"))
+        found = (each.value for each in ast.walk(tree) if isinstance(each, ast.Constant))
+        strings = "\n".join(each for each in found if isinstance(each, str))
+        yield str(module.relative_to(ROOT)), strings
+
+
+def riddles(text: str) -> list[str]:
+    plain = " ".join(text.split()).casefold()
+    return [each for each in RIDDLES if each in plain]
+
+
+def test_no_sentence_is_a_riddle() -> None:
+    assert {where: found for where, text in texts() if (found := riddles(text))} == {}
+
+
+@pytest.mark.parametrize("text", ["It is to\n  stay at 0", "Waits for its id in vain."])
+def test_a_riddle_is_seen(text: str) -> None:
+    assert len(riddles(text)) == 1
+
+
+def test_each_guide_says_what_to_install() -> None:
+    guides = (ROOT / "docs" / "howto").glob("*.md")
+    assert [each.name for each in guides if "pip install " not in each.read_text("utf-8")] == []
+
+
+def test_the_home_page_begins_as_the_readme() -> None:
+    """Its first minute and its figures are the README's, with links between pages."""
+    site = "https://aiocosid.readthedocs.io/en/latest/"
+    readme = (ROOT / "README.md").read_text("utf-8").replace(site, "")
+    readme = re.sub(r"(\]\([\w/-]+)\.html", r"\1.md", readme)
+    home = (ROOT / "docs" / "index.md").read_text("utf-8")
+    parts = ("Unique, rising", "In a clone"), ("## Which id?", "## What it is")
+    for start, end in (*parts, ("## What it costs", "## Why")):
+        shared = readme[readme.index(start) : readme.index(end)]
+        assert shared in home
