@@ -12,10 +12,20 @@ from pathlib import Path
 
 import pytest
 
-from ._blocks import ROOT, SERVERS, Block, Reader, blocks, commands, compare
-from .test_code_blocks import url_of
+from ._blocks import COMMAND_TIMEOUT, ROOT, SERVERS, Block, Reader, blocks, commands, compare
+from .test_code_blocks import RUNNABLE, TOGETHER, url_of
 
 PIP = ("-m", "pip", "-qq", "--disable-pip-version-check", "--no-input")
+
+FIRST = [
+    pytest.param(name, marks=pytest.mark.stress)
+    for name in ("README.md", "docs/tutorial.md", "docs/fastapi-sqlalchemy-postgresql.md")
+]
+GUIDES = [
+    pytest.param(name, marks=pytest.mark.nightly)
+    for name in RUNNABLE
+    if name.startswith("docs/howto/") and name not in TOGETHER
+]
 
 # A console block that installs something, and the words that do.
 INSTALL = "pip install "
@@ -47,7 +57,18 @@ class Newcomer(Reader):
     def _run_python(self, block: Block, source: str) -> None:
         (self.directory / "block.py").write_text(source)
         expected = "\n".join(re.findall(r"^ *print\(.*\)  # (.+)$", source, re.MULTILINE))
-        compare(expected, self._run("python block.py"), block.place)
+        done = subprocess.run(
+            [self.programs / "python", "block.py"],
+            cwd=self.directory,
+            env=self._environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=COMMAND_TIMEOUT,
+        )
+        assert done.returncode == 0, f"{block.place}\n{done.stderr}"
+        # Not the warnings: the servers of the tests are no durable ones.
+        compare(expected, done.stdout, block.place)
 
 
 def call(*command: str | Path) -> None:
@@ -78,11 +99,8 @@ def constraints(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.stress
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    "name", ["README.md", "docs/tutorial.md", "docs/fastapi-sqlalchemy-postgresql.md"]
-)
+@pytest.mark.parametrize("name", [*FIRST, *GUIDES])
 def test_the_page_installs_what_it_uses(
     name: str, wheel: Path, constraints: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
