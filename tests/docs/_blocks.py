@@ -278,8 +278,8 @@ class Reader:
 
 
 def by_engine(url: str) -> str:
-    """Return a URL of PostgreSQL as SQLAlchemy writes it, and any other one as it is."""
-    return url.replace("postgresql:", "postgresql+asyncpg:")
+    """Return a URL of a database as SQLAlchemy writes it, and any other one as it is."""
+    return url.replace("postgresql:", "postgresql+asyncpg:").replace("mysql:", "mysql+asyncmy:")
 
 
 def _answers(base: str) -> bool:

@@ -1,6 +1,8 @@
-"""What docs/howto/move-from-leaf.md says about the table: the rights, and the statement."""
+"""What the pages say about Leaf's table: the rights, and the statement."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
@@ -11,17 +13,18 @@ from tests.servers.mariadb import GUEST, GUEST_PASSWORD
 
 from ._blocks import ROOT, blocks
 
-PAGE = ROOT / "docs" / "howto" / "move-from-leaf.md"
+HOWTO = ROOT / "docs" / "howto" / "move-from-leaf.md"
+SCHEMA = ROOT / "docs" / "reference" / "schema.md"
 
 
-def statement(beginning: str) -> str:
-    """The one SQL block of the page that begins so, in one line."""
-    (found,) = [block.source for block in blocks(PAGE) if block.source.startswith(beginning)]
+def statement(page: Path, beginning: str) -> str:
+    """The one SQL block of a page that begins so, in one line."""
+    (found,) = [block.source for block in blocks(page) if block.source.startswith(beginning)]
     return " ".join(found.split())
 
 
 def test_the_statement_is_the_one_that_is_sent() -> None:
-    assert statement("UPDATE") == LeafStore.table.grant("mysql")
+    assert statement(SCHEMA, "UPDATE leaf_alloc") == LeafStore.table.grant("mysql")
 
 
 @pytest.mark.integration
@@ -32,7 +35,7 @@ async def test_the_rights_suffice(mariadb: MariadbServer, mariadb_database: str)
     async with LeafStore.from_url(mariadb_database) as owner:
         await owner.create_schema()
         await owner.create_tag("order", step=10)
-    grant = statement("GRANT").replace(" app;", f" {GUEST}")
+    grant = statement(HOWTO, "GRANT").replace(" app;", f" {GUEST}")
     mariadb.execute(grant, database=database)
     url = mariadb.url_for(user=GUEST, password=GUEST_PASSWORD, database=database)
     async with LeafStore.from_url(url) as store:
