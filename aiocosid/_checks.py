@@ -1,11 +1,12 @@
-"""The ranges of arguments, in one wording.  Pure."""
+"""What is checked before anything is done: the ranges of arguments, in one wording; the caller."""
 
 from __future__ import annotations
 
+import sys
 from math import inf, isfinite
 from typing import Final, TypeGuard
 
-from .errors import InvalidArgumentError
+from .errors import InvalidArgumentError, WrongLoopError
 
 __all__ = (
     "MAX_MACHINE_BITS",
@@ -17,7 +18,9 @@ __all__ = (
     "check_seconds",
     "check_step",
     "check_text",
+    "in_workflow",
     "is_integer",
+    "refuse_in_workflow",
 )
 
 MAX_INT64: Final = 2**63 - 1
@@ -107,3 +110,20 @@ def check_step(step: object) -> None:
 def check_above(above: object) -> None:
     """Raise `InvalidArgumentError` unless it is an integer that a counter may hold."""
     check_integer("above", above, at_least=0)
+
+
+def in_workflow() -> bool:
+    """Tell whether the calling thread runs the code of a Temporal workflow.
+
+    A workflow runs on an event loop of Temporal's own.  It is looked for where the running loop is
+    looked at anyway, and not while ids are taken from those in hand.
+    """
+    asyncio = sys.modules.get("asyncio")
+    loop = None if asyncio is None else asyncio._get_running_loop()
+    return loop is not None and type(loop).__module__.startswith("temporalio.")
+
+
+def refuse_in_workflow(what: str) -> None:
+    """Raise `WrongLoopError` in the code of a Temporal workflow, which a replay repeats."""
+    if in_workflow():
+        raise WrongLoopError(what, in_workflow=True)

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from ._checks import refuse_in_workflow
 from .abc import SHARE, Provider
 from .errors import InvalidArgumentError, NotOpenError
 
@@ -59,7 +60,9 @@ def default_provider() -> Provider:
 
     Raises:
         NotOpenError: there is none; the error says how to set one.
+        WrongLoopError: the code of a Temporal workflow asks for it.
     """
+    refuse_in_workflow("the default provider")
     if not _providers:
         raise NotOpenError("the default provider, which `aiocosid.use_provider(ids)` sets,")
     return _providers[-1]
@@ -75,6 +78,7 @@ def generator_named(name: str = SHARE, provider: Provider | None = None) -> AnyG
     Raises:
         InvalidArgumentError: the provider has no generator of that name.
         NotOpenError: no provider was given, and there is no default one.
+        WrongLoopError: no provider was given, and the code of a Temporal workflow asks.
     """
     found = provider if provider is not None else default_provider()
     try:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex
 
 import anyio
 
+from .._checks import in_workflow, refuse_in_workflow
 from ..errors import (
     BusyError,
     ClosedError,
@@ -188,7 +189,7 @@ class Component:
             self._root = self._closing = None  # asyncio.run() has ended the tasks already
             return
         if running_loop() is not root.loop:
-            raise WrongLoopError(self._label())
+            raise WrongLoopError(self._label(), in_workflow=in_workflow())
         if closing is None:
             closing = self._closing = _Closing(root)
             self._root = None
@@ -252,6 +253,7 @@ class Component:
         """Make sure that it may be opened here and now, and mark it as ours, with its root."""
         if not getattr(sys, "_is_gil_enabled", lambda: True)():
             raise UnsupportedRuntimeError("a free-threaded build; ids are taken under the GIL")
+        refuse_in_workflow(self._label())
         forked = self._born != fork.generation
         root = self._root if self._unusable is None else None
         if self._closing is not None:
@@ -301,4 +303,4 @@ class Component:
         if self._unusable is not None:
             raise self._unusable.again()
         if self._find_loop() is not self._loop:
-            raise WrongLoopError(self._label())
+            raise WrongLoopError(self._label(), in_workflow=in_workflow())

@@ -241,15 +241,23 @@ class ForkedError(CosIdError):
 class WrongLoopError(CosIdError, RuntimeError):
     """A generator is used from another event loop or thread than the one it was opened on.
 
+    Also: the code of a Temporal workflow asks for an id.
+
     Attributes:
         what: what was used.
+        in_workflow: whether the code of a Temporal workflow did.
     """
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, *, in_workflow: bool = False) -> None:
         super().__init__(
-            f"{what} belongs to another event loop or thread; open one generator for each loop"
+            f"{what} gives no ids to the code of a Temporal workflow, because a replay would get "
+            "others; take the id in an activity and return it, or use workflow.uuid4(), which a "
+            "replay repeats"
+            if in_workflow
+            else f"{what} belongs to another event loop or thread; open one generator for each loop"
         )
         self.what = what
+        self.in_workflow = in_workflow
 
 
 class IdOverflowError(CosIdError, OverflowError):

@@ -52,7 +52,7 @@ MAY_IMPORT = {
     "abc": {"_checks", "_later", "errors", "events"},
     "_dates": {"errors"},
     "inspection": {"_life", "abc", "errors"},
-    "_default": {"abc", "errors"},
+    "_default": {"_checks", "abc", "errors"},
     "_instance_id": {"abc", "errors"},
     "_life": {"_checks", "abc", "errors", "events"},
     "_later": set[str](),

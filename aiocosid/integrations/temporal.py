@@ -1,0 +1,64 @@
+"""Ids in Temporal: a plugin that keeps the provider open while a worker runs.
+
+Activities take ids from the process's default provider.  The code of a workflow gets none, because
+a replay would get others: it raises `WrongLoopError`, which fails the workflow task, and Temporal
+tries that again once a corrected worker runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from temporalio.plugin import SimplePlugin
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
+
+from ._source import opened
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from temporalio.worker import Worker, WorkflowRunner
+
+    from ._source import Source
+
+__all__ = ("CosIdWorkerPlugin",)
+
+# What the sandbox of a workflow cannot load anew, as a workflow's module imports its activities'.
+_PASSED_THROUGH = ("aiocosid", "aiosqlite", "anyio", "sniffio")
+
+
+class CosIdWorkerPlugin(SimplePlugin):
+    """Keeps a provider open while a Temporal worker runs.
+
+    Activities find it as the process's default provider::
+
+        @activity.defn
+        async def new_order_id() -> int:
+            return await aiocosid.generator_named("order").next_id()
+
+    If it cannot be opened, ``Worker.run`` raises, before the first task is taken.  Modules of
+    workflows may import aiocosid.  A `Replayer` with this plugin opens nothing.
+
+    Args:
+        source: a provider that is not open yet; or a function that returns one, or any asynchronous
+            context manager of one, and is called each time a worker runs.
+    """
+
+    def __init__(self, source: Source) -> None:
+        plugin: Any = super()  # its types are known in part only
+        plugin.__init__("aiocosid", workflow_runner=_with_aiocosid)
+        self._source = source
+
+    async def run_worker(self, worker: Worker, next: Callable[[Worker], Awaitable[None]]) -> None:  # noqa: A002 - Temporal's name
+        """Run a worker with the provider open; called by Temporal."""
+        async with opened(self._source):
+            await super().run_worker(worker, next)
+
+
+def _with_aiocosid(runner: WorkflowRunner | None) -> Any:  # noqa: ANN401 - Temporal's parameter
+    """Let a sandbox use the aiocosid that is loaded already; another runner stays as it is."""
+    if isinstance(runner, SandboxedWorkflowRunner):
+        restrictions = runner.restrictions.with_passthrough_modules(*_PASSED_THROUGH)
+        return replace(runner, restrictions=restrictions)
+    return runner
