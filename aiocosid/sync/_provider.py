@@ -29,7 +29,7 @@ from ._grouping import check_groups
 from ._session import LoopSession, refuse_on_a_loop
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
@@ -130,6 +130,10 @@ class SyncProvider(NotCopyable, Generic[P]):
 
         handle = SyncIdGenerator[Any]._of(self._session, find)
         return self._generators.setdefault(name, handle)
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names of the generators that were asked for."""
+        return iter(tuple(self._generators))
 
     def statistics(self) -> dict[str, dict[str, object]]:
         """Return a tree ready for JSON, by name, as CosId's actuator shows it.
