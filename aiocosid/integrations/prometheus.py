@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import asyncio
+import os
+from contextlib import contextmanager
+from math import inf, nan
+from operator import add
+from threading import RLock
+from typing import TYPE_CHECKING, Final, Literal
 
 from ..errors import InvalidArgumentError, MissingExtraError
-from ._metrics import BUCKETS, MEASURED, READ, Metric, measurements
+from ._metrics import BUCKETS, MACHINE_ID, MEASURED, READ, Metric, Where, measurements
 from ._watched import Watched
 
 try:
@@ -14,6 +20,7 @@ try:
         REGISTRY,
         CollectorRegistry,
         Counter,
+        Gauge,
         Histogram,
         generate_latest,
     )
@@ -22,8 +29,7 @@ except ModuleNotFoundError as _exc:
     raise MissingExtraError("prometheus_client", extra="prometheus") from _exc
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from contextlib import AbstractContextManager
+    from collections.abc import Generator, Iterator
 
     from prometheus_client.registry import Collector
 
@@ -31,6 +37,7 @@ if TYPE_CHECKING:
     from ._watched import Generators
 
     _Family = CounterMetricFamily | GaugeMetricFamily
+    _Mode = Literal["liveall", "livesum", "livemin", "livemax"]
 
 __all__ = ("PrometheusInstrument", "scraped")
 
@@ -40,11 +47,14 @@ class PrometheusInstrument:
 
     One serves any number of providers, event loops and threads; docs/reference/metrics.md lists its
     metrics.  prometheus_client's locks are not re-entrant, so with this instrument a signal handler
-    or finalizer must not take ids itself. prometheus_client's multiprocess mode has only the
-    metrics that are made from events.
+    or finalizer must not take ids itself.
+
+    In prometheus_client's multiprocess mode another process answers the scrape.  So the statistics
+    are written to its files, at most once a second: in the second after an event, and for as long
+    as ids are taken.  An idle process writes nothing.
     """
 
-    __slots__ = ("_collectors", "_families", "_registry", "_watched")
+    __slots__ = ("_collectors", "_families", "_registry", "_watched", "_writer")
 
     def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
         """Register the metrics.
@@ -59,7 +69,9 @@ class PrometheusInstrument:
         self._watched: Final = Watched()
         self._families: Final = {metric: _family(metric) for metric in MEASURED}
         self._collectors: Final[list[Collector]] = []
-        for collector in (*self._families.values(), _Reader(self._watched)):
+        self._writer = _Writer(self._watched) if _is_multiprocess() else None
+        read = [_Reader(self._watched)] if self._writer is None else self._writer.families.values()
+        for collector in (*self._families.values(), *read):
             try:
                 registry.register(collector)
             except ValueError as error:
@@ -76,15 +88,27 @@ class PrometheusInstrument:
                 family.inc(value)
             else:
                 family.observe(value)
+        if self._writer is not None:
+            self._writer.write_soon()
 
-    def watch(self, generators: Generators) -> AbstractContextManager[None]:
+    @contextmanager
+    def watch(self, generators: Generators) -> Generator[None]:
         """Read the statistics of generators at each scrape, for the length of a ``with`` block.
 
         Args:
             generators: a provider, whose generators may come and go; or a mapping of generators.
                 A forked child forgets them.
         """
-        return self._watched.watch(generators)
+        write = _nothing if self._writer is None else self._writer.write
+        try:
+            with self._watched.watch(generators):
+                write()
+                try:
+                    yield
+                finally:
+                    write()  # the last counts
+        finally:
+            write()  # and no gauge is left
 
     def close(self) -> None:
         """Unregister the metrics; idempotent."""
@@ -129,6 +153,93 @@ class _Reader:
             for where, value in series.items():
                 family.add_metric(where, value)
             yield family
+
+
+def _nothing() -> None:
+    """Do nothing: this process is scraped itself."""
+
+
+def _is_multiprocess() -> bool:
+    return bool({"PROMETHEUS_MULTIPROC_DIR", "prometheus_multiproc_dir"} & os.environ.keys())
+
+
+_MODES: Final[dict[object, _Mode]] = {add: "livesum", min: "livemin", max: "livemax"}
+"""How prometheus_client merges the gauges of processes, by how ours merge those of generators."""
+
+_UNKNOWN: Final[dict[object, float]] = {add: 0.0, min: inf, max: 0.0}
+"""What a gauge is that has no value any more, and changes no merged one: none can be removed."""
+
+_WRITE_DELAY: Final = 1.0  # seconds
+
+
+class _Writer:
+    """Writes the statistics of this process to where a scrape in another one reads them."""
+
+    __slots__ = ("__weakref__", "_due_on", "_lock", "_pid", "_watched", "_written", "families")
+
+    def __init__(self, watched: Watched) -> None:
+        self.families: Final = {metric: _written_family(metric) for metric in READ}
+        self._watched = watched
+        self._written: dict[Metric, dict[Where, float]] = {}
+        self._forget()
+
+    def _forget(self) -> None:
+        """Begin anew, also in a forked child, whose counts begin at 0."""
+        self._pid = os.getpid()
+        self._lock = RLock()
+        self._due_on: asyncio.AbstractEventLoop | None = None
+        for metric, series in self._written.items():
+            if metric.kind == "counter":  # gauges stay: they are in the child's file too, as 0
+                series.clear()
+
+    def write_soon(self) -> None:
+        """Write within a second; at once where no loop of asyncio's runs."""
+        if self._pid != os.getpid():
+            self._forget()
+        if self._due_on is not None and not self._due_on.is_closed():
+            return
+        try:
+            self._due_on = asyncio.get_running_loop()
+        except RuntimeError:
+            self.write()
+        else:
+            self._due_on.call_later(_WRITE_DELAY, self._write_due)
+
+    def _write_due(self) -> None:
+        self._due_on = None
+        if self.write():
+            self.write_soon()
+
+    def write(self) -> bool:
+        """Write what has changed; tell whether ids were taken since the last time."""
+        if self._pid != os.getpid():
+            self._forget()
+        is_active = False
+        with self._lock:
+            found = self._watched.read()
+            for metric, family in self.families.items():
+                before = self._written.setdefault(metric, {})
+                now = found.get(metric, {})
+                if isinstance(family, Counter):
+                    for where, value in now.items():
+                        is_active |= value > before.get(where, 0)
+                        family.labels(*where).inc(max(0, value - before.get(where, 0)))
+                    before |= now
+                else:
+                    gone = nan if metric is MACHINE_ID else _UNKNOWN[metric.merge]
+                    before |= dict.fromkeys(before, gone) | now
+                    for where, value in before.items():
+                        family.labels(*where).set(value)
+        return is_active
+
+
+def _written_family(metric: Metric) -> Counter | Gauge:
+    name, about, labels = metric.prometheus_name, metric.description, metric.labels
+    if metric.kind == "counter":
+        return Counter(name, about, labels, registry=None)
+    # The highest of several machine ids says nothing: each process shows its own.
+    mode: _Mode = "liveall" if metric is MACHINE_ID else _MODES[metric.merge]
+    return Gauge(name, about, labels, registry=None, multiprocess_mode=mode)
 
 
 def _family(metric: Metric) -> Counter | Histogram:

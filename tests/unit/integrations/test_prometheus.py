@@ -8,6 +8,7 @@ import subprocess
 import sys
 from contextlib import closing
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -378,3 +379,71 @@ def test_a_missing_library_names_the_extra() -> None:
         )
         assert f"MissingExtraError: {library} is not installed" in done.stderr
         assert f"pip install 'aiocosid[{module}]'" in done.stderr
+
+
+# prometheus_client decides for its multiprocess mode when it is imported.
+IN_FILES = """
+import asyncio
+import os
+import sys
+
+import aiocosid
+from aiocosid.generators import CounterId
+from aiocosid.integrations.prometheus import PrometheusInstrument
+from aiocosid.stores.memory import MemoryStore
+from prometheus_client import CollectorRegistry
+from prometheus_client.multiprocess import MultiProcessCollector
+
+metrics = PrometheusInstrument()
+registry = CollectorRegistry()
+MultiProcessCollector(registry)
+
+def scraped(name):
+    labels = {"aiocosid_namespace": "shop", "aiocosid_name": "order"}
+    return registry.get_sample_value(f"aiocosid_{name}", labels)
+
+async def written():
+    # The timers of the loop: one while something is to be written, none in an idle process.
+    while asyncio.get_running_loop()._scheduled:
+        await asyncio.sleep(0.1)
+
+async def main():
+    async with aiocosid.connect(MemoryStore(), namespace="shop", instrument=metrics) as ids:
+        with metrics.watch(ids):
+            orders = await ids.segment_chain("order", step=100)
+            for _ in range(7):
+                await orders.next_id()
+            while scraped("ids_handed_out_total") != 7:
+                await asyncio.sleep(0.1)
+            await orders.next_ids(5)  # without an event, but while it is busy
+            await written()
+            assert scraped("ids_handed_out_total") == 12
+            assert scraped("ids_remaining") == orders.statistics().remaining
+            assert scraped("prefetch_distance") > 0
+            await orders.next_ids(30)  # without an event, after a pause
+            if "fork" in sys.argv and os.fork() == 0:
+                with metrics.watch({}):
+                    os._exit(0)
+        assert scraped("ids_handed_out_total") == 42
+        assert scraped("ids_remaining") == 0
+        assert scraped("ids_time_left_seconds") in {None, float("inf")}
+
+asyncio.run(main())
+if "fork" in sys.argv:
+    os.wait()
+assert scraped("ids_handed_out_total") == 42
+"""
+
+
+@pytest.mark.parametrize("options", [[], ["fork"]])
+def test_statistics_in_multiprocess_mode(options: list[str], tmp_path: Path) -> None:
+    """Another registry reads them from files; no timer stays, and no gauge of what is closed."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", IN_FILES, *options],
+        env={**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=50,
+    )
+    assert done.returncode == 0, done.stderr
