@@ -36,9 +36,16 @@ NEEDS = {
     r"\bOpaqueIdConverter\b": "cryptography",
     r"\bintegrations\.(?:fastapi|asgi|starlette)\b": "starlette",
 }
-PROGRAMS = {"aiocosid": "typer", "uvicorn": "uvicorn", "gunicorn": "gunicorn", "pytest": "pytest"}
+PROGRAMS = {
+    **{name: name for name in ("arq", "celery", "dramatiq", "faststream", "taskiq")},
+    **{name: name for name in ("gunicorn", "pytest", "uvicorn")},
+    "aiocosid": "typer",
+}
 RUN = {"python", "console", "toml"}
-DISTRIBUTIONS = packages_distributions()  # of each importable module
+DISTRIBUTIONS = {
+    **packages_distributions(),  # of each importable module
+    "airflow": ["apache-airflow"],  # too large to be installed with the tests
+}
 
 
 def modules(source: str) -> Iterator[str]:
