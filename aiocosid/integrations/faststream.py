@@ -76,7 +76,8 @@ def generator(name: str = SHARE) -> Callable[..., Awaitable[AnyGenerator]]:
 
         OrderIds = Annotated[IdGenerator, Depends(generator("order"))]
 
-        app.provider.override(generator("order"), lambda: counted)
+        with app.config.provider.scope(generator("order"), lambda: counted):
+            ...
 
     Args:
         name: the generator's; ``__share__`` by default.

@@ -124,6 +124,11 @@ async def test_faststream_handlers_get_generators() -> None:
     async with TestRedisBroker(broker), app.lifespan_context():
         reply = await broker.request("ann", list="orders")
         assert await reply.decode() == "ann 1 ['order']"
+        async with CounterId() as counter:
+            await counter.next_ids(70)
+            with app.config.provider.scope(for_faststream.generator("order"), lambda: counter):
+                reply = await broker.request("ben", list="orders")
+        assert await reply.decode() == "ben 71 ['order']"
     with pytest.raises(NotOpenError):
         aiocosid.default_provider()
 
