@@ -92,7 +92,7 @@ def _file(path: Path) -> Given:
         found = LINE.search(str(error))
         line = int(found[1]) if found else None
         problem = SettingsProblem("", f"is no TOML: {error}", name, line)
-        raise InvalidSettingsError([problem]) from error
+        raise InvalidSettingsError([problem]) from None  # since Python 3.14 it has the file, too
     except (ValueError, RecursionError) as error:  # Python's own limits
         reason = "holds a number of thousands of digits, or tables nested hundreds deep"
         raise InvalidSettingsError([SettingsProblem("", reason, name)]) from error

@@ -40,7 +40,8 @@ async def main():
                 except ForkedError:
                     continue
                 os._exit(3)
-    return last
+        asyncio._set_running_loop(None)  # as Python itself does from 3.12 on
+        asyncio.run(child(last))
 
 async def anew(last):
     try:
@@ -59,9 +60,7 @@ async def child(last):
         os._exit(5)
     os._exit(0)
 
-last = asyncio.run(main())
-if last is not None:
-    asyncio.run(child(last))
+asyncio.run(main())
 """
 
 
