@@ -13,11 +13,30 @@ HUSH = (
     "_logging.getLogger('aiocosid').addFilter(lambda r: 'issued again' not in r.getMessage())\n"
 )
 
+FORKS_BESIDE_THREADS = "ignore:This process:DeprecationWarning"  # from Python 3.12 on
+
+# From Python 3.14 on the child of a task cannot go on: asyncio refuses to wake its tasks.  Up to
+# 3.13 it can, and is given its loop and its task back here, so that what happens then is tested.
+FORK = """
+import asyncio as _asyncio, os as _os, sys as _sys
+def _fork(fork=_os.fork):
+    loop = _asyncio._get_running_loop()
+    task = _asyncio.current_task(loop) if loop else None
+    pid = fork()
+    if pid == 0 and loop:
+        _asyncio._set_running_loop(loop)
+        if task is not None and _asyncio.current_task(loop) is None:
+            _asyncio.tasks._enter_task(loop, task)
+    return pid
+if _sys.version_info >= (3, 14):
+    _os.fork = _fork
+"""
+
 
 def run_python(code: str, *arguments: str) -> Any:
     """Run it and return what it prints, as JSON; it has to end well and in silence."""
     done = subprocess.run(
-        [sys.executable, "-c", HUSH + code, *arguments],
+        [sys.executable, "-W", FORKS_BESIDE_THREADS, "-c", HUSH + FORK + code, *arguments],
         capture_output=True,
         text=True,
         check=False,

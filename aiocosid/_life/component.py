@@ -38,13 +38,19 @@ if TYPE_CHECKING:
 
     from ..abc import Clock
 
-__all__ = ("RESOLUTION", "Component")
+__all__ = ("NO_GIL", "RESOLUTION", "Component")
 
 RELEASE_TIMEOUT = 3.0  # seconds to close connections in; our own stores need 2 at most
 END_TIMEOUT = 1.0  # seconds for a root task to end, once there is nothing to wait for
 RESOLUTION = 0.001
 """Seconds.  Timers may be as coarse (uvloop's are); who waits for less than that may be woken again
 and again before the clock has moved."""
+
+
+NO_GIL = (
+    "this free-threaded Python: without the GIL, threads that share an iterator may get one value "
+    "twice (cpython issue 120496); use the build with the GIL, or PYTHON_GIL=1"
+)
 
 
 class _Closing:
@@ -252,7 +258,7 @@ class Component:
     def _claim(self, home: Root | None = None) -> None:
         """Make sure that it may be opened here and now, and mark it as ours, with its root."""
         if not getattr(sys, "_is_gil_enabled", lambda: True)():
-            raise UnsupportedRuntimeError("a free-threaded build; ids are taken under the GIL")
+            raise UnsupportedRuntimeError(NO_GIL)
         refuse_in_workflow(self._label())
         forked = self._born != fork.generation
         root = self._root if self._unusable is None else None

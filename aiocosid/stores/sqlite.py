@@ -164,7 +164,8 @@ class _Own(Executor):
         door = Door(self._path)
         connection = aiosqlite.Connection(door.open, iter_chunk_size=64)
         # Otherwise a store that was never closed would keep the interpreter from ending.
-        _worker(connection).daemon = True
+        with suppress(RuntimeError):  # a sub-interpreter has no such threads
+            _worker(connection).daemon = True
         try:
             connection = await connection
         except asyncio.CancelledError:

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .._life import fork
+from .._life.component import NO_GIL
 from ..errors import UnsupportedRuntimeError
 
 if TYPE_CHECKING:
@@ -41,13 +42,13 @@ class LoopThread:
 
     def __init__(self) -> None:
         if not getattr(sys, "_is_gil_enabled", lambda: True)():
-            raise UnsupportedRuntimeError("a free-threaded build; ids are taken under the GIL")
+            raise UnsupportedRuntimeError(NO_GIL)
         self.users = 0
         self._ended = False
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
-        self._thread = threading.Thread(target=self._run, name="aiocosid sync", daemon=True)
         try:
+            self._thread = threading.Thread(target=self._run, name="aiocosid sync", daemon=True)
             self._thread.start()
         except RuntimeError as error:
             self._loop.close()

@@ -13,6 +13,7 @@ if not hasattr(os, "fork"):
     pytest.skip("this system has no fork", allow_module_level=True)
 
 from tests.machine_marks import mark_machines
+from tests.script import FORK
 from tests.servers import ValkeyServer
 
 from ._sync_forks import SCENARIOS
@@ -71,7 +72,7 @@ async def main():
 asyncio.run(main())
 """
     done = subprocess.run(
-        [*PYTHON, "-c", code],
+        [*PYTHON, "-c", FORK + code],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -81,11 +81,7 @@ async def main():
     while not session.asked:
         await asyncio.sleep(0)
     read, write = os.pipe()
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
     pid = os.fork()
-    asyncio._set_running_loop(loop)  # Python has a child forget it, and from 3.14 on its task
-    if asyncio.current_task() is None:
-        asyncio.tasks._enter_task(loop, task)
     session.answers.set()
     ends = await asyncio.gather(*calls, return_exceptions=True)
     if pid == 0:

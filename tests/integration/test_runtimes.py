@@ -1,0 +1,81 @@
+"""Processes by every start method, pools, and sub-interpreters: no id comes twice in all."""
+
+from __future__ import annotations
+
+import multiprocessing
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.servers import ValkeyServer
+
+from . import _runtimes
+
+pytestmark = pytest.mark.integration
+
+ROOT = Path(__file__).parents[2]
+METHODS = multiprocessing.get_all_start_methods()
+
+needs_interpreters = pytest.mark.skipif(
+    sys.version_info < (3, 14), reason="InterpreterPoolExecutor came with Python 3.14"
+)
+
+
+def run(scenario: str, method: str = "", place: str = "") -> None:
+    """Run one to its end; its docstring is in _runtimes."""
+    assert scenario in _runtimes.SCENARIOS
+    # Python 3.12 and later warn of a fork in a process that has threads, as pools have.
+    options = ("-W", "error", "-W", "ignore:This process:DeprecationWarning")
+    done = subprocess.run(
+        [sys.executable, *options, "-m", "tests.integration._runtimes", scenario, method, place],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=50,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def place(server: ValkeyServer, namespace: str) -> str:
+    """Where to count, without a word about what the server may forget."""
+    return f"{server.url}?durability=ignore {namespace}"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_each_process_opens_its_own(method: str, valkey: ValkeyServer, namespace: str) -> None:
+    run("processes", method, place(valkey, namespace))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_generator_is_not_passed_on(method: str, valkey: ValkeyServer, namespace: str) -> None:
+    run("passed on", method, place(valkey, namespace))
+
+
+@needs_interpreters
+def test_interpreters_on_sqlite(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/ids.db"
+    subprocess.run(
+        [sys.executable, "-m", "aiocosid", "init", "--store", url], check=True, capture_output=True
+    )
+    run("interpreters", place=f"{url} shop")
+
+
+@needs_interpreters
+def test_interpreters_on_valkey(valkey: ValkeyServer, namespace: str) -> None:
+    """redis-py goes on without hiredis, which refuses them."""
+    run("interpreters", place=place(valkey, namespace))
+
+
+@needs_interpreters
+def test_drivers_that_refuse_interpreters() -> None:
+    """What the page says; a driver that has learnt it since makes this fail."""
+    modules = "hiredis,asyncmy.connection,grpc,greenlet,pydantic_core,uvloop"
+    run("refused drivers", place=modules)
+
+
+@needs_interpreters
+def test_interpreters_have_no_background_loop() -> None:
+    run("no threads")
