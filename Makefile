@@ -37,7 +37,7 @@ DEMO_STORE ?= sqlite:///demo.db
 BIN := $(VENV)/bin
 # -qq: errors only; a registry that lacks one of the packages is not worth a line each.
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check --no-input
-SOURCES := aiocosid bench tests
+SOURCES := aiocosid _aiocosid_pytest.py bench tests
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # targets share one environment

@@ -1,7 +1,8 @@
 """For tests: a manual clock, stores that fail on demand, and contracts for your own stores.
 
-Nothing in here imports pytest.  For readable failures put this line into your ``conftest.py``,
-above everything that imports the contracts::
+Nothing in here imports pytest; the fixtures that pytest finds by itself, `aiocosid_ids`,
+`aiocosid_store` and `aiocosid_clock`, are made of it.  For readable failures of the contracts put
+this line into your ``conftest.py``, above everything that imports them::
 
     pytest.register_assert_rewrite("aiocosid.testing")
 """
@@ -9,8 +10,13 @@ above everything that imports the contracts::
 from __future__ import annotations
 
 from ._clock import ManualClock as ManualClock
+from ._clock import use_clock as use_clock
+from ._counting import CountingProvider as CountingProvider
+from ._counting import GivenIds as GivenIds
 from ._distributor_contract import DistributorFactory as DistributorFactory
 from ._distributor_contract import IdSegmentDistributorContract as IdSegmentDistributorContract
+from ._failing_store import FailingStore as FailingStore
+from ._failing_store import use_store as use_store
 from ._faults import FailingDistributor as FailingDistributor
 from ._faults import GatedDistributor as GatedDistributor
 from ._faults import LossyDistributor as LossyDistributor
@@ -26,9 +32,12 @@ from ._text_contract import MakeTextGenerator as MakeTextGenerator
 from ._text_contract import TextIdGeneratorContract as TextIdGeneratorContract
 
 __all__ = (
+    "CountingProvider",
     "DistributorFactory",
     "FailingDistributor",
+    "FailingStore",
     "GatedDistributor",
+    "GivenIds",
     "IdGeneratorContract",
     "IdSegmentDistributorContract",
     "LossyDistributor",
@@ -42,4 +51,6 @@ __all__ = (
     "TextIdGeneratorContract",
     "WrappedDistributor",
     "settle",
+    "use_clock",
+    "use_store",
 )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 from anyio.lowlevel import checkpoint
 
+from .._life.clock import SystemClock
 from ..abc import Clock
 from ..errors import BusyError, InvalidArgumentError
 from ._settle import settle
@@ -19,10 +20,12 @@ from ._settle import settle
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-__all__ = ("ManualClock",)
+__all__ = ("ManualClock", "use_clock")
 
 NS: Final = 1_000_000_000  # nanoseconds a second
 NS_PER_MS: Final = 1_000_000
+
+CLOCK_METHODS: Final = ("monotonic", "move_on_after", "now_ms", "sleep", "wall_reader")
 
 START_MS: Final = 1_700_000_000_000
 """2023-11-14T22:13:20Z; any date does."""
@@ -180,6 +183,25 @@ class ManualClock(Clock):
                 wake, timer.wake = timer.wake, None
                 wake()
         return True
+
+
+@contextmanager
+def use_clock(clock: Clock) -> Generator[Clock]:
+    """Give this clock to all that is opened in the block without a clock of its own.
+
+    For code that opens its generators by itself.  Close them before the block ends.
+
+    Args:
+        clock: mostly a `ManualClock`.
+    """
+    before = {name: SystemClock.__dict__[name] for name in CLOCK_METHODS}
+    for name in before:
+        setattr(SystemClock, name, staticmethod(getattr(clock, name)))
+    try:
+        yield clock
+    finally:
+        for name, method in before.items():
+            setattr(SystemClock, name, method)
 
 
 def _nanoseconds(seconds: float) -> int:

@@ -7,7 +7,7 @@ a generator behaves as with a server.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import anyio
 
@@ -19,13 +19,43 @@ if TYPE_CHECKING:
     from ..abc import Clock
 
 __all__ = (
+    "UNPLUGGED",
     "FailingDistributor",
+    "Failure",
     "GatedDistributor",
     "LossyDistributor",
     "RolledBackDistributor",
     "SlowDistributor",
     "WrappedDistributor",
 )
+
+UNPLUGGED: Final = "it is unplugged"
+
+
+class Failure:
+    """Whether calls fail now, and with what; switched by a test."""
+
+    __slots__ = ("_error", "_times")
+
+    def __init__(self) -> None:
+        self._error: Exception | None = None
+        self._times: int | None = 0
+
+    def begin(self, error: Exception, times: int | None) -> None:
+        """Fail so many calls from now on; None for all until `end`."""
+        self._error, self._times = error, times
+
+    def end(self) -> None:
+        """Fail no more calls."""
+        self._times = 0
+
+    def meet(self) -> None:
+        """Raise if this call is to fail."""
+        if self._times == 0 or self._error is None:
+            return
+        if self._times is not None:
+            self._times -= 1
+        raise self._error.again() if isinstance(self._error, CosIdError) else self._error
 
 
 class WrappedDistributor(IdSegmentDistributor):
@@ -142,13 +172,12 @@ class SlowDistributor(WrappedDistributor):
 class FailingDistributor(WrappedDistributor):
     """Fails on demand, before anything is written."""
 
-    __slots__ = ("_error", "_times")
+    __slots__ = ("_failure",)
 
     def __init__(self, inner: IdSegmentDistributor) -> None:
         """Wrap a distributor; it works until `fail` is called."""
         super().__init__(inner)
-        self._error: Exception | None = None
-        self._times: int | None = 0
+        self._failure = Failure()
 
     def fail(self, error: Exception | None = None, *, times: int | None = None) -> None:
         """Let calls fail from now on.
@@ -157,21 +186,17 @@ class FailingDistributor(WrappedDistributor):
             error: what they raise; by default the store cannot be reached.
             times: how many calls; None for all until `recover`.
         """
-        self._error = error or StoreUnavailableError(self.store, "it is unplugged")
-        self._times = times
+        self._failure.begin(error or StoreUnavailableError(self.store, UNPLUGGED), times)
 
     def recover(self) -> None:
         """Let calls through again."""
-        self._times = 0
+        self._failure.end()
 
     async def next_max_id(self, step: int) -> int:
         """Fail, or pass the call on."""
-        if self._times == 0 or self._error is None:
-            return await super().next_max_id(step)
         self.steps.append(step)
-        if self._times is not None:
-            self._times -= 1
-        raise self._error.again() if isinstance(self._error, CosIdError) else self._error
+        self._failure.meet()
+        return await self.inner.next_max_id(step)
 
 
 class GatedDistributor(WrappedDistributor):

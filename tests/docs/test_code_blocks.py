@@ -18,8 +18,7 @@ ALONE = ("README.md", "docs/index.md", "docs/tutorial.md", "docs/fastapi-", "doc
 """Where each Python block can be pasted as it stands; elsewhere it follows those above it."""
 
 _TOGETHER = """
-    docs/howto/choose-a-layout.md docs/howto/fastapi.md docs/howto/own-distributor.md
-    docs/howto/workers.md
+    docs/howto/fastapi.md docs/howto/workers.md
 """
 TOGETHER = frozenset(() if os.environ.get("AIOCOSID_ALONE") else _TOGETHER.split())
 

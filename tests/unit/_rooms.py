@@ -77,7 +77,7 @@ MAY_IMPORT = {
     "integrations": PUBLIC | {"models", "sync"},
     "server": PUBLIC | {"_checks", "_instance_id", "_kinds", "_life", "integrations", "settings"},
     "cli": PUBLIC,
-    "testing": ROOMS | PUBLIC,
+    "testing": ROOMS | PUBLIC | {"_store_urls", "sync"},
 }
 DEFERRED = {
     "__main__": {"cli"},

@@ -1,0 +1,133 @@
+"""A store in memory that fails on demand, and its use in place of every other store."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from .. import _store_urls
+from .._life.clock import SYSTEM_CLOCK
+from ..errors import StoreUnavailableError, WouldBlock
+from ..stores.memory import MemoryBackend, MemoryStore
+from ._faults import UNPLUGGED, Failure
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+    from ..abc import Clock, Counter, Store
+    from ..machine.cells import Changes, Need, Snapshot
+    from ..stores._backend import Granted
+    from ..stores._give_back import GrantNote
+
+__all__ = ("FailingStore", "use_store")
+
+
+class FailingBackend(MemoryBackend):
+    """Fails before anything is read or written; has to be awaited, as a server has."""
+
+    __slots__ = ("failure",)
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self.failure = Failure()
+
+    async def add(
+        self, name: str, by: int, *, first: int | None, note: GrantNote | None = None
+    ) -> Granted:
+        self.failure.meet()
+        return super().add_nowait(name, by, first=first, note=note)
+
+    def add_nowait(self, *_: object, **_options: object) -> Granted:
+        raise WouldBlock
+
+    async def raise_to(self, name: str, above: int, *, create: bool) -> Counter | None:
+        self.failure.meet()
+        return await super().raise_to(name, above, create=create)
+
+    async def counters(self, prefix: str) -> Sequence[Counter]:
+        self.failure.meet()
+        return await super().counters(prefix)
+
+    async def peek(self, name: str) -> int | None:
+        self.failure.meet()
+        return await super().peek(name)
+
+    async def give_back(self, name: str, *, top: int, lower: int, nonce: str) -> bool:
+        self.failure.meet()
+        return await super().give_back(name, top=top, lower=lower, nonce=nonce)
+
+    async def read(self, namespace: str, need: Need) -> Snapshot:
+        self.failure.meet()
+        return await super().read(namespace, need)
+
+    async def commit(self, snapshot: Snapshot, changes: Changes) -> bool:
+        self.failure.meet()
+        return await super().commit(snapshot, changes)
+
+    async def namespaces(self) -> Sequence[str]:
+        self.failure.meet()
+        return await super().namespaces()
+
+
+class FailingStore(MemoryStore):
+    """Counters and machine ids in memory, until `fail` is called.
+
+    It has to be awaited, so that a generator behaves as with a server.
+    """
+
+    __slots__ = ("_failure",)
+
+    def __init__(self, *, clock: Clock | None = None) -> None:
+        """Create an empty store.
+
+        Args:
+            clock: measures the time since an instance's last renewal; the system's by default.
+        """
+        backend = FailingBackend(clock or SYSTEM_CLOCK)
+        backend.address = "memory:"
+        self._backend = backend
+        self._failure = backend.failure
+
+    def fail(self, error: Exception | None = None, *, times: int | None = None) -> None:
+        """Let calls fail from now on, before anything is read or written.
+
+        Args:
+            error: what they raise; by default the store cannot be reached.
+            times: how many calls; None for all until `recover`.
+        """
+        self._failure.begin(error or StoreUnavailableError(self._backend.label, UNPLUGGED), times)
+
+    def recover(self) -> None:
+        """Let calls through again."""
+        self._failure.end()
+
+
+class _AnyStore:
+    """Stands for the class of every store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def from_url(self, _url: str, **_options: Any) -> Store:  # noqa: ANN401 - another class's
+        return self._store
+
+    def __call__(self, _root: Store, _cache: Store, **_options: Any) -> Store:  # noqa: ANN401
+        return self._store
+
+
+@contextmanager
+def use_store(store: Store) -> Generator[Store]:
+    """Have every URL of a store open this one, whatever it names, until the block ends.
+
+    For code that calls `aiocosid.connect` or `aiocosid.configure` by itself.  A provider that was
+    made before keeps its store.  Drivers need not be installed.
+
+    Args:
+        store: mostly a `MemoryStore` or a `FailingStore`.
+    """
+    before = _store_urls._class_at
+    _store_urls._class_at = lambda module, name: _AnyStore(store)  # noqa: ARG005 - its signature
+    try:
+        yield store
+    finally:
+        _store_urls._class_at = before
