@@ -179,8 +179,8 @@ class CountingProvider(Provider):
     ) -> AnyGenerator:
         """Set Snowflakes of `clock` as the ids of a name; returns its generator.
 
-        They have the clock's time and rise from the sequence 1, as those of a real one.  If the sequence of a tick is used
-        up, the ids of the next tick follow at once.
+        They have the clock's time and begin with the sequence 1, as real ones do.  If the sequence
+        of a tick is used up, the ids of the next tick follow at once.
 
         Args:
             name: the name.

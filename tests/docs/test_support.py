@@ -13,6 +13,7 @@ from typing import Final
 import pytest
 
 import aiocosid
+from tests.servers.postgres import postgres_home
 
 from ._blocks import ROOT
 
@@ -38,6 +39,30 @@ def test_the_versions_of_python() -> None:
 def test_the_versions_of_servers(store: str, package: str) -> None:
     (said,) = re.findall(rf"^\| {store} \| ([\d.]+) \|", PAGE, re.MULTILINE)
     assert version(package).startswith(f"{said}.")
+
+
+BOOKWORM: Final = "VERSION_CODENAME=bookworm"  # the system that .ci/run is for
+
+
+@pytest.mark.parametrize(
+    ("store", "program"),
+    [
+        ("Redis", "redis-server"),
+        ("PgBouncer", "/usr/sbin/pgbouncer"),
+        ("MariaDB", "/usr/sbin/mariadbd"),
+        ("etcd", "etcd"),
+        ("PostgreSQL", "postgres"),
+    ],
+)
+def test_the_versions_of_programs(store: str, program: str) -> None:
+    """Of the wheel with PostgreSQL, and of Debian's packages."""
+    if store == "PostgreSQL":
+        program = str(postgres_home() / "bin" / program)
+    elif BOOKWORM not in Path("/etc/os-release").read_text("utf-8"):
+        pytest.skip("this is not Debian 12, whose packages the page names")
+    done = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
+    (said,) = re.findall(rf"^\| {store} \| ([\d.]+)", PAGE, re.MULTILINE)
+    assert re.search(rf"\b{re.escape(said)}\b", done.stdout), done.stdout
 
 
 def test_the_citation_has_the_version() -> None:

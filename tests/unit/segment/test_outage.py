@@ -442,9 +442,7 @@ class InProcess(FailingDistributor):
 
     def next_max_id_nowait(self, step: int) -> int:
         self.steps.append(step)
-        if self._times != 0 and self._error is not None:
-            self._times = None if self._times is None else self._times - 1
-            raise self._error
+        self._failure.meet()
         return self.inner.next_max_id_nowait(step)
 
 
