@@ -165,9 +165,9 @@ class CountingProvider(Provider):
             converter: writes the ids as text; numbers without it.
         """
         given = GivenIds(name, ids)
-        made = given if converter is None else StringIdGenerator(given, converter)
-        self._generators[name] = made
-        return made
+        generator = given if converter is None else StringIdGenerator(given, converter)
+        self._generators[name] = generator
+        return generator
 
     def give_snowflakes(
         self,

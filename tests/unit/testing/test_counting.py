@@ -74,8 +74,8 @@ def test_snowflakes_of_a_clock_that_stands_still() -> None:
     found.append(int(events.next_id_nowait()))
     parts = [layout.parse(each) for each in found]
     first = layout.tick_at(ManualClock().now_ms())
-    told = [layout.tick_at(int(each.timestamp.timestamp() * 1000)) for each in parts]
-    assert told == [*ticks, first + 1, first + 1000]
+    found_ticks = [layout.tick_at(int(each.timestamp.timestamp() * 1000)) for each in parts]
+    assert found_ticks == [*ticks, first + 1, first + 1000]
     assert {each.machine_id for each in parts} == {5}
     assert found == sorted({*found})
     with pytest.raises(InvalidArgumentError, match="machine_id"):
