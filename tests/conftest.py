@@ -21,6 +21,8 @@ from typing import Any, TypeVar
 
 import pytest
 
+from aiocosid._life.clock import SYSTEM_CLOCK
+from aiocosid.stores import memory
 from tests.servers import (
     PASSWORD,
     Broker,
@@ -265,6 +267,12 @@ def cosid_proxy_url(cosid_proxy: CosIdProxy) -> str:
     """Where a CosId proxy is that has no counter yet."""
     cosid_proxy.reset()
     return cosid_proxy.url
+
+
+@pytest.fixture
+def empty_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``memory://`` as it is in a new process."""
+    monkeypatch.setattr(memory._SHARED, "_backend", memory.MemoryBackend(SYSTEM_CLOCK))
 
 
 @pytest.fixture

@@ -7,9 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from aiocosid._life.clock import SYSTEM_CLOCK
-from aiocosid.stores import memory
-
 from ._blocks import ROOT, SERVERS, Block, Reader, blocks, pages
 
 LANGUAGES = {"console", "go", "lua", "php", "python", "sql", "text", "toml", "yaml"}
@@ -31,9 +28,8 @@ RUNNABLE = {
 
 
 @pytest.fixture
-def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reader:
+def reader(tmp_path: Path, empty_memory: None) -> Reader:
     """A reader in an empty directory, with ``memory://`` as it is in a new process."""
-    monkeypatch.setattr(memory._SHARED, "_backend", memory.MemoryBackend(SYSTEM_CLOCK))
     return Reader(tmp_path)
 
 

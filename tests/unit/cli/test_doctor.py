@@ -58,6 +58,7 @@ def test_a_file_that_is_missing(aiocosid: Command, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.usefixtures("empty_memory")
 def test_warnings_fail_if_asked_to(aiocosid: Command) -> None:
     """Memory loses its counters, which is a warning."""
     assert aiocosid("doctor", "--store", "memory:").code == 0
