@@ -221,7 +221,8 @@ class GeneratorSpec(Generic[G_co]):
         description = str(other)
         if description == str(self):
             description = f"{other.kind} with another function, zone or converter of the same name"
-        raise BusyError(repr(name), reason=f"is in use as {self}; {description} needs another name")
+        remedy = f"take another name for {description}"
+        raise BusyError(repr(name), reason=f"is in use as {self}", remedy=remedy)
 
     def without_make(self) -> GeneratorSpec[G_co]:
         """Return only what callers have to agree on; a provider keeps one for each of its names."""
@@ -588,8 +589,8 @@ def sharded(*, layout: ShardedLayout, **options: Unpack[NamedSharded]) -> Genera
     def make(host: GeneratorHost, name: str) -> ShardedId:
         grants = getattr(host.store, "sequence_distributor", None)
         if grants is None:
-            what = "no sequences of a second: those of aiocosid.stores.redis have them"
-            raise UnsupportedByStoreError(type(host.store).__name__, what)
+            what, remedy = "it has no sequences of a second", "take one of aiocosid.stores.redis"
+            raise UnsupportedByStoreError(type(host.store).__name__, what, remedy=remedy)
         if sequence.get("max_sequence") is None:
             sequence["max_sequence"] = layout.max_sequence
         distributor = grants(namespace=host.namespace, name=name, **sequence)
@@ -627,8 +628,10 @@ def remote(**options: Unpack[NamedRemote]) -> GeneratorSpec[RemoteId]:
     def make(host: GeneratorHost, name: str) -> RemoteId:
         source: Any = host.store
         if not hasattr(source, "take_ids"):
-            what = "it has no generators: a server of 'aiocosid serve' or 'aiocosid broker' has"
-            raise UnsupportedByStoreError(type(source).__name__, what)
+            remedy = "use a server of 'aiocosid serve' or 'aiocosid broker'"
+            raise UnsupportedByStoreError(
+                type(source).__name__, "it has no generators", remedy=remedy
+            )
         generator = RemoteId(
             source,
             namespace=host.namespace,

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from ..abc import Clock
 
-__all__ = ("NO_GIL", "RESOLUTION", "Component")
+__all__ = ("NO_GIL", "RESOLUTION", "WITH_GIL", "Component")
 
 RELEASE_TIMEOUT = 3.0  # seconds to close connections in; our own stores need 2 at most
 END_TIMEOUT = 1.0  # seconds for a root task to end, once there is nothing to wait for
@@ -49,8 +49,9 @@ and again before the clock has moved."""
 
 NO_GIL = (
     "this free-threaded Python: without the GIL, threads that share an iterator may get one value "
-    "twice (cpython issue 120496); use the build with the GIL, or PYTHON_GIL=1"
+    "twice (cpython issue 120496)"
 )
+WITH_GIL = "use the build with the GIL, or PYTHON_GIL=1"
 
 
 class _Closing:
@@ -258,7 +259,7 @@ class Component:
     def _claim(self, home: Root | None = None) -> None:
         """Make sure that it may be opened here and now, and mark it as ours, with its root."""
         if not getattr(sys, "_is_gil_enabled", lambda: True)():
-            raise UnsupportedRuntimeError(NO_GIL)
+            raise UnsupportedRuntimeError(NO_GIL, remedy=WITH_GIL)
         refuse_in_workflow(self._label())
         forked = self._born != fork.generation
         root = self._root if self._unusable is None else None
@@ -267,7 +268,8 @@ class Component:
         # A loop that died took its root task with it, and could not tell.
         if root is not None and not is_dead(root.loop) and not forked:
             reason = "is being closed" if self._closing is not None else "is open already"
-            raise BusyError(self._label(), reason=reason)
+            remedy = "open it once, and close it before you open it again"
+            raise BusyError(self._label(), reason=reason, remedy=remedy)
         self._find_loop = loop_finder()
         self._loop = self._find_loop()
         self._born = fork.generation

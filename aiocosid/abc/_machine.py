@@ -336,4 +336,4 @@ def bits_in_use(namespace: str, found: int | None, holders: Iterable[str]) -> Ma
     width = "" if found is None else f", {found} bits"
     what = f"the width of the machine ids of namespace {namespace!r}{width},"
     remedy = "close them, and free what dead ones hold by 'aiocosid machines revert'"
-    return MachineIdInUseError(what, holder=f"{', '.join(holders)}; {remedy}")
+    return MachineIdInUseError(what, holder=", ".join(holders), remedy=remedy)

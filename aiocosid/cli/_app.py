@@ -270,7 +270,7 @@ def _with_similar(session: StoreSession, error: CounterMissingError) -> CounterM
     """Return the error with similar names."""
     known = [each.namespaced_name for each in session.call(session.store.counters)]
     similar = tuple(get_close_matches(error.counter, known))
-    remedy = "--create creates it"
+    remedy = "correct the name, or create it with --create"
     return CounterMissingError(error.store, counter=error.counter, similar=similar, remedy=remedy)
 
 

@@ -75,7 +75,8 @@ class StoreSession:
                     return await function(*args, **kwargs)
             except TimeoutError as error:
                 reason = f"no answer within {self.timeout:g} s; the call may have taken effect"
-                raise StoreUnavailableError(self._kind, reason) from error
+                remedy = "try again, with a longer --timeout if it lasts"
+                raise StoreUnavailableError(self._kind, reason, remedy=remedy) from error
 
         return self._runner.run(bounded())
 

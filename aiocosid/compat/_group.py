@@ -225,7 +225,8 @@ class GroupIdSegmentDistributor(IdSegmentDistributor):
         if len(errors) == 1 or all(isinstance(error, IdOverflowError) for error in errors):
             return errors[-1]
         kind = StoreUnavailableError if any(error.retryable for error in errors) else StoreError
-        nobody = kind(self.store, f"no database answers: {'; '.join(map(str, errors))}")
+        reasons = "; ".join(str(each).removesuffix(f"; {each.remedy}") for each in errors)
+        nobody = kind(self.store, f"no database answers: {reasons}", remedy=errors[-1].remedy)
         nobody.__cause__ = errors[-1]
         return nobody
 

@@ -133,7 +133,9 @@ class TableDistributor(IdSegmentDistributor):
             amount = self._table.amount(step, self.stride)
             if not is_of_another_class and self._table.is_used_up(row, amount):
                 raise self._used_up()
-        raise StoreUnavailableError(self.store, f"{self.name!r} is being changed by another client")
+        raise StoreUnavailableError(
+            self.store, f"{self.name!r} is being changed by another client", remedy="try again"
+        )
 
     async def _added(self, amount: int, above: int) -> int | None:
         """Add to the number; return the new one, or None if the row was not changed."""

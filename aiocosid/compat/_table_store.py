@@ -138,7 +138,8 @@ class TableStore(NotCopyable, Store):
         """
         check_above(above)
         if self._table.no_floor:
-            raise UnsupportedByStoreError(self._executor.label, self._table.no_floor)
+            reason, remedy = "the counter is used while it is raised", self._table.no_floor
+            raise UnsupportedByStoreError(self._executor.label, reason, remedy=remedy)
         return await self._raise(self.segment_distributor(namespace=namespace, name=name), above)
 
     async def _raise(self, described: TableDistributor, above: int) -> Counter:

@@ -104,7 +104,7 @@ class Registry(ABC, Generic[At]):
             if (found := await attempt(self.door)) is not None:
                 return found
         reason = f"other processes keep changing the row of {self.instance_id.text}"
-        raise StoreUnavailableError(self.store, reason)
+        raise StoreUnavailableError(self.store, reason, remedy="try again")
 
     @abstractmethod
     async def find(self, at: At, bits: int, now_ms: int, latest_ms: int) -> Entry | None:
@@ -487,7 +487,9 @@ class WorkerIdStore(NotCopyable, Store):
         self._refuse()
 
     def _refuse(self) -> NoReturn:
-        raise UnsupportedByStoreError(type(self).__name__, self.why)
+        raise UnsupportedByStoreError(
+            type(self).__name__, self.why, remedy="take a store of counters for them"
+        )
 
     async def aopen(self) -> None:
         """Get ready in this process.

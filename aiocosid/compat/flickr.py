@@ -152,7 +152,8 @@ class FlickrStore(TableStore):
                 return Counter(namespaced_name=described.namespaced_name, last_max_id=last)
             await cast("_Tickets", described)._raise_above(above)
         reason = f"the tickets of {described.name!r} stay below the floor {above}"
-        raise StoreUnavailableError(self._executor.label, reason)
+        remedy = "try again, and check the step of the tables if it lasts"
+        raise StoreUnavailableError(self._executor.label, reason, remedy=remedy)
 
     async def _rows(self) -> Sequence[TableRow]:
         """Read the last ticket of each table, and how the database counts."""

@@ -241,8 +241,8 @@ class RedisLuaStore(NotCopyable, Store):
         self._refuse()
 
     def _refuse(self) -> NoReturn:
-        why = "its counters are of a second each; use ShardedId on RedisStore.sequence_distributor"
-        raise UnsupportedByStoreError(type(self).__name__, why)
+        why, remedy = "its counters are of a second each", "use ShardedId on RedisStore"
+        raise UnsupportedByStoreError(type(self).__name__, why, remedy=remedy)
 
     async def aopen(self) -> None:
         """Get ready in this process; connects when it is used.

@@ -115,8 +115,9 @@ class _Servers(ZookeeperRegistry):
         await at.ensure(self.namespace, self._notes)
         granted = self.door.session_timeout
         if granted < self._session_timeout - _CUT:
-            reason = f"the server grants sessions of {granted:g} s; ask for no longer ones"
-            raise StoreError(STORE, f"{reason} ({self._session_timeout:g} s)")
+            asked = f"and {self._session_timeout:g} s were asked for"
+            reason = f"the server grants sessions of {granted:g} s, {asked}"
+            raise StoreError(STORE, reason, remedy="ask for no longer ones")
         found = await self._read(at, *self._wanted)
         free = [each for each in found if each.node is None]
         own = next((each for each in found if each.is_ours), None)
@@ -159,14 +160,14 @@ class _Servers(ZookeeperRegistry):
         what = f"worker id {self._wanted[0] % _SIZE} in {self.namespace} of {STORE}"
         node = held[0].node
         if node is not None and node.owner == at.owner:
-            other = f"another object on this client, {holders[0]}; close that, or end the session"
-            return MachineIdInUseError(what, holder=other)
+            other = f"another object on this client, {holders[0]}"
+            return MachineIdInUseError(what, holder=other, remedy="close that, or end the session")
         if holders[0] != self.instance_id.text:
             return MachineIdInUseError(what, holder=holders[0])
-        end = f"it ends within {self._session_timeout:g} s"
-        held_by = f"is held by another session of {holders[0]}"
-        reason = f"{what} {held_by}; if that was this process's former session, {end}"
-        return StoreUnavailableError(STORE, reason)
+        end = f"wait {self._session_timeout:g} s, in which it ends"
+        remedy = f"if that was this process's former session, {end}"
+        reason = f"{what} is held by another session of {holders[0]}"
+        return StoreUnavailableError(STORE, reason, remedy=remedy)
 
     async def read_all(self, at: Nodes) -> list[tuple[str, Entry | CosIdError]]:
         names = await at.children(self.namespace)

@@ -145,8 +145,8 @@ class _Starts(Registry["SqlExecutor"]):
         inserted_id = as_integer(done.rows[0][0]) if done.rows else done.inserted_id
         if inserted_id is None or inserted_id < 1:
             # Without generated keys every process would get id 0.
-            due = "the database has to generate its ID, above 0"
-            raise StoreError(self.store, f"WORKER_NODE gave {inserted_id!r}; {due}")
+            remedy = "let the database generate its ID, above 0"
+            raise StoreError(self.store, f"WORKER_NODE gave {inserted_id!r}", remedy=remedy)
         return inserted_id
 
     async def read(self, at: SqlExecutor, worker_id: int) -> Entry | None:  # noqa: ARG002 - nothing is sent

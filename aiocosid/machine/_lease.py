@@ -307,7 +307,10 @@ class MachineIdLease(Component):
         if scope.cancelled_caught:
             cause = opening.last_error
             reason = str(cause or "")
-            raise MachineIdUnavailableError(self.namespace, waited=limit, reason=reason) from cause
+            remedy = "" if cause is None else cause.remedy
+            raise MachineIdUnavailableError(
+                self.namespace, waited=limit, reason=reason, remedy=remedy
+            ) from cause
 
     async def leave(self) -> None:
         """Remove a generator; the last one closes the lease if a generator opened it."""

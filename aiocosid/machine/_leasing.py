@@ -71,6 +71,7 @@ NOT_LOCKED: Final = (
     "cannot lock and write the record of this instance, on which its ids depend: another process "
     "has it, or the disk does not answer"
 )
+LOCK_IT: Final = "close the other process, or mend the disk; it is tried again"
 
 OFFLINE_PATIENCE: Final = 0.4  # seconds for the store's answer, if the id can be used without it
 
@@ -327,7 +328,7 @@ class Leasing(OpenState):
                 if waited + pause >= self._options.patience:
                     reason = str(answered)
                     raise MachineIdUnavailableError(
-                        self.namespace, waited=waited, reason=reason
+                        self.namespace, waited=waited, reason=reason, remedy=answered.remedy
                     ) from answered
                 await self.sleep_for(pause)
                 self.check()
@@ -340,7 +341,7 @@ class Leasing(OpenState):
         latest = 2**62 if threshold is None else now_ms + int(threshold * MS)
         found = await self._find()
         if found is None:
-            return StoreUnavailableError(STORE, NOT_LOCKED)
+            return StoreUnavailableError(STORE, NOT_LOCKED, remedy=LOCK_IT)
         alone_ms = offline_floor_ms(found, self._bits, now_ms) if self._offline else None
         if alone_ms is not None:
             self._patience = min(self._patience, OFFLINE_PATIENCE)
@@ -437,7 +438,10 @@ class Leasing(OpenState):
         limit, waited = self._options.start_timeout, self.clock.monotonic() - self._started
         if limit is not None and waited + ahead > limit:
             reason = f"a former owner's time mark is {ahead:g} s ahead of the clock"
-            raise MachineIdUnavailableError(self.namespace, waited=waited, reason=reason)
+            remedy = "wait that long, or allow it with a longer start_timeout"
+            raise MachineIdUnavailableError(
+                self.namespace, waited=waited, reason=reason, remedy=remedy
+            )
 
     # Renewing.
 
@@ -506,7 +510,11 @@ class Leasing(OpenState):
     def _namesake(self) -> CosIdError:
         """Return the error of a lease that has lost its id several times in a row."""
         who = f"instance id {self._distributor.instance_id.text!r} of namespace {self.namespace!r}"
-        return MachineIdInUseError(who, holder="another process, which takes its machine id away")
+        return MachineIdInUseError(
+            who,
+            holder="another process, which takes its machine id away",
+            remedy="give each process an instance id of its own",
+        )
 
     def _lose(self, error: MachineIdLostError) -> None:
         self.emit(MachineIdLost, machine_id=self.machine_id, error=error)
@@ -610,7 +618,7 @@ class Leasing(OpenState):
         if isinstance(written, CosIdError):
             return written
         if self._offline and not written:
-            return StoreUnavailableError(STORE, NOT_LOCKED)
+            return StoreUnavailableError(STORE, NOT_LOCKED, remedy=LOCK_IT)
         if self._offline:
             self.until_ms = record.until_ms
         return None

@@ -126,7 +126,7 @@ async def transact(
         need = replace(first, sample=_widened(first.sample, conflicts))
         if SYSTEM_CLOCK.monotonic() > until:
             reason = f"other processes changed the machine ids of {namespace!r} each time"
-            raise StoreUnavailableError(backend.label, reason)
+            raise StoreUnavailableError(backend.label, reason, remedy="try again")
         longest = min(FIRST_PAUSE * 2**conflicts, LONGEST_PAUSE)
         await SYSTEM_CLOCK.sleep(random.uniform(0, longest))  # noqa: S311 - no secret
 
@@ -433,7 +433,11 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         before, self._foreign = self._foreign, stamps[0]
         if before not in {-1, self._foreign}:
             who = f"instance id {self.instance_id.text!r} of namespace {self.namespace!r}"
-            raise MachineIdInUseError(who, holder="another process, which renews its machine id")
+            raise MachineIdInUseError(
+                who,
+                holder="another process, which renews its machine id",
+                remedy="give each process an instance id of its own",
+            )
 
     # Common to all calls.
 

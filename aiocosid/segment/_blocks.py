@@ -72,4 +72,8 @@ class BlockDistributor(IdSegmentDistributor):
 
     async def next_max_id(self, step: int) -> NoReturn:  # noqa: ARG002 - of a contract
         """Refuse: the ids of a block need not be contiguous."""
-        raise UnsupportedByStoreError(self.store, "a generator of the server has no counter")
+        raise UnsupportedByStoreError(
+            self.store,
+            "a generator of the server has no counter",
+            remedy="ask the server for its counters",
+        )

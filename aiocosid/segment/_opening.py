@@ -296,7 +296,8 @@ class SegmentOpening(OpenState):
             raise self.supply.overflow()
         if len(self.line) >= self.options.max_waiters:
             reason = f"{len(self.line)} callers wait already, and max_waiters is as many"
-            raise self.supply.unavailable(reason=reason)
+            remedy = "try again, or raise max_waiters"
+            raise self.supply.unavailable(reason=reason, remedy=remedy)
         self.waits += waiter.n > 0
         self.line.add(waiter)
         if in_hand >= wanted:

@@ -168,7 +168,8 @@ class SegmentId(SegmentGenerator):
         check_boolean("strict", strict)
         if strict and distributor.order_risk:
             reason = f"it cannot keep strict order: {distributor.order_risk}"
-            raise UnsupportedByStoreError(distributor.store, reason)
+            remedy = "take a linearizable store, or leave out strict"
+            raise UnsupportedByStoreError(distributor.store, reason, remedy=remedy)
         options = SegmentOptions.checked(
             ttl=ttl,
             wait_timeout=wait_timeout,

@@ -251,7 +251,8 @@ class Supply:
             if each[0] <= last:
                 # Of a clock that has stepped back, behind a server that was started anew.
                 reason = f"its ids have to be above {last}, and begin with {each[0]}"
-                return StoreUnavailableError(self._distributor.store, reason)
+                remedy = "wait until the server's clock has caught up; it is asked again"
+                return StoreUnavailableError(self._distributor.store, reason, remedy=remedy)
             last = each[-1]
         return [
             IdSegment(each[-1], len(each), reply.sent_at, ttl, each.step) for each in block.ranges
@@ -291,7 +292,7 @@ class Supply:
         limit = min(self._options.max_id, MAX_ID)
         return IdOverflowError(self._distributor.namespaced_name, limit=limit)
 
-    def unavailable(self, waited: float = 0, reason: str = "") -> CosIdError:
+    def unavailable(self, waited: float = 0, reason: str = "", remedy: str = "") -> CosIdError:
         """Return the error of a caller that gets no ids, with the store's own as its cause."""
         cause = self.last_error
         retryable = cause is None or cause.retryable
@@ -301,6 +302,7 @@ class Supply:
             reason=reason or str(cause or ""),
             retryable=retryable,
             retry_after=self._pause if retryable else None,
+            remedy=remedy or ("" if cause is None else cause.remedy),
         )
         error.__cause__ = cause
         return error

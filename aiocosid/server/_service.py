@@ -328,7 +328,10 @@ class Service:
         counter = self.counter(name, namespace=namespace, offset=offset)
         max_id = await grant(counter, step, self.calls)
         if step > 1 and counter.stride != 1:
-            raise UnsupportedByStoreError(counter.store, "its segments are not contiguous")
+            remedy = "take one id at a time"
+            raise UnsupportedByStoreError(
+                counter.store, "its segments are not contiguous", remedy=remedy
+            )
         return max_id
 
     def counter(self, name: str, *, namespace: str, offset: int = 0) -> IdSegmentDistributor:

@@ -255,7 +255,9 @@ class SpanStore(StoreOverStores[SpanDistributor]):
             except ClosedError as error:
                 # The floor was raised, or it was not used for long: there is a new one.
                 if self._provider._unusable is not None:
-                    raise StoreUnavailableError(counter.store, "it is closed") from error
+                    raise StoreUnavailableError(
+                        counter.store, "it is closed", remedy="open it anew"
+                    ) from error
             except SegmentUnavailableError as error:
                 raise _as_store_error(counter.store, error) from error
 

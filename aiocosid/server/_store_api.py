@@ -143,7 +143,8 @@ async def _add(service: Service, access: Access, args: Mapping[str, Any]) -> dic
     if backend is not None:
         return {"max_id": (await backend.add(full, by, first=first)).max_id}
     if counter.stride != 1:
-        raise UnsupportedByStoreError(LABEL, "its store grants no contiguous ranges")
+        remedy = "take one id at a time"
+        raise UnsupportedByStoreError(LABEL, "its store grants no contiguous ranges", remedy=remedy)
     if first is not None and first > by:  # a new counter begins with the caller's offset
         where = {"namespace": counter.namespace, "name": counter.name}
         counter = service.counter(**where, offset=first - by)
@@ -254,8 +255,8 @@ async def _commit(service: Service, access: Access, args: Mapping[str, Any]) -> 
         service.check(access, Verb.ADMIN)
         service.note(access, "mark the store as initialised")
         if not backend.has_marker:
-            reason = "no commit spans its namespaces: mark each by 'aiocosid init --namespace'"
-            raise UnsupportedByStoreError(LABEL, reason)
+            remedy = "mark each by 'aiocosid init --namespace'"
+            raise UnsupportedByStoreError(LABEL, "no commit spans its namespaces", remedy=remedy)
     if changes.marker is None or changes.seats or changes.space or changes.own:
         service.check(access, Verb.MACHINES, namespace)
     fresh = await backend.read(namespace, need_of(read, changes))

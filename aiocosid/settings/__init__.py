@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ..errors._general import SettingsProblem as SettingsProblem
+from ..errors._base import SettingsProblem as SettingsProblem
 from . import _extra as _extra
 from ._addresses import Address as Address
 from ._addresses import address_of as address_of

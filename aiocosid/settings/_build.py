@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Mapping
 
     from ..abc import Clock, IdConverter, IdGenerator, Store
-    from ..errors._general import SettingsProblem
+    from ..errors._base import SettingsProblem
     from ..events import Instrument
     from ..generators import CounterId
     from ..machine import MachineIdLease

@@ -13,7 +13,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource
 from pydantic_settings.exceptions import SettingsError
 
 from ..errors import InvalidSettingsError
-from ..errors._general import SettingsProblem
+from ..errors._base import SettingsProblem
 from ._models import Settings
 from ._values import EnvironmentText
 

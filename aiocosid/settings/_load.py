@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from ..abc import Store
-    from ..errors._general import SettingsProblem
+    from ..errors._base import SettingsProblem
     from ._build import Built
     from ._problems import Path
 

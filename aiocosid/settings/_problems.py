@@ -23,7 +23,7 @@ from ._texts import ConverterSettings, DatePrefixSettings, GroupPrefixSettings, 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
 
-    from ..errors._general import SettingsProblem
+    from ..errors._base import SettingsProblem
     from ._sources import Given
 
 __all__ = ("Path", "explained")

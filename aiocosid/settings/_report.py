@@ -12,7 +12,7 @@ from ._warnings import highest_of, server_warnings_of, warnings_of
 
 if TYPE_CHECKING:
     from ..abc import Clock
-    from ..errors._general import SettingsProblem
+    from ..errors._base import SettingsProblem
     from ._load import Source
     from ._models import Settings
     from ._planned import Planned

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from ..errors import InvalidSettingsError
-from ..errors._general import SettingsProblem
+from ..errors._base import SettingsProblem
 from ._environment import CONFIG_VARIABLE, Environment, environment
 from ._places import lines_of, nearest
 

@@ -194,12 +194,14 @@ class Granting(OpenState):
         if self.availability.is_spent and not self.availability.is_away:
             reason = (
                 f"all nodes together use up its seconds: {self._distributor.max_sequence} "
-                "sequences each; split the name, or use more sequence bits"
+                "sequences each"
             )
-            return SequenceExhaustedError(name, waited=waited, reason=reason)
+            remedy = "try again, split the name, or use more sequence bits"
+            return SequenceExhaustedError(name, waited=waited, reason=reason, remedy=remedy)
         if self.availability.opens > second and not self.availability.is_away:
             reason = f"the store may have lost the counters before second {self.availability.opens}"
-            return SequenceUnavailableError(name, waited=waited, reason=reason)
+            remedy = "try again when that second has come"
+            return SequenceUnavailableError(name, waited=waited, reason=reason, remedy=remedy)
         return self._unavailable(waited)
 
     def serve(self) -> None:
@@ -355,6 +357,7 @@ class Granting(OpenState):
             waited=waited,
             reason=str(cause or ""),
             retryable=cause is None or cause.retryable,
+            remedy="" if cause is None else cause.remedy,
         )
         error.__cause__ = cause
         return error

@@ -117,7 +117,10 @@ class Lane(Fallback):
         if found is None:
             found = lease.issuers[key] = cls(lease, base, width, key)
         if (found.base, found.width) != (base, width):
-            raise BusyError(f"the lane of {name}", reason="is in use with another width")
+            remedy = "give all of them the same layout and max_sequence"
+            raise BusyError(
+                f"the lane of {name}", reason="is in use with another width", remedy=remedy
+            )
         return found
 
     @property

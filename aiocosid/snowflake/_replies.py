@@ -29,7 +29,8 @@ def validated_reply(
     if isinstance(answer, CosIdError):
         return answer
     if not _is_reply(answer):
-        return StoreError(distributor.store, f"it answered {answer!r}")
+        remedy = "return a SequenceGrant from the distributor"
+        return StoreError(distributor.store, f"it answered {answer!r}", remedy=remedy)
     if not isinstance(answer, SequenceGrant) or (
         answer.second == second
         and max(0, above) < answer.first <= answer.last <= distributor.max_sequence
@@ -38,7 +39,8 @@ def validated_reply(
     error = StoreError(
         distributor.store,
         f"{answer} came for second {second} of {distributor.namespaced_name}: its "
-        "counter was lost or is damaged; nothing of that second is used any more",
+        "counter was lost or is damaged, and nothing of that second is used any more",
+        remedy="try again in the next second",
     )
     error.retryable = True
     return error

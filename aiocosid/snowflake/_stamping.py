@@ -138,7 +138,7 @@ class Stamping(OpenState):
         sequencer = self.sequencer
         if isinstance(sequencer, Shut):
             self.check()
-            raise BusyError(self.label, reason="is being opened")
+            raise BusyError(self.label, reason="is being opened", remedy="wait until it is open")
         return sequencer
 
     def now_and_limit(self) -> tuple[int, int]:
@@ -194,7 +194,10 @@ class Stamping(OpenState):
         self.emit(WaitTimedOut, waited=self._options.wait_timeout)
         cause, waited = self._lease.last_error, round(waited, 3)
         reason = str(cause or "")
-        error = MachineIdUnavailableError(self._lease.namespace, waited=waited, reason=reason)
+        remedy = getattr(cause, "remedy", "")
+        error = MachineIdUnavailableError(
+            self._lease.namespace, waited=waited, reason=reason, remedy=remedy
+        )
         error.__cause__ = cause
         return error
 
@@ -306,7 +309,11 @@ class Stamping(OpenState):
         made = self._make_sequencer()
         sequencer = cast("Sequencer", self._lease.issuers.setdefault(self.name, made))
         if sequencer.rules != made.rules:
-            raise BusyError(self.label, reason="is in use with another layout, threshold or ring")
+            raise BusyError(
+                self.label,
+                reason="is in use with another layout, threshold or ring",
+                remedy="give both generators the same ones, or another name",
+            )
         return sequencer
 
     def _make_sequencer(self) -> Sequencer:

@@ -22,7 +22,7 @@ from ..errors import (
     UnsupportedByStoreError,
     WouldBlock,
 )
-from ..errors._general import REOPEN
+from ..errors._base import REOPEN
 from ._durability import DurabilityCheck
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from ..errors import (
     UnsupportedRuntimeError,
     WrongLoopError,
 )
-from ..errors._general import REOPEN
+from ..errors._base import REOPEN
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator
@@ -41,14 +41,16 @@ T = TypeVar("T")
 
 def closed(store: str) -> StoreUnavailableError:
     """Return the error of a call during which its connection was closed."""
-    return StoreUnavailableError(store, "closed while the call was under way")
+    return StoreUnavailableError(
+        store, "closed while the call was under way", remedy="open it anew to go on"
+    )
 
 
 def untrusted(
     store: str, text: str, remedy: str = "give its authority's certificate as ssl_ca_certs"
 ) -> StoreError:
     """Return the error for a server whose certificate no trusted authority has signed."""
-    return StoreError(store, f"the server's certificate is not trusted ({text}); {remedy}")
+    return StoreError(store, f"the server's certificate is not trusted ({text})", remedy=remedy)
 
 
 @contextmanager
@@ -136,7 +138,8 @@ def running_loop(what: str) -> asyncio.AbstractEventLoop:
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
-        raise UnsupportedRuntimeError(f"{what} needs asyncio's event loop") from None
+        reason = f"{what} needs asyncio's event loop"
+        raise UnsupportedRuntimeError(reason, remedy="run it by asyncio.run()") from None
 
 
 class Connection(NotCopyable, ABC, Generic[C]):

@@ -77,7 +77,10 @@ class DurabilityCheck:
         """
         self.weaknesses = tuple(weaknesses)
         if weaknesses and self._demand == "refuse":
-            raise StoreError(label, f"{'; '.join(weaknesses)}. Refused, as durability='refuse'")
+            reason = f"durability='refuse' refuses it: {'; '.join(weaknesses)}"
+            raise StoreError(
+                label, reason, remedy="set what it names, or allow it with durability='warn'"
+            )
         is_first, self._is_due = self.is_due, False  # else a concurrent call has logged it
         if self._demand == "warn":
             _looked_at[self._borrowed()] = None

@@ -231,7 +231,9 @@ class SqlExecutor(Executor):
                 await asyncio.wait((call,))
             raise
         if call.cancelled():
-            raise StoreUnavailableError(self.label, "the call was cancelled from outside")
+            raise StoreUnavailableError(
+                self.label, "the call was cancelled from outside", remedy="try again"
+            )
         return call.result()
 
     def _sqlite_step(

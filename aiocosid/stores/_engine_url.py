@@ -118,7 +118,7 @@ def engine_of(url: str) -> AsyncEngine:
         if package in _EXTRAS:
             raise MissingExtraError(package, extra=_EXTRAS[package]) from exc
         what = f"{package} is not installed, which the URL names"
-        raise UnsupportedRuntimeError(what) from exc
+        raise UnsupportedRuntimeError(what, remedy=f"install it: pip install {package}") from exc
     except InvalidArgumentError:
         raise
     except (SQLAlchemyError, AttributeError, TypeError, ValueError):

@@ -113,7 +113,7 @@ class PoolExecutor(Executor):
         if pool._loop is not asyncio.get_running_loop():
             raise WrongLoopError("the pool")
         if pool._closing or pool._closed:
-            raise StoreError(self.label, "the pool is closed")
+            raise StoreError(self.label, "the pool is closed", remedy="give it an open one")
         meaning = partial(as_store_error, self.label)
         with translate_errors(meaning), anyio.fail_after(CALL_TIMEOUT):
             return await self._fetch(pool, statement, values)

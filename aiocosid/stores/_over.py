@@ -43,7 +43,9 @@ class Closings:
 
         def go_on() -> None:
             if self.count != before:
-                raise StoreUnavailableError(store, "closed while the call was under way")
+                raise StoreUnavailableError(
+                    store, "closed while the call was under way", remedy="open it anew to go on"
+                )
 
         return go_on
 

@@ -357,7 +357,9 @@ class SqlBackend(Backend):
             return
         if row is not None and self._sound(name, row[0]) > MAX_ID - by:
             raise IdOverflowError(name, limit=MAX_ID)
-        raise StoreUnavailableError(self.label, f"{name!r} is being repaired by another client")
+        raise StoreUnavailableError(
+            self.label, f"{name!r} is being repaired by another client", remedy="try again"
+        )
 
     def _sound(self, name: str, value: object) -> int:
         if (found := integer(value)) is None:

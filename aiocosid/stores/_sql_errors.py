@@ -125,13 +125,14 @@ def as_store_error(label: str, exc: Exception, path: str = "") -> StoreError:
     found: Any = getattr(exc, "orig", None) or exc
     for each in (found, found.__cause__):
         if isinstance(each, ssl.SSLCertVerificationError):
-            return StoreError(label, f"the server's certificate is not trusted: {_reason(each)}")
+            reason = f"the server's certificate is not trusted: {_reason(each)}"
+            return StoreError(label, reason, remedy="trust its authority by the URL's TLS options")
     code, reason = code_of(found), _reason(found)
     if path and code == sqlite3.SQLITE_CANTOPEN:
         return _cannot_open(label, path, reason)
     if _is_replaced(found):
-        reason = "the file was replaced or deleted; open a connection to the file that is there now"
-        return StoreUnavailableError(label, reason)
+        remedy = "open a connection to the file that is there now"
+        return StoreUnavailableError(label, "the file was replaced or deleted", remedy=remedy)
     if code in _NO_TABLE or (code == sqlite3.SQLITE_ERROR and reason.startswith("no such table")):
         names = _TABLE.search(reason)
         return SchemaMissingError(label, table=(names and (names[1] or names[2])) or TABLE)
@@ -157,10 +158,12 @@ def _kind(exc: Exception, code: str | int | None, reason: str) -> type[StoreErro
 def _cannot_open(label: str, path: str, reason: str) -> StoreError:
     folder = os.path.dirname(path)  # noqa: PTH120 - of a text
     if not os.path.isdir(folder):  # noqa: PTH112 - as above
-        return StoreError(label, f"{reason}: there is no folder {folder}")
+        remedy = "create it, or correct the path"
+        return StoreError(label, f"{reason}: there is no folder {folder}", remedy=remedy)
     if os.path.isdir(path):  # noqa: PTH112 - as above
-        return StoreError(label, f"{reason}: it is a folder")
-    return StoreAuthenticationError(label, f"{reason}: no right to read and write it")
+        return StoreError(label, f"{reason}: it is a folder", remedy="name a file in it")
+    reason = f"{reason}: no right to read and write it"
+    return StoreAuthenticationError(label, reason, remedy="allow both to the user of this process")
 
 
 def _reason(found: BaseException) -> str:

@@ -216,7 +216,8 @@ def check_version() -> None:
     """Raise `UnsupportedRuntimeError` if Python was built with a SQLite that is too old."""
     if sqlite3.sqlite_version_info < OLDEST:
         found = sqlite3.sqlite_version
-        raise UnsupportedRuntimeError(f"SQLite {found} has no RETURNING; 3.35 is the first")
+        remedy = "use a Python whose SQLite is 3.35 or later"
+        raise UnsupportedRuntimeError(f"SQLite {found} has no RETURNING", remedy=remedy)
 
 
 def path_of(url: str) -> str:

@@ -98,8 +98,8 @@ def ensure_own(path: str) -> None:
     if _inherited and identity(path) in _inherited:
         raise StoreError(
             f"sqlite {path}",
-            "the parent process was using the file when it forked, and SQLite cannot open it "
-            "here; fork before the first id is taken",
+            "the parent process was using the file when it forked, and SQLite cannot open it here",
+            remedy="fork before the first id is taken",
         )
 
 

@@ -491,8 +491,10 @@ class BackendStore(NotCopyable, Store, Generic[B]):
 
     def _check_marker(self) -> None:
         if not self._backend.has_marker:
-            what = "no commit spans its namespaces: mark each by 'aiocosid init --namespace'"
-            raise UnsupportedByStoreError(type(self).__name__, what)
+            remedy = "mark each by 'aiocosid init --namespace'"
+            raise UnsupportedByStoreError(
+                type(self).__name__, "no commit spans its namespaces", remedy=remedy
+            )
 
     # Lifecycle.
 

@@ -10,7 +10,7 @@ from .._life import fork
 from .._life.fork import NotCopyable
 from ..abc import MAX_ID, IdSegmentDistributor
 from ..errors import IdOverflowError, StoreRolledBackError
-from ..errors._general import REOPEN
+from ..errors._base import REOPEN
 from ._give_back import GrantRun
 
 if TYPE_CHECKING:

@@ -54,7 +54,8 @@ async def highest_in_column(source: Store | str, column: str) -> int | None:
         rows = await (_from_url(source, found) if isinstance(source, str) else _own(source, found))
     except SchemaMissingError as error:
         reason = f"table {error.table!r} does not exist"
-        raise StoreError(error.store, reason) from error.__cause__
+        remedy = "correct the name of the table"
+        raise StoreError(error.store, reason, remedy=remedy) from error.__cause__
     value: object = rows[0][0]
     if isinstance(value, Decimal) and value.is_finite() and value == int(value):
         return int(value)
@@ -67,8 +68,8 @@ async def highest_in_column(source: Store | str, column: str) -> int | None:
 async def _own(store: Store, column: re.Match[str]) -> Sequence[Row]:
     backend = getattr(store, "_backend", None)
     if not isinstance(backend, SqlBackend):
-        what = "it has no tables of yours; name the database that has them"
-        raise UnsupportedByStoreError(type(store).__name__, what)
+        what, remedy = "it has no tables of yours", "name the database that has them"
+        raise UnsupportedByStoreError(type(store).__name__, what, remedy=remedy)
     await backend.link.ensure_there()
     is_mysql = backend._dialect is MYSQL
     return await backend.link.fetch_rows(_statement(column, is_mysql=is_mysql))
@@ -81,7 +82,8 @@ async def _from_url(url: str, column: re.Match[str]) -> Sequence[Row]:
     try:
         path = url.partition("///")[2].partition("?")[0]
         if executor.dialect_name == "sqlite" and not Path(path).is_file():  # noqa: ASYNC240 - local
-            raise StoreError(executor.label, "there is no such file")
+            remedy = "correct the path of the file"
+            raise StoreError(executor.label, "there is no such file", remedy=remedy)
         statement = _statement(column, is_mysql=executor.dialect_name == "mysql")
         return (await executor.run(statement)).rows
     finally:

@@ -249,8 +249,8 @@ class NatsBackend(Backend):
             raise WrongLoopError("the NATS client")
         found = client.connected_server_version
         if (found.major, found.minor, found.patch) < OLDEST:
-            needed = "counters and batches need {}.{}.{} or later".format(*OLDEST)
-            raise UnsupportedByStoreError(self.label, f"{found} is too old; {needed}")
+            remedy = "update it: counters and batches need {}.{}.{} or later".format(*OLDEST)
+            raise UnsupportedByStoreError(self.label, f"{found} is too old", remedy=remedy)
 
     async def _info(self, client: Client, stream: str) -> Any:  # noqa: ANN401 - JSON
         """Ask the leader about a stream.
@@ -382,8 +382,8 @@ class NatsBackend(Backend):
         places = ShardedPlaces(self.label, f"{self._prefix}.cell.", namespace)
         info = await self._info(client, self._cells)
         if info["config"].get("first_seq", 0) < LOWEST:
-            reason = f"stream {self._cells!r} was not created by 'aiocosid init'; delete it"
-            raise StoreError(self.label, reason)
+            reason = f"stream {self._cells!r} was not created by 'aiocosid init'"
+            raise StoreError(self.label, reason, remedy="delete it, and run 'aiocosid init'")
         found = {key: await _last(client, self._cells, key) for key in places.needed(need)}
         if need.is_complete:  # counts are read first, so they are never above the ids
             for below in (f"{places.count}.*", f"{places.root}>"):
@@ -451,7 +451,7 @@ class NatsBackend(Backend):
             return None
         if (reply.get("batch"), reply.get("count")) != (batch, size):
             reason = "the stream's leader does not support batches"
-            raise UnsupportedByStoreError(self.label, reason)
+            raise UnsupportedByStoreError(self.label, reason, remedy="update that server")
         return int(reply["seq"])
 
 

@@ -151,14 +151,15 @@ class _Own(Executor):
             # Other processes count in the file that is there now.
             if self._own.holds(line):
                 await self.aclose()
-            reason = "the file was replaced; the next call opens the new one"
-            raise StoreUnavailableError(self.label, reason)
+            remedy = "try again, which opens the new one"
+            raise StoreUnavailableError(self.label, "the file was replaced", remedy=remedy)
         return rows
 
     async def ensure_there(self) -> None:
         """Raise `StoreError` if the file is missing, instead of creating it."""
         if await anyio.to_thread.run_sync(is_missing, self._path):
-            raise StoreError(self.label, "there is no such file; 'aiocosid init' creates it")
+            remedy = "create it with 'aiocosid init'"
+            raise StoreError(self.label, "there is no such file", remedy=remedy)
 
     async def _connect(self) -> _Line:
         door = Door(self._path)
@@ -219,4 +220,5 @@ async def _call(label: str, connection: aiosqlite.Connection, step: Callable[[],
     except sqlite3.Error as exc:
         raise as_store_error(label, exc) from exc
     except ValueError as exc:
-        raise StoreError(label, "the connection is closed, or was never opened") from exc
+        reason, remedy = "the connection is closed, or was never opened", "give it an open one"
+        raise StoreError(label, reason, remedy=remedy) from exc

@@ -235,7 +235,10 @@ class LoopSession(NotCopyable, Generic[T]):
 
     def lost(self) -> SegmentUnavailableError:
         """Return the error of a call whose loop has died."""
-        return SegmentUnavailableError(self.label, waited=0, reason="its event loop has ended")
+        remedy = "try again, which starts another one"
+        return SegmentUnavailableError(
+            self.label, waited=0, reason="its event loop has ended", remedy=remedy
+        )
 
     # For threads.
 
@@ -271,7 +274,10 @@ class LoopSession(NotCopyable, Generic[T]):
             error = future.exception(max(0.0, left))
         except TimeoutError:
             raise SegmentUnavailableError(
-                self.label, waited=self.timeout, reason="that is the timeout of the waiting thread"
+                self.label,
+                waited=self.timeout,
+                reason="that is the timeout of the waiting thread",
+                remedy="try again, or allow a longer timeout",
             ) from None
         except CancelledError:
             raise ClosedError(self.label) if self._is_closed else self.lost() from None

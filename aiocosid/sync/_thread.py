@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .._life import fork
-from .._life.component import NO_GIL
+from .._life.component import NO_GIL, WITH_GIL
 from ..errors import UnsupportedRuntimeError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class LoopThread:
 
     def __init__(self) -> None:
         if not getattr(sys, "_is_gil_enabled", lambda: True)():
-            raise UnsupportedRuntimeError(NO_GIL)
+            raise UnsupportedRuntimeError(NO_GIL, remedy=WITH_GIL)
         self.users = 0
         self._ended = False
         self._loop = asyncio.new_event_loop()
@@ -52,7 +52,8 @@ class LoopThread:
             self._thread.start()
         except RuntimeError as error:
             self._loop.close()
-            raise UnsupportedRuntimeError(f"no thread for an event loop: {error}") from error
+            reason = f"no thread for an event loop: {error}"
+            raise UnsupportedRuntimeError(reason, remedy="allow more threads") from error
 
     def _run(self) -> None:
         try:

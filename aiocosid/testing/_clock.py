@@ -115,7 +115,11 @@ class ManualClock(Clock):
             BusyError: another task is advancing the clock.
         """
         if self._advancing:
-            raise BusyError(type(self).__name__, reason="is being advanced by another task")
+            raise BusyError(
+                type(self).__name__,
+                reason="is being advanced by another task",
+                remedy="advance it in one",
+            )
         end = self._now + _nanoseconds(seconds)
         self._advancing = True
         try:

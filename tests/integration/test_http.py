@@ -150,7 +150,7 @@ class TestAnswers:
             (403, "", StoreAuthenticationError, "HTTP 403"),
             (404, "<html>", StoreError, "HTTP 404"),
             (302, "", StoreError, "it redirects"),
-            (200, "<html>", StoreError, "it answered '<html>', not an integer; is it a CosId"),
+            (200, "<html>", StoreError, "it answered '<html>', not an integer; check that"),
             (200, "", StoreError, "it answered '', not an integer"),
             (200, '"100"', StoreError, "not an integer"),
             (200, "100.0", StoreError, "not an integer"),

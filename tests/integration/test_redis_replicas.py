@@ -84,7 +84,7 @@ async def test_too_few_replicas_burn_the_range(
     assert await distributor.next_max_id(10) == 10
     replica.pause()
     try:
-        told = "0 of 1 replicas confirmed a grant within 0.05 s; its range is a gap"
+        told = "0 of 1 replicas confirmed a grant within 0.05 s, so its range is a gap"
         with pytest.raises(StoreUnavailableError, match=told) as caught:
             await distributor.next_max_id(10)
         assert caught.value.retryable

@@ -144,7 +144,7 @@ async def test_a_table_without_numbers(engine: AsyncEngine, execute: Execute) ->
     no_number = "ID BIGINT DEFAULT 0"
     await execute(f"CREATE TABLE WORKER_NODE ({no_number}, {columns})")
     if engine.dialect.name != "sqlite":  # which gives its own row number
-        with pytest.raises(StoreError, match="the database has to generate its ID"):
+        with pytest.raises(StoreError, match="let the database generate its ID"):
             await worker_id(UidGeneratorStore(engine).machine_id_distributor(host="a"))
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import inspect
 import pickle
+import re
 import traceback
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
+import aiocosid
 from aiocosid import errors
 from aiocosid.errors import (
     BusyError,
@@ -53,7 +58,12 @@ from aiocosid.errors import (
     WouldBlock,
     WrongLoopError,
 )
-from aiocosid.errors._general import SettingsProblem
+from aiocosid.errors._base import SettingsProblem
+from aiocosid.segment import SegmentChainId
+from aiocosid.testing import FailingDistributor
+
+from ._source import load
+from .segment._kit import counter
 
 EVERY = [
     ClockSkewError("redis", ahead=-5, tolerance=2),
@@ -208,6 +218,118 @@ def test_the_way_out_is_in_the_sentence() -> None:
     assert "open it anew" in text["ClosedError"]
     assert "one generator for each loop" in text["WrongLoopError"]
     assert "async with" in text["NotOpenError"]
+
+
+# What an operator or a programmer can do begins with a verb; a new one is added here by hand.
+VERB = re.compile(
+    r"(add|advance|allow|ask|await|build|check|choose|close|connect|correct|create|define|delete|"
+    r"fork|free|give|install|leave|let|look|make|mark|mend|move|name|open|pass|raise|read|remove|"
+    r"repair|restart|return|run|set|spawn|start|stop|switch|take|trust|try|update|use|wait)\b|"
+    r"it has to be |if "  # "if that was this process's former session, wait ..."
+)
+
+
+def begins_with_a_verb(remedy: str) -> bool:
+    return VERB.match(remedy) is not None
+
+
+@every_error
+def test_its_sentence_ends_with_what_to_do(error: CosIdError) -> None:
+    """In the words of its `remedy`, once, and in the imperative."""
+    if type(error) is CosIdError:
+        assert error.remedy == ""  # says nothing of what has happened either
+        return
+    assert begins_with_a_verb(error.remedy)
+    assert str(error).endswith(error.remedy)
+    assert str(error).count(error.remedy) == 1
+
+
+def remedies(tree: ast.AST) -> Iterator[str]:
+    """The beginnings of the texts that a module passes on, or keeps, as a remedy."""
+    for node in ast.walk(tree):
+        values: list[ast.expr | None] = []
+        if isinstance(node, ast.keyword) and node.arg == "remedy":
+            values = [node.value]
+        elif isinstance(node, ast.Assign):
+            for target in node.targets:
+                names = target.elts if isinstance(target, ast.Tuple) else [target]
+                if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                    found = node.value.elts
+                else:
+                    found = [node.value] * len(names)
+                values += [
+                    value for name, value in zip(names, found, strict=True) if is_remedy(name)
+                ]
+        elif isinstance(node, ast.AnnAssign) and is_remedy(node.target):
+            values = [node.value]
+        for value in values:
+            first = value.values[0] if isinstance(value, ast.JoinedStr) else value
+            if isinstance(first, ast.Constant) and first.value:
+                yield str(first.value)
+
+
+def is_remedy(name: ast.expr) -> bool:
+    found = name.attr if isinstance(name, ast.Attribute) else getattr(name, "id", "")
+    return found in {"remedy", "fork_remedy"}
+
+
+def test_wherever_a_remedy_is_written_it_says_what_to_do() -> None:
+    """Not only in the samples above: wherever the package raises an error with its own remedy."""
+    of_errors = [m for m in load().values() if m.room not in {"settings", "converter"}]
+    found = [text for module in of_errors for text in remedies(module.tree)]
+    assert len(found) > 90, "the test sees them"
+    assert [text for text in found if not begins_with_a_verb(text)] == []
+
+
+def test_a_quoted_cause_keeps_its_remedy_at_the_end() -> None:
+    """Of the cause where it has one; nothing is said twice."""
+    cause = StoreAuthenticationError("redis", "WRONGPASS")
+    error = SegmentUnavailableError(
+        "a.b", waited=0, reason=str(cause), retryable=False, remedy=cause.remedy
+    )
+    assert str(error) == (
+        "no segment of a.b came: redis: WRONGPASS; correct the URL, or the user's rights"
+    )
+
+
+@pytest.mark.asyncio
+async def test_what_goes_wrong_in_the_first_hour_says_what_to_do() -> None:
+    """As it is raised, not as it is built."""
+    ids = aiocosid.connect("memory://", namespace="shop")
+
+    async def provoked(call: Callable[[], Any]) -> CosIdError:
+        with pytest.raises(CosIdError) as caught:
+            await call()
+        return caught.value
+
+    async def unknown() -> None:
+        aiocosid.open_store("oracle://db.example")
+
+    async def misspelt() -> None:
+        aiocosid.configure({"store": "memory://", "generators": {"order": {"stp": 5}}})
+
+    async def unopened() -> None:
+        await SegmentChainId(counter()).next_id()
+
+    async def opened_again() -> None:
+        async with ids:
+            await ids.__aenter__()
+
+    async def otherwise() -> None:
+        async with aiocosid.connect("memory://") as other:
+            await other.segment("order", step=10)
+            await other.segment("order", step=20)
+
+    async def failing() -> None:
+        distributor = FailingDistributor(counter())
+        distributor.fail()
+        async with SegmentChainId(distributor, wait_timeout=0.01):
+            pass
+
+    for call in (unknown, misspelt, unopened, opened_again, otherwise, failing):
+        error = await provoked(call)
+        assert begins_with_a_verb(error.remedy), error
+        assert str(error).endswith(error.remedy)
 
 
 def test_facts_are_attributes() -> None:

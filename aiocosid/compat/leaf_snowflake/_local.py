@@ -104,7 +104,8 @@ class _Local(ManualMachineIdDistributor):
             if number != self.machine_id:
                 map_has = f"workIdMap {self.machine_id} for {self._address}"
                 remedy = f"correct the map, or remove the file if nobody uses {number} any more"
-                raise StoreError(STORE, f"{path} names worker id {number}, and {map_has}; {remedy}")
+                reason = f"{path} names worker id {number}, and {map_has}"
+                raise StoreError(STORE, reason, remedy=remedy)
         return found
 
     def _write_all(self, time_ms: int, *, may_lower: bool) -> None:

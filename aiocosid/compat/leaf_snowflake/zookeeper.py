@@ -349,8 +349,9 @@ class _Pools(_LeafNodes):
         try:
             return (await at.sync_and_read(clock))[0]
         except NoAuthError as error:
-            reason = f"to take {wanted.about[0]}, which is silent, the user needs to write {clock}"
-            raise StoreAuthenticationError(STORE, reason) from error
+            reason = f"the user may not write {clock}"
+            remedy = f"allow it, to take {wanted.about[0]}, which is silent"
+            raise StoreAuthenticationError(STORE, reason, remedy=remedy) from error
 
     async def claim(self, at: Nodes, entry: Entry, new: int) -> bool:
         """Move it in, in one step, if it is not there already."""

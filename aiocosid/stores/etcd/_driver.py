@@ -92,7 +92,9 @@ def ensure_unforked() -> None:
         ForkedError: the driver does not work in it.
     """
     if _channels.is_broken:
-        remedy = "grpc cannot be used in it: fork before the first call, close first, or spawn"
+        remedy = (
+            "fork before the first call, close first, or spawn: grpc cannot be used in this process"
+        )
         raise ForkedError("the connection to etcd", remedy=remedy)
 
 
@@ -281,7 +283,9 @@ class Member:
             StoreUnavailableError: the deadline of this call has passed.
         """
         if self._until <= SYSTEM_CLOCK.monotonic():
-            raise StoreUnavailableError(STORE, "other clients change the same keys each time")
+            raise StoreUnavailableError(
+                STORE, "other clients change the same keys each time", remedy="try again"
+            )
         longest = min(SHORTEST_PAUSE * 2**self._conflicts, LONGEST_PAUSE)
         self._conflicts += 1
         await SYSTEM_CLOCK.sleep(random.uniform(0, longest))  # noqa: S311 - no secret

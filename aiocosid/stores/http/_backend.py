@@ -18,7 +18,7 @@ from ...errors import (
     StoreUnavailableError,
     UnsupportedByStoreError,
 )
-from ...errors._general import MOST_SHOWN
+from ...errors._base import MOST_SHOWN
 from .._backend import Backend, Granted
 from .._connection import BorrowedConnection, Connection, translate_errors
 from .._store import CounterDistributor
@@ -125,7 +125,7 @@ class HttpBackend(Backend):
 
 def _no_way_to(do: str) -> UnsupportedByStoreError:
     return UnsupportedByStoreError(
-        STORE, f"CosId's protocol has no way to {do}; use the store behind it"
+        STORE, f"CosId's protocol has no way to {do}", remedy="use the store behind it"
     )
 
 
@@ -237,7 +237,8 @@ class Answer:
     def unexpected(self, expected: str) -> StoreError:
         """Return the error for a body that no CosId proxy would send."""
         shown = repr(self.body[:MOST_SHOWN].decode(errors="replace"))
-        return StoreError(STORE, f"it answered {shown}, not {expected}; is it a CosId proxy?")
+        reason = f"it answered {shown}, not {expected}"
+        return StoreError(STORE, reason, remedy="check that the URL leads to a CosId proxy")
 
 
 def as_object(value: Any) -> dict[str, Any]:  # noqa: ANN401 - what JSON holds

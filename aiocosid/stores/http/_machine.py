@@ -208,7 +208,7 @@ class HttpMachineIdDistributor(CellMachineIdDistributor):
 
 def _remembered(grant: MachineGrant) -> StoreError:
     found = f"it has machine id {grant.machine_id} for this instance, and another one may hold it"
-    return StoreError(STORE, f"{found}: restart the proxy")
+    return StoreError(STORE, found, remedy="restart the proxy")
 
 
 def _is_integer(value: object, at_least: int, at_most: int) -> TypeGuard[int]:

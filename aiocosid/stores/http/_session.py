@@ -96,7 +96,8 @@ class HttpSession:
         does not need the cancellation: each answer belongs to one request.
         """
         if self.client.is_closed:
-            raise StoreError(self._store, "the httpx client that it was given is closed")
+            reason = "the httpx client that it was given is closed"
+            raise StoreError(self._store, reason, remedy="give it an open one")
         with fail_if_forked():
             await self._turns.acquire()
         if self._is_closed:  # closed while this waited; the client may still be open
@@ -131,13 +132,14 @@ class HttpSession:
         """Read a body in chunks: a compressed one may be far longer than it looks."""
         if response.headers.get("content-encoding", "identity") != "identity":
             reason = "it compresses its answers although that was not requested"
-            raise StoreError(self._store, reason)
+            raise StoreError(self._store, reason, remedy="switch that off in the server or proxy")
         body = bytearray()
         async for chunk in response.aiter_raw():
             body += chunk
             if len(body) > self._most_bytes:
                 reason = f"its answer is longer than {self._most_bytes} bytes"
-                raise StoreError(self._store, reason)
+                remedy = "check that the URL leads to the right server"
+                raise StoreError(self._store, reason, remedy=remedy)
         return bytes(body)
 
     async def aclose(self) -> None:

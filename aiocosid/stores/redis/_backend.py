@@ -145,10 +145,8 @@ return value
 ANY_KEY: Final = b"aiocosid"
 """Chooses the server of a cluster that is asked about itself."""
 
-HIDDEN: Final = (
-    "the server hides its identity, which shows whether it lost data ({}); allow it to the user: "
-    "ACL SETUSER ... +info"
-)
+HIDDEN: Final = "the server hides its identity, which shows whether it lost data ({})"
+ALLOW: Final = "allow it to the user: ACL SETUSER ... +info"
 
 
 class RedisBackend(Backend):
@@ -228,7 +226,7 @@ class RedisBackend(Backend):
             key, kind = map(text_of, reply)
             raise CorruptMachineStateError(STORE, place=key, found=f"a {kind}")
         if not tag:
-            raise StoreAuthenticationError(STORE, HIDDEN.format(text_of(reply[0])))
+            raise StoreAuthenticationError(STORE, HIDDEN.format(text_of(reply[0])), remedy=ALLOW)
         return codec.snapshot([tag, *reply], need.instance)
 
     async def commit(self, snapshot: Snapshot, changes: Changes) -> bool:
@@ -236,7 +234,7 @@ class RedisBackend(Backend):
         given, after = codec.arguments(snapshot, changes)
         reply = await self.link.run(COMMIT, codec.keys, *given)
         if not isinstance(reply, int):
-            raise StoreAuthenticationError(STORE, HIDDEN.format(text_of(reply[1])))
+            raise StoreAuthenticationError(STORE, HIDDEN.format(text_of(reply[1])), remedy=ALLOW)
         if reply:
             snapshot.apply(changes)
             snapshot.raw = after

@@ -80,7 +80,8 @@ class Confirmed:
         asked, seconds = self._demands.replicas, self._demands.replica_timeout
         if confirmed < asked:
             few = f"{confirmed} of {asked} replicas confirmed a grant within {seconds:g} s"
-            raise StoreUnavailableError(STORE, f"{few}; its range is a gap")
+            remedy = "try again, and check the replicas if it lasts"
+            raise StoreUnavailableError(STORE, f"{few}, so its range is a gap", remedy=remedy)
         return reply
 
     async def _send(

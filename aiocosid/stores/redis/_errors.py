@@ -92,9 +92,9 @@ def _refusal(exc: Exception) -> StoreError | None:
             return untrusted(STORE, text)
     if "MovedError" in _names(exc) or str(exc).startswith(("MOVED ", "CROSSSLOT")):
         remedy = "use redis+cluster:// or a RedisCluster client"
-        return StoreError(STORE, f"the server is part of a cluster; {remedy}")
+        return StoreError(STORE, "the server is part of a cluster", remedy=remedy)
     if "Cluster mode is not enabled" in str(exc):
-        return StoreError(STORE, "the server is no part of a cluster; use redis://")
+        return StoreError(STORE, "the server is no part of a cluster", remedy="use redis://")
     return None
 
 

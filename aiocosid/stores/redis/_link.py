@@ -158,7 +158,8 @@ class RedisSession:
 
         async with self._turns:
             if not self.clients:
-                raise StoreUnavailableError(STORE, "closed while the call waited")
+                remedy = "open it anew to go on"
+                raise StoreUnavailableError(STORE, "closed while the call waited", remedy=remedy)
             fork.ensure_own(generation, "the call")
             task = self._calls.start(run(self.clients[0]))
             try:

@@ -59,8 +59,8 @@ class UnexpectedAnswerError(StoreError):
     """An answer that no aiocosid server gives."""
 
     def __init__(self) -> None:
-        reason = "it answers something else; is it an aiocosid server, of this version?"
-        super().__init__(LABEL, reason)
+        remedy = "check that it is an aiocosid server, of this version"
+        super().__init__(LABEL, "it answers something else", remedy=remedy)
 
 
 class RemoteEndpoint(Protocol):

@@ -69,9 +69,11 @@ class UnixEndpoint:
             if self._is_closed:
                 raise closed(LABEL) from exc
             reason = f"{self._path}: {exc.strerror or str(exc) or type(exc).__name__}"
+            remedy = ""
             if isinstance(exc, FileNotFoundError | ConnectionRefusedError):
-                reason = f"nobody listens at {self._path}: does the server or broker run?"
-            raise StoreUnavailableError(LABEL, reason) from exc
+                reason = f"nobody listens at {self._path}"
+                remedy = "start 'aiocosid serve' or 'aiocosid broker', or correct the path"
+            raise StoreUnavailableError(LABEL, reason, remedy=remedy) from exc
         return answer_of(reply)
 
     async def _wire(self) -> RespConnection:

@@ -209,9 +209,9 @@ class StripedIdSegmentDistributor(WatchedDistributor):
             return ended[-1].again()
         if all(isinstance(error, IdOverflowError) for error in errors):
             return IdOverflowError(self.namespaced_name, limit=highest_id(self.stride))
-        reasons = "; ".join(str(error) for error in errors)
+        reasons = "; ".join(str(each).removesuffix(f"; {each.remedy}") for each in errors)
         kind = StoreUnavailableError if any(error.retryable for error in errors) else StoreError
-        error = kind(self.store, f"no store answers: {reasons}")
+        error = kind(self.store, f"no store answers: {reasons}", remedy=errors[-1].remedy)
         error.__cause__ = errors[-1]
         return error
 
@@ -366,8 +366,8 @@ class StripedStore(StoreOverStores[StripedIdSegmentDistributor]):
         return Counter(namespaced_name=counter.namespaced_name, last_max_id=highest)
 
     def _holder(self) -> NoReturn:
-        reason = "it hands out no machine ids: they need a single store, such as one of these"
-        raise UnsupportedByStoreError(StripedIdSegmentDistributor.store, reason)
+        reason, remedy = "it hands out no machine ids", "use a single store, such as one of these"
+        raise UnsupportedByStoreError(StripedIdSegmentDistributor.store, reason, remedy=remedy)
 
 
 def _check_stores(stores: Any) -> None:  # noqa: ANN401 - whatever was given

@@ -112,7 +112,9 @@ class Stripe:
         ids = await self._advance(step)
         if self.is_new:
             reason = "is new, and grants nothing before every store was reached once"
-            raise UnopenedError(self.counter.store, f"{self._residue} {reason}")
+            raise UnopenedError(
+                self.counter.store, f"{self._residue} {reason}", remedy="make every store reachable"
+            )
         if ids[0] <= above:
             go_on()
             self._raises += 1
@@ -163,9 +165,9 @@ class Stripe:
             raise CorruptCounterError(store, counter=counter, found=text)
         raise MisplacedError(
             store,
-            f"{counter!r} is {found}, and was asked for as {self._residue}: name the same stores "
-            "in the same order; for more or fewer stores use another name for the counter, with "
-            "an offset above every id",
+            f"{counter!r} is {found}, and was asked for as {self._residue}",
+            remedy="name the same stores in the same order; for more or fewer stores use another "
+            "name for the counter, with an offset above every id",
         )
 
     def _went_back(self, seen: int, expected: int) -> StoreRolledBackError:

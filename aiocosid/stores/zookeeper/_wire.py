@@ -163,10 +163,10 @@ class Wire:
         if state == "AUTH_FAILED":
             raise StoreAuthenticationError(STORE, "the server rejects the user or the password")
         hosts = ",".join(f"{host}:{port}" for host, port in self.client.hosts)
-        why = f"no session with {hosts} within {REPLY_TIMEOUT:g} s"
+        why, remedy = f"no session with {hosts} within {REPLY_TIMEOUT:g} s", ""
         if state == "CLOSED" and not self._is_own:
-            why += "; the client was not started, or was stopped"
-        raise StoreUnavailableError(STORE, why)
+            remedy = "start the client, which was not started or was stopped"
+        raise StoreUnavailableError(STORE, why, remedy=remedy)
 
     async def aclose(self) -> None:
         """End the session and the driver's threads; after a cancellation they end by themselves."""

@@ -192,8 +192,8 @@ class Nodes:
             making = (methodcaller("create_async", each, b"") for each in missing)
             await self._ask(*making, passed=NodeExistsError)
         except NoNodeError as exc:
-            reason = "the client's chroot does not exist; create it first"
-            raise StoreError(STORE, reason) from exc
+            reason = "the client's chroot does not exist"
+            raise StoreError(STORE, reason, remedy="create it first") from exc
 
     async def commit(self, *changes: Change) -> list[object] | None:
         """Commit all changes or none.

@@ -107,7 +107,7 @@ def test_set_floor_of_an_unknown_counter(aiocosid: Command, namespace: str) -> N
     ended = aiocosid("set-floor", "ordr", "--above", 100, *where)
     assert (ended.code, ended.out) == (4, "")
     assert f"no counter '{namespace}.ordr'; similar are '{namespace}.order'" in ended.err
-    assert "--create creates it" in ended.err
+    assert "create it with --create" in ended.err
     found = json.loads(aiocosid("inspect", *where, "--format", "json").out)
     assert [each["namespaced_name"] for each in found] == [f"{namespace}.order"]
     made = aiocosid("set-floor", "ordr", "--above", 100, "--create", *where)

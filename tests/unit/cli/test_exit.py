@@ -108,14 +108,16 @@ def test_an_error_shows_no_password(aiocosid: Command, scripted: ScriptedStore) 
     """Whatever a driver wrote into its sentence."""
     scripted.script = [errors.StoreError("redis", "cannot use 'redis://me:s3cr3t@host/0'")]
     ended = aiocosid("next", "order")
-    assert ended.err == "aiocosid: error: redis: cannot use 'redis://me:***@host/0'\n"
+    remedy = errors.StoreError.remedy
+    assert ended.err == f"aiocosid: error: redis: cannot use 'redis://me:***@host/0'; {remedy}\n"
 
 
 def test_an_error_is_one_harmless_line(aiocosid: Command, scripted: ScriptedStore) -> None:
     """A server's words neither break the line nor reach the terminal as a command."""
     scripted.script = [errors.StoreError("postgres", "first\nsecond\x1b]0;title\x07")]
     ended = aiocosid("next", "order")
-    assert ended.err == "aiocosid: error: postgres: first second\\x1b]0;title\\x07\n"
+    remedy = errors.StoreError.remedy
+    assert ended.err == f"aiocosid: error: postgres: first second\\x1b]0;title\\x07; {remedy}\n"
 
 
 def test_a_bug_keeps_its_traceback(scripted: ScriptedStore) -> None:

@@ -27,7 +27,7 @@ def test_the_counter_is_raised_to_the_highest_number(aiocosid: Command, tmp_path
     data(tmp_path)
     words = ("set-floor", "order", "--from-table", "orders.id")
     missing = aiocosid(*words)
-    assert (missing.code, "--create creates it" in missing.err) == (4, True)
+    assert (missing.code, "create it with --create" in missing.err) == (4, True)
     assert aiocosid(*words, "--create").out == "cosid.order is at 4711\n"
     assert aiocosid(*words).out == "cosid.order is at 4711\n"
     assert aiocosid("next", "order").out == "4712\n"

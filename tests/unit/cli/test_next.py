@@ -72,7 +72,7 @@ def test_text_shows_what_was_reserved_before_an_error(
     scripted.script = [None, StoreUnavailableError("redis", "gone")]
     ended = aiocosid("next", "order", "-n", 4, "--step", 2)
     assert (ended.code, ended.out) == (3, "1\n2\n")
-    assert ended.err == "aiocosid: error: redis: gone\n"
+    assert ended.err == f"aiocosid: error: redis: gone; {StoreUnavailableError.remedy}\n"
 
 
 def test_json_is_whole_or_nothing(aiocosid: Command, scripted: ScriptedStore) -> None:

@@ -231,7 +231,10 @@ def test_without_a_driver() -> None:
     assert done.stdout.splitlines() == [
         f"asyncpg {install} 'aiocosid[postgres]'",
         f"asyncmy {install} 'aiocosid[mysql]'",
-        "aiocosid cannot run here: psycopg is not installed, which the URL names",
+        (
+            "aiocosid cannot run here: psycopg is not installed, which the URL names; install it: "
+            "pip install psycopg"
+        ),
     ]
 
 

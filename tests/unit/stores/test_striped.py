@@ -648,9 +648,9 @@ class TestStore:
     async def test_no_machine_ids(self) -> None:
         """They need one truth."""
         striped = StripedStore(flaky())
-        with pytest.raises(UnsupportedByStoreError, match="need a single store"):
+        with pytest.raises(UnsupportedByStoreError, match="use a single store"):
             striped.machine_id_distributor()
-        with pytest.raises(StoreError, match="need a single store"):
+        with pytest.raises(StoreError, match="use a single store"):
             await striped.machines()
 
 

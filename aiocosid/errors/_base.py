@@ -1,0 +1,335 @@
+"""The root of all errors, and those of arguments, settings and an object's life."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+
+from .._later import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = (
+    "MOST_SHOWN",
+    "REOPEN",
+    "SEE_CAUSE",
+    "TRY_AGAIN",
+    "BusyError",
+    "ClosedError",
+    "CosIdError",
+    "ForkedError",
+    "IdOverflowError",
+    "InvalidArgumentError",
+    "InvalidIdError",
+    "InvalidSettingsError",
+    "MissingExtraError",
+    "NameTooLongError",
+    "NotOpenError",
+    "SettingsProblem",
+    "UnsupportedRuntimeError",
+    "WouldBlock",
+    "WrongLoopError",
+    "shortened",
+    "with_remedy",
+    "with_wait",
+)
+
+PAGE: Final = "https://aiocosid.readthedocs.io/en/latest/reference/errors.html"
+
+REOPEN: Final = "open it anew in this process"
+"""The remedy for most objects that belong to the parent process."""
+
+INT64_MAX: Final = 2**63 - 1
+MOST_SHOWN: Final = 100  # characters of a wrong value: it may be a whole body of a request
+
+TRY_AGAIN: Final = "try again, and check the store if it lasts"
+SEE_CAUSE: Final = "correct what its cause names"
+
+_E = TypeVar("_E", bound="CosIdError")
+
+
+class CosIdError(Exception):
+    """The root of all errors of this library.
+
+    Attributes:
+        retryable: whether the same call may succeed later with nothing changed by anybody.
+        remedy: what to do, as the end of its text says it; empty in a class of your own that says
+            nothing.
+    """
+
+    retryable: bool = False
+    remedy: str = ""
+
+    @property
+    def url(self) -> str:
+        """The place in the documentation that says when it comes, and what to do.
+
+        A class of your own leads to the class of aiocosid that it is derived from.
+        """
+        (ours, *_) = (
+            each for each in type(self).__mro__ if each.__module__.rpartition(".")[0] == __package__
+        )
+        return f"{PAGE}#{ours.__name__.lower()}"
+
+    def again(self) -> Self:
+        """Return a copy to raise once more, with the cause but without the old traceback."""
+        copy: Self = _rebuild(type(self), self.args, self.__dict__)
+        copy.__cause__ = self.__cause__
+        return copy
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle by facts: the constructors take keywords, which Exception cannot replay."""
+        return _rebuild, (type(self), self.args, self.__dict__)
+
+
+def _rebuild(cls: type[_E], args: tuple[Any, ...], facts: dict[str, Any]) -> _E:
+    error = cls.__new__(cls, *args)
+    error.args = args
+    error.__dict__.update(facts)
+    return error
+
+
+def with_remedy(what: str, remedy: str) -> str:
+    """Return the text that ends with what to do; a cause that was quoted may have said it."""
+    return what if not remedy or what.endswith(remedy) else f"{what}; {remedy}"
+
+
+def with_wait(what: str, waited: float, reason: str) -> str:
+    within = f" within {waited:g} s" if waited else ""
+    return f"{what}{within}: {reason}" if reason else f"{what}{within}"
+
+
+def shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
+class InvalidArgumentError(CosIdError, ValueError):
+    """An argument is outside its range; nothing was done.
+
+    Attributes:
+        argument: the argument's name.
+        value: what was given; the message shows its first 100 characters.
+        expected: what it has to be.
+    """
+
+    def __init__(self, argument: str, value: object, *, expected: str) -> None:
+        shown = repr(value)
+        if len(shown) > MOST_SHOWN:
+            shown = f"{shown[:MOST_SHOWN]}..."
+        self.remedy: str = f"it has to be {expected}"
+        super().__init__(f"{argument} is {shown}; {self.remedy}")
+        self.argument = argument
+        self.value = value
+        self.expected = expected
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle what can be; the text of a value that cannot, as a generator given by mistake."""
+        facts = dict(self.__dict__)
+        try:
+            import_module("pickle").dumps(self.value)
+        except Exception:  # noqa: BLE001 - whatever the value's class raises
+            facts["value"] = repr(self.value)
+        return _rebuild, (type(self), self.args, facts)
+
+
+class NameTooLongError(InvalidArgumentError):
+    """``{namespace}.{name}`` does not fit the store's column; nothing was written.
+
+    Attributes:
+        limit: the column's width in characters.
+    """
+
+    def __init__(self, namespaced_name: str, *, limit: int) -> None:
+        super().__init__(
+            "namespace.name",
+            namespaced_name,
+            expected=f"at most {limit} characters, the width of the column, and has "
+            f"{len(namespaced_name)}; take a shorter name",
+        )
+        self.limit = limit
+
+
+class InvalidIdError(InvalidArgumentError):
+    """A number or text is no id of the layout or converter it is read or written with."""
+
+
+class IdOverflowError(CosIdError, OverflowError):
+    """The next id would be above the highest one allowed; no such id is ever handed out.
+
+    Attributes:
+        counter: the generator, ``{namespace}.{name}``.
+        limit: the highest id allowed, 2^63-1 or the generator's ``max_id``.
+    """
+
+    def __init__(self, namespaced_name: str, *, limit: int) -> None:
+        higher = ", or a higher max_id" if limit < INT64_MAX else ""
+        self.remedy: str = f"take another name{higher}"
+        super().__init__(
+            f"{namespaced_name} is used up: its next id is above the limit {limit}; {self.remedy}"
+        )
+        self.counter = namespaced_name
+        self.limit = limit
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsProblem:
+    """One thing that is wrong with settings.  It never shows a password or a key.
+
+    Attributes:
+        key: its place, dotted: ``generators.order.step``; empty for the whole.
+        reason: what is wrong, and what to do.
+        source: the file or the environment variable that says so; empty if it was a mapping.
+        line: its line in the file, from 1; None if it is not in a file, or was not found there.
+    """
+
+    key: str
+    reason: str
+    source: str = ""
+    line: int | None = None
+
+    def __str__(self) -> str:
+        """Return one line: ``ids.toml:7: generators.order.step: ...``."""
+        place = self.source if self.line is None else f"{self.source}:{self.line}"
+        return ": ".join(part for part in (place, self.key, self.reason) if part)
+
+
+class InvalidSettingsError(CosIdError, ValueError):
+    """The settings have errors; nothing was opened.
+
+    Attributes:
+        problems: everything that is wrong with them, in the order of the settings.
+    """
+
+    remedy = "correct them, and check them with 'aiocosid check-config FILE'"
+
+    def __init__(self, problems: Iterable[SettingsProblem]) -> None:
+        self.problems: tuple[SettingsProblem, ...] = tuple(problems)
+        found = "\n".join(f"  {problem}" for problem in self.problems)
+        count = len(self.problems)
+        super().__init__(
+            f"{count} problem{'s' * (count != 1)} in the settings:\n{found}\n{self.remedy}"
+        )
+
+
+class MissingExtraError(CosIdError, ImportError):
+    """A library that an optional part needs is not installed.
+
+    Attributes:
+        package: the library that is missing.
+        extra: the extra of aiocosid that brings it.
+    """
+
+    def __init__(self, package: str, *, extra: str) -> None:
+        self.remedy: str = f"install it with: pip install 'aiocosid[{extra}]'"
+        super().__init__(f"{package} is not installed; {self.remedy}")
+        self.package = package
+        self.extra = extra
+
+
+class UnsupportedRuntimeError(CosIdError, RuntimeError):
+    """The interpreter cannot keep the promises; raised when a generator is opened.
+
+    Attributes:
+        reason: what the interpreter lacks.
+    """
+
+    def __init__(self, reason: str, *, remedy: str = "take another interpreter") -> None:
+        super().__init__(with_remedy(f"aiocosid cannot run here: {reason}", remedy))
+        self.reason = reason
+        self.remedy: str = remedy
+
+
+class WouldBlock(CosIdError):  # noqa: N818 - the name of the anyio pair X / X_nowait
+    """No id is in hand; ``await next_id()`` would have to wait for the store."""
+
+    retryable = True
+    remedy = "await next_id(), or call again a little later"
+
+    def __init__(self) -> None:
+        super().__init__(f"no id is in hand; {self.remedy}")
+
+
+class NotOpenError(CosIdError):
+    """A generator or provider is used before it is opened.
+
+    Attributes:
+        what: what was used.
+    """
+
+    remedy = "use 'async with' or 'await task_group.start(x.run)'"
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} is not open; {self.remedy}")
+        self.what = what
+
+
+class BusyError(CosIdError):
+    """A generator or provider is opened while it is open, or a name is asked for in two ways.
+
+    Attributes:
+        what: what is in use.
+        reason: in which way it is.
+    """
+
+    def __init__(
+        self, what: str, *, reason: str, remedy: str = "close it first, or use another one"
+    ) -> None:
+        super().__init__(with_remedy(f"{what} {reason}", remedy))
+        self.what = what
+        self.reason = reason
+        self.remedy: str = remedy
+
+
+class ClosedError(CosIdError):
+    """The generator, its provider or the task group around it has been closed.
+
+    Attributes:
+        what: what was closed.
+    """
+
+    remedy = "open it anew to go on"
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} is closed; {self.remedy}")
+        self.what = what
+
+
+class ForkedError(CosIdError):
+    """The process was forked, and this object belongs to the parent.
+
+    Attributes:
+        what: what belongs to the parent.
+    """
+
+    def __init__(self, what: str, *, remedy: str = REOPEN) -> None:
+        super().__init__(f"{what} belongs to the process that this one was forked from; {remedy}")
+        self.what = what
+        self.remedy: str = remedy
+
+
+class WrongLoopError(CosIdError, RuntimeError):
+    """A generator is used from another event loop or thread than the one it was opened on.
+
+    Also: the code of a Temporal workflow asks for an id.
+
+    Attributes:
+        what: what was used.
+        in_workflow: whether the code of a Temporal workflow did.
+    """
+
+    remedy: str = "open one generator for each loop"
+
+    def __init__(self, what: str, *, in_workflow: bool = False) -> None:
+        where = "belongs to another event loop or thread"
+        if in_workflow:
+            where = (
+                "gives no ids to the code of a Temporal workflow, because a replay would get others"
+            )
+            self.remedy = (
+                "take the id in an activity and return it, or use workflow.uuid4(), which a replay "
+                "repeats"
+            )
+        super().__init__(f"{what} {where}; {self.remedy}")
+        self.what = what
+        self.in_workflow = in_workflow

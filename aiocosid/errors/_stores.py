@@ -1,0 +1,276 @@
+"""The errors of stores, and of what a generator waits for from its store."""
+
+from __future__ import annotations
+
+from ._base import SEE_CAUSE, TRY_AGAIN, CosIdError, with_remedy, with_wait
+
+__all__ = (
+    "ClockSkewError",
+    "CorruptCounterError",
+    "CounterMissingError",
+    "SchemaMissingError",
+    "SegmentUnavailableError",
+    "SequenceExhaustedError",
+    "SequenceUnavailableError",
+    "StoreAuthenticationError",
+    "StoreError",
+    "StoreIdentityHiddenError",
+    "StoreRolledBackError",
+    "StoreUnavailableError",
+    "UnsupportedByStoreError",
+)
+
+
+class StoreError(CosIdError):
+    """The store refused a call.
+
+    Attributes:
+        store: which store, without credentials.
+        reason: what it said.
+    """
+
+    remedy: str = "correct what the server refuses; its log may say more"
+
+    def __init__(self, store: str, reason: str, *, remedy: str = "") -> None:
+        self.remedy = remedy or self.remedy
+        super().__init__(with_remedy(f"{store}: {reason}", self.remedy))
+        self.store = store
+        self.reason = reason
+
+
+class StoreUnavailableError(StoreError):
+    """The store cannot be reached, is starting, failing over or too slow.
+
+    The call may have taken effect: a range may be lost, never given twice.
+    """
+
+    retryable = True
+    remedy = "try again, and if it lasts, check that the server runs and can be reached"
+
+
+class StoreAuthenticationError(StoreError):
+    """The store rejected the user, the password or the user's rights."""
+
+    remedy = "correct the URL, or the user's rights"
+
+
+class StoreIdentityHiddenError(StoreError):
+    """A tiered store's cache hides which server it is: a span could outlive that server."""
+
+    def __init__(self, store: str, reason: str) -> None:
+        super().__init__(
+            store,
+            f"the server does not tell who it is ({reason})",
+            remedy="allow it with 'ACL SETUSER <user> +info', or connect past the proxy that "
+            "hides it",
+        )
+        self.reason = reason
+
+
+class UnsupportedByStoreError(StoreError):
+    """The store does not support what was asked for, such as machine ids in a table of counters."""
+
+    remedy = "use a store that supports it"
+
+
+class SchemaMissingError(StoreError):
+    """A table, or a stream, that this store needs does not exist.
+
+    Attributes:
+        table: its name.
+        kind: ``"table"`` or ``"stream"``.
+    """
+
+    def __init__(self, store: str, *, table: str, kind: str = "table") -> None:
+        super().__init__(
+            store,
+            f"{kind} {table!r} does not exist",
+            remedy="create it with 'aiocosid init --store URL' or 'await store.create_schema()'",
+        )
+        self.table = table
+        self.kind = kind
+
+
+class CorruptCounterError(StoreError):
+    """The store holds something under the counter's name that is not a positive integer.
+
+    Attributes:
+        counter: the key or row that is damaged.
+        found: what it holds.
+    """
+
+    def __init__(self, store: str, *, counter: str, found: str) -> None:
+        super().__init__(
+            store,
+            f"{counter!r} holds {found}, not a counter",
+            remedy="repair it, or use another name",
+        )
+        self.counter = counter
+        self.found = found
+
+
+class CounterMissingError(StoreError):
+    """There is no such counter, and none was created; nothing was written.
+
+    Other systems never create counters implicitly, and their nodes would begin to use a new one, so
+    a misspelt name is an error in their tables.  Commands that change an existing counter create
+    none either, and a counter that disappears under an open generator is not created again.
+
+    Attributes:
+        table: the other system's table; empty for a counter of CosId's.
+        counter: the name that was looked for.
+        key: the column of the table that was searched; empty for a counter of CosId's.
+        similar: counters of the store whose names are alike.
+    """
+
+    remedy = "correct the name, or open a generator of that name, which creates it"
+
+    def __init__(
+        self,
+        store: str,
+        *,
+        counter: str,
+        table: str = "",
+        key: str = "",
+        remedy: str = "",
+        similar: tuple[str, ...] = (),
+    ) -> None:
+        what = f"there is no counter {counter!r}"
+        if table:
+            what = f"table {table!r} has no row whose {key} is {counter!r}"
+        if similar:
+            what += f"; similar are {', '.join(map(repr, similar))}"
+        super().__init__(store, what, remedy=remedy)
+        self.table = table
+        self.counter = counter
+        self.key = key
+        self.similar = similar
+
+
+class StoreRolledBackError(StoreError):
+    """A counter went backwards: the store lost writes, so ids would repeat.
+
+    It ends the generator that sees it; no further id is handed out, not even one in hand,
+    because another process may be given the same.
+
+    Attributes:
+        counter: ``{namespace}.{name}``.
+        namespace: the first part of it.
+        name: the second part.
+        seen: the max id that the store answered.
+        expected: the lowest max id that a sound store could have answered.
+    """
+
+    def __init__(self, store: str, *, namespace: str, name: str, seen: int, expected: int) -> None:
+        super().__init__(
+            store,
+            f"counter '{namespace}.{name}' went backwards: {seen} came, at least {expected} was "
+            "due",
+            remedy=f"raise it with 'aiocosid set-floor {name} --namespace {namespace} --above N' "
+            "to a number above every id ever handed out, then open the generator anew",
+        )
+        self.counter: str = f"{namespace}.{name}"
+        self.namespace = namespace
+        self.name = name
+        self.seen = seen
+        self.expected = expected
+
+
+class SegmentUnavailableError(CosIdError):
+    """No segment came; the store's own error, if it gave one, is the ``__cause__``.
+
+    It is retryable if its cause is: a wrong password fails all waiting callers at once.
+
+    Attributes:
+        counter: the generator, ``{namespace}.{name}``.
+        waited: seconds that the caller waited at most; 0 if an error that no retry mends came.
+        reason: what kept it; empty if the store did not answer.
+        retry_after: seconds after which the store is asked again; None if nobody knows.
+    """
+
+    retryable: bool = True
+
+    def __init__(
+        self,
+        namespaced_name: str,
+        *,
+        waited: float,
+        reason: str = "",
+        retryable: bool = True,
+        retry_after: float | None = None,
+        remedy: str = "",
+    ) -> None:
+        self.remedy: str = remedy or (TRY_AGAIN if retryable else SEE_CAUSE)
+        super().__init__(
+            with_remedy(
+                with_wait(f"no segment of {namespaced_name} came", waited, reason), self.remedy
+            )
+        )
+        self.counter = namespaced_name
+        self.reason = reason
+        self.waited = waited
+        self.retryable = retryable
+        self.retry_after: float | None = retry_after
+
+
+class SequenceUnavailableError(CosIdError):
+    """The store granted no sequence of a second in time; its error is the ``__cause__``.
+
+    Attributes:
+        counter: the generator, ``{namespace}.{name}``.
+        waited: seconds that the caller waited; 0 if it did not.
+        reason: what kept it; empty if the store did not answer.
+    """
+
+    retryable: bool = True
+
+    def __init__(
+        self,
+        namespaced_name: str,
+        *,
+        waited: float,
+        reason: str = "",
+        retryable: bool = True,
+        remedy: str = "",
+    ) -> None:
+        self.remedy = remedy or self.remedy or (TRY_AGAIN if retryable else SEE_CAUSE)
+        super().__init__(
+            with_remedy(
+                with_wait(f"no sequence of {namespaced_name} came", waited, reason), self.remedy
+            )
+        )
+        self.counter = namespaced_name
+        self.reason = reason
+        self.waited = waited
+        self.retryable = retryable
+
+
+class SequenceExhaustedError(SequenceUnavailableError):
+    """The seconds that a caller waited for are used up, by all nodes together."""
+
+    remedy = "try again, and if it lasts, use more sequence bits or another namespace"
+
+
+class ClockSkewError(CosIdError):
+    """The clocks of this host and of the store disagree by more than is tolerated.
+
+    Nothing was written: under a wrong second a sequence might be granted twice.
+
+    Attributes:
+        store: which store, without credentials.
+        ahead: seconds that this host is ahead of the store; negative if it is behind.
+        tolerance: seconds that are tolerated.
+    """
+
+    retryable = True
+    remedy = "set the clocks right"
+
+    def __init__(self, store: str, *, ahead: int, tolerance: int) -> None:
+        how = f"{ahead} s ahead of" if ahead > 0 else f"{-ahead} s behind"
+        super().__init__(
+            f"the clock of this host is {how} that of {store}, more than the {tolerance} s that "
+            f"are tolerated; {self.remedy}"
+        )
+        self.store = store
+        self.ahead = ahead
+        self.tolerance = tolerance
