@@ -11,7 +11,7 @@ from ..abc import Provider
 from ..errors import InvalidArgumentError
 from ..provider import ConfiguredProvider, IdProvider
 
-__all__ = ("RETRY_AFTER", "STATE_KEY", "Source", "opened")
+__all__ = ("STATE_KEY", "Source", "opened")
 
 Source: TypeAlias = (
     AbstractAsyncContextManager[Provider] | Callable[[], AbstractAsyncContextManager[Provider]]
@@ -19,7 +19,6 @@ Source: TypeAlias = (
 """A provider to be opened, as `connect` and `configure` return it, or what makes one."""
 
 STATE_KEY: Final = "aiocosid"  # of the provider in the state of an application
-RETRY_AFTER: Final = "1"  # seconds; a generator that starves asks its store again within them
 
 
 @asynccontextmanager

@@ -1,7 +1,7 @@
-"""Statistics and health as read-only ASGI applications; they need no framework.
+"""Statistics, health and answers to errors as ASGI applications; they need no framework.
 
-Mount them for operators only.  The messages of store errors may contain hosts and users, so do not
-publish the statistics; the health report names only the errors' classes.
+Mount the first two for operators only.  The messages of store errors may contain hosts and users,
+so do not publish the statistics; the health report names only the errors' classes.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from .. import default_provider
 from ..errors import CosIdError, NotOpenError, WouldBlock, WrongLoopError
 from ..machine import MachineIdStatistics
 from ..segment import SegmentStatistics
+from ._failures import PROBLEM_JSON, FailureLog, answer_to
 from ._source import STATE_KEY
 
 if TYPE_CHECKING:
@@ -25,11 +26,13 @@ if TYPE_CHECKING:
 
     from ..abc import AnyGenerator, Provider
 
-__all__ = ("Health", "HealthApp", "StatisticsApp", "check_health")
+__all__ = ("ErrorMiddleware", "Health", "HealthApp", "StatisticsApp", "check_health")
 
 _Scope: TypeAlias = MutableMapping[str, Any]
 _Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 _Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+_Application: TypeAlias = Callable[[_Scope, _Receive, _Send], Awaitable[None]]
 
 _UP, _DEGRADED, _DOWN = "up", "degraded", "down"
 
@@ -233,3 +236,47 @@ async def _reply(scope: _Scope, send: _Send, status: int, body: object) -> None:
         headers.append((b"allow", b"GET, HEAD"))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else text})
+
+
+class ErrorMiddleware:
+    """An ASGI middleware that answers requests which fail by a `CosIdError`.
+
+    It is for frameworks without a module of their own here, and does what
+    `aiocosid.integrations.starlette.handle_errors` does: a ``retryable`` error is answered with 503
+    and ``Retry-After``, any other one with 500, and the logger ``aiocosid.requests`` gets at most
+    one line a second for one cause.  An error after the answer has begun is raised on.
+
+    Args:
+        app: the application that it stands in front of.
+    """
+
+    def __init__(self, app: _Application) -> None:
+        self._app = app
+        self._failures = FailureLog()
+
+    async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
+        """Serve one connection."""
+        has_begun = scope["type"] != "http"
+
+        async def begin(message: MutableMapping[str, Any]) -> None:
+            nonlocal has_begun
+            has_begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send if has_begun else begin)
+        except CosIdError as error:
+            if has_begun:
+                raise
+            found = answer_to(error)
+            self._failures.note(error, f"a request was answered with {found.status}")
+            headers = {**found.headers, "content-type": PROBLEM_JSON}
+            await send(
+                {
+                    "type": "http.response.start",
+                    "status": found.status,
+                    "headers": [(k.encode(), v.encode()) for k, v in headers.items()],
+                }
+            )
+            body = b"" if scope["method"] == "HEAD" else found.body
+            await send({"type": "http.response.body", "body": body})

@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING, Any
 from litestar import Litestar, Response, asgi
 from litestar.datastructures import State  # noqa: TC002 - Litestar reads the annotations
 from litestar.di import Provide
-from litestar.exceptions import ServiceUnavailableException, responses
+from litestar.exceptions import responses
 from litestar.plugins import InitPlugin
 from litestar.types import Receive, Scope, Send  # noqa: TC002 - as State
 
 from .. import generator_named
 from ..abc import SHARE
 from ..errors import CosIdError, NotOpenError
-from ._source import RETRY_AFTER, STATE_KEY, opened
+from ._failures import PROBLEM_JSON, FailureLog, answer_to
+from ._source import STATE_KEY, opened
 from .asgi import HealthApp, StatisticsApp
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Callable
 
     from litestar.config.app import AppConfig
     from litestar.connection import Request
@@ -35,7 +36,8 @@ class CosIdPlugin(InitPlugin):
 
     Handlers get it as the dependency ``ids``, and single generators by `generator`.  A
     ``retryable`` `CosIdError` is answered with 503 and ``Retry-After``, any other `CosIdError` with
-    500 like an unexpected error.
+    500; in debug mode with Litestar's page for unexpected errors.  The logger ``aiocosid.requests``
+    gets at most one line a second for one cause, which says how many were left out.
 
     Args:
         source: a provider that is not open yet; or a function that returns one, or any asynchronous
@@ -63,7 +65,7 @@ class CosIdPlugin(InitPlugin):
         config: Any = app_config  # its types are known in part only
         config.lifespan.append(self._opened)
         config.dependencies.setdefault(self._dependency, Provide(_provider))
-        config.exception_handlers.setdefault(CosIdError, _no_id)
+        config.exception_handlers.setdefault(CosIdError, _answered(FailureLog()))
         if self._statistics is not None:
             config.route_handlers.append(_mounted(self._statistics, StatisticsApp()))
         if self._health is not None:
@@ -114,14 +116,18 @@ def _mounted(path: str, app: StatisticsApp | HealthApp) -> ASGIRouteHandler:
     return serve
 
 
-def _no_id(request: Request[Any, Any, Any], error: CosIdError) -> Response[Any]:
-    known: Any = responses  # as above
-    answer: Response[Any]
-    if error.retryable:
-        busy = ServiceUnavailableException("no id just now", headers={"Retry-After": RETRY_AFTER})
-        answer = known.create_exception_response(request, busy)
-    elif request.app.debug:  # as Litestar answers an unhandled error
-        answer = known.create_debug_response(request, error)
-    else:
-        answer = known.create_exception_response(request, error)
+def _answered(
+    failures: FailureLog,
+) -> Callable[[Request[Any, Any, Any], CosIdError], Response[Any]]:
+    def answer(request: Request[Any, Any, Any], error: CosIdError) -> Response[Any]:
+        if request.app.debug and not error.retryable:  # as Litestar answers an unhandled error
+            known: Any = responses  # its types are known in part only
+            shown: Response[Any] = known.create_debug_response(request, error)
+            return shown
+        found = answer_to(error)
+        failures.note(error, f"a request was answered with {found.status}")
+        return Response(
+            found.body, status_code=found.status, headers=found.headers, media_type=PROBLEM_JSON
+        )
+
     return answer

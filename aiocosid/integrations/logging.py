@@ -31,6 +31,7 @@ from ..events import (
     Starved,
     WaitTimedOut,
 )
+from ._line_limit import LineLimiter, with_count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,7 +73,7 @@ class LoggingInstrument:
     earlier one is suppressed for some seconds; the next one says how many were.
     """
 
-    __slots__ = ("_levels", "_logger", "_pause", "_written")
+    __slots__ = ("_levels", "_limiter", "_logger")
 
     def __init__(
         self,
@@ -95,9 +96,7 @@ class LoggingInstrument:
             raise InvalidArgumentError("pause", pause, expected="a finite time of at least 0")
         self._logger: Final = logger or logging.getLogger("aiocosid.events")
         self._levels: Final = {**LEVELS, **(levels or {})}
-        self._pause: Final = pause
-        # When a line like it was written, and how many were left out since.
-        self._written: Final[dict[tuple[object, ...], tuple[float, int]]] = {}
+        self._limiter: Final = LineLimiter(pause)
 
     def on_event(self, event: Event, /) -> None:
         """Write the line of an event, or leave it out."""
@@ -110,7 +109,7 @@ class LoggingInstrument:
             if left_out is None:
                 return
             if left_out:
-                record.msg += f" ({left_out} more like it were left out)"
+                record.msg = with_count(record.msg, left_out)
                 record.__dict__["aiocosid"]["left_out"] = left_out
         self._logger.handle(record)
 
@@ -133,14 +132,8 @@ class LoggingInstrument:
     def _left_out(self, event: Event, now: float) -> int | None:
         """Return how many similar lines were suppressed; None if this one is suppressed too."""
         error: object = getattr(event, "error", None)
-        key = (type(event), event.namespace, event.name, type(error))
-        at, left_out = self._written.get(key, (-self._pause, 0))
-        # The record's time is the wall clock's, which may be set back.
-        if 0 <= now - at < self._pause:
-            self._written[key] = (at, left_out + 1)
-            return None
-        self._written[key] = (now, 0)
-        return left_out
+        cause = (type(event), event.namespace, event.name, type(error))
+        return self._limiter.admit(cause, now)
 
 
 def _words(name: str) -> str:

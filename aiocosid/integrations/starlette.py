@@ -6,14 +6,16 @@ FastAPI has a module of its own, which adds dependencies.
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
-from starlette.responses import JSONResponse
+from starlette.responses import Response
+from starlette.websockets import WebSocketState
 
 from .. import default_provider, generator_named
 from ..abc import SHARE
 from ..errors import CosIdError, NotOpenError
-from ._source import RETRY_AFTER, STATE_KEY, opened
+from ._failures import PROBLEM_JSON, FailureLog, answer_to
+from ._source import STATE_KEY, opened
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
     from starlette.applications import Starlette
     from starlette.requests import HTTPConnection
-    from starlette.responses import Response
+    from starlette.websockets import WebSocket
 
     from ..abc import AnyGenerator, Provider
     from ._source import Source
@@ -93,18 +95,35 @@ def generator_of(connection: HTTPConnection, name: str = SHARE) -> AnyGenerator:
 
 
 def handle_errors(app: Starlette) -> None:
-    """Answer requests that cannot get an id now with 503 and ``Retry-After``.
+    """Answer requests that fail by a `CosIdError`, and log them without a flood.
 
-    It handles each ``retryable`` `CosIdError`.  The others are mistakes or need an operator: they
-    are raised on, to the server's log and a 500.
+    A ``retryable`` error is answered with 503 and ``Retry-After``.  The others are mistakes or need
+    an operator: they are answered with 500, or raised on if the application is in debug mode.  A
+    web socket is closed, with code 1013 ("try again later") or 1011.
+
+    The logger ``aiocosid.requests`` gets at most one line a second for one cause, which says how
+    many were left out; at level ``DEBUG`` with a traceback.  A mounted application answers its own
+    errors, so call it for each.
 
     Args:
         app: a Starlette or FastAPI application.
     """
-    app.add_exception_handler(CosIdError, _no_id)
+    failures = FailureLog()
+
+    async def answer(connection: Any, error: Any) -> Response | None:  # noqa: ANN401 - as Starlette
+        if app.debug and not error.retryable:
+            raise error
+        if connection.scope["type"] == "websocket":
+            failures.note(error, "a web socket was closed")
+            await _close(connection, 1013 if error.retryable else 1011)
+            return None
+        found = answer_to(error)
+        failures.note(error, f"a request was answered with {found.status}")
+        return Response(found.body, found.status, found.headers, PROBLEM_JSON)
+
+    app.add_exception_handler(CosIdError, cast("Any", answer))
 
 
-async def _no_id(connection: HTTPConnection, error: Exception) -> Response:
-    if connection.scope["type"] != "http" or not getattr(error, "retryable", False):
-        raise error
-    return JSONResponse({"detail": "no id just now"}, 503, {"Retry-After": RETRY_AFTER})
+async def _close(socket: WebSocket, code: int) -> None:
+    if WebSocketState.DISCONNECTED not in {socket.client_state, socket.application_state}:
+        await socket.close(code)

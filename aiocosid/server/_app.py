@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from ..abc import DEFAULT_NAMESPACE
 from ..errors import CosIdError
+from ..integrations._failures import FailureLog
 from . import _dashboard, _health, _metrics, _store_api, _v1
 from ._problems import CONTENT_TYPE, Problem, problem_of
 from ._service import Service
@@ -86,6 +87,7 @@ class App:
             create=create,
             unix_tokens=unix_tokens,
         )
+        self._failures = FailureLog(logger)
         self.resp: Mapping[bytes, Command | Adder] | None = resp
         # They are tried one after the other, so the busiest come first.
         ids, segments, *others = _v1.routes(self.service)
@@ -114,7 +116,13 @@ class App:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection's request, or the application's life."""
-        await self._app(scope, receive, send)
+        try:
+            await self._app(scope, receive, send)
+        except Exception as error:
+            if scope["type"] != "http":
+                raise
+            # It is answered already, by `_bug`; the server would log a traceback for each.
+            self._failures.note(error, "a request has failed", trace=True)
 
     @asynccontextmanager
     async def running(self, _app: object = None) -> AsyncGenerator[None]:
@@ -152,5 +160,5 @@ async def _http_exception(_request: Request, error: Exception) -> Response:
 
 async def _bug(_request: Request, error: Exception) -> Response:
     """Answer without a trace of what went wrong, which is in the log."""
-    del error  # Starlette raises it on, to the server's log
+    del error  # Starlette raises it on, to `App`
     return _response(Problem(HTTPStatus.INTERNAL_SERVER_ERROR, "bug"))

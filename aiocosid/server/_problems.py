@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from http import HTTPStatus
-from math import ceil
 from typing import Final
 
 from ..errors import (
@@ -22,10 +21,11 @@ from ..errors import (
     StoreError,
     UnsupportedByStoreError,
 )
+from ..integrations._failures import PROBLEM_JSON, retry_after, whole_seconds
 
 __all__ = ("CONTENT_TYPE", "Problem", "problem_of")
 
-CONTENT_TYPE: Final = "application/problem+json"
+CONTENT_TYPE: Final = PROBLEM_JSON
 RETRY_AFTER: Final = 1.0  # seconds, if the error does not say
 
 
@@ -56,7 +56,7 @@ class Problem(Exception):  # noqa: N818 - the name of RFC 9457
         self.retry_after = retry_after
         self.headers = dict(headers or {})
         if retry_after is not None:
-            self.headers["retry-after"] = str(max(1, ceil(retry_after)))
+            self.headers["retry-after"] = whole_seconds(retry_after)
 
     def body(self) -> bytes:
         """Return the JSON."""
@@ -96,7 +96,7 @@ def problem_of(error: CosIdError) -> Problem:
         if isinstance(error, kind):
             return Problem(status, name, "" if isinstance(error, StoreError) else str(error))
     if error.retryable:
-        after: float | None = getattr(error, "retry_after", None)
+        after = retry_after(error)
         return Problem(
             HTTPStatus.SERVICE_UNAVAILABLE,
             "no-id-now",

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from .._life.clock import SYSTEM_CLOCK
 from ..errors import CosIdError, IdOverflowError, WouldBlock
+from ..integrations._failures import FailureLog
 from ._problems import Problem, problem_of
 from ._resp_codec import Commands, RespError, encoded
 from ._service import grant
@@ -38,6 +39,7 @@ __all__ = (
 )
 
 logger = logging.getLogger("aiocosid.server")
+FAILURES: Final = FailureLog(logger)  # of commands, by mistakes of ours
 
 MOST_AT_ONCE: Final = 500
 """Commands that are served before other connections have their turn."""
@@ -155,7 +157,7 @@ def error_of(error: Exception) -> RespError:
     if isinstance(error, Problem):
         code = {401: "NOAUTH", 403: "NOPERM"}.get(error.status, "ERR")
         return RespError(f"{code} {error.detail or error.kind}")
-    logger.error("a command has failed", exc_info=error)
+    FAILURES.note(error, "a command has failed", trace=True)
     return RespError("ERR internal error")
 
 

@@ -34,6 +34,7 @@ from ._kit import client
 
 pytestmark = pytest.mark.asyncio
 
+LOST = aiocosid.errors.MachineIdLostError("shop", 7, reason="gone")
 Orders = Annotated[IdGenerator, Depends(generator("order"))]
 
 
@@ -55,7 +56,7 @@ def shop(error: CosIdError | None = None, **options: Any) -> FastAPI:
 
 
 async def test_without_the_lifespan_the_error_says_so() -> None:
-    async with client(shop()) as http:
+    async with client(shop(debug=True)) as http:
         with pytest.raises(NotOpenError, match=r"lifespan=lifespan\(\.\.\.\)"):
             await http.get("/order")
 
@@ -69,7 +70,7 @@ async def test_the_default_provider_will_do(namespace: str) -> None:
 
 
 async def test_a_generator_that_is_not_there_is_named() -> None:
-    async with aiocosid.connect("memory://") as ids, client(shop()) as http:
+    async with aiocosid.connect("memory://") as ids, client(shop(debug=True)) as http:
         with aiocosid.use_provider(ids), pytest.raises(InvalidArgumentError, match="'order'"):
             await http.get("/order")
 
@@ -88,35 +89,64 @@ async def test_an_error_is_an_invitation_or_the_servers_own() -> None:
         with aiocosid.use_provider(ids):
             reply = await http.get("/order")
     assert (reply.status_code, reply.headers["retry-after"]) == (503, "1")
-    assert reply.json() == {"detail": "no id just now"}
-    lost = aiocosid.errors.MachineIdLostError("shop", 7, reason="gone")
+    assert reply.headers["content-type"] == "application/problem+json"
+    assert (reply.json()["detail"], reply.json()["type"]) == ("no id just now", starved.url)
+    assert "10.0.0.7" not in reply.text
     async with aiocosid.connect("memory://") as ids:
         await ids.segment_chain("order")
         with aiocosid.use_provider(ids):
-            async with client(shop(lost)) as http:
-                with pytest.raises(aiocosid.errors.MachineIdLostError):  # as the server sees it
+            async with client(shop(LOST)) as http:
+                reply = await http.get("/order")
+                assert (reply.status_code, reply.json()["type"]) == (500, LOST.url)
+            async with client(shop(LOST, debug=True)) as http:
+                with pytest.raises(aiocosid.errors.MachineIdLostError):  # for Starlette's page
                     await http.get("/order")
-            async with client(shop(lost), raise_app_exceptions=False) as http:
+
+
+async def test_many_failures_are_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    """Without a traceback, and with the endpoint that asked."""
+    async with client(shop(LOST)) as http, aiocosid.connect("memory://") as ids:
+        await ids.segment_chain("order")
+        with aiocosid.use_provider(ids):
+            for _ in range(20):
                 assert (await http.get("/order")).status_code == 500
+    (record,) = (each for each in caplog.records if each.name == "aiocosid.requests")
+    assert record.exc_info is None
+    assert record.getMessage().startswith("a request was answered with 500: MachineIdLostError: ")
+    assert "test_fastapi.py" in record.getMessage()
 
 
-async def test_a_web_socket_gets_no_http_answer() -> None:
+@pytest.mark.parametrize(("error", "code"), [(WouldBlock(), 1013), (LOST, 1011)])
+async def test_a_web_socket_is_closed(error: CosIdError, code: int) -> None:
     app = shop()
 
     @app.websocket("/ids")
-    async def serve(_socket: WebSocket, _orders: Orders) -> None:
-        raise WouldBlock
+    async def serve(socket: WebSocket, _orders: Orders) -> None:
+        await socket.accept()
+        raise error
+
+    @app.websocket("/closed")
+    async def serve_closed(socket: WebSocket, _orders: Orders) -> None:
+        await socket.accept()
+        await socket.close()
+        raise error
 
     async def receive() -> Any:
         return {"type": "websocket.connect"}
 
-    async def send(_message: Any) -> None: ...
-
-    scope = {"type": "websocket", "path": "/ids", "headers": [], "query_string": b"", "state": {}}
     async with aiocosid.connect("memory://") as ids:
         await ids.segment_chain("order")
-        with pytest.raises(WouldBlock), aiocosid.use_provider(ids):
-            await app(scope, receive, send)
+        with aiocosid.use_provider(ids):
+            for path, last in (("/ids", code), ("/closed", 1000)):
+                sent: list[Any] = []
+
+                async def send(message: Any, sent: list[Any] = sent) -> None:
+                    sent.append(message)
+
+                scope = {"type": "websocket", "path": path, "headers": [], "query_string": b""}
+                await app({**scope, "state": {}}, receive, send)
+                assert [each["type"] for each in sent] == ["websocket.accept", "websocket.close"]
+                assert sent[-1]["code"] == last
 
 
 async def test_openapi_knows_nothing_of_dependencies() -> None:

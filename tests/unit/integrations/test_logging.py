@@ -112,7 +112,7 @@ def test_levels_are_the_users(caplog: pytest.LogCaptureFixture) -> None:
     for event in (Starved(**SHOP), Own(**SHOP), FetchFailed(**SHOP, error=DOWN, attempt=1, took=0)):
         instrument.on_event(event)
     assert [record.levelname for record in caplog.records] == ["ERROR", "INFO"]
-    assert len(instrument._written) == 2
+    assert len(instrument._limiter._written) == 2
     # The logger's level alone; caplog sets its handler's as well.
     logging.getLogger("aiocosid.events").setLevel(logging.ERROR)
     instrument.on_event(WaitTimedOut(**SHOP, waited=5))

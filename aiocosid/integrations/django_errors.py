@@ -1,0 +1,63 @@
+"""Django: a middleware that answers requests which cannot get an id, and logs them in few lines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from asgiref.sync import iscoroutinefunction, markcoroutinefunction
+from django.conf import settings
+from django.http import HttpResponse
+
+from ..errors import CosIdError
+from ._failures import PROBLEM_JSON, FailureLog, answer_to
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from django.http import HttpRequest
+
+__all__ = ("CosIdErrorsMiddleware",)
+
+
+class CosIdErrorsMiddleware:
+    """Answers views that fail by a `CosIdError`, synchronous and asynchronous ones.
+
+    A ``retryable`` error is answered with 503 and ``Retry-After``, any other one with 500, or with
+    Django's own page under ``DEBUG``.  The logger ``aiocosid.requests`` gets at most one line a
+    second for one cause, which says how many were left out; ``django.request`` and the mails to
+    ``ADMINS`` get none.
+
+    It goes last into ``MIDDLEWARE``::
+
+        MIDDLEWARE = [..., "aiocosid.integrations.django_errors.CosIdErrorsMiddleware"]
+
+    Attributes:
+        sync_capable: it serves synchronous views.
+        async_capable: it serves asynchronous views, without a thread.
+    """
+
+    sync_capable: bool = True
+    async_capable: bool = True
+
+    def __init__(self, get_response: Callable[[HttpRequest], Any]) -> None:
+        """Stand before the rest of the chain; called by Django."""
+        self._get_response = get_response
+        self._failures = FailureLog()
+        if iscoroutinefunction(get_response):  # pyright: ignore[reportDeprecated] - Python 3.11 needs it
+            markcoroutinefunction(self)
+
+    def __call__(self, request: HttpRequest) -> Any:  # noqa: ANN401 - a response, or its awaitable
+        """Pass a request on."""
+        self._failures.write_due()
+        return self._get_response(request)
+
+    def process_exception(self, _request: HttpRequest, error: Exception) -> HttpResponse | None:
+        """Answer a view's error; called by Django."""
+        if not isinstance(error, CosIdError) or (settings.DEBUG and not error.retryable):
+            return None
+        found = answer_to(error)
+        self._failures.note(error, f"a request was answered with {found.status}")
+        response = HttpResponse(found.body, PROBLEM_JSON, found.status, headers=found.headers)
+        # Otherwise Django logs, and mails, a line for each answer of this status.
+        response._has_been_logged = True  # pyright: ignore[reportAttributeAccessIssue]
+        return response
