@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ._checks import refuse_in_workflow
 from .abc import SHARE, Provider
-from .errors import InvalidArgumentError, NotOpenError
+from .errors import GeneratorMissingError, InvalidArgumentError, NotOpenError
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -76,18 +76,19 @@ def generator_named(name: str = SHARE, provider: Provider | None = None) -> AnyG
         provider: where to look; the default one if none is given.
 
     Raises:
-        InvalidArgumentError: the provider has no generator of that name.
+        GeneratorMissingError: the provider has no generator of that name.
         NotOpenError: no provider was given, and there is no default one.
         WrongLoopError: no provider was given, and the code of a Temporal workflow asks.
     """
     found = provider if provider is not None else default_provider()
     try:
         return found[name]
+    except GeneratorMissingError:
+        raise
     except KeyError:
         # Python would iterate over what has nothing but __getitem__, with numbers.
-        known = ", ".join(sorted(map(repr, found))) if _is(found, Iterable) else ""
-        known = known or "none"
-        raise InvalidArgumentError("name", name, expected=f"one of {known}") from None
+        known = found if _is(found, Iterable) else ()
+        raise GeneratorMissingError(name, known=known) from None
 
 
 def _is(value: object, kind: type) -> bool:

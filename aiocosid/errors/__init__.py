@@ -11,6 +11,7 @@ from ._base import BusyError as BusyError
 from ._base import ClosedError as ClosedError
 from ._base import CosIdError as CosIdError
 from ._base import ForkedError as ForkedError
+from ._base import GeneratorMissingError as GeneratorMissingError
 from ._base import IdOverflowError as IdOverflowError
 from ._base import InvalidArgumentError as InvalidArgumentError
 from ._base import InvalidIdError as InvalidIdError
@@ -60,6 +61,7 @@ __all__ = (
     "CosIdError",
     "CounterMissingError",
     "ForkedError",
+    "GeneratorMissingError",
     "IdOverflowError",
     "InvalidArgumentError",
     "InvalidIdError",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from .._later import dataclass
@@ -19,6 +20,7 @@ __all__ = (
     "ClosedError",
     "CosIdError",
     "ForkedError",
+    "GeneratorMissingError",
     "IdOverflowError",
     "InvalidArgumentError",
     "InvalidIdError",
@@ -41,6 +43,8 @@ REOPEN: Final = "open it anew in this process"
 """The remedy for most objects that belong to the parent process."""
 
 INT64_MAX: Final = 2**63 - 1
+MOST_NAMES: Final = 1000  # that an error remembers
+MOST_LISTED: Final = 20  # of them, in its text
 MOST_SHOWN: Final = 100  # characters of a wrong value: it may be a whole body of a request
 
 TRY_AGAIN: Final = "try again, and check the store if it lasts"
@@ -152,6 +156,44 @@ class NameTooLongError(InvalidArgumentError):
 
 class InvalidIdError(InvalidArgumentError):
     """A number or text is no id of the layout or converter it is read or written with."""
+
+
+class GeneratorMissingError(InvalidArgumentError, KeyError):
+    """The provider has no generator of that name.
+
+    Its text is built when it is read: a server that is asked for unknown names has no use for it.
+
+    Attributes:
+        name: the name that was asked for.
+        known: names of generators that are there, at most 1,000.
+    """
+
+    remedy: str = "correct the name, or open a generator of that name before"
+
+    def __init__(self, name: str, *, known: Iterable[str] = ()) -> None:
+        CosIdError.__init__(self, name)
+        self.name = name
+        self.argument = "name"
+        self.value = name
+        self.expected = "the name of a generator"
+        self.known: tuple[str, ...] = tuple(islice(known, MOST_NAMES))
+
+    @property
+    def similar(self) -> tuple[str, ...]:
+        """Those of the known names that are alike."""
+        matches: Any = import_module("difflib").get_close_matches
+        return tuple(matches(self.name[:MOST_SHOWN], self.known))
+
+    def __str__(self) -> str:
+        """Return the text: the similar names, and those that there are."""
+        parts = [f"there is no generator {shortened(repr(self.name), MOST_SHOWN)}"]
+        if similar := self.similar:
+            parts.append(f"similar are {', '.join(map(repr, similar))}")
+        names = sorted(self.known)
+        shown = ", ".join(map(repr, names[:MOST_LISTED]))
+        more = f", and {len(names) - MOST_LISTED} more" if len(names) > MOST_LISTED else ""
+        parts.append(f"there are {shown}{more}" if names else "the provider has none yet")
+        return "; ".join((*parts, self.remedy))
 
 
 class IdOverflowError(CosIdError, OverflowError):

@@ -19,14 +19,21 @@ if TYPE_CHECKING:
 
     from ..errors import CosIdError
 
-__all__ = ("PROBLEM_JSON", "Answer", "FailureLog", "answer_to", "retry_after", "whole_seconds")
+__all__ = (
+    "PROBLEM_JSON",
+    "FailureAnswer",
+    "FailureLog",
+    "answer_to",
+    "retry_after",
+    "whole_seconds",
+)
 
 PROBLEM_JSON: Final = "application/problem+json"
 PAUSE: Final = 1.0  # seconds between two lines for one cause
 LATE: Final = 0.05  # seconds by which a timer is later than the wall clock's second
 
 
-class Answer(NamedTuple):
+class FailureAnswer(NamedTuple):
     """The answer to a request that failed; its body is of the type `PROBLEM_JSON`."""
 
     status: int
@@ -34,7 +41,7 @@ class Answer(NamedTuple):
     body: bytes
 
 
-def answer_to(error: CosIdError) -> Answer:
+def answer_to(error: CosIdError) -> FailureAnswer:
     """Return 503 with ``Retry-After`` for a ``retryable`` error, and 500 for any other.
 
     The body is a problem detail (RFC 9457).  Its ``type`` is the error's ``url``; the error's text,
@@ -48,7 +55,7 @@ def answer_to(error: CosIdError) -> Answer:
         headers["retry-after"] = whole_seconds(retry_after(error))
         tree["detail"] = "no id just now"
     tree |= {"title": status.phrase, "status": int(status)}
-    return Answer(int(status), headers, json.dumps(tree).encode())
+    return FailureAnswer(int(status), headers, json.dumps(tree).encode())
 
 
 def retry_after(error: CosIdError) -> float | None:
@@ -104,8 +111,10 @@ class FailureLog:
         if not self._logger.isEnabledFor(level):
             return
         text = f"{what}: {type(error).__name__}: {error}{_place(error.__traceback__)}"
+        url: str | None = getattr(error, "url", None)
+        facts: dict[str, object] = {"error": type(error).__name__, "url": url}
+        record = self._record(level, " ".join(text.split("\n")), facts)
         cause = _cause(error)
-        record = self._record(level, " ".join(text.split("\n")), error)
         with self._lock:
             left_out = self._limiter.admit(cause, record.created)
             if left_out is None:
@@ -117,15 +126,12 @@ class FailureLog:
             record.exc_info = (type(error), error, error.__traceback__)
         self._write(record, left_out)
 
-    def _record(self, level: int, text: str, error: Exception) -> logging.LogRecord:
-        facts = {"error": type(error).__name__, "url": getattr(error, "url", None)}
-        name = self._logger.name
-        return self._logger.makeRecord(
-            name, level, __file__, 0, text, (), None, "note", {"aiocosid": facts}
-        )
+    def _record(self, level: int, text: str, facts: dict[str, object]) -> logging.LogRecord:
+        name, extra = self._logger.name, {"aiocosid": facts}
+        return self._logger.makeRecord(name, level, __file__, 0, text, (), None, "note", extra)
 
     def _write(self, record: logging.LogRecord, left_out: int) -> None:
-        record.msg = with_count(str(record.msg), left_out)
+        record.msg = with_count(record.msg, left_out)
         record.__dict__["aiocosid"]["left_out"] = left_out
         self._logger.handle(record)
 
@@ -151,11 +157,12 @@ class FailureLog:
             return
         due: list[tuple[logging.LogRecord, int]] = []
         with self._lock:
-            now = self._logger.makeRecord("", 0, "", 0, "", (), None).created
-            for cause in tuple(self._last):
-                left_out = self._limiter.admit(cause, now, lines=0)
+            for cause, last in tuple(self._last.items()):
+                record = self._record(last.levelno, last.msg, last.__dict__["aiocosid"])
+                left_out = self._limiter.admit(cause, record.created, lines=0)
                 if left_out is not None:
-                    due.append((self._last.pop(cause), left_out - 1))  # one of them is shown
+                    del self._last[cause]
+                    due.append((record, left_out - 1))  # one of them is shown
         for record, left_out in due:
             self._write(record, left_out)
 

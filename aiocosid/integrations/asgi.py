@@ -246,12 +246,12 @@ class ErrorMiddleware:
     and ``Retry-After``, any other one with 500, and the logger ``aiocosid.requests`` gets at most
     one line a second for one cause.  An error after the answer has begun is raised on.
 
-    Args:
+    Attributes:
         app: the application that it stands in front of.
     """
 
     def __init__(self, app: _Application) -> None:
-        self._app = app
+        self.app: _Application = app
         self._failures = FailureLog()
 
     async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
@@ -264,7 +264,7 @@ class ErrorMiddleware:
             await send(message)
 
         try:
-            await self._app(scope, receive, send if has_begun else begin)
+            await self.app(scope, receive, send if has_begun else begin)
         except CosIdError as error:
             if has_begun:
                 raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.conf import settings
@@ -12,9 +12,10 @@ from ..errors import CosIdError
 from ._failures import PROBLEM_JSON, FailureLog, answer_to
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from django.http import HttpRequest
+    from django.http.response import HttpResponseBase
 
 __all__ = ("CosIdErrorsMiddleware",)
 
@@ -39,14 +40,16 @@ class CosIdErrorsMiddleware:
     sync_capable: bool = True
     async_capable: bool = True
 
-    def __init__(self, get_response: Callable[[HttpRequest], Any]) -> None:
+    def __init__(
+        self, get_response: Callable[[HttpRequest], HttpResponseBase | Awaitable[HttpResponseBase]]
+    ) -> None:
         """Stand before the rest of the chain; called by Django."""
         self._get_response = get_response
         self._failures = FailureLog()
         if iscoroutinefunction(get_response):  # pyright: ignore[reportDeprecated] - Python 3.11 needs it
             markcoroutinefunction(self)
 
-    def __call__(self, request: HttpRequest) -> Any:  # noqa: ANN401 - a response, or its awaitable
+    def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
         """Pass a request on."""
         self._failures.write_due()
         return self._get_response(request)

@@ -1,27 +1,117 @@
-"""Ids in FastAPI: a lifespan, dependencies, and an answer to errors.
+"""Ids in FastAPI: a lifespan that checks names, dependencies, and an answer to errors.
 
 The types for ids in paths, queries and models are in `aiocosid.integrations.pydantic`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+from contextlib import asynccontextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from inspect import unwrap
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
-from fastapi import Depends
+from fastapi import Depends, routing
 from fastapi.requests import HTTPConnection  # noqa: TC002 - FastAPI reads the annotations
 
+from .. import generator_named
 from ..abc import SHARE, Provider
+from . import starlette
+from ._source import STATE_KEY
 from .starlette import generator_of, provider_of
 from .starlette import handle_errors as handle_errors  # noqa: PLC0414 - a re-export
-from .starlette import lifespan as lifespan  # noqa: PLC0414 - a re-export
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+    from contextlib import AbstractAsyncContextManager
 
     from ..abc import AnyGenerator
+    from ._source import Source
 
-__all__ = ("Ids", "generator", "handle_errors", "lifespan", "provider")
+__all__ = ("Ids", "check_generators", "generator", "handle_errors", "lifespan", "provider")
+
+# The names of generators by the dependencies that give them, which live as long as the process.
+_NAMES: Final[dict[int, str]] = {}
+
+
+def lifespan(
+    source: Source,
+) -> Callable[[object], AbstractAsyncContextManager[dict[str, object]]]:
+    """Return a lifespan that keeps the provider open while the application serves.
+
+    It is `aiocosid.integrations.starlette.lifespan`, and besides the application does not start if
+    the provider lacks a generator that one of its dependencies names; see `check_generators`.  In a
+    lifespan of your own, which may open more of them after this one, call that yourself.
+
+    Args:
+        source: a provider that is not open yet; or a function that returns one, or any asynchronous
+            context manager of one, and is called at each start.
+    """
+    enter = starlette.lifespan(source)
+
+    @asynccontextmanager
+    async def entered(app: Any) -> AsyncGenerator[dict[str, object]]:  # noqa: ANN401 - as Starlette
+        async with enter(app) as state:
+            router = getattr(app, "router", None)
+            if _holds(getattr(router, "lifespan_context", None), entered):
+                found: Any = state[STATE_KEY]
+                check_generators(app, found)
+            yield state
+
+    return entered
+
+
+def _holds(found: Any, own: object) -> bool:  # noqa: ANN401 - a function of any kind
+    """Whether an application's lifespan is ours; FastAPI merges it with those of routers."""
+    if found is own:
+        return True
+    if not getattr(found, "__module__", "").startswith("fastapi."):
+        return False
+    cells = getattr(unwrap(found), "__closure__", None) or ()
+    return any(_holds(cell.cell_contents, own) for cell in cells)
+
+
+def check_generators(app: object, provider: Provider) -> None:
+    """Raise unless the provider has each generator that an application's dependencies name.
+
+    It looks at the dependencies of all routes, those of routers, web sockets and mounted
+    applications, and those of dependencies among them.  What ``dependency_overrides`` replaces is
+    left out.
+
+    Args:
+        app: the FastAPI application.
+        provider: what it will ask for generators.
+
+    Raises:
+        GeneratorMissingError: a name is unknown; the error names similar ones.
+    """
+    for name in sorted({*_names_in(app, {})}):
+        generator_named(name, provider)
+
+
+def _names_in(app: Any, overrides: Mapping[Any, object]) -> Iterator[str]:  # noqa: ANN401 - ASGI
+    """Iterate over the names that an application's routes need."""
+    while not hasattr(app, "routes") and hasattr(app, "app"):
+        app = app.app  # a middleware around it
+    overrides = getattr(app, "dependency_overrides", overrides)
+    routes = getattr(app, "routes", None) or ()
+    # Later versions of FastAPI keep an included router apart; the function gives its routes.
+    flat: Any = getattr(routing, "iter_route_contexts", iter)
+    for route in flat(routes):
+        dependant = getattr(route, "dependant", None)
+        if dependant is not None:
+            yield from _names_of(dependant, overrides)
+        elif hasattr(route, "app"):
+            yield from _names_in(route.app, overrides)
+
+
+def _names_of(dependant: Any, overrides: Mapping[Any, object]) -> Iterator[str]:  # noqa: ANN401 - FastAPI's
+    for each in dependant.dependencies:
+        if isinstance(each.call, Hashable) and each.call in overrides:
+            continue
+        if id(each.call) in _NAMES:
+            yield _NAMES[id(each.call)]
+        yield from _names_of(each, overrides)
 
 
 # Coroutine functions, all of them: FastAPI runs others in a thread, at ten times the cost.
@@ -40,6 +130,8 @@ async def provider(connection: HTTPConnection) -> Provider:
 def generator(name: str = SHARE) -> Callable[[HTTPConnection], Awaitable[AnyGenerator]]:
     """Return a dependency that gives a generator by its name.
 
+    With `lifespan` an application that names a generator which is not there does not start.
+
     It is the same one for the same name, so that a test can put another generator in its place::
 
         OrderIds = Annotated[IdGenerator, Depends(generator("order"))]
@@ -55,6 +147,7 @@ def generator(name: str = SHARE) -> Callable[[HTTPConnection], Awaitable[AnyGene
     async def dependency(connection: HTTPConnection) -> AnyGenerator:
         return generator_of(connection, name)
 
+    _NAMES[id(dependency)] = name
     return dependency
 
 

@@ -9,6 +9,7 @@ from litestar import Litestar, Response, asgi
 from litestar.datastructures import State  # noqa: TC002 - Litestar reads the annotations
 from litestar.di import Provide
 from litestar.exceptions import responses
+from litestar.handlers import ASGIRouteHandler
 from litestar.plugins import InitPlugin
 from litestar.types import Receive, Scope, Send  # noqa: TC002 - as State
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from litestar.config.app import AppConfig
     from litestar.connection import Request
-    from litestar.handlers import ASGIRouteHandler
 
     from ._source import Source
 
@@ -34,7 +34,8 @@ __all__ = ("CosIdPlugin", "generator")
 class CosIdPlugin(InitPlugin):
     """Keeps a provider open while a Litestar application serves.
 
-    Handlers get it as the dependency ``ids``, and single generators by `generator`.  A
+    Handlers get it as the dependency ``ids``, and single generators by `generator`; the application
+    does not start if one is missing that a handler's dependencies name.  A
     ``retryable`` `CosIdError` is answered with 503 and ``Retry-After``, any other `CosIdError` with
     500; in debug mode with Litestar's page for unexpected errors.  The logger ``aiocosid.requests``
     gets at most one line a second for one cause, which says how many were left out.
@@ -64,6 +65,7 @@ class CosIdPlugin(InitPlugin):
         """Add everything to an application's settings; called by Litestar."""
         config: Any = app_config  # its types are known in part only
         config.lifespan.append(self._opened)
+        config.on_startup.append(_check_generators)  # the last: others may open more of them
         config.dependencies.setdefault(self._dependency, Provide(_provider))
         config.exception_handlers.setdefault(CosIdError, _answered(FailureLog()))
         if self._statistics is not None:
@@ -82,6 +84,19 @@ class CosIdPlugin(InitPlugin):
                 del app.state[STATE_KEY]
 
 
+class _Named(Provide):
+    """A dependency that gives a generator by its name."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        async def dependency(state: State) -> Any:  # noqa: ANN401 - the handler says which kind
+            return generator_named(name, await _provider(state))
+
+        super().__init__(dependency)
+        self.name = name
+
+
 def generator(name: str = SHARE) -> Provide:
     """Return a dependency that gives a generator by its name.
 
@@ -93,11 +108,30 @@ def generator(name: str = SHARE) -> Provide:
     Args:
         name: the generator's; ``__share__`` by default.
     """
+    return _Named(name)
 
-    async def dependency(state: State) -> Any:  # noqa: ANN401 - the handler says which kind
-        return generator_named(name, await _provider(state))
 
-    return Provide(dependency)
+async def _check_generators(app: Litestar) -> None:
+    provider = await _provider(app.state)
+    routes: list[Any] = app.routes  # their types are known in part only
+    found: set[str] = set()
+    for route in routes:
+        for handler in getattr(route, "route_handlers", None) or [route.route_handler]:
+            if not isinstance(handler, ASGIRouteHandler):  # which has no dependencies
+                found |= _names_of(handler, handler.resolve_dependencies())
+    for name in sorted(found):
+        generator_named(name, provider)
+
+
+def _names_of(function: Any, given: dict[str, Any]) -> set[str]:  # noqa: ANN401 - Litestar's
+    """Return the names of generators that a handler takes, or a dependency of it."""
+    if isinstance(function, _Named):
+        return {function.name}
+    found: set[str] = set()
+    for key in function.parsed_fn_signature.parameters:
+        if key in given:  # what depends on itself, Litestar has refused
+            found |= _names_of(given[key], given)
+    return found
 
 
 async def _provider(state: State) -> Any:  # noqa: ANN401 - as above

@@ -88,7 +88,7 @@ def generator_of(connection: HTTPConnection, name: str = SHARE) -> AnyGenerator:
         name: the generator's; ``__share__`` by default.
 
     Raises:
-        InvalidArgumentError: the provider has no generator of that name.
+        GeneratorMissingError: the provider has no generator of that name.
         NotOpenError: there is no provider.
     """
     return generator_named(name, provider_of(connection))

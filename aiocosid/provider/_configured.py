@@ -136,7 +136,7 @@ class ConfiguredProvider(Hosting):
 
     @property
     def share(self) -> AnyGenerator:
-        """The default generator, ``__share__``; KeyError if there is none."""
+        """The default generator, ``__share__``; a `GeneratorMissingError` if there is none."""
         return self[SHARE]
 
     def _label(self) -> str:

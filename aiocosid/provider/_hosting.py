@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast, overload
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 import anyio
 
 from .._life.component import Component
 from ..abc import IdGenerator, TextIdGenerator
 from ..abc._ids import check_seconds
-from ..errors import ClosedError, InvalidArgumentError
+from ..errors import ClosedError, GeneratorMissingError, InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from ..machine import MachineIdLease
 
 __all__ = ("Hosting", "OwnGenerator", "check_ids", "check_type", "component_of", "wrong_type")
+
+_D = TypeVar("_D")
 
 
 class Hosted(Component):
@@ -83,20 +85,38 @@ class Hosting(Component):
     def __getitem__(self, name: tuple[str, type[str]], /) -> TextIdGenerator: ...
 
     def __getitem__(self, name: str | tuple[str, type[int | str]], /) -> AnyGenerator:
-        """Return the generator of this name, also one that has ended; KeyError if there is none.
+        """Return the generator of this name, also one that has ended.
 
         ``ids["order", int]`` is one whose ids are numbers, and ``ids["order", str]`` one whose ids
         are text, for a type checker too.
 
         Raises:
+            GeneratorMissingError: there is none of that name; a KeyError, which names similar ones.
             InvalidArgumentError: its ids are of the other type.
         """
-        if isinstance(name, str):
-            return self._generators[name]
-        name, of = name
-        found = self._generators[name]
-        check_ids(name, found, of)
+        of: type[int | str] | None = None
+        if not isinstance(name, str):
+            name, of = name
+        found = self._generators.get(name)
+        if found is None:
+            raise GeneratorMissingError(name, known=self._generators)
+        if of is not None:
+            check_ids(name, found, of)
         return found
+
+    @overload
+    def get(self, name: str, default: None = None, /) -> AnyGenerator | None: ...
+
+    @overload
+    def get(self, name: str, default: _D, /) -> AnyGenerator | _D: ...
+
+    def get(self, name: str, default: object = None, /) -> object:
+        """Return the generator of this name, also one that has ended; else the default."""
+        return self._generators.get(name, default)
+
+    def __contains__(self, name: object) -> bool:
+        """Tell whether there is a generator of this name, also one that has ended."""
+        return name in self._generators
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names of the generators, those that have ended among them."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import runpy
 import signal
+import time
 from collections.abc import AsyncGenerator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager
@@ -162,15 +164,24 @@ def test_an_outage_is_a_503_when_the_ids_end(
 
 
 def test_a_store_that_forgot_its_counter_ends_the_ids(
-    shop: Shop, valkey_factory: Callable[..., ValkeyServer]
+    shop: Shop, valkey_factory: Callable[..., ValkeyServer], caplog: pytest.LogCaptureFixture
 ) -> None:
     """An emptied store is no outage: asking again does not help, and the reply says so."""
     server = valkey_factory()
     client = shop(server.url)
     server.call("FLUSHALL")
     client.post("/orders/bulk", params={"count": 2000}).raise_for_status()
-    once = {"Connection": "close"}  # as uvicorn does after an error that nobody handles
-    wait_until(lambda: client.post("/orders", headers=once).status_code == 500, "no further id")
+    wait_until(lambda: client.post("/orders").status_code == 500, "no further id")
+    caplog.clear()
+    begun = time.monotonic()
+    replies = [client.post("/orders") for _ in range(300)]  # on one connection
+    assert {reply.status_code for reply in replies} == {500}
+    assert replies[0].json()["type"].endswith("#storerolledbackerror")
+    wait_until(lambda: "more like it were left out" in caplog.text, "the summary")
+    written = [each for each in caplog.records if each.levelno >= logging.WARNING]
+    assert {each.name for each in written} == {"aiocosid.requests"}
+    assert len(written) <= 2 + (time.monotonic() - begun)
+    assert not any(each.exc_info for each in written)
     health = client.get("/health")
     assert health.status_code == 503
     assert health.json()["generators"]["order"]["error"] == "StoreRolledBackError"

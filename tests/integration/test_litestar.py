@@ -6,11 +6,12 @@ import logging
 import runpy
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
-from litestar import Litestar, get
-from litestar.di import NamedDependency
+from litestar import Litestar, Router, WebSocket, get, websocket
+from litestar.di import NamedDependency, Provide
 from litestar.params import FromPath
 
 import aiocosid
@@ -78,9 +79,6 @@ def test_names_and_errors_and_another_dependency(namespace: str) -> None:
     async def share(share: NamedDependency[aiocosid.SnowflakeId]) -> str:
         return str(await share.next_id())
 
-    @get("/missing", dependencies={"gone": generator("gone")})
-    async def missing(gone: NamedDependency[IdGenerator]) -> None: ...
-
     @get("/default")
     async def default(cosid: NamedDependency[Provider]) -> bool:
         return aiocosid.default_provider() is cosid
@@ -92,15 +90,16 @@ def test_names_and_errors_and_another_dependency(namespace: str) -> None:
         await ids.segment_chain("order/2026")
 
     app = Litestar(
-        [fail, share, missing, default],
+        [fail, share, default],
         plugins=[CosIdPlugin(ids, dependency="cosid", statistics="/ids")],
         on_startup=[open_all],
     )
     with serve(app) as client:
         starved, lost = client.get("/fail/starved"), client.get("/fail/lost")
         assert (starved.status_code, starved.headers["retry-after"]) == (503, "1")
-        assert starved.json() == {"status_code": 503, "detail": "no id just now"}
-        assert (lost.status_code, client.get("/missing").status_code) == (500, 500)
+        assert starved.json()["detail"] == "no id just now"
+        assert starved.headers["content-type"] == "application/problem+json"
+        assert (lost.status_code, lost.json()["type"]) == (500, errors["lost"].url)
         assert "secret" not in starved.text + lost.text
         assert int(client.get("/share").text) > 2**53
         assert client.get("/default").json() is True
@@ -112,6 +111,54 @@ def test_names_and_errors_and_another_dependency(namespace: str) -> None:
     assert "aiocosid" not in app.state
     with pytest.raises(aiocosid.errors.NotOpenError):
         aiocosid.default_provider()
+
+
+def test_a_misspelt_name_stops_the_start(capfd: pytest.CaptureFixture[str]) -> None:
+    """Where a handler takes it, unless a layer below replaces it or a start hook opens it."""
+
+    @get("/order")
+    async def order(orders: NamedDependency[IdGenerator]) -> int:
+        return await orders.next_id()
+
+    @websocket("/order", dependencies={"more": generator("order")})
+    async def socket_of(
+        socket: WebSocket[Any, Any, Any], more: NamedDependency[IdGenerator]
+    ) -> None:
+        await socket.accept()
+        await socket.send_json(await more.next_id())
+
+    async def give(orders: NamedDependency[IdGenerator]) -> int:
+        return await orders.next_id()
+
+    @get("/deep", dependencies={"number": Provide(give)})
+    async def deep(number: NamedDependency[int]) -> int:
+        return number
+
+    @get("/other")
+    async def other() -> None: ...
+
+    def start(*handlers: Any, name: str = "ordr") -> None:
+        ids = aiocosid.connect("memory://")
+
+        async def open_it(_app: Litestar) -> None:
+            await ids.segment_chain(name)
+
+        app = Litestar(
+            [*handlers],
+            dependencies={"orders": generator("order")},
+            plugins=[CosIdPlugin(ids, health="/health")],
+            on_startup=[open_it],
+        )
+        with serve(app) as client:
+            assert client.get("/health").status_code == 200
+
+    replaced = Router("/", route_handlers=[order], dependencies={"orders": generator("ordr")})
+    start(replaced, other)
+    start(order, socket_of, name="order")
+    for handler in (order, socket_of, deep):
+        with pytest.raises(StartError):
+            start(handler)
+        assert "there is no generator 'order'; similar are 'ordr'" in capfd.readouterr().err
 
 
 def test_it_does_not_start_without_its_provider() -> None:

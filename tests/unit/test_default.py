@@ -9,7 +9,7 @@ import pytest
 
 import aiocosid
 from aiocosid import sync
-from aiocosid.errors import InvalidArgumentError, NotOpenError
+from aiocosid.errors import GeneratorMissingError, InvalidArgumentError, NotOpenError
 
 
 def test_without_one_it_says_how_to_set_it() -> None:
@@ -65,5 +65,5 @@ def test_a_provider_that_cannot_be_iterated_is_not() -> None:
             return name
 
     bare: Any = Bare()
-    with pytest.raises(InvalidArgumentError, match="'order'; it has to be one of none"):
+    with pytest.raises(GeneratorMissingError, match="'order'; the provider has none yet; "):
         aiocosid.generator_named("order", bare)

@@ -26,6 +26,7 @@ from aiocosid.errors import (
     CosIdError,
     CounterMissingError,
     ForkedError,
+    GeneratorMissingError,
     IdOverflowError,
     InvalidArgumentError,
     InvalidIdError,
@@ -81,6 +82,7 @@ EVERY = [
     CorruptMachineStateError("file", place="state", found="'x'"),
     CosIdError("anything"),
     ForkedError("chain"),
+    GeneratorMissingError("ordr", known=["order", "payment"]),
     IdOverflowError("cosid.order", limit=2**63 - 1),
     InvalidArgumentError("step", 0, expected="at least 1"),
     InvalidIdError("id", -1, expected="an integer from 0"),
@@ -330,6 +332,18 @@ async def test_what_goes_wrong_in_the_first_hour_says_what_to_do() -> None:
         error = await provoked(call)
         assert begins_with_a_verb(error.remedy), error
         assert str(error).endswith(error.remedy)
+
+
+def test_a_missing_generator_is_told_with_those_that_are_there() -> None:
+    error = GeneratorMissingError("ordr", known=["payment", "order"])
+    assert str(error) == (
+        "there is no generator 'ordr'; similar are 'order'; there are 'order', 'payment'; "
+        "correct the name, or open a generator of that name before"
+    )
+    assert (error.similar, error.known) == (("order",), ("payment", "order"))
+    many = GeneratorMissingError("x" * 5000, known=(f"n{each}" for each in range(10**9)))
+    assert len(str(many)) < 500
+    assert "and 980 more" in str(many)
 
 
 def test_facts_are_attributes() -> None:

@@ -16,6 +16,7 @@ from aiocosid.abc import Counter, IdSegmentDistributor, Store
 from aiocosid.errors import (
     BusyError,
     ClosedError,
+    GeneratorMissingError,
     InvalidArgumentError,
     NotOpenError,
     SegmentUnavailableError,
@@ -80,8 +81,13 @@ async def test_the_same_object_for_the_same_name() -> None:
         assert (await orders.next_id(), await bills.next_id()) == (1, 101)
         seen = orders.statistics()
         assert (seen.namespace, seen.name, seen.step) == ("shop", "order", 1000)
-        with pytest.raises(KeyError):
-            ids["unknown"]
+        with pytest.raises(KeyError, match=r"there are 'bill', 'order'; ") as unknown:
+            ids["oder"]
+        assert isinstance(unknown.value, GeneratorMissingError)
+        assert unknown.value.similar == ("order",)
+        assert (ids.get("order"), ids.get("oder"), ids.get("oder", 7)) == (orders, None, 7)
+        assert "order" in ids
+        assert "oder" not in ids
 
 
 async def test_the_same_object_also_when_asked_at_once() -> None:

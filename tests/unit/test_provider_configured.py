@@ -15,6 +15,7 @@ from aiocosid.abc import AnyGenerator, Provider, Store
 from aiocosid.converter import Radix62IdConverter
 from aiocosid.errors import (
     ClosedError,
+    GeneratorMissingError,
     InvalidArgumentError,
     NotOpenError,
     SchemaMissingError,
@@ -105,8 +106,8 @@ async def test_every_kind_as_it_is_set(settings: dict[str, Any]) -> None:
         assert ids.sharding["half"].exact(3) == "t_1"
         assert ids["ticket"].statistics().name == "other"
         tree = json.loads(json.dumps(ids.statistics()))
-        with pytest.raises(KeyError):
-            ids["unknown"]
+        with pytest.raises(GeneratorMissingError, match="similar are 'order'; there are "):
+            ids["ordr"]
     assert tree["order"]["offset"] == 100
     assert tree["order"]["step"] == 20  # what a chain buys at first
     assert [tree["__share__"][key]["kind"] for key in ("actual", "converter")] == [

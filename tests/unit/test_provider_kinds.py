@@ -380,7 +380,7 @@ async def test_removing_closes_and_frees_the_name() -> None:
         await ids.add("seven", strange)
         for name in ("order", "seven"):
             await ids.remove(name)
-            with pytest.raises(InvalidArgumentError, match="one of 'o"):
+            with pytest.raises(InvalidArgumentError, match="there are 'o"):
                 await ids.remove(name)
         assert ([*ids], strange.told) == (["other"], ["opened", "closed"])
         with pytest.raises(ClosedError):

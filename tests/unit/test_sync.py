@@ -32,6 +32,7 @@ from aiocosid.converter import (
 from aiocosid.errors import (
     BusyError,
     ClosedError,
+    GeneratorMissingError,
     IdOverflowError,
     InvalidArgumentError,
     SegmentUnavailableError,
@@ -997,7 +998,7 @@ def test_removing_closes_and_frees_the_name() -> None:
         ids.remove(name)
         with pytest.raises(InvalidArgumentError, match="name is"):
             ids.remove(name)
-    with pytest.raises(InvalidArgumentError, match="one of none"):
+    with pytest.raises(GeneratorMissingError, match="has none yet"):
         orders.next_id()
     again = ids.segment("order", step=5)
     assert again is not orders
@@ -1009,7 +1010,7 @@ def test_removing_closes_and_frees_the_name() -> None:
 def test_a_name_may_be_asked_for_before_its_kind_is_known() -> None:
     with sync.connect("memory://", namespace="sync-name") as ids:
         orders = ids["order"]
-        with pytest.raises(InvalidArgumentError, match="one of none"):
+        with pytest.raises(GeneratorMissingError, match="has none yet"):
             orders.next_id()
         assert ids.segment_chain("order", batch=7) is orders
         assert orders.next_id() == 1

@@ -155,6 +155,7 @@ class TestFailureLog:
         wall[0] += seconds
         timers[1][1]()
         assert (len(timers), len(caplog.records)) == (2, 2)
+        assert caplog.records[-1].created == wall[0]  # when it was written
         assert lines(caplog)[1].endswith("(4 more like it were left out)")
 
     def test_a_line_names_the_place_and_has_no_traceback(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, TypeAlias, cast
 
 import anyio
 import pytest
-from fastapi import Depends, FastAPI, WebSocket
+from fastapi import APIRouter, Depends, FastAPI, WebSocket
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
@@ -18,14 +18,15 @@ import aiocosid
 from aiocosid.abc import IdGenerator
 from aiocosid.errors import (
     CosIdError,
+    GeneratorMissingError,
     InvalidArgumentError,
     NotOpenError,
     SegmentUnavailableError,
     WouldBlock,
 )
 from aiocosid.generators import CounterId
-from aiocosid.integrations.asgi import HealthApp, StatisticsApp
-from aiocosid.integrations.fastapi import Ids, generator, handle_errors, lifespan
+from aiocosid.integrations.asgi import ErrorMiddleware, HealthApp, StatisticsApp
+from aiocosid.integrations.fastapi import Ids, check_generators, generator, handle_errors, lifespan
 from aiocosid.integrations.starlette import generator_of, provider_of
 from aiocosid.testing import FailingDistributor, ManualClock
 
@@ -212,7 +213,7 @@ async def test_a_source_that_gives_no_provider_is_refused() -> None:
     async def coroutine() -> aiocosid.IdProvider:
         return aiocosid.connect("memory://")
 
-    async def undecorated() -> AsyncIterator[aiocosid.IdProvider]:
+    async def undecorated() -> AsyncGenerator[aiocosid.IdProvider]:
         yield aiocosid.connect("memory://")
 
     sources: list[Any] = [None, "memory://", forgot, forgot(), coroutine, undecorated]
@@ -252,3 +253,129 @@ async def test_starlette_finds_it_in_the_state_of_the_request() -> None:
                     assert (await http.get(path)).json()["name"] == "order"
                 assert set((await http.get("/sub/ids/")).json()) == {"order"}
                 assert set((await http.get("/health")).json()["generators"]) == {"order"}
+
+
+async def needed(orders: Orders) -> int:
+    return await orders.next_id()
+
+
+def in_an_endpoint(app: FastAPI) -> None:
+    app.get("/x")(needed)
+
+
+def in_a_web_socket(app: FastAPI) -> None:
+    @app.websocket("/x")
+    async def serve(_socket: WebSocket, _orders: Orders) -> None: ...
+
+
+def below_a_dependency(app: FastAPI) -> None:
+    @app.get("/x")
+    async def deep(_number: Annotated[int, Depends(needed)]) -> None: ...
+
+
+def in_a_router(app: FastAPI) -> None:
+    outer, inner = APIRouter(), APIRouter(dependencies=[Depends(needed)])
+
+    @inner.websocket("/y")
+    async def serve(_socket: WebSocket) -> None: ...
+
+    outer.include_router(inner)
+    app.include_router(outer)
+
+
+def in_an_included_endpoint(app: FastAPI) -> None:
+    router = APIRouter()
+    router.get("/x")(needed)
+    app.include_router(router, prefix="/r")
+
+
+def in_an_including_router(app: FastAPI) -> None:
+    router = APIRouter()
+
+    @router.get("/x")
+    async def plain() -> None: ...
+
+    app.include_router(router, dependencies=[Depends(needed)])
+
+
+def in_a_mounted_application(app: FastAPI) -> None:
+    inner = FastAPI()
+    in_an_included_endpoint(inner)
+    app.mount("/sub", ErrorMiddleware(cast("Any", inner)))
+
+
+Place: TypeAlias = Callable[[FastAPI], None]
+every_place = pytest.mark.parametrize(
+    "place",
+    [
+        in_an_endpoint,
+        in_a_web_socket,
+        below_a_dependency,
+        in_a_router,
+        in_an_included_endpoint,
+        in_an_including_router,
+        in_a_mounted_application,
+    ],
+)
+
+
+@asynccontextmanager
+async def misspelt() -> AsyncGenerator[aiocosid.IdProvider]:
+    async with aiocosid.connect("memory://") as ids:
+        await ids.segment_chain("ordr")
+        yield ids
+
+
+@every_place
+async def test_a_misspelt_name_stops_the_start(place: Place) -> None:
+    """Wherever it stands; the error names what is alike."""
+    app = FastAPI(lifespan=lifespan(misspelt))
+    place(app)
+    message = "no generator 'order'; similar are 'ordr'"
+    with pytest.raises(GeneratorMissingError, match=message):
+        async with app.router.lifespan_context(app):
+            pass
+    with pytest.raises(NotOpenError):  # and leaves nothing behind
+        aiocosid.default_provider()
+
+
+@every_place
+async def test_what_another_application_needs_does_not(place: Place) -> None:
+    """Nor does a name that is there."""
+    app, other = FastAPI(), FastAPI(lifespan=lifespan(misspelt))
+    place(app)
+    async with other.router.lifespan_context(other):
+        pass
+    async with aiocosid.connect("memory://") as ids:
+        await ids.segment_chain("order")
+        check_generators(app, ids)
+
+
+@pytest.mark.parametrize("replaced", [generator("order"), needed])
+async def test_a_replaced_dependency_is_not_needed(replaced: Any) -> None:
+    """Neither the generator's, nor what a replaced dependency would have asked for."""
+    app = FastAPI(lifespan=lifespan(misspelt))
+    below_a_dependency(app)
+    app.dependency_overrides[replaced] = lambda: 7
+    async with app.router.lifespan_context(app):
+        pass
+
+
+async def test_a_lifespan_around_it_may_open_more() -> None:
+    """It has not been there yet, so that lifespan checks for itself."""
+    inner = lifespan(misspelt)
+
+    @asynccontextmanager
+    async def both(app: FastAPI) -> AsyncGenerator[dict[str, object]]:
+        async with inner(app) as state:
+            ids = cast("aiocosid.IdProvider", state["aiocosid"])
+            with pytest.raises(GeneratorMissingError):
+                check_generators(app, ids)
+            await ids.segment_chain("order")
+            check_generators(app, ids)
+            yield state
+
+    app = FastAPI(lifespan=both)
+    in_an_included_endpoint(app)
+    async with app.router.lifespan_context(app):
+        pass
