@@ -205,7 +205,7 @@ class IdProvider(
             name: the generator's name.
 
         Raises:
-            InvalidArgumentError: there is no generator of that name.
+            GeneratorMissingError: there is no generator of that name.
             ClosedError: the provider is closed.
         """
         await self._settled(name)

@@ -15,7 +15,7 @@ ALONE = ("README.md", "docs/index.md", "docs/tutorial.md", "docs/fastapi-", "doc
 """Where each Python block can be pasted as it stands; elsewhere it follows those above it."""
 
 _TOGETHER = """
-    docs/howto/fastapi.md docs/howto/workers.md
+    docs/howto/workers.md
 """
 TOGETHER = frozenset(() if os.environ.get("AIOCOSID_ALONE") else _TOGETHER.split())
 

@@ -96,7 +96,9 @@ def test_views_of_both_kinds_are_answered_in_few_lines(folder: Path) -> None:
                 check(busy, 503, WouldBlock().url)
                 assert busy.headers["retry-after"] == "1"
                 check(served.client.get(f"/{view}/lost"), 500, lost.url)
-        wait_until(lambda: served.client.get("/health") and left_out(served.log), "the summary")
+        wait_until(
+            lambda: served.client.get("/health").is_success and left_out(served.log), "the summary"
+        )
         assert "Traceback" not in served.log
         assert "django.request" not in served.log
         assert len([each for each in served.log.splitlines() if "aiocosid.requests" in each]) < 10

@@ -391,7 +391,7 @@ async def test_a_provider_need_not_list_its_names(asked: Asked, tmp_path: Path) 
     counter = Counter()
     found: Any = cosid_default("order", provider=Lookup()).generator()
     assert found is counter
-    with pytest.raises(InvalidArgumentError, match=r"name is 'item'"):
+    with pytest.raises(InvalidArgumentError, match=r"no generator 'item'"):
         cosid_default("item", provider=Lookup()).generator()
     a, b = cosid_default("order", provider={"order": counter}), cosid_default(counter)
     assert len({a, b, cosid_default("order", provider={"order": counter})}) == 2

@@ -107,11 +107,7 @@ class CosIdDefault(CosId):
             where = cast(
                 "Provider | None", self.provider if self.provider is not None else provider
             )
-            try:
-                found = generator_named(self.name, where)
-            except KeyError:  # it cannot list its names either
-                expected = f"one that {where!r} has"
-                raise InvalidArgumentError("name", self.name, expected=expected) from None
+            found = generator_named(self.name, where)
         return cast("AnyGenerator", found)
 
     def __call__(self, context: DefaultExecutionContext) -> int | str:
