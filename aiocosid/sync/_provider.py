@@ -102,8 +102,8 @@ class SyncProvider(NotCopyable, Generic[P]):
         """Return the generator of this name, which the provider has to have when it is used.
 
         ``ids["order", int]`` is one whose ids are numbers, and ``ids["order", str]`` one whose ids
-        are text, for a type checker too.  Its first use raises `InvalidArgumentError` if there is
-        none, or if its ids are of the other type.
+        are text, for a type checker too.  Its first use raises `GeneratorMissingError` if
+        there is none, and `InvalidArgumentError` if its ids are of the other type.
         """
         if isinstance(name, str):
             return self._handle(name)
@@ -257,7 +257,7 @@ class SyncIdProvider(
     def remove(self, name: str) -> None:
         """Close the generator of this name, whichever kind it is, and free the name.
 
-        The ids in hand are a gap.  A `SyncIdGenerator` of that name raises `InvalidArgumentError`
+        The ids in hand are a gap.  A `SyncIdGenerator` of that name raises `GeneratorMissingError`
         until a method of the provider, as `segment_chain`, is called for the name again.
 
         Args:
@@ -265,7 +265,7 @@ class SyncIdProvider(
 
         Raises:
             WouldBlock: an event loop runs in this thread.
-            InvalidArgumentError: there is no generator of that name.
+            GeneratorMissingError: there is no generator of that name.
             CosIdError: closing it fails.
         """
         refuse_on_a_loop("remove()", INSTEAD)

@@ -996,7 +996,7 @@ def test_removing_closes_and_frees_the_name() -> None:
     ids.segment("unused")
     for name in ("order", "unused"):
         ids.remove(name)
-        with pytest.raises(InvalidArgumentError, match="no generator .order."):
+        with pytest.raises(GeneratorMissingError, match="there is no generator"):
             ids.remove(name)
     with pytest.raises(GeneratorMissingError, match="has none yet"):
         orders.next_id()
