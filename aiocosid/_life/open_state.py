@@ -80,7 +80,10 @@ class OpenState:
         root: where its tasks run; None before it is open and once it is over.
     """
 
-    __slots__ = ("_instrument", "_sleeps", "clock", "ended", "label", "name", "namespace", "root")
+    __slots__ = (
+        *("_instrument", "_instrument_errors", "_sleeps"),
+        *("clock", "ended", "label", "name", "namespace", "root"),
+    )
 
     def __init__(
         self,
@@ -110,6 +113,7 @@ class OpenState:
         self.namespace = namespace
         self.name = name
         self._instrument = instrument
+        self._instrument_errors: tuple[type[Exception], ...] = ()
 
     def check(self) -> None:
         """Raise if it is over."""
@@ -168,11 +172,13 @@ class OpenState:
         return self._instrument is not None
 
     def emit(self, kind: Callable[..., Event], **facts: object) -> None:
-        """Tell the instrument of an event; what it raises is logged."""
+        """Tell the instrument of an event; a kind of error that it raises is logged once."""
         if self._instrument is None:
             return
         event = kind(namespace=self.namespace, name=self.name, **facts)
         try:
             self._instrument.on_event(event)
-        except Exception:
-            logger.exception("%s: the instrument failed", self.label)
+        except Exception as error:
+            if type(error) not in self._instrument_errors:  # it might fail with each request
+                self._instrument_errors += (type(error),)
+                logger.exception("%s: the instrument failed", self.label)

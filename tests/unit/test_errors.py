@@ -334,6 +334,13 @@ async def test_what_goes_wrong_in_the_first_hour_says_what_to_do() -> None:
         assert str(error).endswith(error.remedy)
 
 
+def test_a_class_of_your_own_leads_to_ours() -> None:
+    class OwnError(StoreUnavailableError):
+        pass
+
+    assert OwnError("redis", "down").url == StoreUnavailableError("redis", "down").url
+
+
 def test_a_missing_generator_is_told_with_those_that_are_there() -> None:
     error = GeneratorMissingError("ordr", known=["payment", "order"])
     assert str(error) == (

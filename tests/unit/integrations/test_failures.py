@@ -131,6 +131,22 @@ class TestFailureLog:
         assert len(caplog.records) == 2
         assert lines(caplog)[1].endswith("(8 more like it were left out)")  # and two are shown
 
+    def test_what_a_line_has_told_is_not_told_again(
+        self, caplog: pytest.LogCaptureFixture, wall: list[float]
+    ) -> None:
+        failures = FailureLog()
+        for _ in range(2):
+            failures.note(STARVED, "failed")
+        for _ in range(2):
+            wall[0] += 1
+            failures.note(STARVED, "failed")
+            wall[0] += 1
+            failures.write_due()
+        assert [line.rpartition("(")[2] for line in lines(caplog)[1:-1]] == [
+            "1 more like it were left out)"
+        ]
+        assert len(caplog.records) == 3
+
     @pytest.mark.asyncio
     async def test_a_loop_writes_the_summary_by_itself(
         self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, wall: list[float]
@@ -212,6 +228,13 @@ class TestAnswer:
             "redis", namespace="shop", seconds_left=seconds_left
         )
         assert answer_to(error).headers["retry-after"] == header
+
+    def test_a_user_s_own_error_may_never_end(self) -> None:
+        class OwnError(CosIdError):
+            retryable = True
+            retry_after = math.inf
+
+        assert answer_to(OwnError()).headers["retry-after"] == "1"
 
 
 @pytest.mark.asyncio
