@@ -1,0 +1,46 @@
+"""Mistakes of the server itself: an answer that tells nothing, and one traceback for many."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+import aiocosid
+from aiocosid.server import App
+from aiocosid.server._resp import error_of
+from aiocosid.server._service import Service
+
+from ..integrations._kit import client
+
+
+class BugError(Exception):
+    """Of this test's own, so no other one has had its line."""
+
+
+def traces(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    return [each for each in caplog.records if each.exc_info and "Bug" in each.getMessage()]
+
+
+@pytest.mark.asyncio
+async def test_http(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """It goes no further either: the ASGI server would log it once more."""
+
+    async def generator(_service: Service, _name: str) -> Any:
+        raise BugError("secret")
+
+    monkeypatch.setattr(Service, "generator", generator)
+    app: Any = App(aiocosid.connect("memory://"))
+    async with app.running(), client(app) as http:
+        replies = [await http.post("/v1/ids/order") for _ in range(20)]
+    assert {(reply.status_code, reply.json()["kind"]) for reply in replies} == {(500, "bug")}
+    assert "secret" not in replies[0].text
+    assert len(traces(caplog)) == 1
+    assert traces(caplog)[0].name == "aiocosid.server"
+
+
+def test_resp(caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(20):
+        assert str(error_of(BugError())) == "ERR internal error"
+    assert len(traces(caplog)) == 1
