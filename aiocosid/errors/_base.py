@@ -168,7 +168,7 @@ class GeneratorMissingError(InvalidArgumentError, KeyError):
         known: names of generators that are there, at most 1,000.
     """
 
-    remedy: str = "correct the name, or open a generator of that name before"
+    remedy: str = "correct the name, or open a generator of that name first"
 
     def __init__(self, name: str, *, known: Iterable[str] = ()) -> None:
         CosIdError.__init__(self, name)

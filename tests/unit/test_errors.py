@@ -345,7 +345,7 @@ def test_a_missing_generator_is_told_with_those_that_are_there() -> None:
     error = GeneratorMissingError("ordr", known=["payment", "order"])
     assert str(error) == (
         "there is no generator 'ordr'; similar are 'order'; there are 'order', 'payment'; "
-        "correct the name, or open a generator of that name before"
+        "correct the name, or open a generator of that name first"
     )
     assert (error.similar, error.known) == (("order",), ("payment", "order"))
     many = GeneratorMissingError("x" * 5000, known=(f"n{each}" for each in range(10**9)))
