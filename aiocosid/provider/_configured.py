@@ -153,6 +153,7 @@ class ConfiguredProvider(Hosting):
         await super()._start()
         if self._creates:
             for store in (*self._stores, *self._borrowed):
+                await store.aopen()  # it may be the parent process's
                 await store.create_schema()
         for lease in self._shared:
             lease._host = root

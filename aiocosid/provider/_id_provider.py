@@ -163,6 +163,7 @@ class IdProvider(
     async def _start(self) -> None:
         await super()._start()
         if self._creates:
+            await self.store.aopen()  # it may be the parent process's
             await self.store.create_schema()
 
     def _reset(self) -> None:

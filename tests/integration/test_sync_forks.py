@@ -88,6 +88,37 @@ def test_while_threads_take_ids(valkey: ValkeyServer, tmp_path: Path) -> None:
     run("threads", quiet(valkey), tmp_path)
 
 
+@pytest.mark.parametrize(
+    "ids",
+    [
+        "aiocosid.sync.connect(url, create=True)",
+        "aiocosid.sync.SyncProvider(lambda made=aiocosid.configure(settings): made)",
+    ],
+)
+def test_a_child_creates_what_is_missing(ids: str, tmp_path: Path) -> None:
+    """In a provider that the parent has described and not opened, as gunicorn --preload does."""
+    url = f"sqlite:///{tmp_path}/ids.db"
+    (tmp_path / "ids.toml").write_text(
+        f'store = "{url}"\ncreate = true\n[generators.order]\nkind = "segment"\n'
+    )
+    code = f"""
+import aiocosid, aiocosid.sync, os
+url, settings = {url!r}, {str(tmp_path / "ids.toml")!r}
+ids = {ids}
+if isinstance(ids, aiocosid.sync.SyncIdProvider):
+    ids.segment("order")
+pid = os.fork()
+if pid == 0:
+    with ids:
+        os._exit(0 if ids["order"].next_id() == 1 else 1)
+assert os.waitpid(pid, 0)[1] == 0
+"""
+    done = subprocess.run(
+        [*PYTHON, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False, timeout=30
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 @pytest.mark.stress
 @pytest.mark.parametrize("scenario", sorted(SCENARIOS))
 def test_a_server(scenario: str, valkey: ValkeyServer, tmp_path: Path) -> None:
