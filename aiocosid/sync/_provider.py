@@ -21,7 +21,7 @@ from .._life.fork import NotCopyable
 from ..abc import DEFAULT_NAMESPACE, Provider, Store
 from ..abc._ids import check_text
 from ..provider import IdProvider, open_store
-from ..provider._hosting import check_ids, check_type, wrong_type
+from ..provider._hosting import Hosting, check_ids, check_type, wrong_type
 from ..stores.memory import MemoryStore
 from ._batches import check_batch, check_make, check_timeout
 from ._generator import DEFAULT_TIMEOUT, SyncIdGenerator
@@ -135,6 +135,15 @@ class SyncProvider(NotCopyable, Generic[P]):
         """Iterate over the names of the generators that were asked for."""
         return iter(tuple(self._generators))
 
+    def described(self) -> tuple[str, ...]:
+        """Return the names that have a generator, as far as that is known without opening it.
+
+        Those of the settings, for a provider that `aiocosid.configure` makes; those for which a
+        method was called, for one of `aiocosid.sync.connect`; otherwise none.
+        """
+        made: object = self._session._make()
+        return tuple(made) if isinstance(made, Hosting) else ()
+
     def statistics(self) -> dict[str, dict[str, object]]:
         """Return a tree ready for JSON, by name, as CosId's actuator shows it.
 
@@ -223,6 +232,10 @@ class SyncIdProvider(
     """
 
     __slots__ = ()
+
+    def described(self) -> tuple[str, ...]:
+        """Return the names for which a method was called, in that order."""
+        return tuple(self._specs)
 
     @overload
     def add(
