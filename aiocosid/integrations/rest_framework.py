@@ -1,18 +1,24 @@
-"""Django REST framework: serializer fields that show ids as text."""
+"""Django REST framework: serializers and serializer fields that show ids as text."""
+
+# pyright: basic
+# Strictly, each name of the framework would be an error: it has no annotations.
 
 from __future__ import annotations
 
 from typing import Any, cast
 
+from django.db.models import BigIntegerField
 from rest_framework import serializers
 
 from ..converter import Int64Text, TypedId
 from ..errors import InvalidIdError
+from .django._fields import source_of
 
-__all__ = ("Int64StrField", "TypedIdField")
+__all__ = ("IdModelSerializer", "Int64StrField", "TypedIdField")
 
 
 _Field: Any = serializers.Field  # the framework has no types
+_ModelSerializer: Any = serializers.ModelSerializer
 
 
 class _IdField(_Field):  # type: ignore[misc]  # as above
@@ -67,3 +73,40 @@ class TypedIdField(_IdField):
     def to_representation(self, value: int | str) -> str:
         """Return the text of an id or of its number."""
         return str(self.kind(value))
+
+
+class IdModelSerializer(_ModelSerializer):  # type: ignore[misc]  # as above
+    """A `ModelSerializer` that shows the ids of aiocosid as text, in keys to their rows too.
+
+    Those are the fields of the model that are a `CosIdField`, or a ``BigIntegerField`` with a
+    `CosIdDefault`.  Each gets an `Int64StrField`; a relation to such a primary key gets one as the
+    ``pk_field`` of its `PrimaryKeyRelatedField`.  Fields that the class declares stay as they are.
+    """
+
+    def build_standard_field(
+        self, field_name: str, model_field: object
+    ) -> tuple[type, dict[str, Any]]:
+        """Return the class and the options of a field of the model."""
+        field_class, options = super().build_standard_field(field_name, model_field)
+        if not _is_id(model_field):
+            return field_class, options
+        bounds = {"max_value", "min_value"}  # of 64 bits: the field has its own
+        return Int64StrField, {key: options[key] for key in options.keys() - bounds}
+
+    def build_relational_field(
+        self,
+        field_name: str,
+        relation_info: Any,  # noqa: ANN401 - the framework's
+    ) -> tuple[type, dict[str, Any]]:
+        """Return the class and the options of a relation."""
+        field_class, options = super().build_relational_field(field_name, relation_info)
+        key = relation_info.related_model._meta.pk
+        while key.remote_field:  # the key of a model that inherits from another
+            key = key.target_field
+        if _is_id(key) and issubclass(field_class, serializers.PrimaryKeyRelatedField):
+            options["pk_field"] = Int64StrField()
+        return field_class, options
+
+
+def _is_id(field: object) -> bool:
+    return isinstance(field, BigIntegerField) and source_of(field) is not None

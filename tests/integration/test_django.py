@@ -1,7 +1,4 @@
-"""The project of docs/howto/django.md: views of both kinds, bulk, threads and migrations.
-
-Over HTTP, and with its migrations, it runs where the page does.
-"""
+"""Defaults that take ids, the checks of ``manage.py``, and which generator a field finds."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -17,148 +15,131 @@ import django
 import pytest
 from asgiref.sync import sync_to_async
 from django.conf import settings
-from django.core.checks import run_checks
+from django.core.checks import ERROR, WARNING, run_checks
 from django.core.management import call_command
-from django.db import connection, connections, models
+from django.db import connections, models
 from django.db.migrations.writer import MigrationWriter
-from django.test import AsyncClient, Client, override_settings
+from django.test import override_settings
 from django.test.utils import isolate_apps
 
 import aiocosid
 import aiocosid.sync
 from aiocosid.errors import InvalidArgumentError, WouldBlock
-from aiocosid.integrations.django import CosIdDefault
+from aiocosid.integrations.django import CosIdDefault, CosIdField, SnowflakeField
 from aiocosid.stores.memory import MemoryStore
-from tests.docs._blocks import ROOT, blocks
+from aiocosid.sync import SyncProvider
 
 pytestmark = [pytest.mark.integration]
 
-PAGE = ROOT / "docs" / "howto" / "django.md"
+PROJECT = Path(__file__).with_name("_django_project")
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The page's project, on files of its own, with its table made."""
+    """The project of the tests in this process, on files of its own, with its tables made."""
     folder = tmp_path_factory.mktemp("project")
-    for block in blocks(PAGE):
-        path = folder / (block.title or "")
-        if not path.exists() and "migrations" not in path.parts:  # the page changes them later
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(block.source.replace("app.db", f"{folder}/app.db"))
-    sys.path.insert(0, str(folder))
+    before = Path.cwd()
+    os.chdir(folder)
+    sys.path.insert(0, str(PROJECT))
     os.environ |= {
         "DJANGO_SETTINGS_MODULE": "shop.settings",
         "IDS_URL": f"sqlite:///{folder}/ids.db",
     }
     django.setup()
+    settings.DATABASES["default"]["NAME"] = f"{folder}/app.db"
     call_command("migrate", run_syncdb=True, verbosity=0)
+    os.chdir(before)
     yield
     connections.close_all()
-    sys.modules["shop.settings"].ids.close()
-    sys.path.remove(str(folder))
+    settings.AIOCOSID.close()
+    sys.path.remove(str(PROJECT))
     for name in [each for each in sys.modules if each.split(".")[0] == "shop"]:
         del sys.modules[name]  # pages have modules of this name too
     del os.environ["DJANGO_SETTINGS_MODULE"], os.environ["IDS_URL"]
 
 
 @pytest.fixture
-def order(project: None) -> Iterator[Any]:
-    """The page's model, its table empty."""
-    from shop.models import Order  # type: ignore[import-not-found]
+def note(project: None) -> Iterator[Any]:
+    """A model whose key has a default; its table is empty."""
+    from shop.models import Note  # type: ignore[import-not-found]
 
-    Order.objects.all().delete()
-    yield Order
+    Note.objects.all().delete()
+    yield Note
     connections.close_all()
 
 
-def test_both_kinds_of_views_make_objects_with_ids(order: Any) -> None:
-    """By Django's own clients, one of WSGI and one of ASGI."""
-
-    async def ask() -> list[int]:
-        client: Any = AsyncClient(headers={"host": "localhost"})
-        replies = await asyncio.gather(*(client.post("/orders/async") for _ in range(5)))
-        return [reply.json()["id"] for reply in replies]
-
-    with override_settings(ALLOWED_HOSTS=["localhost", "testserver"]):
-        client: Any = Client()
-        ids = [client.post("/orders").json()["id"], *asyncio.run(ask())]
-        ids += client.post("/orders/bulk").json()["ids"]
-    assert len(set(ids)) == 9
-    assert sorted(ids) == sorted(order.objects.values_list("id", flat=True))
-
-
-def test_an_object_has_its_id_before_it_is_saved(order: Any) -> None:
+def test_an_object_has_its_id_before_it_is_saved(note: Any) -> None:
     """A given one is kept, also by create; a saved one is not numbered anew."""
-    first, second = order(title="a"), order(title="b")
+    first, second = note(title="a"), note(title="b")
     assert 0 < first.id < second.id
     second.save()
-    assert order.objects.get().id == second.id
-    assert order.objects.create(id=10**12).id == 10**12
+    assert note.objects.get().id == second.id
+    assert note.objects.create(id=10**12).id == 10**12
 
 
-def test_ten_thousand_rows_at_once(order: Any) -> None:
-    made = order.objects.bulk_create([order(title="x") for _ in range(10_000)])
+def test_ten_thousand_rows_at_once(note: Any) -> None:
+    made = note.objects.bulk_create([note(title="x") for _ in range(10_000)])
     assert len({each.id for each in made}) == 10_000
-    assert order.objects.count() == 10_000
+    assert note.objects.count() == 10_000
 
 
-def test_threads_share_no_id(order: Any) -> None:
+def test_threads_share_no_id(note: Any) -> None:
     def make(_: int) -> list[int]:
-        return [order().id for _ in range(1000)]
+        return [note().id for _ in range(1000)]
 
     with ThreadPoolExecutor(8) as pool:
         ids = [new_id for some in pool.map(make, range(8)) for new_id in some]
     assert len(set(ids)) == 8000
 
 
-def test_an_event_loop_is_never_blocked(order: Any) -> None:
+def test_an_event_loop_is_never_blocked(note: Any) -> None:
     """Without an id in hand it says what to do; in a thread it works, and so do ids in hand."""
     fresh = aiocosid.sync.connect(MemoryStore())
 
     async def make() -> list[int]:
-        with pytest.raises(WouldBlock, match=r"'order' is in hand, and.*acreate"):
-            order()
-        first = await sync_to_async(order)()
-        return [first.id, order().id]
+        with pytest.raises(WouldBlock, match=r"'note' is in hand, and.*acreate"):
+            note()
+        first = await sync_to_async(note)()
+        return [first.id, note().id]
 
     async def misname() -> None:
-        with pytest.raises(WouldBlock, match=r"'order' is in hand.*AIOCOSID has no such"):
-            order()
+        with pytest.raises(WouldBlock, match=r"'note' is in hand.*AIOCOSID has no such"):
+            note()
 
-    with override_settings(AIOCOSID={"order": fresh.segment_chain("order")}):
+    with override_settings(AIOCOSID={"note": fresh.segment_chain("note")}):
         assert asyncio.run(make()) == [1, 2]
     other = aiocosid.sync.connect(MemoryStore())
     with override_settings(AIOCOSID=other):
         asyncio.run(misname())
-        with pytest.raises(InvalidArgumentError, match="'order'"):
-            order()
+        with pytest.raises(InvalidArgumentError, match="'note'"):
+            note()
     fresh.close()
     other.close()
 
 
-def test_the_settings_are_checked_when_an_id_is_needed(order: Any) -> None:
+def test_the_settings_are_checked_when_an_id_is_needed(note: Any) -> None:
     """A missing one, a missing name, and a generator that has to be awaited."""
-    wrong = aiocosid.SegmentChainId(MemoryStore().segment_distributor(namespace="n", name="order"))
-    for given in ({}, {"order": wrong}, None):
+    wrong = aiocosid.SegmentChainId(MemoryStore().segment_distributor(namespace="n", name="note"))
+    for given in ({}, {"note": wrong}, None):
         with (
             override_settings(AIOCOSID=given),
-            pytest.raises(InvalidArgumentError, match=r"AIOCOSID\['order'\] is .*SyncIdGenerator"),
+            pytest.raises(InvalidArgumentError, match=r"AIOCOSID\['note'\] is .*SyncIdGenerator"),
         ):
-            order()
+            note()
     with override_settings():
         del settings.AIOCOSID
         with pytest.raises(InvalidArgumentError, match="AIOCOSID"):
-            order()
+            note()
 
 
 def test_a_migration_keeps_the_name(project: None) -> None:
     """It is written as source, read back equal, and a change of settings is no change of it."""
-    written: Any = MigrationWriter.serialize(CosIdDefault("order"))
+    written: Any = MigrationWriter.serialize(CosIdDefault("note"))
     text, imports = written
-    assert text == "aiocosid.integrations.django.CosIdDefault('order')"
+    assert text == "aiocosid.integrations.django.CosIdDefault('note')"
     assert imports == {"import aiocosid.integrations.django"}
-    assert CosIdDefault("order") == CosIdDefault("order") != CosIdDefault()
-    default: Any = CosIdDefault("order")
+    assert CosIdDefault("note") == CosIdDefault("note") != CosIdDefault()
+    default: Any = CosIdDefault("note")
     field = models.BigIntegerField(default=default)
     assert field.clone().deconstruct() == field.deconstruct()
 
@@ -167,7 +148,7 @@ def test_a_field_that_need_not_be_unique_is_warned_of(project: None) -> None:
     """By a check of Django's: a field added later would give all rows there the same id."""
 
     def field(**options: Any) -> Any:
-        default: Any = CosIdDefault("order")
+        default: Any = CosIdDefault("note")
         return models.BigIntegerField(default=default, **options)
 
     one = models.UniqueConstraint(fields=["c"], name="one_c")
@@ -183,9 +164,146 @@ def test_a_field_that_need_not_be_unique_is_warned_of(project: None) -> None:
     assert not [each for each in run_checks() if str(each.id).startswith("aiocosid")]
 
 
-def test_the_folder_holds_what_the_page_shows(order: Any) -> None:
-    """The table is the page's; on SQLite its key is 64 bits."""
-    with connection.cursor() as cursor:
-        columns: Any = connection.introspection.get_table_description(cursor, "shop_order")
-    assert [column.name for column in columns] == ["id", "title"]
-    assert Path(settings.DATABASES["default"]["NAME"]).exists()
+# Which generator a field finds
+
+
+class Numbers:
+    """Ids from a number on, and the texts of a generator's name."""
+
+    def __init__(self, last: int) -> None:
+        self._ids = count(last + 1)
+
+    def next_id(self) -> int:
+        return next(self._ids)
+
+
+def test_a_model_finds_its_own_generator_or_the_shared_one(note: Any) -> None:
+    from shop.models import Event, Order, Tag  # pyright: ignore[reportMissingImports]
+
+    given = {"shop.order": Numbers(100), "__share__": Numbers(200), "__snowflake__": Numbers(300)}
+    with override_settings(AIOCOSID=given):
+        made = [model.objects.create().pk for model in (Order, Tag, Event)]
+    assert made == [101, 201, 301]
+
+
+def test_a_named_field_finds_the_generator_of_that_name(project: None) -> None:
+    """Also under the class of a field of which another is made."""
+    with isolate_apps("shop"), override_settings(AIOCOSID={"box": Numbers(7)}):
+        field = CosIdField(primary_key=True, generator="box")
+        model = _model("Box", id=field)
+        assert model._meta.pk.get_pk_value_on_save(model()) == 8
+        copy = field.clone()
+        assert copy.deconstruct()[3]["generator"] == "box"
+
+
+def test_the_kind_of_the_field_is_the_kind_of_a_missing_generator(project: None) -> None:
+    ids = aiocosid.sync.connect(MemoryStore())
+    with isolate_apps("shop"), override_settings(AIOCOSID=ids):
+        chain = _model("Chained", id=CosIdField(primary_key=True, generator="a"))
+        flake = _model("Flake", id=SnowflakeField(primary_key=True, generator="b"))
+        made = [each._meta.pk.get_pk_value_on_save(each()) for each in (chain, flake)]
+    assert made[0] == 1
+    assert made[1] > 2**53
+    assert [type(each).__name__ for each in (ids["a"].statistics(), ids["b"].statistics())] == [
+        "SegmentStatistics",
+        "SnowflakeStatistics",
+    ]
+    ids.close()
+
+
+# What `manage.py check` says
+
+
+def _model(name: str, **fields: Any) -> Any:
+    meta = type("Meta", (), {"app_label": "shop"})
+    return type(name, (models.Model,), {"__module__": "shop.models", "Meta": meta, **fields})
+
+
+def _checked(ids: Any, level: int = ERROR, **fields: Any) -> list[tuple[str | None, str]]:
+    """Return what the checks say of a model with these fields; it has to be of this level."""
+    with isolate_apps("shop") as shop, override_settings(AIOCOSID=ids):
+        _model("Box", **fields)
+        found = run_checks(app_configs=shop.get_app_configs())
+    ours = [each for each in found if str(each.id).startswith("aiocosid")]
+    assert {each.level for each in ours} <= {level}
+    return [(each.id, each.msg) for each in ours]
+
+
+def _misnamed() -> Any:
+    default: Any = CosIdDefault("ordr")
+    return models.BigIntegerField(unique=True, default=default)
+
+
+@pytest.mark.parametrize("ids", [{"order": Numbers(0), "item": Numbers(0)}, {}, None])
+def test_a_missing_generator_is_an_error(project: None, ids: Any) -> None:
+    """It has similar names, if there are any."""
+    for field in (CosIdField(primary_key=True, generator="ordr"), _misnamed()):
+        ((number, text),) = _checked(ids, box=field, **_key_beside(field))
+        assert number == "aiocosid.E001"
+        assert "'ordr'" in text
+        assert ("similar names: 'order'" in text) == bool(ids)
+
+
+def _key_beside(field: Any) -> dict[str, Any]:
+    return {} if field.primary_key else {"id": models.BigAutoField(primary_key=True)}
+
+
+def test_a_missing_generator_of_the_settings_file_is_an_error(
+    project: None, tmp_path: Path
+) -> None:
+    """The names are known without opening anything."""
+    path = tmp_path / "ids.toml"
+    path.write_text('store = "memory://"\n[generators.order]\nkind = "segment"\n')
+    ids = SyncProvider(lambda: aiocosid.configure(path))
+    assert ids.described() == ("order",)
+    ((number, text),) = _checked(ids, id=CosIdField(primary_key=True, generator="ordr"))
+    assert number == "aiocosid.E001"
+    assert "similar names: 'order'" in text
+    assert not _checked(ids, id=CosIdField(primary_key=True, generator="order"))
+
+
+def test_a_default_without_a_generator_is_warned_of_in_a_provider(project: None) -> None:
+    """Somebody may ask the provider for it later; a `CosIdField` does so itself."""
+    ids = aiocosid.sync.connect(MemoryStore())
+    ids.segment_chain("order")
+    fields = {"id": models.BigAutoField(primary_key=True), "box": _misnamed()}
+    ((number, text),) = _checked(ids, level=WARNING, **fields)
+    assert number == "aiocosid.W003"
+    assert "similar names: 'order'" in text
+    assert not _checked(ids, id=CosIdField(primary_key=True, generator="ordr"))
+
+
+def test_the_label_of_a_model_that_is_missing_is_warned_of(project: None) -> None:
+    """A renamed model would go on with the ids of the shared generator."""
+    given = {"shop.ordr": Numbers(0)} | {
+        name: Numbers(0) for name in ("__share__", "__snowflake__", "number", "note")
+    }
+    with override_settings(AIOCOSID=given):
+        found = [each for each in run_checks() if str(each.id).startswith("aiocosid")]
+    assert [each.id for each in found] == ["aiocosid.W002"]
+    assert "'shop.ordr'" in found[0].msg
+    assert "'shop.order'" in found[0].msg
+
+
+# Migrations
+
+
+def test_a_migration_keeps_the_class_and_the_name_of_the_generator(project: None) -> None:
+    field = CosIdField(primary_key=True, generator="box")
+    serialize: Any = MigrationWriter.serialize
+    written, imports = serialize(field)
+    assert written == ("aiocosid.integrations.django.CosIdField(generator='box', primary_key=True)")
+    assert imports == {"import aiocosid.integrations.django"}
+    written, _ = serialize(SnowflakeField(primary_key=True))
+    assert written == "aiocosid.integrations.django.SnowflakeField(primary_key=True)"
+
+
+def test_another_generator_alters_no_column(project: None) -> None:
+    editor = connections["default"].schema_editor(collect_sql=True)
+    with isolate_apps("shop"):
+        old, new = (
+            _model(name, id=CosIdField(primary_key=True, generator=name))._meta.pk
+            for name in ("one", "two")
+        )
+        new.column = old.column
+        assert not editor._field_should_be_altered(old, new)

@@ -1,0 +1,22 @@
+"""Django: ids as primary keys of models and as field defaults, in sync and async code alike.
+
+The settings say where the ids come from::
+
+    import aiocosid.sync
+
+    AIOCOSID = aiocosid.sync.connect("redis://localhost:6379/0", namespace="shop")
+    DEFAULT_AUTO_FIELD = "aiocosid.integrations.django.CosIdField"
+
+``AIOCOSID`` is a provider of `aiocosid.sync`, or a mapping from names to its generators.  A key of
+the mapping may be the label of a model, as ``shop.order``.
+"""
+
+from __future__ import annotations
+
+from . import _checks as _checks
+from ._default import CosIdDefault as CosIdDefault
+from ._fields import CosIdField as CosIdField
+from ._fields import CosIdQuerySet as CosIdQuerySet
+from ._fields import SnowflakeField as SnowflakeField
+
+__all__ = ("CosIdDefault", "CosIdField", "CosIdQuerySet", "SnowflakeField")

@@ -1,0 +1,174 @@
+"""Primary keys whose ids a generator hands out when an object is saved."""
+
+# pyright: basic
+# Strictly, each name of the framework would be an error: it has no annotations.
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from django.db import models
+
+from ...abc import SHARE
+from ._default import CosIdDefault
+from ._generators import explaining_waits, find_generator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ...sync import SyncIdProvider
+    from ._generators import BlockingIds
+
+__all__ = ("CosIdField", "CosIdQuerySet", "SnowflakeField", "source_of")
+
+RECORDER: Final = "django.db.migrations.recorder"
+INSTEAD: Final = (
+    "await a method that saves in another one: 'await obj.asave()', "
+    "'await Model.objects.acreate(...)', 'await Model.objects.abulk_create(...)'"
+)
+
+
+def given_when_saved() -> None:
+    """Give a new object no id yet.
+
+    Because the field has a default at all, Django inserts a new object at once, without an UPDATE
+    that finds no row.
+    """
+
+
+class CosIdField(models.BigAutoField):  # type: ignore[misc]  # Django has no annotations
+    """A primary key with an id of a counter, for a model or as ``DEFAULT_AUTO_FIELD``.
+
+    Saving an object whose key is None takes the id, as with Django's own automatic fields, but
+    before the INSERT.  The column is a plain ``bigint``: the database numbers nothing.
+
+    The ids come from the generator of the given name in ``settings.AIOCOSID``.  Without a name they
+    come from the one under the model's label, as ``shop.order``, if ``AIOCOSID`` is a mapping with
+    that key, and else from ``__share__``.  In a provider of `aiocosid.sync.connect` the first use
+    creates a missing generator, a `SegmentChainId`.
+
+    Saving raises what the generator's ``next_id`` raises; `WouldBlock` in a thread that runs an
+    event loop.  A save that fails later, or is rolled back, leaves a gap.
+
+    Attributes:
+        generator: the name that was given, or None.
+    """
+
+    db_returning = False  # the database has no id to tell
+    non_db_attrs = (*models.BigAutoField.non_db_attrs, "generator")  # another name alters no column
+
+    def __init__(self, *args: Any, generator: str | None = None, **kwargs: Any) -> None:  # noqa: ANN401 - Django's
+        """Describe the field.
+
+        Args:
+            *args: as for ``BigAutoField``.
+            generator: the generator's name in ``settings.AIOCOSID``.
+            **kwargs: as for ``BigAutoField``; with ``default=CosIdDefault(name)`` an object has its
+                id when it is made.
+        """
+        kwargs.setdefault("default", given_when_saved)
+        super().__init__(*args, **kwargs)
+        self.generator = generator
+
+    def deconstruct(self) -> tuple[str, str, list[Any], dict[str, Any]]:
+        """Return what migrations write: name, class, arguments, keywords."""
+        name, path, args, kwargs = super().deconstruct()
+        if kwargs["default"] is given_when_saved:
+            del kwargs["default"]
+        if self.generator is not None:
+            kwargs["generator"] = self.generator
+        return name, path.replace("django._fields.", "django."), args, kwargs
+
+    def contribute_to_class(self, cls: Any, name: str, **kwargs: Any) -> None:  # noqa: ANN401 - Django's
+        """Become a field of a model; tables that Django makes for itself keep its own numbers.
+
+        Those are the links of a ``ManyToManyField`` without ``through``, whose keys no migration
+        can change, and the list of applied migrations.
+        """
+        if cls._meta.auto_created or cls.__module__ == RECORDER:
+            plain = models.BigAutoField(verbose_name="ID", primary_key=True, auto_created=True)
+            plain.contribute_to_class(cls, name, **kwargs)
+        else:
+            super().contribute_to_class(cls, name, **kwargs)
+
+    def get_internal_type(self) -> str:
+        """Return the kind of the column."""
+        return "BigIntegerField"
+
+    def get_pk_value_on_save(self, instance: object) -> int | str:
+        """Return the id of an object that is saved without one."""
+        del instance
+        with explaining_waits(self.names[-1], INSTEAD):
+            return self.find().next_id()
+
+    def assign(self, objects: Iterable[Any]) -> None:
+        """Give ids, in rising order, to the objects that have none."""
+        new = [each for each in objects if each.pk is None]
+        if new:
+            with explaining_waits(self.names[-1], INSTEAD):
+                ids = self.find().next_ids(len(new))
+            for each, new_id in zip(new, ids, strict=True):
+                each.pk = new_id
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names under which the settings may have the generator, the first one first."""
+        if self.generator is not None:
+            return (self.generator,)
+        return (self.model._meta.label_lower, self._shared_name)
+
+    def find(self) -> BlockingIds:
+        """Return the generator.
+
+        Raises:
+            InvalidArgumentError: the settings have none for this field.
+        """
+        return find_generator(self.names, self._create)
+
+    _shared_name = SHARE
+
+    @staticmethod
+    def _create(ids: SyncIdProvider, name: str) -> BlockingIds:
+        return ids.segment_chain(name)
+
+
+class SnowflakeField(CosIdField):
+    """A primary key with an id of a Snowflake: a `CosIdField` that creates another generator.
+
+    In a provider of `aiocosid.sync.connect` the first use creates a missing generator as a
+    `SnowflakeId`.  Without a name the fields share ``__snowflake__``: ids of one Snowflake differ
+    in all tables.
+    """
+
+    _shared_name = "__snowflake__"
+
+    @staticmethod
+    def _create(ids: SyncIdProvider, name: str) -> BlockingIds:
+        return ids.snowflake(name)
+
+
+class CosIdQuerySet(models.QuerySet):  # type: ignore[misc]  # as above
+    """Takes all ids of a ``bulk_create`` at once: ``objects = CosIdQuerySet.as_manager()``.
+
+    Without it Django asks for them one by one.  That costs little while ids are in hand, as with a
+    `SegmentChainId`, but a request to another thread for each id of a `SnowflakeId`.
+    """
+
+    def bulk_create(self, objs: Iterable[Any], *args: Any, **kwargs: Any) -> list[Any]:  # noqa: ANN401 - Django's
+        """Insert the objects, with ids of one ``next_ids``; otherwise as Django's."""
+        objects = list(objs)
+        model: Any = self.model
+        if isinstance(model._meta.pk, CosIdField):
+            model._meta.pk.assign(objects)
+        created: list[Any] = super().bulk_create(objects, *args, **kwargs)
+        return created
+
+    bulk_create.alters_data = True  # type: ignore[attr-defined]  # no template may call it
+
+
+def source_of(field: object) -> CosIdField | CosIdDefault | None:
+    """Return what gives a model's field its ids, or None if that is not ours."""
+    default = getattr(field, "default", None)
+    if isinstance(default, CosIdDefault):
+        return default
+    return field if isinstance(field, CosIdField) else None

@@ -1,0 +1,5 @@
+"""The commands, a module each."""
+
+from __future__ import annotations
+
+__all__ = ()

@@ -1,0 +1,224 @@
+"""A Django project on SQLite and PostgreSQL: its own tests, its migrations, and its workers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from shutil import copytree, ignore_patterns
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.docs._blocks import ROOT
+from tests.servers import HOST, free_port, wait_until
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+
+SOURCE = Path(__file__).with_name("_django_project")
+OLD = "django.db.models.BigAutoField"
+
+SPAWNED = """
+import multiprocessing, sys
+if __name__ == "__main__":
+    multiprocessing.set_start_method("spawn")
+    import manage
+    sys.argv[0] = "manage.py"
+    manage.execute_from_command_line(sys.argv)
+"""
+
+
+class Project:
+    """A copy of the project's folder, and the environment of its commands."""
+
+    def __init__(self, folder: Path, **environment: str) -> None:
+        self.folder = copytree(SOURCE, folder, ignore=ignore_patterns("__pycache__"))
+        programs = Path(sys.executable).parent
+        self.environment = {
+            "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+            "HOME": str(folder),
+            "PYTHONPATH": str(ROOT),
+            "PYTHONWARNINGS": "error",
+            "IDS_URL": "sqlite:///ids.db",
+            "AIOCOSID_STORE": "sqlite:///ids.db",  # of the command line
+            **environment,
+        }
+
+    def run(self, *command: str, text: str | None = None, **environment: str) -> str:
+        """Run a command to its end, and return what it printed."""
+        done = subprocess.run(
+            command,
+            cwd=self.folder,
+            env=self.environment | environment,
+            input=text,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def manage(self, *command: str, **environment: str) -> str:
+        """Run a command of ``manage.py``."""
+        return self.run("python", "manage.py", *command, **environment)
+
+    def shell(self, code: str, **environment: str) -> Any:
+        """Run code among the project's models, and return the JSON that it printed."""
+        code = f"import json\nfrom shop.models import *\n{code}"
+        return json.loads(self.manage("shell", "-v", "0", "-c", code, **environment))
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def project(request: pytest.FixtureRequest, tmp_path: Path) -> Project:
+    """The project on a database of its own."""
+    if request.param == "sqlite":
+        return Project(tmp_path / "project")
+    url = request.getfixturevalue("postgres_database")
+    return Project(tmp_path / "project", DATABASE_URL=url)
+
+
+def test_its_own_tests_pass_in_two_processes(project: Project) -> None:
+    """Rows, bulk, relations, fixtures, admin, API and views of both kinds."""
+    project.manage("makemigrations", "shop")
+    said = project.manage("test", "--parallel", "2")
+    assert "\nOK" in said
+    assert "0 silenced" in said
+
+
+@pytest.mark.stress
+def test_its_own_tests_pass_in_spawned_processes(tmp_path: Path) -> None:
+    project = Project(tmp_path / "project")
+    (project.folder / "spawned.py").write_text(SPAWNED)
+    project.manage("makemigrations", "shop")
+    assert "\nOK" in project.run("python", "spawned.py", "test", "--parallel", "2")
+
+
+def test_migrations_are_made_once(project: Project) -> None:
+    project.manage("makemigrations", "shop")
+    assert "No changes" in project.manage("makemigrations", "--check")
+    project.manage("migrate")
+    assert "No changes" in project.manage("makemigrations", "--check")
+    written = (project.folder / "shop" / "migrations" / "0001_initial.py").read_text()
+    assert "aiocosid.integrations.django.CosIdField(auto_created=True" in written
+    assert "_fields" not in written
+    made = project.shell("print(json.dumps([Order.objects.create().pk for _ in range(3)]))")
+    assert made == [1, 2, 3]
+
+
+ROWS = """
+tag = Tag.objects.create(name="t")
+for title in "abc":
+    order = Order.objects.create(title=title)
+order.tags.add(tag)
+Item.objects.create(order=order, number=0)
+GiftOrder.objects.create(title="gift", card="x")
+top = Order.objects.create(title="deleted")
+print(json.dumps(top.pk))
+top.delete()
+"""
+
+SEEN = """
+rows = [list(each.objects.order_by("pk").values_list()) for each in (Tag, Order, Item, GiftOrder)]
+print(json.dumps([*rows, list(Order.tags.through.objects.values_list())]))
+"""
+
+
+def test_a_project_moves_from_django_s_own_keys(project: Project) -> None:
+    """Its rows are kept, no id repeats, not even a deleted row's; and it may go back."""
+    project.manage("makemigrations", "shop", AUTO_FIELD=OLD)
+    project.manage("migrate", AUTO_FIELD=OLD)
+    deleted = project.shell(ROWS, AUTO_FIELD=OLD)
+    before = project.shell(SEEN)
+    project.manage("makemigrations", "shop")
+    floors = project.manage("aiocosid_floors")
+    assert floors == (f"aiocosid set-floor __share__ --namespace shop --above {deleted} --create\n")
+    project.run("sh", "-e", text=floors)
+    project.manage("migrate")
+    assert "No changes" in project.manage("makemigrations", "--check")
+    assert project.shell(SEEN) == before
+    again = "print(json.dumps([m.objects.create().pk for m in (Order, Tag, GiftOrder)]))"
+    first, *others = project.shell(again)
+    assert first > deleted
+    assert others == [first + 1, first + 2]
+    project.manage("migrate", "shop", "0001")
+    assert project.shell(SEEN)[1][:3] == before[1][:3]
+    project.manage("migrate", "shop")
+
+
+def test_floors_of_rows_alone(project: Project) -> None:
+    """After the migration the databases' own counters are gone; Snowflakes count nothing."""
+    project.manage("makemigrations", "shop")
+    project.manage("migrate")
+    assert project.manage("aiocosid_floors") == ""
+    project.shell("Tag(pk=70).save(); Order(pk=7000).save(); Event(pk=9).save(); print(1)")
+    floors = project.manage("aiocosid_floors")
+    assert floors == "aiocosid set-floor __share__ --namespace shop --above 7000 --create\n"
+
+
+def test_a_fixture_s_rows_are_loaded_as_they_were(project: Project) -> None:
+    project.manage("makemigrations", "shop")
+    project.manage("migrate")
+    project.shell(ROWS)
+    before = project.shell(SEEN)
+    (project.folder / "rows.json").write_text(project.manage("dumpdata", "shop"))
+    project.manage("flush", "--no-input")
+    project.manage("loaddata", "rows.json")
+    assert project.shell(SEEN) == before
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(("shop.wsgi:application", "--threads", "4"), id="wsgi"),
+        pytest.param(("shop.asgi:application", "--worker-class", "asgi"), id="asgi"),
+    ],
+)
+@pytest.mark.stress
+def test_workers_of_gunicorn_share_no_id(project: Project, program: tuple[str, ...]) -> None:
+    """With --preload: what the settings made before the fork opens in each worker anew."""
+    project.manage("makemigrations", "shop")
+    project.manage("migrate")
+    base = f"http://{HOST}:{(port := free_port())}"
+    command = ("gunicorn", "--preload", "--workers", "2", "--bind", f"{HOST}:{port}", *program)
+    with (project.folder / "log").open("w") as log:
+        server = subprocess.Popen(
+            ("python", "-m", *command),
+            cwd=project.folder,
+            env=project.environment,
+            stdout=log,
+            stderr=log,
+        )
+        try:
+            wait_until(lambda: answers(server, base), "gunicorn answers", deadline=30)
+            found: list[dict[str, int]] = []
+            with (
+                httpx.Client(headers={"Connection": "close"}, timeout=30) as client,
+                ThreadPoolExecutor(4) as pool,
+            ):
+                for _ in range(20):
+                    found += [each.json() for each in pool.map(client.get, [f"{base}/create"] * 20)]
+                    if len({each["pid"] for each in found}) == 2:
+                        break
+            server.send_signal(signal.SIGTERM)
+            assert server.wait(20) == 0
+        finally:
+            server.kill()
+            server.wait()
+    said = (project.folder / "log").read_text()
+    assert not any(word in said for word in ("Traceback", "Error", "Warning")), said
+    assert len({each["pid"] for each in found}) == 2
+    assert len({each["id"] for each in found}) == len(found)
+
+
+def answers(server: subprocess.Popen[bytes], base: str) -> bool:
+    assert server.poll() is None
+    try:
+        return httpx.get(base).status_code == 404
+    except httpx.TransportError:
+        return False
