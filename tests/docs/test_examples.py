@@ -6,14 +6,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from shutil import copytree
 from typing import Final
 
+import httpx
 import pytest
 
-from tests.servers import ValkeyServer, wait_until
+from tests.servers import HOST, ValkeyServer, free_port, wait_until
 
 from ._blocks import ROOT
 
@@ -75,6 +76,28 @@ def test_fastapi(
     shop.run("alembic", "check")
     assert "1 passed" in shop.run("python", "-m", "pytest", "-q")
     shop.run("alembic", "downgrade", "base")
+
+
+def test_django(tmp_path: Path) -> None:
+    """Its migrations, its own tests, and its API under gunicorn with two workers."""
+    shop = Example("django", tmp_path)
+    shop.run("python", "manage.py", "migrate", "--verbosity", "0")
+    shop.run("python", "manage.py", "makemigrations", "--check")
+    assert "no issues" in shop.run("python", "manage.py", "check")
+    shop.run("python", "manage.py", "test")
+    url = f"http://{HOST}:{(port := free_port())}/orders/"
+    gunicorn = ("gunicorn", "--preload", "--workers", "2", "--bind", f"{HOST}:{port}", "shop.wsgi")
+    with shop.running(*gunicorn), httpx.Client(headers={"Connection": "close"}) as client:
+
+        def answers() -> bool:
+            with suppress(httpx.TransportError):
+                return client.get(url).is_success
+            return False
+
+        wait_until(answers, "gunicorn answers", deadline=30)
+        made = [client.post(url, json={"title": "tea"}).json() for _ in range(20)]
+        assert client.get(url).json() == sorted(made, key=lambda order: int(order["id"]))
+    assert len({order["id"] for order in made}) == 20
 
 
 def test_celery(tmp_path: Path, valkey_factory: Callable[..., ValkeyServer]) -> None:
