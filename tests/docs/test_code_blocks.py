@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -13,11 +12,6 @@ LANGUAGES = {"console", "go", "lua", "php", "python", "sql", "text", "toml", "ya
 
 ALONE = ("README.md", "docs/index.md", "docs/tutorial.md", "docs/fastapi-", "docs/howto/")
 """Where each Python block can be pasted as it stands; elsewhere it follows those above it."""
-
-_TOGETHER = """
-    docs/howto/workers.md
-"""
-TOGETHER = frozenset(() if os.environ.get("AIOCOSID_ALONE") else _TOGETHER.split())
 
 PAGES = {str(page.relative_to(ROOT)): page for page in pages()}
 RUNNABLE = {
@@ -48,7 +42,7 @@ def test_every_block_of_a_page_runs(
     """A reader who follows the page from top to bottom sees what it says."""
     page = RUNNABLE[name]
     text = page.read_text()
-    reader.pastes_alone = name.startswith(ALONE) and name not in TOGETHER
+    reader.pastes_alone = name.startswith(ALONE)
     for written, fixture in SERVERS.items():
         if written in text.replace("postgresql+asyncpg:", "postgresql:"):
             reader.urls[written] = url_of(fixture, request)
