@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ._blocks import COMMAND_TIMEOUT, ROOT, SERVERS, Block, Reader, blocks, commands, compare
-from .test_code_blocks import RUNNABLE, TOGETHER, url_of
+from .test_code_blocks import RUNNABLE, url_of
 
 PIP = ("-m", "pip", "-qq", "--disable-pip-version-check", "--no-input")
 
@@ -24,7 +24,7 @@ FIRST = [
 GUIDES = [
     pytest.param(name, marks=pytest.mark.nightly)
     for name in RUNNABLE
-    if name.startswith("docs/howto/") and name not in TOGETHER
+    if name.startswith("docs/howto/")
 ]
 
 # A console block that installs something, and the words that do.

@@ -87,7 +87,7 @@ async def reassert(one: CellMachineIdDistributor, machine_id: int = 0, now: int 
     try:
         await one.reassert(machine_id, now_ms=now, mark_ms=now + 60)
     except MachineIdLostError as error:
-        return str(error).partition("lost: ")[2]
+        return error.reason
     return "kept"
 
 

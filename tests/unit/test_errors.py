@@ -255,10 +255,9 @@ def remedies(tree: ast.AST) -> Iterator[str]:
         elif isinstance(node, ast.Assign):
             for target in node.targets:
                 names = target.elts if isinstance(target, ast.Tuple) else [target]
-                if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                found = [node.value] * len(names)
+                if isinstance(node.value, ast.Tuple) and len(node.value.elts) == len(names):
                     found = node.value.elts
-                else:
-                    found = [node.value] * len(names)
                 values += [
                     value for name, value in zip(names, found, strict=True) if is_remedy(name)
                 ]
