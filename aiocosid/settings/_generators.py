@@ -61,15 +61,15 @@ class _Generator(BaseModel):
     """The keys of all kinds.
 
     Attributes:
-        namespace: instead of the one for all.
-        name: of the counter, instead of the table's own.
-        store: a URL, a name in ``stores`` or a store, instead of the one for all.
-        converter: how ids become text; numbers without it.
-        limit: the highest id that its readers can hold, 2^53-1 for "javascript"; segments end
-            there, and a layout has to fit.
-        rate: ids a second that are expected, for warnings of ``aiocosid check-config``.
+        namespace: namespace of this generator; by default the one at the top.
+        name: name of the counter; by default the name of the table.
+        store: a URL, a name in ``stores`` or a store; by default the one at the top.
+        converter: how ids become text; by default they stay numbers.
+        limit: the highest id that programs which read the ids can hold, 2^53-1 for "javascript";
+            segments end there, and a layout has to fit.
+        rate: expected ids a second, for warnings of ``aiocosid check-config``.
         wait_timeout: seconds that a caller waits at most.
-        close_timeout: seconds that closing may take, instead of the one for all.
+        close_timeout: seconds that closing may take; by default the value at the top.
     """
 
     model_config = STRICT
@@ -89,13 +89,13 @@ class _Counted(_Generator):
 
     Attributes:
         offset: where a new counter starts; below ``max_id``.
-        ttl: seconds for which fetched ids may be handed out; for ever without it.
-        fetch_timeout: seconds for one call to the store; two fifths of ``wait_timeout`` without it.
-        max_id: the highest id ever handed out; 2^63-1 without it.
+        ttl: seconds for which fetched ids may be handed out; by default for ever.
+        fetch_timeout: seconds for one call to the store; by default two fifths of ``wait_timeout``.
+        max_id: the highest id ever handed out; by default 2^63-1.
         give_back: whether closing gives unused ids back to the store.
-        max_waiters: callers that may wait at a time; the next one fails at once.
+        max_waiters: how many callers may wait at a time; the next one fails at once.
         fail_fast: whether callers fail as soon as two calls to the store have failed in a row,
-            instead of after ``wait_timeout``; without it no, but yes in web applications.
+            instead of after ``wait_timeout``; by default only in web applications.
     """
 
     step: Annotated[Whole, declared("step")] = DEFAULT_STEP
@@ -125,10 +125,10 @@ class LeafSettings(_Counted):
     A row that has a step of its own overrides ``step``.
 
     Attributes:
-        prefetch_at: the used part of a segment at which the next one is loaded.
-        segment_duration: seconds; after a segment that lasted less the step is doubled, after one
-            that lasted twice as long halved.
-        max_step: ids; the step is not doubled beyond it.
+        prefetch_at: when this part of a segment is used, the next one is loaded.
+        segment_duration: seconds; if a segment lasts less, the step doubles; if it lasts at least
+            twice as long, the step halves.
+        max_step: ids; the step never doubles beyond it.
     """
 
     kind: Literal["leaf"]
@@ -146,7 +146,7 @@ class _Prefetched(_Counted):
         endurance: seconds that the ids in hand last, at the measured rate, while the store is down;
             0 for no reserve, at most ``ttl``.
         max_ids_ahead: the same in ids.
-        quiet_period: seconds after which a prefetch distance that was not needed is halved.
+        quiet_period: seconds after which an unneeded prefetch distance halves.
     """
 
     safe_distance: Count = 2
@@ -169,13 +169,13 @@ class GroupedSettings(_Prefetched):
         group_by: the period; "key" for groups without a period.
         zone: the time zone of the period, as "UTC", "+08:00" or "Europe/Berlin"; required with a
             period.
-        pattern: how a period is written, in Java's letters; as CosId's of that period without it.
+        pattern: how a period is written, in Java's letters; by default as CosId writes that period.
         key: a function without arguments that returns the key of the call, for example a tenant's;
             required without a period; with a period, each key has its own counters.
         mode: the kind of generator that each group has; with "segment" it takes none of the keys
             that only ``chain`` and ``grouped`` have.
         strict: whether ids of a group are in order over all processes; with ``mode = "segment"``.
-        max_groups: groups held in memory at most; the longest unused one is dropped for another.
+        max_groups: maximum groups in memory; a further one replaces the least recently used.
     """
 
     kind: Literal["grouped"]
@@ -204,9 +204,9 @@ class _Stamped(_Timed):
     """The keys of kinds on a clock that reset their sequence.
 
     Attributes:
-        sequence_reset_threshold: the sequence begins anew with a new tick once it has come so far;
-            -1 is half of it, CosId's default; "none" begins it anew in each tick, as uid-generator
-            and Twitter do.
+        sequence_reset_threshold: once the sequence has reached this, it restarts with the next
+            tick; -1 is half of its range, CosId's default; with "none" it restarts with each tick,
+            as in uid-generator and Twitter's.
     """
 
     sequence_reset_threshold: Threshold = -1
@@ -217,7 +217,7 @@ class SnowflakeSettings(_Stamped):
 
     Attributes:
         layout: a name, or a table.
-        random_start: the first sequence of a tick is drawn from 0 to below it; Leaf's is 100.
+        random_start: the first sequence of a tick is random, from 0 to below this; Leaf has 100.
     """
 
     kind: Literal["snowflake"]
@@ -226,15 +226,15 @@ class SnowflakeSettings(_Stamped):
 
 
 class CachedSettings(_Timed):
-    """A `CachedSnowflakeId`, as uid-generator's: the same in seconds, prepared ahead of the clock.
+    """A `CachedSnowflakeId`, as uid-generator's: ids in seconds, prepared ahead of the clock.
 
     Attributes:
         layout: in seconds; a name, or a table.
         boost: the ring holds the ids of ``2^boost`` seconds, 8 by default.
         padding_factor: percent; the ring is filled when it holds less.
         max_borrow: seconds that ids may be ahead of the clock.
-        refill_interval: seconds between two checks of the ring while nobody asks for ids; without
-            it there are no such checks.
+        refill_interval: seconds between two checks of the ring while nobody asks for ids; by
+            default there are no such checks.
         on_empty: whether calls that find the ring empty wait, or raise.
     """
 
@@ -248,7 +248,7 @@ class CachedSettings(_Timed):
 
 
 class ShardedSettings(_Generator):
-    """A `ShardedId`: ids from sequences of a second that Redis grants, with a shard in the id.
+    """A `ShardedId`: second, shard and sequence; Redis grants the sequences of each second.
 
     Attributes:
         epoch: the first second: a time with its offset, or an integer since 1970, of seconds or
@@ -258,17 +258,17 @@ class ShardedSettings(_Generator):
         sharding_bits: width of the sharding id.
         sequence_bits: width of the sequence.
         zone: a fixed offset.
-        key: the counters' keys, with ``<second>`` where the second stands; for servers that Java
-            nodes share.
-        max_sequence: the highest sequence, on all nodes; the layout's without it.
+        key: pattern of the counters' keys, with ``<second>`` in place of the second; for servers
+            that Java nodes share.
+        max_sequence: the highest sequence, on all nodes; by default the layout's.
         tolerance: seconds by which a host's clock may differ from the server's.
         margin: seconds by which the clocks of two servers may differ.
         ttl: seconds that a counter is kept.
-        on_unavailable: what to do while Redis is away and no id is in hand; the numbers of lanes
-            are machine ids of 6 bits in the namespace ``<namespace>.lane``.
-        lane_store: the store of the numbers of lanes, as for ``store``; the generator's own store
-            without it.  Better another one: lanes are needed when that store is away.
-        batch: sequences to ask for at once; chosen by demand without it.
+        on_unavailable: what to do while Redis is down and no id is in hand; lanes are numbered by
+            machine ids of 6 bits in the namespace ``<namespace>.lane``.
+        lane_store: the store of the lanes' numbers, as for ``store``; by default the generator's
+            own.  Choose another one: lanes are needed when the generator's store is down.
+        batch: sequences to ask for at once; by default chosen by demand.
         nodes: how many generators share the name.
         broken_threshold: seconds that the clock may be behind the last id's second; ``inf`` for
             any.
@@ -299,8 +299,8 @@ class CosIdSettings(_Stamped):
     Attributes:
         text: how the ids are written.
         zone: for "friendly" text; it must keep one offset.
-        pad_start: whether machine id and sequence have a fixed width in "friendly" text; true
-            without it.
+        pad_start: whether machine id and sequence have a fixed width in "friendly" text; by default
+            true.
         timestamp_bits: width of the time.
         sequence_bits: width of the sequence.
     """
@@ -315,18 +315,18 @@ class CosIdSettings(_Stamped):
 
 
 class RemoteSettings(_Generator):
-    """A `RemoteId`: ids of a generator that the server in ``store`` has, as a broker's Snowflake.
+    """A `RemoteId`: ids of a generator of the server in ``store``, such as a broker's Snowflake.
 
     Attributes:
-        block: ids that are asked for at once while few are needed.
-        max_age: seconds after which ids in hand are given up, as their time is too old; ``inf`` for
-            never.
-        endurance: seconds that the ids in hand last while the server is away, at most ``max_age``.
-        fetch_timeout: seconds for one call to the server; two fifths of ``wait_timeout`` without
-            it.
-        max_waiters: callers that may wait at a time; the next one fails at once.
+        block: ids that one request asks for while few are needed.
+        max_age: seconds after which ids in hand are dropped, because their time is too old; ``inf``
+            for never.
+        endurance: seconds that the ids in hand last while the server is down, at most ``max_age``.
+        fetch_timeout: seconds for one call to the server; by default two fifths of
+            ``wait_timeout``.
+        max_waiters: how many callers may wait at a time; the next one fails at once.
         fail_fast: whether callers fail as soon as two calls to the server have failed in a row,
-            instead of after ``wait_timeout``; without it no, but yes in web applications.
+            instead of after ``wait_timeout``; by default only in web applications.
     """
 
     kind: Literal["remote"]
@@ -339,7 +339,7 @@ class RemoteSettings(_Generator):
 
 
 class UuidSettings(_Generator):
-    """A `Uuid4Id` or `Uuid7Id`: UUIDs as text; those of version 7 sort as they were made."""
+    """A `Uuid4Id` or `Uuid7Id`: UUIDs as text; those of version 7 sort by time."""
 
     kind: Literal["uuid4", "uuid7"]
 

@@ -27,29 +27,29 @@ class MachineSettings(BaseModel):
         source: "store": a lease of the generator's store; "manual": a number by hand;
             "stateful-set": the ordinal of the pod; "ip" and "mac": the low bits of the host's
             address, which two hosts may share.
-        instance_id: the holder of the machine id; a new one for each process without it.
+        instance_id: names the holder of the machine id; by default a new name for each process.
         stable: whether a process that starts again has the same instance id.
-        interval: seconds between two renewals, 60 or for a stable instance 10; without a store
-            between two writes of the time mark, 3.
-        address: the address, instead of the host's own.
-        hostname: the pod's name, instead of the environment's HOSTNAME.
+        interval: seconds between two renewals, by default 60, or 10 for a stable instance; without
+            a store, seconds between two writes of the time mark, by default 3.
+        address: the address; by default the host's own.
+        hostname: the pod's name; by default the environment's HOSTNAME.
         worker: which of several workers this is, from 0.
         worker_bits: how many of the lowest bits hold the worker.
-        state_dir: the directory of lock and mark, ``~/.cosid-machine-state`` without it; for a
-            stable instance of a store, a directory on the machine's own disk that lets it start
+        state_dir: the directory of lock and mark, by default ``~/.cosid-machine-state``; for a
+            stable instance of a store, a directory on the machine's own disk, with which it starts
             again at once after a crash.
-        offline: seconds without the store for which ids may be issued, also by a process that
-            starts on the same machine; with ``state_dir``.
+        offline: for how many seconds a process may issue ids, and may start on the same machine,
+            while the store is down; needs ``state_dir``.
         offline_beside_cosid: allows ``offline`` where CosId on Java holds machine ids: those nodes
             never take the id of an instance that is silent.
         on_lost: whether a lease that lost its id takes another one, or its generators end.
         peer_safe_guard: seconds; the shortest safe guard of any instance of the namespace.
-        lead: seconds that the time mark is ahead of the clock; 1.5 intervals without it.
+        lead: seconds that the time mark is ahead of the clock; by default 1.5 intervals.
         broken_threshold: seconds to wait for a clock that is behind a stored time; inf for ever.
         start_timeout: seconds that a start may take; it fails at once if it would have to wait
             longer for a former owner's time mark; by default 5 to reach the store, and then as long
             as a mark can be ahead.
-        safe_guard: 300 without it.
+        safe_guard: by default 300.
     """
 
     model_config = STRICT
@@ -81,11 +81,12 @@ class TieredSettings(BaseModel):
     Attributes:
         root: a URL, a name in ``stores`` or a store: the durable one, which leases spans of ids and
             hands out machine ids; not Redis.
-        cache: likewise: Redis or Valkey, which hands out ids within the spans.
-        span: ids leased at a time, at least the steps of the generators on it.
-        cache_timeout: seconds after which the root is called instead.
+        cache: a URL, a name in ``stores`` or a store: Redis or Valkey, which hands out ids within
+            the spans.
+        span: ids leased at a time; at least the step of each generator on this store.
+        cache_timeout: seconds that a call to the cache may take; then the root is called.
         pause: seconds without calls to the cache after it did not answer.
-        root_name: tells roots apart on one Redis; by default taken from the root's URL.
+        root_name: distinguishes roots on one Redis; by default taken from the root's URL.
     """
 
     model_config = STRICT
@@ -132,7 +133,8 @@ class Settings(BaseModel):
     """All settings of a provider; `configure` builds it.
 
     Attributes:
-        store: a URL, a name in ``stores``, or in a mapping a store itself, which stays open.
+        store: a URL, or a name in ``stores``; a mapping may also have a store object, which stays
+            open.
         stores: a table of URLs, tiered stores or stores of your own, by name.
         create: whether opening creates missing tables and files, and marks what it creates as ready
             for machine ids; ``aiocosid init --config FILE`` does it once, for existing stores too.

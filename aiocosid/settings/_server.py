@@ -63,10 +63,11 @@ class TokenSettings(BaseModel):
     Attributes:
         name: names the holder in the audit log.
         digest: the hash of the token, as ``aiocosid token new`` prints it; never the token itself.
-        verbs: what it allows: "ids" to take ids, "segments", "machines" to take machine ids, "read"
-            to see generators and the dashboard, "admin" to drain and to raise floors.
-        names: patterns of the names that it is for, with ``*`` for any characters.
-        expires: from when on it is refused, with its offset from UTC.
+        verbs: what it allows: "ids" to take ids, "segments" to take segments, "machines" to take
+            machine ids, "read" to see generators and the dashboard, "admin" to drain and to raise
+            floors.
+        names: patterns of the names that it allows, with ``*`` for any characters.
+        expires: when it expires, with the offset from UTC.
     """
 
     model_config = STRICT
@@ -79,16 +80,16 @@ class TokenSettings(BaseModel):
 
 
 class LimitSettings(BaseModel):
-    """What a client may ask for; more is refused, never cut.
+    """Limits of what a client may ask for; the server refuses a larger request.
 
     Attributes:
-        ids: ids of one request.
-        step: ids of one segment; a chain that is emptied at full speed asks for 16.8 million.
-        name: characters of a name.
-        body: bytes of a request's body.
-        connections: open connections of each process; further ones are closed at once.
-        header_timeout: seconds that a request may take to arrive, that a client may leave an answer
-            unread, and that an idle connection may stay; idle connections of RESP stay.
+        ids: maximum ids of one request.
+        step: maximum ids of one segment; a chain at full speed asks for 16.8 million.
+        name: maximum characters of a name.
+        body: maximum bytes of a request's body.
+        connections: maximum open connections of each process; further ones are closed at once.
+        header_timeout: seconds that a request may take to arrive, that an answer may stay unread,
+            and that a connection may stay idle; idle connections of RESP stay open.
     """
 
     model_config = STRICT
@@ -102,7 +103,7 @@ class LimitSettings(BaseModel):
 
 
 class DialectSettings(BaseModel):
-    """Another system's protocol, which is spoken if its table is there, even an empty one.
+    """Another system's protocol; the server speaks it if its table exists, even if that is empty.
 
     Attributes:
         public: whether its clients need no token.
@@ -131,8 +132,8 @@ class TinyidDialectSettings(DialectSettings):
     """tinyid's.
 
     Attributes:
-        cap_batches: whether a batch of more than 100,000 is answered with 100,000 ids, as tinyid
-            does, instead of being refused.
+        cap_batches: whether a request for more than 100,000 ids gets 100,000, as from tinyid; else
+            it is refused.
     """
 
     cap_batches: Flag = False

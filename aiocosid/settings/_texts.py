@@ -26,7 +26,7 @@ class DatePrefixSettings(BaseModel):
         pattern: how the date is written, in Java's letters.
         delimiter: between date and text.
         zone: the time zone of the date; required, since two hosts may differ in theirs.
-        before_prefix: whether it is put on before ``prefix``, and so stands behind it in the text.
+        before_prefix: whether it comes after ``prefix`` in the text; false puts it in front.
     """
 
     model_config = STRICT
@@ -42,7 +42,7 @@ class GroupPrefixSettings(BaseModel):
 
     Attributes:
         delimiter: between group and text.
-        before_prefix: whether it is put on before ``prefix``, and so stands behind it in the text.
+        before_prefix: whether it comes after ``prefix`` in the text; false puts it in front.
     """
 
     model_config = STRICT
@@ -59,22 +59,22 @@ class ConverterSettings(BaseModel):
         make: instead of ``type``: a class or function of yours that makes the converter;
             ``converter = "package.module:name"`` is short for it.
         options: the keyword arguments of ``make``.
-        char_size: the most digits: 11 without it for radix62, 13 for radix36, radix32 and
-            crockford; to-string needs it with ``pad_start``.
-        pad_start: zeros in front; true without it for radix62, radix36, radix32 and crockford, else
+        char_size: maximum digits; by default 11 for radix62, 13 for radix36, radix32 and crockford;
+            to-string needs it with ``pad_start``.
+        pad_start: zeros in front; by default true for radix62, radix36, radix32 and crockford, else
             false.
-        check: whether a check symbol is written; true without it.
+        check: whether a check symbol is written; by default true.
         key: 32, 48 or 64 hexadecimal digits, random and secret.
-        alphabet: 3 or more different characters; those of sqids.org without it.
-        min_length: the least characters of a text; 0 without it.
-        blocklist: words that no text contains; those of sqids.org without it.
-        inner: the type that writes the number; without it radix62 for opaque, to-string for
+        alphabet: 3 or more different characters; by default those of sqids.org.
+        min_length: minimum characters of a text; by default 0.
+        blocklist: words that no text contains; by default those of sqids.org.
+        inner: the type that writes the number; by default radix62 for opaque, to-string for
             javascript-safe.
-        prefix: a text in front of everything; for typeid what stands before its underscore.
+        prefix: a text in front of everything; for typeid the part before the underscore.
         suffix: a text behind everything.
         group_prefix: a table; ``{}`` for its defaults; for ``kind = "grouped"``.
-        date_prefix: a table; for ``kind = "grouped"`` only beside ``group_prefix``, as it is the
-            date of the call and tells no groups apart.
+        date_prefix: a table; for ``kind = "grouped"`` only together with ``group_prefix``: it
+            writes the date of the call, which does not distinguish groups.
     """
 
     model_config = STRICT
@@ -118,9 +118,9 @@ class LayoutSettings(BaseModel):
         timestamp_bits: width of the time; with it, all others but the last two are required.
         machine_bits: regions included.
         sequence_bits: width of the sequence; all three together at most 63.
-        epoch: beside a name it replaces that layout's own.
-        region_bits: how many of the machine bits name a region; 0 without it.
-        sequence_first: whether the sequence lies above the machine id; false without it.
+        epoch: together with ``name`` it replaces that layout's own.
+        region_bits: how many of the machine bits name a region; by default 0.
+        sequence_first: whether the sequence stands above the machine id; by default false.
     """
 
     model_config = STRICT
