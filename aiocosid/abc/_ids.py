@@ -60,7 +60,7 @@ DEFAULT_STEP: Final = 1000
 
 
 class Clock(ABC):
-    """Time as a seam: everything in the package that reads a clock or waits does it through one.
+    """The source of time: all code in the package reads the time, and waits, through a clock.
 
     `aiocosid.testing.ManualClock` is the other implementation.
     """
@@ -96,7 +96,7 @@ class Clock(ABC):
 
 
 class GroupedId(int):
-    """An id that knows its group, so that a number and its prefix cannot come from two periods.
+    """An id with its group: so a number and its prefix always belong to the same period.
 
     It compares, sorts and prints as its number, like any other `int`.
 
@@ -133,8 +133,8 @@ class IdGenerator(ABC):
         A cancelled call hands out nothing; an id that had already been chosen for it is a gap.
 
         Raises:
-            SegmentUnavailableError: no id came within the generator's ``wait_timeout``, or an error
-                that no retry mends came from the store.
+            SegmentUnavailableError: no id came within the generator's ``wait_timeout``, or the
+                store raised an error that a retry cannot fix.
             IdOverflowError: the ids are used up.
             NotOpenError: the generator has not been opened.
             ClosedError: the generator was closed, also while this call waited.
@@ -163,20 +163,20 @@ class IdGenerator(ABC):
         """Return the next id if one is in hand.
 
         Raises:
-            WouldBlock: none is in hand; more have been asked for.  A `SegmentId` with a step of 1
-                keeps none, and always raises it.
+            WouldBlock: none is in hand; a refill is under way.  A `SegmentId` with a step of 1
+                keeps none in hand, and always raises it.
             CosIdError: as `next_id`.
         """
 
     @abstractmethod
     def statistics(self) -> Statistics:
-        """Return a frozen picture of the generator; cheap, and never waits."""
+        """Return a frozen snapshot of the generator; cheap, and never waits."""
 
     @abstractmethod
     async def run(self, *, task_status: TaskStatus[object] = ...) -> None:
         """Open the generator in the calling task and stay until it is closed or cancelled.
 
-        Written for ``await task_group.start(gen.run)``, which returns when ids are in hand.
+        Use it as ``await task_group.start(gen.run)``, which returns when ids are in hand.
 
         Raises:
             CosIdError: it could not be opened; see the generator's class.
@@ -276,11 +276,11 @@ class IdSegmentDistributor(ABC):
     async def next_max_id(self, step: int) -> int:
         """Add ``step`` to the store's counter and return the new value; create it on first use.
 
-        It takes effect in one atomic operation, so that the caller owns ``(result - step, result]``
-        alone, or as many ids a `stride` apart.  Applying it twice has to be safe, because drivers
-        resend: that may waste a range, never share one.  A cancelled call may have taken effect on
-        the store; its connection must not go back to a pool, where its late reply would be read as
-        another call's.
+        It takes effect in one atomic operation: only the caller owns ``(result - step, result]``,
+        or that many ids a `stride` apart.  Applying it twice has to be safe, because drivers
+        resend: that may waste a range, but must not give one range to two callers.  A cancelled
+        call may have taken effect on the store; its connection must not go back to a pool, where
+        its late reply would be read as another call's.
 
         Args:
             step: how many ids to reserve, at least 1.
@@ -304,7 +304,7 @@ class IdSegmentDistributor(ABC):
         raise WouldBlock
 
     async def peek(self) -> int | None:
-        """Return the last id that is reserved in the store, by any process; None if there is none.
+        """Return the last id that any process has reserved in the store; None if there is none.
 
         Changes nothing, and creates nothing.  Another process may reserve more at any time.
 
@@ -338,17 +338,17 @@ class IdSegmentDistributor(ABC):
         """Give back ids of ``(max_id - unused, max_id]``, which nobody has used or will use.
 
         It lowers the store's counter in one atomic step, by the topmost of these ids or by none,
-        and only if nothing has happened to the counter since this object was granted ``max_id``.
-        Applying it twice has to be safe, even with other callers' grants in between.  A cancelled
-        call, or one that raises, may have taken effect.
+        and only if the counter has not changed since this object was granted ``max_id``.  Applying
+        it twice has to be safe, even with other callers' grants in between.  A cancelled call, or
+        one that raises, may have taken effect.
 
         Args:
             max_id: the last answer of `next_max_id`.
-            unused: how many ids up to and including ``max_id``, at least 1; all were granted to
-                this object.
+            unused: how many ids up to and including ``max_id``, at least 1; the store granted all
+                of them to this object.
 
         Returns:
-            How many went back; the others leave a gap.
+            How many ids went back; the others are a gap.
 
         Raises:
             StoreError: the store cannot be reached, or refuses.
@@ -408,7 +408,7 @@ class IdConverter(ABC):
         """Return the id of a text, so that ``as_int(as_str(id)) == id``.
 
         Raises:
-            InvalidIdError: it is no text that `as_str` writes.
+            InvalidIdError: `as_str` does not write this text.
         """
 
     def convert_many(self, ids: Iterable[int], /) -> list[str]:
@@ -446,7 +446,7 @@ class TextIdGenerator(ABC):
 
     @abstractmethod
     def statistics(self) -> Statistics:
-        """Return a frozen picture of the generator; cheap, and never waits."""
+        """Return a frozen snapshot of the generator; cheap, and never waits."""
 
     @abstractmethod
     async def run(self, *, task_status: TaskStatus[object] = ...) -> None:

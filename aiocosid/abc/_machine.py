@@ -83,10 +83,11 @@ class MachineGrant:
 
     Attributes:
         machine_id: 0 to ``2^bits - 1``.
-        floor_ms: unix time in milliseconds that every id's time has to be *above*: the later of the
-            former owner's last renewal and its time mark; -1 if nobody had it before.
-        is_marked: whether a time mark may be why ``floor_ms`` is ahead of the clock; False for an
-            id that only CosId on Java has had, whose renewals tell its own clock.
+        floor_ms: Unix time in milliseconds; every id's time has to be *above* it: the later of the
+            former owner's last renewal and its time mark; -1 if there was no former owner.
+        is_marked: whether a time mark may be the reason that ``floor_ms`` is ahead of the clock;
+            False for an id that only CosId on Java has had, whose renewals have its own clock's
+            time.
     """
 
     machine_id: int
@@ -99,9 +100,9 @@ class Machine:
     """One machine id as a store has it.
 
     Attributes:
-        namespace: where it counts.
+        namespace: the namespace that it belongs to.
         machine_id: the number.
-        instance_id: who holds it; empty if it was given back.
+        instance_id: the instance that holds it; empty if it was given back.
         last_timestamp_ms: the holder's last renewal, unix time in milliseconds.
         mark_ms: no id was issued with a later time; -1 where the holder keeps no mark (CosId's).
         stable: whether the holder said that it is stable; CosId does not store that.
@@ -122,10 +123,10 @@ class MachineIdDistributor(ABC):
     of its own. `aiocosid.machine.MachineIdLease` calls it, and keeps track of how long an id may be
     used.  Check your own with `aiocosid.testing.MachineIdDistributorContract`.
 
-    A store may forget: it is emptied, restored, or fails over to a replica that lags.  So the store
-    keeps a *marker* for each namespace, with the store's *identity*, and each atomic step checks it
-    first.  If it is missing, or names another identity than the store has now, a **quarantine**
-    begins, in that step:
+    A store may lose data: it is emptied, restored, or fails over to a replica that lags.  So the
+    store keeps a *marker* for each namespace, with the store's *identity*, and each atomic step
+    checks it first.  If the marker is missing, or names another identity than the store has now, a
+    **quarantine** begins, in that step:
 
     * It ends when the longest safe guard that was ever named in the namespace, plus
       `QUARANTINE_MARGIN`, has passed since its beginning by the *store's* clock. The marker records
@@ -230,9 +231,9 @@ class MachineIdDistributor(ABC):
                 it is our own, and we are not stable, it is given back instead.
 
         Raises:
-            MachineBitsMismatchError: another width is noted; nothing was written.
+            MachineBitsMismatchError: the store has another width; nothing was written.
             MachineIdOverflowError: all ``2^bits`` are held.
-            MachineIdQuarantineError: the store may have forgotten who holds which.
+            MachineIdQuarantineError: the store may have lost which instance holds which id.
             InvalidArgumentError: ``bits`` is outside its range.
             StoreError: the store refuses or cannot be reached.
         """
@@ -249,8 +250,8 @@ class MachineIdDistributor(ABC):
             mark_ms: no id with a later time will be issued before the next call has succeeded.
 
         Raises:
-            MachineIdLostError: another instance holds the id, or nobody does, or another call of
-                this instance took it again; nothing was written.
+            MachineIdLostError: another instance holds the id, or no instance does, or another call
+                of this instance took it again; nothing was written.
             MachineIdQuarantineError: the store may have forgotten that another instance has it by
                 now; the id's entry was not written.
             StoreError: the store refuses or cannot be reached.
@@ -259,12 +260,12 @@ class MachineIdDistributor(ABC):
     async def reassert(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
         """Renew an id whose lease is surely valid; in a quarantine, write it again.
 
-        Outside of a quarantine it is `guard`, and so is the default.  In a quarantine it writes
-        again what the store may have forgotten, and the id stays ours unless an instance that took
-        it earlier asserts it too.  One atomic step, safe to be applied twice.
+        Outside of a quarantine it does the same as `guard`, which is the default.  In a quarantine
+        it writes again what the store may have lost, and the id stays ours unless an instance that
+        took it earlier asserts it too.  One atomic step, safe to be applied twice.
 
         Only for an id that was handed out to this object, and only while its lease has not ended by
-        the monotonic clock: until then nobody else can have been handed it.
+        the monotonic clock: until then no other instance can have got it.
 
         Args:
             machine_id: the one that was handed out to this instance.
@@ -282,8 +283,8 @@ class MachineIdDistributor(ABC):
     async def revert(self, machine_id: int, *, last_ms: int) -> None:
         """Give the id back; does nothing if this call's owner no longer holds it.
 
-        If a later call took the id again, from a later life or from another process under the same
-        instance id, that one keeps the id and its mark.
+        If a later call took the id again, after a restart or from another process with the same
+        instance id, that process keeps the id and its mark.
 
         One atomic step, safe to be applied twice.  A stable instance stays its owner.
 

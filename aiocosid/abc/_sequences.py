@@ -37,9 +37,9 @@ class SequenceGrant:
     """Sequences of one second that belong to the caller alone.
 
     Attributes:
-        second: the second since 1970-01-01T00:00Z; the sequences are valid in no other.
+        second: the second since 1970-01-01T00:00Z; the sequences are valid only in this one.
         first: the first sequence, at least 1.
-        last: the last one, `first` at least; fewer than asked for where a second ends.
+        last: the last one, `first` at least; lower than asked for if the second has no more.
     """
 
     second: int
@@ -60,10 +60,10 @@ class SecondSpent:
 
 @dataclass(frozen=True, slots=True)
 class SecondFenced:
-    """The store may have forgotten what it granted of the second; it grants nothing of it.
+    """The store may have lost its grants of this second, so it grants no sequence of it.
 
     Attributes:
-        opens: the first second of which it grants sequences again.
+        opens: the first second in which it grants sequences again.
         now: the store's own second.
     """
 

@@ -26,11 +26,11 @@ class MachineMarker:
 
     Attributes:
         namespace: its namespace.
-        is_new: whether this call has written it for the identity that the store has now.
+        is_new: whether this call has written it, for the store's present identity.
         seconds_left: above 0 in a quarantine: seconds until it ends, by the store's clock; ``inf``
             if it does not end by itself.
-        safe_guard: the longest safe guard that an instance has named, in seconds; ``inf`` for ids
-            that are never recycled; None if none was named, or it is not read.
+        safe_guard: the longest safe guard of any instance so far, in seconds; ``inf`` for ids that
+            are never recycled; None if there was none, or if it was not read.
     """
 
     namespace: str
@@ -72,9 +72,10 @@ class MachineStore:
             interval: seconds between two renewals; by default 60, and 10 for a stable instance.
             state_dir: a directory on the machine's own disk, for a stable instance: after a crash
                 and a start on the same machine it does not wait for its time mark.
-            offline: seconds without the store for which ids may be issued, also by a process that
-                starts on the same machine; 0, or above ``interval``.  It needs ``state_dir``.  For
-                so long a start of this instance elsewhere has to wait, also after an orderly end.
+            offline: for how many seconds a process may issue ids, and may start on the same
+                machine, while the store is down; 0, or above ``interval``.  It needs ``state_dir``.
+                A start of this instance on another machine has to wait that long, also after an
+                orderly end.
             offline_beside_cosid: allows ``offline`` where CosId on Java holds machine ids of the
                 namespace: those nodes never take the id of an instance that is silent.  On JDBC
                 stores they do, and on Redis when no other id is free.
@@ -165,7 +166,8 @@ class MachineStore:
             bits: the new width, 1 to 31; the present one changes nothing.
 
         Raises:
-            MachineIdInUseError: somebody holds a machine id, dead or alive; nothing was written.
+            MachineIdInUseError: an instance holds a machine id, whether it runs or not; nothing was
+                written.
             MachineIdQuarantineError: the store may have forgotten who does.
             InvalidArgumentError: ``bits`` is outside its range.
             StoreError: the store refuses or cannot be reached.
@@ -173,7 +175,7 @@ class MachineStore:
         await self._holder().set_machine_bits(namespace=namespace, bits=bits)
 
     async def is_initialized(self) -> bool:
-        """Tell whether the store has a marker with its present identity: it has forgotten nothing.
+        """Tell whether the store has a marker with its present identity: then it has lost nothing.
 
         Raises:
             UnsupportedByStoreError: this store keeps no marker for all namespaces.
@@ -182,7 +184,7 @@ class MachineStore:
         return await self._holder().is_initialized()
 
     async def initialize(self) -> None:
-        """Write the store's marker: it has forgotten nothing, so that every namespace may start.
+        """Write the store's marker, which says that it has lost nothing: every namespace may start.
 
         It ends running quarantines.  The caller has to know that no process that was started before
         holds a machine id: a store that was never initialised and one that was emptied look alike.
@@ -202,19 +204,19 @@ class MachineStore:
         is_new: bool = False,
         safe_guard: float | None = None,
     ) -> MachineMarker:
-        """Write the marker of one namespace: the store has forgotten nothing of it.
+        """Write the marker of one namespace, which says that the store has lost nothing of it.
 
         For one namespace alone, or where `initialize` cannot be used, as on Redis Cluster.  Do not
         call it at every start, or it would mark a store that was just emptied.  One atomic step,
         safe to repeat.
 
-        A missing marker is written.  A marker of another identity is not replaced: a quarantine
-        begins, as in `MachineIdDistributor.distribute` with the given safe guard.  A running
-        quarantine continues.
+        It writes a missing marker.  It does not replace a marker of another identity: then a
+        quarantine begins, as in `MachineIdDistributor.distribute` with the given safe guard.  A
+        running quarantine continues.
 
-        The marker records the longest safe guard that was ever named, by leases too, and a
-        quarantine lasts that long.  So ``safe_guard`` is only needed before the first lease with it
-        is opened, or with ``is_new``, which alone discards a longer one.
+        The marker records the longest safe guard so far, also those of leases, and a quarantine
+        lasts that long.  So ``safe_guard`` is only needed before the first lease with it is opened,
+        or with ``is_new``: only ``is_new`` discards a longer one.
 
         Args:
             namespace: the namespace of the machine ids.
@@ -222,8 +224,8 @@ class MachineStore:
                 no process that was started before holds a machine id.
             safe_guard: the longest one of all instances in the namespace, in seconds, above 0;
                 ``inf`` for ids that are never recycled.  None leaves the recorded one; if there is
-                none, a quarantine lasts `DEFAULT_SAFE_GUARD`, or the first safe guard that is named
-                during it.
+                none, a quarantine lasts `DEFAULT_SAFE_GUARD`, or the first safe guard that a call
+                during it names.
 
         Returns:
             The marker as it is now.
@@ -283,12 +285,12 @@ class Counter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerFacts:
-    """What a server says of itself.
+    """What a server reports about itself.
 
     Attributes:
         version: its name and version, as ``Redis 8.2.1``; empty if it does not tell.
-        weaknesses: one text for each setting by which it may lose what it has granted: its value,
-            what may be lost, and what to set.  None if it does not show such settings.
+        weaknesses: one text for each setting with which it may lose grants: its value, what may be
+            lost, and what to set.  None if it does not show such settings.
     """
 
     version: str
@@ -298,7 +300,7 @@ class ServerFacts:
 class Store(MachineStore, ABC):
     """One server or file that keeps many counters; what ``connect(url)`` and the CLI work on.
 
-    Made from the user's client, which it then never closes, or from a URL.
+    It is created on your own client, which it never closes, or from a URL.
     """
 
     __slots__ = ()

@@ -123,7 +123,7 @@ class LocalGenerator(Component):
 
 
 class CounterId(LocalGenerator, IdGenerator):
-    """Counts 1, 2, 3 ..., beginning anew in each process: for tests and short-lived data.
+    """Counts 1, 2, 3 ..., from 1 in each process: for tests and short-lived data.
 
     CosId's AtomicLongGenerator.  Each object has its own counter, which continues when it is opened
     again.  A forked child gets an error, because its parent continues with the same numbers.

@@ -89,7 +89,7 @@ class Uuid4Id(UuidGenerator):
 
 
 class Uuid7Id(UuidGenerator):
-    """UUIDs of version 7, which sort as they were made: RFC 9562, as Python 3.14 makes them.
+    """UUIDs of version 7, which sort by time: RFC 9562, as Python 3.14 makes them.
 
     A UUID has 48 bits of milliseconds since 1970, a 42-bit counter that starts at random in each
     millisecond, and 32 random bits.  Within one generator each is above the one before, even after

@@ -28,7 +28,7 @@ class WrappedStatistics(Statistics):
     """The statistics of a generator that wraps another one.
 
     Attributes:
-        actual: the statistics of the generator inside.
+        actual: the statistics of the wrapped generator.
     """
 
     actual: Statistics
@@ -72,7 +72,7 @@ class IntegerIdGenerator(WrappedGenerator):
     """Hands out the ids of another generator as long as they fit 32 bits.
 
     CosId's IntegerIdGenerator.  Above 2^31-1 every call raises `IdOverflowError`; an id is never
-    truncated.  A batch that ends above it is refused as a whole, and its ids are a gap.
+    truncated.  If a batch would end above it, the whole batch is refused, and its ids are a gap.
     """
 
     __slots__ = ()
@@ -119,12 +119,12 @@ class UncertaintyIdGenerator(WrappedGenerator):
     __slots__ = ("_limit", "bits")
 
     def __init__(self, generator: IdGenerator, bits: int) -> None:
-        """Put a generator inside.
+        """Wrap a generator.
 
         Args:
             generator: not open, or open for as long as this one is used.
-            bits: random bits of each id, 1 to 62.  The ids of the generator inside may come up to
-                ``2**(63 - bits) - 1``; above, `IdOverflowError` is raised.
+            bits: random bits of each id, 1 to 62.  The wrapped generator's ids may be at most
+                ``2**(63 - bits) - 1``; above that, calls raise `IdOverflowError`.
 
         Raises:
             InvalidArgumentError: an argument is outside its range.

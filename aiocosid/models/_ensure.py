@@ -90,16 +90,16 @@ _STRETCH: Final = 1000  # objects between two turns of the event loop, about a m
 async def ensure_ids(objects: object, provider: Provider | None = None) -> int:
     """Give an id to each object that has none.
 
-    An id is empty if it is None, not positive, or an empty text; an object whose row is in the
-    database already is left alone.  Each generator is asked once, by ``next_ids(n)``, and the ids
-    rise in the order of the objects.  Ids are assigned only when all of them are there: a call that
-    fails or is cancelled before leaves the objects as they were.  If an object refuses its id, as a
-    validator may, the ids that were assigned before are taken back.  In both cases the ids are a
-    gap.  An object that other code fills meanwhile keeps that id.
+    An id is empty if it is None, not positive, or an empty text.  If an object's row is already in
+    the database, the object stays unchanged.  Each generator is asked once, by ``next_ids(n)``, and
+    the ids rise in the order of the objects.  Ids are assigned only when all of them are there: a
+    call that fails or is cancelled before leaves the objects as they were.  If an object refuses
+    its id, as a validator may, the ids that were assigned before are taken back.  In both cases the
+    ids are a gap.  An object that other code fills meanwhile keeps that id.
 
     Args:
         objects: one object, or an iterable of objects, whose classes may differ.
-        provider: where to look for the generators; the default one if none is given.
+        provider: has the generators; the default provider if none is given.
 
     Returns:
         How many ids were given.

@@ -160,7 +160,8 @@ class CosId:
     """Marks a model's field as its id: ``id: Annotated[int, CosId("order")] = 0``.
 
     The field is an ``int``, filled by an `IdGenerator`, or a ``str``, filled by a
-    `TextIdGenerator`, or of a class of `TypedId`, filled by either; ``None`` may be allowed beside.
+    `TextIdGenerator`, or of a class of `TypedId`, filled by either; The type may also allow
+    ``None``.
 
     Attributes:
         name: the generator's name in the provider.

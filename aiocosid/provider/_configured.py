@@ -47,7 +47,7 @@ def configure(
         clock: time; the system's by default.
 
     Raises:
-        InvalidSettingsError: something is wrong; the error lists every problem with its place.
+        InvalidSettingsError: a setting is wrong; the error lists every problem with its key.
         MissingExtraError: the extra ``settings`` is not installed.
     """
     from ..settings._load import built
@@ -81,7 +81,7 @@ class ConfiguredProvider(Hosting):
 
     Attributes:
         sharding: shardings by name.
-        store: the store that is named at the top of the settings; None if there is none.
+        store: the ``store`` at the top of the settings; None if there is none.
     """
 
     __slots__ = (

@@ -138,8 +138,8 @@ class Hosting(Component):
     def fail_fast(self) -> None:
         """Let callers fail soon while the store is down, until the provider is closed.
 
-        It is the default of each generator's ``fail_fast``, also of those that are there already;
-        the web integrations switch it on.
+        It sets ``fail_fast`` for all generators that leave it at None, also for those that are open
+        already; the web integrations call it.
 
         Raises:
             ClosedError: the provider is not open, or another `CosIdError` that says why.

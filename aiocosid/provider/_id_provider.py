@@ -63,8 +63,8 @@ def connect(
         instrument: receives the events of all its generators, and of a store made from a URL.
         close_timeout: seconds that closing waits for calls under way, also of each generator.
         clock: time; the system's by default.
-        create: whether opening creates missing tables and files.  What it has created itself is
-            ready for machine ids; a store that was there needs ``aiocosid init`` once.
+        create: whether opening creates missing tables and files.  Tables and files that it creates
+            are ready for machine ids; a store that existed before needs ``aiocosid init`` once.
         **machine: where the machine ids of Snowflakes come from, and how they are leased:
             ``machine``, ``instance_id``, ``safe_guard``, ``interval``, ``state_dir``,
             ``on_lost`` ... as in `MachineOptions`.
@@ -178,13 +178,15 @@ class IdProvider(
         return self._named(name, spec)
 
     async def add(self, name: str, generator: _G) -> _G:
-        """Open a generator of your own under a name; returns it when it can hand out ids.
+        """Open a generator of your own under a name; return it when it can hand out ids.
 
-        It is closed with the provider, or by `remove`, and then its name is free.  Adding the same
-        one again changes nothing.  A cancelled call adds nothing, and closes it if it was open.
+        The provider closes it, or `remove` does and frees the name.  Adding the same generator
+        again changes nothing.  A cancelled call adds nothing, and closes the generator if it was
+        open.
 
         Args:
-            name: where it is found, as ``ids[name]``; its own name may be another.
+            name: its name in the provider, as in ``ids[name]``; the generator's own name may
+                differ.
             generator: of any class that fulfils `aiocosid.abc.IdGenerator` or `TextIdGenerator`;
                 not open.
 

@@ -30,7 +30,7 @@ class BlockSource(Protocol):
     """A store whose server has generators."""
 
     async def take_ids(self, name: str, count: int) -> list[range]:
-        """Return ``count`` ids of one of the server's generators, rising; they are the caller's.
+        """Return ``count`` rising ids of one of the server's generators; only the caller has them.
 
         A cancelled call, or one that fails, may have taken ids: a gap.
 

@@ -104,10 +104,10 @@ class SegmentGenerator(Component, IdGenerator):
         return await self._next_ids_slow(n)
 
     async def peek(self) -> int | None:
-        """Return the last id that is reserved in the store, by any process; None if there is none.
+        """Return the last id that any process has reserved in the store; None if there is none.
 
-        Asks the store once, and changes nothing; ids in hand are below it, and others' may be, too.
-        It takes ``fetch_timeout`` at most, and can be cancelled at any time.
+        Asks the store once, and changes nothing; ids in hand of any process are at or below it.  It
+        takes ``fetch_timeout`` at most, and can be cancelled at any time.
 
         Raises:
             UnsupportedByStoreError: the store cannot read a counter without changing it.
@@ -225,7 +225,7 @@ class SegmentGenerator(Component, IdGenerator):
         return f"{type(self).__name__} {self._distributor.namespaced_name}"
 
     def statistics(self) -> SegmentStatistics:
-        """Return a frozen picture of the generator; cheap, and never waits."""
+        """Return a frozen snapshot of the generator; cheap, and never waits."""
         return self._opening.statistics(type(self).__name__)
 
     def _ended(self) -> CosIdError | None:

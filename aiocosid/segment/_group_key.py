@@ -22,7 +22,7 @@ SAMPLE: Final = tuple(datetime(2027, 1, 1) + timedelta(days) for days in range(3
 
 
 class GroupBy:
-    """Says which group an id belongs to: its counter starts anew with each group.
+    """Says which group an id belongs to: each group has a counter of its own.
 
     The keys of dates are CosId's, so that Java nodes count on the same counters.
     """
@@ -78,11 +78,12 @@ class GroupBy:
         """Group by day.
 
         Args:
-            zone: whose midnight it is: a tzinfo, ``"UTC"``, an offset as ``"+08:00"``, or a name.
-                All processes on one counter have to use the same one.
-            pattern: how the key is written, in Java's letters.  With ``yy`` keys come again after
-                a hundred years, and the counters go on then.
-            within: returns a key besides, such as a shop's: ``shop-7-20260116``; see `key`.
+            zone: the time zone of the day: a tzinfo, ``"UTC"``, an offset as ``"+08:00"``, or a
+                name.  All processes on one counter have to use the same one.
+            pattern: how the key is written, in Java's letters.  With ``yy`` keys come again after a
+                hundred years, and then their counters continue.
+            within: returns a second key, such as a shop's, which stands in front:
+                ``shop-7-20260116``; see `key`.
 
         Raises:
             InvalidArgumentError: there is no such zone; the pattern gives two periods the same
@@ -96,9 +97,9 @@ class GroupBy:
         """Group by any key.
 
         Args:
-            function: returns the key of the call that is being made; not empty, without NUL.  It
-                is called for each id or batch, in the task of the caller, so that a context
-                variable's ``get`` does.  What it raises comes out of the call.
+            function: returns the key of the present call; not empty, without NUL.  It is called for
+                each id or batch, in the task of the caller, so you may pass a context variable's
+                ``get``.  The call raises what the function raises.
         """
         return cls(None, None, None, function)
 

@@ -47,16 +47,16 @@ class MakeDistributor(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupedStatistics(Statistics):
-    """A picture of a `GroupedSegmentId` at one moment.
+    """A frozen snapshot of a `GroupedSegmentId`.
 
     Attributes:
         group: the group of the latest call; None before the first one.
-        open_groups: groups that are held in memory.
-        dropped_groups: groups that were given up since it was opened: of ended periods, and the
-            longest unused above ``max_groups``.
+        open_groups: how many groups are in memory.
+        dropped_groups: how many groups were dropped since it was opened: those of ended periods,
+            and above ``max_groups`` the least recently used.
         actual: the generator of the latest call's group.
-        ended: why no id comes any more: it was closed, or, if groups are dates alone, the present
-            one has ended; None while it serves.
+        ended: why it hands out no more ids: it was closed, or, if groups are dates alone, the
+            present group has ended; None while it serves.
     """
 
     group: str | None

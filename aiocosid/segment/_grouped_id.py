@@ -52,14 +52,14 @@ new_int: Final = int.__new__
 
 
 class GroupedSegmentId(Component, IdGenerator):
-    """Ids from one counter for each group: of a day, of a tenant, of a tenant's day.
+    """Ids from a counter for each group: for each day, each tenant, or each tenant's day.
 
-    An id is unique under its group alone: the first of each day is 1.  It is a `GroupedId` and
-    brings its group along, so that a number and its prefix always come from the same one.
+    An id is unique only within its group: the first of each day is 1.  It is a `GroupedId`, which
+    contains its group: so a number and its prefix always belong to the same group.
 
-    A call belongs to the group that is present when it is made.  A batch is of that group alone,
-    and a call that waits for the store over midnight gets the number, and the group, of the day
-    before.  So ids of a period come out at most ``wait_timeout`` after its end.
+    The group of a call is decided when the call is made.  All ids of a batch have that group.  If a
+    call waits for the store over midnight, it gets the number, and the group, of the day before.
+    So ids of a period are handed out at most ``wait_timeout`` after its end.
 
     Attributes:
         namespace: the namespace of its counters.
@@ -108,26 +108,27 @@ class GroupedSegmentId(Component, IdGenerator):
         """Describe a generator; nothing is fetched before it is opened.
 
         Args:
-            store: where the counters lie; it stays open.  Or what makes a distributor of one
-                counter, as ``store.segment_distributor``.
+            store: a store, which stays open; or a function that makes a distributor of one counter,
+                as ``store.segment_distributor``.
             namespace: the namespace of the counters.
             name: the generator's name.
             group_by: ``GroupBy.day(zone="Europe/Berlin")``, or another.
             offset: where a new counter starts; the first id of a group is ``offset + 1``.
-            step: ids per segment.  What is left of it at the end of a period, or of the process,
-                is a gap.
+            step: ids per segment.  At the end of a period, or of the process, the unused ids of a
+                segment are a gap.
             kind: ``"chain"`` fetches ahead, as `SegmentChainId`; ``"segment"`` as `SegmentId`.
             strict: whether ids of a group are in order over all processes, as by ``strict`` of
                 `SegmentId`; with ``kind="segment"``.
-            max_groups: groups held in memory at most, 1 or more.  The longest unused one is given
-                up for a new one, and its ids in hand with it; one that somebody waits for never.
+            max_groups: maximum groups in memory, 1 or more.  A new group replaces the least
+                recently used one, whose ids in hand are a gap; a group for which a caller waits is
+                never replaced.
             clock: time; the system's by default.
-            **options: as for the kind: ``safe_distance``, ``ttl``, ``wait_timeout`` ...  Events
-                bear the generator's name, whatever the group.
+            **options: the options of the kind: ``safe_distance``, ``ttl``, ``wait_timeout`` ...
+                Events have the generator's name, not the group's.
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
-            UnsupportedByStoreError: it is to be ``strict`` on a store that is not linearizable.
+            UnsupportedByStoreError: ``strict`` is true, and the store is not linearizable.
         """
         if not isinstance(group_by, GroupBy):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
             expected = "a GroupBy, as GroupBy.day(zone='UTC')"  # type: ignore[unreachable]
@@ -176,7 +177,7 @@ class GroupedSegmentId(Component, IdGenerator):
     def next_id_nowait(self) -> GroupedId:
         """Return the next id in hand; see `aiocosid.abc.IdGenerator.next_id_nowait`.
 
-        Of a group that was not open yet there is none: it is opened, and `WouldBlock` raised.
+        If the group is not open yet, the call opens it and raises `WouldBlock`.
         """
         begin, until, group = self._window
         if begin <= self._read_ns() < until:
@@ -191,8 +192,8 @@ class GroupedSegmentId(Component, IdGenerator):
     async def next_ids(self, n: int) -> list[GroupedId]:  # type: ignore[override]  # the caller's own list  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return exactly ``n`` ids of one group; see `aiocosid.abc.IdGenerator.next_ids`.
 
-        Python's garbage collector looks at each of them, unlike at an `int`: 100,000 at once keep
-        the event loop for about 20 milliseconds at a time, 10,000 for less than one.
+        Python's garbage collector visits each of them, which it does not for an `int`: 100,000 at
+        once block the event loop for about 20 milliseconds at a time, 10,000 for less than one.
         """
         process, group = fork.generation, self._enter()
         try:
@@ -459,7 +460,7 @@ class GroupedSegmentId(Component, IdGenerator):
     # Looking inside.
 
     def statistics(self) -> GroupedStatistics:
-        """Return a frozen picture of the generator; cheap, and never waits."""
+        """Return a frozen snapshot of the generator; cheap, and never waits."""
         last = self._last
         return GroupedStatistics(
             kind=type(self).__name__,

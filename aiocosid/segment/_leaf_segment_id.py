@@ -34,13 +34,14 @@ class RowStepped(Protocol):
 class LeafSegmentId(SegmentGenerator):
     """Ids from two segments, as Leaf does it: the next is loaded while the first is in use.
 
-    The segments become longer while they last for less than a quarter of an hour, and shorter
-    again when they last for more than half an hour; they are never below the distributor's step, or
-    the one of its row, which is read anew for each, as long as the counter has room for it.  Where
-    Leaf answers -3 since no segment is ready, callers wait, and a load brings as many segments as
-    they wait for.
+    The segments become longer while they last for less than a quarter of an hour, and shorter again
+    when they last for more than half an hour; they are never below the distributor's step, or the
+    one of its row, which is read anew for each, as long as the counter has room for it.  If no
+    segment is ready, Leaf answers -3; here callers wait, and the next load brings as many segments
+    as they need.
 
-    For who comes from Leaf and wants its sizes; `SegmentChainId` waits less.
+    Use it if you come from Leaf and want its segment sizes; with `SegmentChainId` callers wait
+    less.
     """
 
     __slots__ = ()
@@ -66,31 +67,32 @@ class LeafSegmentId(SegmentGenerator):
         """Describe a generator; nothing is fetched before it is opened.
 
         Args:
-            distributor: asks the store; closing closes what the distributor opened itself.  One
-                that is `RowStepped` is asked for the row's step before each segment, and its own is
-                not used.
+            distributor: asks the store; closing closes what the distributor opened itself.  A
+                `RowStepped` distributor is asked for the row's step before each segment, and its
+                own step is not used.
             prefetch_at: the part of a segment, 0 to below 1, that is used when the next is loaded.
-            segment_duration: seconds; after a segment that lasted less the step is doubled, after
-                one that lasted twice as long it is halved.
-            max_step: ids; the step is not doubled beyond it.  A row's own may be above it.
-            ttl: seconds after which fetched ids are not handed out any more; None for ever.
-            wait_timeout: seconds that a caller waits for ids at most.
+            segment_duration: seconds; if a segment lasts less, the step doubles; if it lasts at
+                least twice as long, the step halves.
+            max_step: ids; the step never doubles beyond it.  A row's own step may be above it.
+            ttl: seconds after which fetched ids are no longer handed out; None for no limit.
+            wait_timeout: maximum seconds that a caller waits for ids.
             fetch_timeout: seconds for one call to the store, at most ``wait_timeout``; None for two
                 fifths of it.
-            close_timeout: seconds that `aclose` waits for a call under way before it tears it.
+            close_timeout: seconds that `aclose` waits for a call under way before it cancels the
+                call.
             max_id: the highest id ever handed out, 1 to 2^63-1; 2^53-1 for JavaScript.
-            give_back: whether closing gives ids that were not used back to the store, if nothing
-                has happened to the counter since.
-            max_waiters: callers that may wait at a time, 1 or more; the next one fails at once.
+            give_back: whether closing gives unused ids back to the store, if the counter has not
+                changed since.
+            max_waiters: how many callers may wait at a time, 1 or more; the next one fails at once.
             fail_fast: whether callers fail as soon as two calls to the store have failed in a row,
                 and later ones with the next that fails, instead of after ``wait_timeout``.  None
-                for what the provider says: no, but yes in the web integrations.
+                follows the provider: False, but True in the web integrations.
             instrument: receives events.
             clock: time; the system's by default.
 
         Raises:
-            InvalidArgumentError: an argument is outside its range, or the distributor takes no ids
-                back.
+            InvalidArgumentError: an argument is outside its range, or ``give_back`` is true and the
+                distributor cannot do that.
         """
         if not _is_part(prefetch_at):
             expected = "a number from 0 to below 1"

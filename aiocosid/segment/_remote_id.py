@@ -23,11 +23,12 @@ MAX_AGE: Final = 1.0  # seconds
 
 
 class RemoteId(SegmentGenerator):
-    """Ids of a generator that an aiocosid server has, such as the broker of a host.
+    """Ids of a generator on an aiocosid server, such as the broker of a host.
 
-    Blocks of them are taken before they are needed, so that most calls ask nobody.  All processes
-    together need one machine id, the server's.  Ids of one process rise, and those of several rise
-    nearly together: none is handed out later than ``max_age`` after its block was asked for.
+    It takes blocks of ids before they are needed, so most calls send nothing.  All processes
+    together need one machine id, the server's.  Ids of one process rise; ids of several processes
+    are nearly in order, because no id is handed out later than ``max_age`` after its block was
+    requested.
 
     Open it with ``async with``, or with ``await task_group.start(remote.run)``; either returns when
     the first block is in hand.  It belongs to the event loop it was opened on.
@@ -59,20 +60,21 @@ class RemoteId(SegmentGenerator):
             source: the store of the server, as ``open_store("aiocosid+unix:///...")`` returns it.
             namespace: names it in events and statistics.
             name: the generator's name on the server.
-            block: ids that are asked for at once while few are needed, 1 to 10,000.  Two blocks are
+            block: ids that one request asks for while few are needed, 1 to 10,000.  Two blocks are
                 kept ahead at rest, and more at a higher rate.
-            max_age: seconds after which ids in hand are given up, since they were asked for, so
-                that their time is not too old; None for never.
+            max_age: seconds after their request when ids in hand are dropped, because their time
+                would be too old; None for never.
             endurance: seconds that the ids in hand last at the measured rate while the server is
-                away; at most ``max_age``, to which the default gives way.
-            wait_timeout: seconds that a caller waits for ids at most.
+                down; at most ``max_age``; with a shorter ``max_age`` the default is ``max_age``.
+            wait_timeout: maximum seconds that a caller waits for ids.
             fetch_timeout: seconds for one call to the server, at most ``wait_timeout``; None for
                 two fifths of it.
-            close_timeout: seconds that `aclose` waits for a call under way before it tears it.
+            close_timeout: seconds that `aclose` waits for a call under way before it cancels the
+                call.
             max_id: the highest id ever handed out, 1 to 2^63-1; 2^53-1 for JavaScript.
-            max_waiters: callers that may wait at a time, 1 or more; the next one fails at once.
+            max_waiters: how many callers may wait at a time, 1 or more; the next one fails at once.
             fail_fast: whether callers fail as soon as two calls to the server have failed in a row,
-                instead of after ``wait_timeout``.  None for what the provider says.
+                instead of after ``wait_timeout``.  None follows the provider.
             instrument: receives events.
             clock: time; the system's by default.
 

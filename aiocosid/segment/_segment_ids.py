@@ -53,33 +53,34 @@ class SegmentChainId(SegmentGenerator):
             distributor: asks the store; closing closes what the distributor opened itself.
             safe_distance: segments kept ahead of the consumer at rest, 1 to ``max_distance``.
                 CosId's code has the same default.
-            endurance: seconds that the ids in hand last at the measured rate if the store fails at
-                the worst moment; 0 to keep no more than the distances below.  They are bought for
-                half as long again, and lost if the process crashes.  At most ``ttl``, to which the
-                default gives way; and bounded by ``max_ids_ahead`` and by a thousandth of the ids
-                left below ``max_id``.
-            ttl: seconds after which fetched ids are not handed out any more; None for ever.
-            wait_timeout: seconds that a caller waits for ids at most.
+            endurance: seconds that the ids in hand last at the measured rate, even if the store
+                fails at the worst moment; 0 to keep no more than the distances below.  The chain
+                refills to one and a half times that; the ids are lost if the process crashes.  At
+                most ``ttl`` (with a shorter ``ttl`` the default is ``ttl``), and bounded by
+                ``max_ids_ahead`` and by a thousandth of the ids left below ``max_id``.
+            ttl: seconds after which fetched ids are no longer handed out; None for no limit.
+            wait_timeout: maximum seconds that a caller waits for ids.
             fetch_timeout: seconds for one call to the store, at most ``wait_timeout``; None for two
                 fifths of it, so that a second attempt fits in.
-            close_timeout: seconds that `aclose` waits for a call under way before it tears it.
+            close_timeout: seconds that `aclose` waits for a call under way before it cancels the
+                call.
             max_id: the highest id ever handed out, 1 to 2^63-1; 2^53-1 for JavaScript.
-            max_distance: segments kept ahead at most, under any load.
-            max_ids_ahead: ids kept ahead at most, of a high rate or a large step.  The safe
-                distance is kept all the same, and callers get a batch of any size.
-            quiet_period: seconds after which a distance that was not needed is halved.
-            give_back: whether closing gives ids that were not used back to the store, if nothing
-                has happened to the counter since.
-            max_waiters: callers that may wait at a time, 1 or more; the next one fails at once.
+            max_distance: maximum segments kept ahead, under any load.
+            max_ids_ahead: maximum ids kept ahead, for a high rate or a large step.  It limits
+                neither the safe distance nor the size of a caller's batch.
+            quiet_period: seconds after which an unneeded distance halves.
+            give_back: whether closing gives unused ids back to the store, if the counter has not
+                changed since.
+            max_waiters: how many callers may wait at a time, 1 or more; the next one fails at once.
             fail_fast: whether callers fail as soon as two calls to the store have failed in a row,
                 and later ones with the next that fails, instead of after ``wait_timeout``.  None
-                for what the provider says: no, but yes in the web integrations.
+                follows the provider: False, but True in the web integrations.
             instrument: receives events.
             clock: time; the system's by default.
 
         Raises:
-            InvalidArgumentError: an argument is outside its range, or the distributor takes no ids
-                back.
+            InvalidArgumentError: an argument is outside its range, or ``give_back`` is true and the
+                distributor cannot do that.
         """
         options = SegmentOptions.checked(
             ttl=ttl,
@@ -144,24 +145,25 @@ class SegmentId(SegmentGenerator):
         Args:
             distributor: asks the store; closing closes what the distributor opened itself.
             strict: whether ids are in order over all processes; the distributor's step is not used.
-            ttl: seconds after which fetched ids are not handed out any more; None for ever.
-            wait_timeout: seconds that a caller waits for ids at most.
+            ttl: seconds after which fetched ids are no longer handed out; None for no limit.
+            wait_timeout: maximum seconds that a caller waits for ids.
             fetch_timeout: seconds for one call to the store, at most ``wait_timeout``; None for two
                 fifths of it.
-            close_timeout: seconds that `aclose` waits for a call under way before it tears it.
+            close_timeout: seconds that `aclose` waits for a call under way before it cancels the
+                call.
             max_id: the highest id ever handed out, 1 to 2^63-1.
-            give_back: whether closing gives ids that were not used back to the store, if nothing
-                has happened to the counter since.
-            max_waiters: callers that may wait at a time, 1 or more; the next one fails at once.
+            give_back: whether closing gives unused ids back to the store, if the counter has not
+                changed since.
+            max_waiters: how many callers may wait at a time, 1 or more; the next one fails at once.
             fail_fast: whether callers fail as soon as two calls to the store have failed in a row,
                 and later ones with the next that fails, instead of after ``wait_timeout``.  None
-                for what the provider says: no, but yes in the web integrations.
+                follows the provider: False, but True in the web integrations.
             instrument: receives events.
             clock: time; the system's by default.
 
         Raises:
-            InvalidArgumentError: an argument is outside its range, or the distributor takes no ids
-                back.
+            InvalidArgumentError: an argument is outside its range, or ``give_back`` is true and the
+                distributor cannot do that.
             UnsupportedByStoreError: it is to be ``strict`` on a store that is not linearizable; the
                 error says why.
         """

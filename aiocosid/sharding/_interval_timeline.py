@@ -104,16 +104,16 @@ MAX_AMOUNT: Final = 1_000_000
 class IntervalTimeline(Sharding[K]):
     """An interval of local time, cut into equal pieces with a node for each.
 
-    The first piece begins at the begin of the unit that holds the interval's lower end, and each
-    further one `amount` units later.  A piece's name is the prefix and its begin, written by the
+    The first piece begins with the unit that contains the interval's lower end, and each further
+    one `amount` units later.  A piece's name is the prefix and its beginning, written by the
     pattern.
 
     Attributes:
-        effective: the local times that there are nodes for: two ends, datetimes without a zone.
+        effective: the local times that have nodes: two ends, datetimes without a zone.
         unit: "years", "months", "days", "hours", "minutes" or "seconds".
         amount: how many units a piece is long, at least 1; 1,000,000 pieces at most.
         logic_name_prefix: what the names of the nodes begin with.
-        suffix_pattern: how a piece's begin is written, in Java's letters; no two may be equal.
+        suffix_pattern: how a piece's beginning is written, in Java's letters; no two may be equal.
         key: converts a key to a local time; by default keys are local times.
     """
 
@@ -181,8 +181,8 @@ class IntervalTimeline(Sharding[K]):
     def range(self, values: ShardRange[K], /) -> tuple[str, ...]:
         """Return the names of the nodes that may hold a key of a range, the earliest first.
 
-        What lies outside the interval has no node.  If moments end in an hour that comes twice,
-        when clocks are put back, the node next to it may be named as well.
+        Times outside the interval have no node.  If the range ends in an hour that comes twice,
+        when clocks go back, the adjacent node may be named as well.
 
         Raises:
             InvalidArgumentError: an end is no key, or it is no range.

@@ -48,8 +48,8 @@ class DateTextReader:
 
         Raises:
             InvalidArgumentError: the pattern is unknown, lacks a field above its finest one, or has
-                digits right after a field of varying length: as ``yyyyMd``, 2026111 could be two
-                days.
+                digits right after a field of varying length: with ``yyyyMd``, 2026111 could mean
+                two days.
         """
         self.pattern = DatePattern(pattern, argument=argument)
         tokens = [found[0] for found in TOKEN.finditer(pattern)]
@@ -197,7 +197,8 @@ class StandardTimeKey(TimeKey[Any]):
     def local_span(self, values: ShardRange[Any], /) -> LocalSpan | None:
         """Return the first and the last local time of a range of keys; None if it is empty.
 
-        An end outside the years 1 to 9999 of the zone, such as `datetime.max`, counts as no end.
+        If an end is outside the years 1 to 9999 of the zone, as `datetime.max` is, the range has no
+        end on that side.
         """
         try:
             return (

@@ -48,15 +48,15 @@ AWAIT: Final = "await the asynchronous generator's there"
 
 
 class SyncIdGenerator(NotCopyable, Generic[T]):
-    """A generator for threads and synchronous code, with ids in hand that need no other thread.
+    """A generator for threads and synchronous code; taking an id in hand involves no other thread.
 
     Any number of threads may share it.  `open`, ``with`` or else the first use opens it; in a
     forked child the first use opens it again, and no id that the parent had in hand is used.  It
-    stays open until `close`, or the end of the process, even if nothing refers to it any more.
+    stays open until `close`, or the end of the process, even if no variable refers to it any more.
 
     Each thread gets rising ids.  In a thread that runs an event loop no call waits: it hands out an
-    id in hand, or raises `WouldBlock`.  A statement of a notebook without ``await`` may wait: it
-    holds the kernel's loop anyway.
+    id in hand, or raises `WouldBlock`.  In a notebook a statement without ``await`` may wait,
+    because it blocks the kernel's loop anyway.
     """
 
     __slots__ = (
@@ -103,13 +103,13 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
             make: returns a generator that is not open yet, of any kind; or any other asynchronous
                 context manager that gives one, as a function under `asynccontextmanager` returns
                 it.  The background loop calls it, and again in a forked child, where it should not
-                use what it inherits from the parent.
+                use objects of the parent.
             batch: ids taken at once.  By default the step, 1000 at most, for a `SegmentChainId` or
                 `SegmentId` without ``ttl``, also as text with no date in it; the next batch is
                 fetched before the last one is used up.  1 for any other kind, so that each call
-                gets a new id; a larger batch of such a kind is dropped after 0.1 seconds, and
-                refused for a strict `SegmentId`.
-            timeout: seconds that a call waits at most, also for the opening; up to
+                gets a new id; a larger batch of such a kind is dropped after 0.1 seconds; for a
+                strict `SegmentId` it is refused.
+            timeout: maximum seconds that a call waits, also for the opening; up to
                 `threading.TIMEOUT_MAX`.
 
         Raises:
@@ -195,7 +195,8 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
         """Return the next id if one is in hand.
 
         Raises:
-            WouldBlock: none is; more have been asked for, except of a kind that keeps none.
+            WouldBlock: none is in hand; a refill is under way, except for a kind that keeps none in
+                hand.
             ClosedError: it was closed.
             ForkedError: a signal handler forked in the middle of this call, and this is the child.
         """
@@ -320,7 +321,7 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
     # Looking inside, opening and closing.
 
     def statistics(self) -> Statistics:
-        """Return a frozen picture of the generator; ids in hand here count as handed out there.
+        """Return a frozen snapshot of the generator, which counts ids in hand here as handed out.
 
         Raises:
             CosIdError: as `next_id`.

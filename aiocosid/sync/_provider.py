@@ -73,7 +73,7 @@ class SyncProvider(NotCopyable, Generic[P]):
         Args:
             make: returns a provider that is not open yet, or any other asynchronous context manager
                 that gives one.  The background loop calls it, and again in a forked child.
-            timeout: seconds that a call waits at most, also for the opening.
+            timeout: maximum seconds that a call waits, also for the opening.
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
@@ -333,7 +333,7 @@ def connect(
         instrument: receives the events of all its generators, and of a store made from a URL, on
             the background loop.
         close_timeout: seconds that closing waits for calls under way.
-        timeout: seconds that a call waits at most, also for the opening.
+        timeout: maximum seconds that a call waits, also for the opening.
         create: whether opening creates missing tables and files, as for `aiocosid.connect`.
         **machine: where the machine ids of Snowflakes come from, and how they are leased, as for
             `aiocosid.connect`.  In a forked child a ``machine`` of yours raises `ForkedError`.
