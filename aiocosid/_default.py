@@ -1,4 +1,4 @@
-"""The process's default provider, for what is written before any provider is there.
+"""The process's default provider, for code that is imported before any provider exists.
 
 A column of a model or a route names its generator when a module is imported; the provider is
 opened later, in the application's lifespan.  It is a plain global: a context variable that is set

@@ -1,4 +1,4 @@
-"""Who asks for a machine id: the names that an instance may go by."""
+"""Names by which an instance asks for a machine id."""
 
 from __future__ import annotations
 

@@ -106,8 +106,8 @@ class KindMethods(
 
         Args:
             name: the counter's name in the provider's namespace.
-            converter: writes the ids as text; numbers without it.
-            batch: for threads alone: ids taken from it at once; see `SyncIdGenerator`.
+            converter: writes the ids as text; by default they are numbers.
+            batch: only for threads: how many ids are taken at once; see `SyncIdGenerator`.
             **options: ``step``, ids per segment, 1000 by default; ``offset``, where a new counter
                 starts, 0 by default; and as for `SegmentChainId`: ``safe_distance``, ``ttl``,
                 ``wait_timeout`` ...
@@ -144,13 +144,13 @@ class KindMethods(
 
         Args:
             name: the counter's name in the provider's namespace.
-            converter: writes the ids as text; numbers without it.
-            batch: for threads alone: ids taken from it at once; see `SyncIdGenerator`.
+            converter: writes the ids as text; by default they are numbers.
+            batch: only for threads: how many ids are taken at once; see `SyncIdGenerator`.
             **options: ``step`` and ``offset`` as for `segment_chain`; and as for `SegmentId`:
                 ``strict``, ``ttl``, ``wait_timeout`` ...
 
         Raises:
-            UnsupportedByStoreError: it is to be ``strict``, and the store is not linearizable.
+            UnsupportedByStoreError: ``strict`` is true, and the store is not linearizable.
             CosIdError: as for `segment_chain`.
         """
         return self._ask(name, _kinds.segment(**options).written(converter), batch)
@@ -175,8 +175,8 @@ class KindMethods(
 
         Args:
             name: the counter's name in the provider's namespace.
-            converter: writes the ids as text; numbers without it.
-            batch: for threads alone: ids taken from it at once; see `SyncIdGenerator`.
+            converter: writes the ids as text; by default they are numbers.
+            batch: only for threads: how many ids are taken at once; see `SyncIdGenerator`.
             **options: ``step`` and ``offset`` as for `segment_chain`; and as for `LeafSegmentId`:
                 ``prefetch_at``, ``segment_duration``, ``wait_timeout`` ...
 
@@ -213,18 +213,19 @@ class KindMethods(
         """Return the `GroupedSegmentId` of this name, which the first call creates.
 
         Its numbers are `GroupedId`.  If the counter of a group went backwards, the next call for
-        the name opens that group anew.
+        the name opens that group again.
 
         Args:
             name: the generator's name; its counters are called ``{name}@{group}``.
             group_by: ``GroupBy.day(zone="Europe/Berlin")``, or another; for threads by date alone.
                 If it has a function, later callers have to pass the same function: each evaluation
                 of a ``lambda`` counts as another one.
-            converter: writes the ids as text, which do not carry their group; numbers without it.
-            batch: for threads alone: ids taken from it at once; see `SyncIdGenerator`.
+            converter: writes the ids as text, which does not contain the group; by default they are
+                numbers.
+            batch: only for threads: how many ids are taken at once; see `SyncIdGenerator`.
             **options: ``step`` and ``offset`` as for `segment_chain`; ``kind``, ``"chain"`` or
-                ``"segment"``, what hands out the ids of one group; ``max_groups``, groups held in
-                memory at most, as for `GroupedSegmentId`; and as for that kind.
+                ``"segment"``, the generator of each group; ``max_groups``, the maximum groups in
+                memory, as for `GroupedSegmentId`; and the options of that kind.
 
         Raises:
             BusyError: the name is in use as another kind of generator, with another step, group or
@@ -253,14 +254,14 @@ class KindMethods(
     ) -> Int32T | TextT:
         """Return the `IntegerIdGenerator` of this name, which the first call creates.
 
-        Its ids come from a counter of the provider's store, and end at 2^31-1.  An
-        `IntegerIdGenerator` around another kind is opened by `add`.
+        Its ids come from a counter of the provider's store, and end at 2^31-1.  To wrap another
+        kind, create an `IntegerIdGenerator` and `add` it.
 
         Args:
             name: the counter's name in the provider's namespace.
-            converter: writes the ids as text; numbers without it.
-            batch: for threads alone: ids taken from it at once; see `SyncIdGenerator`.
-            **options: ``kind``, ``"chain"`` by default or ``"segment"``, the generator inside; and
+            converter: writes the ids as text; by default they are numbers.
+            batch: only for threads: how many ids are taken at once; see `SyncIdGenerator`.
+            **options: ``kind``, ``"chain"`` by default or ``"segment"``, the wrapped generator; and
                 its options, as for `segment_chain` or `segment`.
 
         Raises:
@@ -297,14 +298,14 @@ class KindMethods(
     ) -> UncertaintyT | TextT:
         """Return the `UncertaintyIdGenerator` of this name, which the first call creates.
 
-        It appends random bits to ids from a counter of the provider's store.  An
-        `UncertaintyIdGenerator` around another kind is opened by `add`.
+        It appends random bits to ids from a counter of the provider's store.  To wrap another kind,
+        create an `UncertaintyIdGenerator` and `add` it.
 
         Args:
             name: the counter's name in the provider's namespace.
             bits: random bits of each id, 1 to 62; the counter ends at ``2**(63 - bits) - 1``.
-            converter: writes the ids as text; numbers without it.
-            batch: for threads alone: ids taken from it at once; see `SyncIdGenerator`.
+            converter: writes the ids as text; by default they are numbers.
+            batch: only for threads: how many ids are taken at once; see `SyncIdGenerator`.
             **options: as for `int32`.
 
         Raises:
@@ -340,13 +341,13 @@ class KindMethods(
         """Return the `SnowflakeId` of this name, which the first call creates.
 
         Its machine id is leased from the provider's store.  All Snowflake generators of the
-        provider share that lease, so their layouts need the same number of machine bits; unless
-        ``machine`` is given, here or to the provider.
+        provider share that lease, so their layouts need the same number of machine bits.
+        ``machine``, here or for the provider, names another source.
 
         Args:
             name: the generator's name in the provider's namespace.
-            converter: writes the ids as text; numbers without it.
-            batch: for threads alone: ids taken from it at once; see `SyncIdGenerator`.
+            converter: writes the ids as text; by default they are numbers.
+            batch: only for threads: how many ids are taken at once; see `SyncIdGenerator`.
             **options: ``layout``, how the ids are put together, CosId's default of 41, 10 and 12
                 bits, in milliseconds, if none is given; as for `SnowflakeId`:
                 ``broken_threshold``, ``random_start``, ``wait_timeout`` ...; and those of the
@@ -394,8 +395,8 @@ class KindMethods(
 
         Args:
             name: the generator's name in the provider's namespace.
-            converter: writes the ids as text; numbers without it.
-            batch: for threads alone: ids taken from it at once; see `SyncIdGenerator`.
+            converter: writes the ids as text; by default they are numbers.
+            batch: only for threads: how many ids are taken at once; see `SyncIdGenerator`.
             **options: ``layout``, how the ids are put together, in seconds, uid-generator's
                 `UID_GENERATOR_HA` if none is given; as for `CachedSnowflakeId`: ``boost``,
                 ``max_borrow``, ``wait_timeout`` ...; and those of the machine id as for
@@ -417,7 +418,7 @@ class KindMethods(
 
         Args:
             name: the generator's name in the provider's namespace; by default CosId's own for it.
-            batch: for threads alone: ids taken from it at once; see `SyncIdGenerator`.
+            batch: only for threads: how many ids are taken at once; see `SyncIdGenerator`.
             **options: ``text``, how the ids are written, `RADIX62` if none is given; as for
                 `SnowflakeId`: ``broken_threshold``, ``wait_timeout`` ...; and those of the machine
                 id as for `snowflake`.
@@ -458,7 +459,7 @@ class KindMethods(
         Args:
             name: the name under which sequences are granted, in the provider's namespace.
             layout: how the ids are put together.
-            converter: writes the ids as text; numbers without it.
+            converter: writes the ids as text; by default they are numbers.
             **options: as for `ShardedId`: ``sharding_id``, ``batch``, sequences to ask for at once,
                 ``wait_timeout`` ...; and for the store's sequences: ``key``, ``max_sequence``, the
                 layout's by default, ``tolerance``, ``margin`` and ``ttl``.  With
@@ -497,15 +498,15 @@ class KindMethods(
 
         Args:
             name: the name of a generator on the server, whose ids are numbers.
-            converter: writes the ids as text; numbers without it.
-            batch: for threads alone: ids taken from it at once; see `SyncIdGenerator`.
+            converter: writes the ids as text; by default they are numbers.
+            batch: only for threads: how many ids are taken at once; see `SyncIdGenerator`.
             **options: as for `RemoteId`: ``block``, ``max_age``, ``endurance``,
                 ``wait_timeout`` ...
 
         Raises:
             BusyError: the name is in use as another kind of generator, or with another converter.
             InvalidArgumentError: an argument is outside its range.
-            UnsupportedByStoreError: the store is no server.
+            UnsupportedByStoreError: the store is not an aiocosid server.
             StoreError: the server has no generator of that name whose ids are numbers, or refuses.
             SegmentUnavailableError: no first block came within ``wait_timeout``.
             ClosedError: the provider is closed.
@@ -516,8 +517,8 @@ class KindMethods(
         """Return the `Uuid4Id` of this name, which the first call creates.
 
         Args:
-            name: the generator's name; no store knows it.
-            batch: for threads alone: ids taken from it at once; see `SyncIdGenerator`.
+            name: the generator's name; no store uses it.
+            batch: only for threads: how many ids are taken at once; see `SyncIdGenerator`.
 
         Raises:
             BusyError: the name is in use as another kind of generator.
@@ -529,8 +530,8 @@ class KindMethods(
         """Return the `Uuid7Id` of this name, which the first call creates.
 
         Args:
-            name: the generator's name; no store knows it.
-            batch: for threads alone: ids taken from it at once; see `SyncIdGenerator`.
+            name: the generator's name; no store uses it.
+            batch: only for threads: how many ids are taken at once; see `SyncIdGenerator`.
 
         Raises:
             BusyError: the name is in use as another kind of generator.
@@ -539,14 +540,14 @@ class KindMethods(
         return self._ask(name, _kinds.uuid7(), batch)
 
     def counter(self, name: str, *, batch: B | None = None) -> CounterT:
-        """Return the `CounterId` of this name, which counts in this process alone.
+        """Return the `CounterId` of this name, which counts only in this process.
 
-        The first call creates it.  It goes on counting as long as this provider lives, also when
-        that is opened again.
+        The first call creates it.  It goes on counting as long as this provider object exists, also
+        when the provider is opened again.
 
         Args:
-            name: the generator's name; no store knows it.
-            batch: for threads alone: ids taken from it at once; see `SyncIdGenerator`.
+            name: the generator's name; no store uses it.
+            batch: only for threads: how many ids are taken at once; see `SyncIdGenerator`.
 
         Raises:
             BusyError: the name is in use as another kind of generator.

@@ -1,4 +1,4 @@
-"""Each kind of generator, declared once: its options, what makes it, what callers agree on.
+"""Each kind of generator, declared once: its options, how it is made, what callers agree on.
 
 The arguments of `IdProvider` and `aiocosid.sync` and the settings are made from this; options that
 the command line has too are in `OPTIONS`.  That, and the classes of options, are public as part of

@@ -1,4 +1,4 @@
-"""What an import puts off until somebody asks for it: names of a room, methods of a dataclass.
+"""Puts work off until it is needed: imports of a room's names, methods of a dataclass.
 
 A room's ``__init__`` imports its names for type checkers, and says here again which module has
 which: a test compares the two.

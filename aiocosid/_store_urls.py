@@ -1,4 +1,4 @@
-"""Which store a URL names; its module is imported when it is asked for."""
+"""Which store a URL names; the store's module is imported on first use."""
 
 from __future__ import annotations
 

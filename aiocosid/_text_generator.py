@@ -1,4 +1,4 @@
-"""Ids as text: a generator of numbers and what writes them."""
+"""Ids as text: a generator of numbers and a converter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a store says of itself, for a dashboard or a command: read at once, nothing is written.
+"""What a store reports about itself, for a dashboard or a command; reading changes nothing.
 
 `read_store` asks a store, `Rates` turns two readings into ids a second, and the other functions
 judge and show what was read.

@@ -1,1 +1,1 @@
-"""Everything that is opened and closed: tasks, loops, clocks, forks, and those who wait in line."""
+"""Everything that is opened and closed: tasks, loops, clocks, forks, and waiting callers."""

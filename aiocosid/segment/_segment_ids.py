@@ -108,15 +108,15 @@ class SegmentChainId(SegmentGenerator):
 class SegmentId(SegmentGenerator):
     """Ids from one segment, refilled when it is used up; simple, and never ahead of its callers.
 
-    Every ``step`` ids somebody waits for the store; concurrent callers share that one fetch.  With
-    a step of 1 nothing is kept in hand at all, and ids come in the store's own order: an id that
-    any process asked for later is higher.
+    Once in ``step`` ids callers wait for the store; concurrent callers share that one fetch.  With
+    a step of 1 it keeps nothing in hand, and ids come in the store's own order: a later call of any
+    process gets a higher id.
 
-    ``strict`` promises that order on a store that keeps it through crashes and elections, whatever
-    the step: each id is above every id whose call ended, in any process, before this call began, if
-    they are all ``strict``.  Callers that wait at the same time share one call to the store, which
-    reserves as many ids as they want and is sent after they came; so `next_id_nowait` always raises
-    `WouldBlock`, and what a cancelled caller leaves is a gap.
+    With ``strict`` ids keep that order with any step, also through crashes and elections of the
+    store: each id is above every id whose call ended, in any process, before this call began, if
+    all processes are ``strict``.  Callers that wait at the same time share one call to the store,
+    which is sent after they came and reserves as many ids as they want.  So `next_id_nowait` always
+    raises `WouldBlock`, and the ids of a cancelled caller are a gap.
 
     Attributes:
         strict: whether it promises that order.
@@ -164,7 +164,7 @@ class SegmentId(SegmentGenerator):
         Raises:
             InvalidArgumentError: an argument is outside its range, or ``give_back`` is true and the
                 distributor cannot do that.
-            UnsupportedByStoreError: it is to be ``strict`` on a store that is not linearizable; the
+            UnsupportedByStoreError: ``strict`` is true, and the store is not linearizable; the
                 error says why.
         """
         check_boolean("strict", strict)

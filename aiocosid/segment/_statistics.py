@@ -17,10 +17,10 @@ NO_SEGMENT: Final = -1  # IdSegment.SEQUENCE_OVERFLOW
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentStatistics(Statistics):
-    """A picture of a `SegmentChainId`, `SegmentId` or `LeafSegmentId` at one moment.
+    """A frozen snapshot of a `SegmentChainId`, `SegmentId` or `LeafSegmentId`.
 
     Attributes:
-        step: ids per segment; of a `LeafSegmentId` those of the next one.
+        step: ids per segment; for a `LeafSegmentId` the ids of the next segment.
         head_sequence: the id before the next one to be handed out; None before the first fetch.
         head_offset: the id before the first one of the segment in use; None before the first fetch.
         head_max_id: the last id of the segment in use; None before the first fetch.
@@ -31,22 +31,24 @@ class SegmentStatistics(Statistics):
         remaining: ids in hand, reserved and not yet handed out.
         safe_distance: segments kept ahead at rest.
         prefetch_distance: segments kept ahead now.
-        starvations: how often the chain went dry with somebody waiting.
+        starvations: how often a caller found the chain empty.
         waits: callers that had to wait, several in one starvation.
         waiting: callers that wait now.
-        fetches: answers of the store that were linked.
-        failures: fetches that failed.
+        fetches: calls to the store that brought ids.
+        failures: calls to the store that failed.
         ids_fetched: ids reserved in the store.
         ids_handed_out: ids given to callers.
-        ids_discarded: ids given up: expired, cancelled, closed or above the limit.
+        ids_discarded: ids that no caller gets: they expired, their caller was cancelled, the
+            generator was closed, or they are above the limit.
         ids_given_back: ids that went back to the store at closing, or are on their way.
         rate: ids a second that callers took lately.
         seconds_left: how long the ids in hand last at that rate; None when nobody takes any.
         last_error: the store's latest error; None after a fetch that succeeded.
-        ended: why no id comes any more: it is not open, the store lost writes, or the ids are used
-            up; None while it serves.
-        endurance: seconds that they are to last while the store is down; 0 without such a reserve.
-        distributor: what the distributor says about itself, if it says anything.
+        ended: why it hands out no more ids: it is not open, the store lost writes, or the ids are
+            used up; None while it serves.
+        endurance: seconds that the ids in hand should last while the store is down; 0 without such
+            a reserve.
+        distributor: the distributor's own statistics; None if it has none.
     """
 
     step: int
@@ -76,9 +78,10 @@ class SegmentStatistics(Statistics):
     distributor: object | None = None
 
     def as_tree(self) -> dict[str, object]:
-        """Return the picture as CosId's actuator shows a segment, then what it does not show.
+        """Return the snapshot as CosId's actuator shows a segment, and then further keys.
 
-        While there is no segment it is CosId's own stand-in: ids of -1, a step of 0, overflow.
+        As long as there is no segment, the values are CosId's for that case: ids of -1, a step of
+        0, overflow.
         """
         ours = Statistics.as_tree(self)  # super() finds no dataclass with slots
         taken = ("kind", "headSequence", "headOffset", "headMaxId", "fetchTime", "isExpired")
