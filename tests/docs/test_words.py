@@ -41,8 +41,20 @@ RIDDLES = (
     "sign of life",
     "counts as ours in peace",
     "nobody's prey",
+    "instead of the one for all",
+    "instead of the table's own",
+    "tells nobody its clock",
+    "what is ours lies",
+    "whoever is too late",
+    "is taken for one that forgot",
+    "given up in passing",
+    "for who comes from",
+    "a grant of one who may",
 )
 """Lower case, with single blanks. The changelog keeps its own words."""
+
+TURNED_ROUND = re.compile(r"(?:^|[.:;?!|*]\**) *(Whoever|Who|Such|It is to)\b[^.]*", re.MULTILINE)
+"""Sentences that begin so say late who does what; headings may ask."""
 
 PICTURES = re.compile(r"<(?:text|title|desc)\b[^>]*>([^<]*)<")
 
@@ -73,6 +85,23 @@ def test_no_sentence_is_a_riddle() -> None:
 @pytest.mark.parametrize("text", ["It is to\n  stay at 0", "Waits for its id in vain."])
 def test_a_riddle_is_seen(text: str) -> None:
     assert len(riddles(text)) == 1
+
+
+def test_no_sentence_is_turned_round() -> None:
+    found = {
+        str(page.relative_to(ROOT)): [each[0] for each in TURNED_ROUND.finditer(text)]
+        for page in pages()
+        if page.name != "changelog.md" and TURNED_ROUND.search(text := page.read_text("utf-8"))
+    }
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Whoever asks later waits.", "1. It ends. It is to stay.", "| a | Such keys are lost |"],
+)
+def test_a_sentence_that_is_turned_round_is_seen(text: str) -> None:
+    assert TURNED_ROUND.search(text)
 
 
 def test_each_guide_says_what_to_install() -> None:
