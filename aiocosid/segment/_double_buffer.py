@@ -15,16 +15,16 @@ from ._pace import Pace
 __all__ = ("MAX_STEP", "PREFETCH_AT", "SEGMENT_DURATION", "DoubleBuffer")
 
 PREFETCH_AT: Final = 0.1
-"""The part of a segment that is used when the next one is loaded; Leaf's ``idle < 0.9 * step``."""
+"""When this part of a segment is used, the next one is loaded; Leaf's ``idle < 0.9 * step``."""
 
 SEGMENT_DURATION: Final = 900.0
 """Seconds that a segment ought to last; Leaf's ``SEGMENT_DURATION``, 15 minutes.
 
-After less the step is doubled, after twice as much or more it is halved.
+If a segment lasts less, the step doubles; if it lasts at least twice as long, the step halves.
 """
 
 MAX_STEP: Final = 1_000_000
-"""Ids; the step is not doubled beyond it.  Leaf's ``MAX_STEP``."""
+"""Ids; the step never doubles beyond it.  Leaf's ``MAX_STEP``."""
 
 
 UNKNOWN: Final = 2

@@ -27,7 +27,7 @@ WINDOW: Final = 2.0
 """Seconds; a rate is taken over one to two of them."""
 
 MAX_DISTANCE: Final = 4096
-"""Segments.  A consumer at full speed on a 50 ms store needs 1024 to 2048 of 1000 ids."""
+"""Segments.  At full speed, a consumer of a store that takes 50 ms needs 1024 to 2048 of them."""
 
 MAX_IDS_AHEAD: Final = 2**24
 """Ids (16.8 million): 100,000 a second for 90 s are 9 million, and a step may be far above 1000."""
