@@ -18,6 +18,8 @@ GROUP: Final = re.compile(
     r'(<nav class="md-nav" data-md-level="[1-9]") aria-labelledby="\w+" aria-expanded="\w+">'
 )
 FEW: Final = 2  # columns: a phone shows them side by side
+ROOMY: Final = 4  # columns: a wide window has room for whole words in them
+WORD: Final = re.compile(r"<code>([^<\s]{1,24})</code>")
 
 _index: list[str] = []
 
@@ -31,8 +33,11 @@ def by_rows(match: re.Match[str]) -> str:
     """Write the name of its column beside each cell of a table."""
     head, body = match.groups()
     names = [text_of(name) for _, name in CELL.findall(head)]
+    mark = " data-whole-words" if len(names) <= ROOMY else ""
+    if mark:
+        body = WORD.sub(r'<code class="word">\1</code>', body)
     if len(names) <= FEW:
-        return match[0]
+        return f"<table{mark}><thead>{head}</thead><tbody>{body}</tbody>"
 
     def row(found: re.Match[str]) -> str:
         cells = zip(names, CELL.findall(found[1]), strict=False)
@@ -46,11 +51,11 @@ def by_rows(match: re.Match[str]) -> str:
         )
 
     rows = re.sub(r"<tr>(.*?)</tr>", row, body, flags=re.DOTALL)
-    return f"<table data-by-rows><thead>{head}</thead><tbody>{rows}</tbody>"
+    return f"<table data-by-rows{mark}><thead>{head}</thead><tbody>{rows}</tbody>"
 
 
 def on_page_content(html: str, **_: object) -> str:
-    """Mark the tables of a page; what heads no column is no header."""
+    """Mark the tables of a page; a column without a name has no header."""
     return TABLE.sub(by_rows, html).replace("<th></th>", "<td></td>")
 
 

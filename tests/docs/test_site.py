@@ -47,7 +47,8 @@ TEN: Final = (
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built once for all processes of a run; a broken link or anchor fails."""
-    folder = tmp_path_factory.getbasetemp().parent / "site"
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "site"
     with (folder.parent / "site.lock").open("w") as lock:
         flock(lock, LOCK_EX)
         if not (folder / "llms.txt").exists():
