@@ -1,4 +1,4 @@
-"""What is checked before anything is done: the ranges of arguments, in one wording; the caller."""
+"""Checks before anything is done: the ranges of arguments, in one wording, and the caller."""
 
 from __future__ import annotations
 

@@ -133,6 +133,7 @@ async def test_what_is_clipped_is_found(browser: Browser) -> None:
 
 @in_browser
 @pytest.mark.stress
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_axe_has_nothing_to_say(browser: Browser, site: Path, scheme: str) -> None:
     """Contrast, headings, texts of pictures, names of what can be pressed."""
