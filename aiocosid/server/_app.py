@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from contextlib import AsyncExitStack, asynccontextmanager
 from http import HTTPStatus
 from itertools import chain, zip_longest
@@ -14,9 +13,8 @@ from starlette.responses import Response
 
 from ..abc import DEFAULT_NAMESPACE
 from ..errors import CosIdError
-from ..integrations._failures import FailureLog
 from . import _dashboard, _health, _metrics, _store_api, _v1
-from ._problems import CONTENT_TYPE, Problem, problem_of
+from ._problems import CONTENT_TYPE, FAILURES, Problem, problem_of
 from ._service import Service
 
 if TYPE_CHECKING:
@@ -35,8 +33,6 @@ if TYPE_CHECKING:
     Dialect = Callable[[Service], Sequence[BaseRoute]]
 
 __all__ = ("App",)
-
-logger = logging.getLogger("aiocosid.server")
 
 
 class App:
@@ -87,7 +83,6 @@ class App:
             create=create,
             unix_tokens=unix_tokens,
         )
-        self._failures = FailureLog(logger)
         self.resp: Mapping[bytes, Command | Adder] | None = resp
         # They are tried one after the other, so the busiest come first.
         ids, segments, *others = _v1.routes(self.service)
@@ -122,7 +117,7 @@ class App:
             if scope["type"] != "http":
                 raise
             # It is answered already, by `_bug`; the server would log a traceback for each.
-            self._failures.note(error, "a request has failed", trace=True)
+            FAILURES.note(error, "a request has failed", trace=True)
 
     @asynccontextmanager
     async def running(self, _app: object = None) -> AsyncGenerator[None]:

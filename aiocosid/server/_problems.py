@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from http import HTTPStatus
 from typing import Final
 
@@ -21,12 +22,15 @@ from ..errors import (
     StoreError,
     UnsupportedByStoreError,
 )
-from ..integrations._failures import PROBLEM_JSON, retry_after, whole_seconds
+from ..integrations._failures import PROBLEM_JSON, FailureLog, retry_after, whole_seconds
 
-__all__ = ("CONTENT_TYPE", "Problem", "problem_of")
+__all__ = ("CONTENT_TYPE", "FAILURES", "Problem", "problem_of")
 
 CONTENT_TYPE: Final = PROBLEM_JSON
 RETRY_AFTER: Final = 1.0  # seconds, if the error does not say
+
+FAILURES: Final = FailureLog(logging.getLogger("aiocosid.server"))
+"""What went wrong here or in the store: a line a second for one cause, in every protocol."""
 
 
 class Problem(Exception):  # noqa: N818 - the name of RFC 9457
@@ -90,11 +94,12 @@ _STATUSES: Final[tuple[tuple[type[CosIdError], int, str], ...]] = (
 def problem_of(error: CosIdError) -> Problem:
     """Return the problem that an error of the library is.
 
-    The messages of a store's errors stay in the log: they may name hosts and users.
+    The messages of a store's errors go to the log: they may name hosts and users.
     """
     for kind, status, name in _STATUSES:
         if isinstance(error, kind):
             return Problem(status, name, "" if isinstance(error, StoreError) else str(error))
+    FAILURES.note(error, "the store gave a request no answer")
     if error.retryable:
         after = retry_after(error)
         return Problem(

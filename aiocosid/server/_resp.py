@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from .._life.clock import SYSTEM_CLOCK
 from ..errors import CosIdError, IdOverflowError, WouldBlock
-from ..integrations._failures import FailureLog
-from ._problems import Problem, problem_of
+from ._problems import FAILURES, Problem, problem_of
 from ._resp_codec import Commands, RespError, encoded
 from ._service import grant
 from ._tokens import Access
@@ -39,7 +38,6 @@ __all__ = (
 )
 
 logger = logging.getLogger("aiocosid.server")
-FAILURES: Final = FailureLog(logger)  # of commands, by mistakes of ours
 
 MOST_AT_ONCE: Final = 500
 """Commands that are served before other connections have their turn."""
