@@ -208,7 +208,7 @@ class LeafWorkerIdsUsedUpError(MachineIdOverflowError):
     ) -> None:
         silent = f" (silent for longest: {', '.join(holders)})" if holders else ""
         number = f"worker id {worker_id}" if worker_id >= 0 else "the next worker id"
-        self.remedy = (
+        self.remedy: str = (
             f"pass the ip and port of a host that is gone for good{silent} to take its number, "
             "give hosts names that survive a restart, or move to a registry that reuses numbers "
             "(zk_recycle, or a lease from any store of aiocosid)"

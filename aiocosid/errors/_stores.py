@@ -233,7 +233,7 @@ class SequenceUnavailableError(CosIdError):
         retryable: bool = True,
         remedy: str = "",
     ) -> None:
-        self.remedy = remedy or self.remedy or (TRY_AGAIN if retryable else SEE_CAUSE)
+        self.remedy: str = remedy or self.remedy or (TRY_AGAIN if retryable else SEE_CAUSE)
         super().__init__(
             with_remedy(
                 with_wait(f"no sequence of {namespaced_name} came", waited, reason), self.remedy
