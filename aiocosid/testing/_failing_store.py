@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from .. import _store_urls
 from .._life.clock import SYSTEM_CLOCK
 from ..errors import StoreUnavailableError, WouldBlock
-from ..stores.memory import MemoryBackend, MemoryStore
+from ..stores._store import BackendStore
+from ..stores.memory import MemoryBackend
 from ._faults import UNPLUGGED, Failure
 
 if TYPE_CHECKING:
@@ -69,13 +70,13 @@ class FailingBackend(MemoryBackend):
         return await super().namespaces()
 
 
-class FailingStore(MemoryStore):
+class FailingStore(BackendStore[FailingBackend]):
     """Counters and machine ids in memory, until `fail` is called.
 
     It has to be awaited, so that a generator behaves as with a server.
     """
 
-    __slots__ = ("_failure",)
+    __slots__ = ()
 
     def __init__(self, *, clock: Clock | None = None) -> None:
         """Create an empty store.
@@ -83,10 +84,8 @@ class FailingStore(MemoryStore):
         Args:
             clock: measures the time since an instance's last renewal; the system's by default.
         """
-        backend = FailingBackend(clock or SYSTEM_CLOCK)
-        backend.address = "memory:"
-        self._backend = backend
-        self._failure = backend.failure
+        self._backend = FailingBackend(clock or SYSTEM_CLOCK)
+        self._backend.address = "memory:"
 
     def fail(self, error: Exception | None = None, *, times: int | None = None) -> None:
         """Let calls fail from now on, before anything is read or written.
@@ -95,11 +94,13 @@ class FailingStore(MemoryStore):
             error: what they raise; by default the store cannot be reached.
             times: how many calls; None for all until `recover`.
         """
-        self._failure.begin(error or StoreUnavailableError(self._backend.label, UNPLUGGED), times)
+        backend = self._backend
+        error = error or StoreUnavailableError(backend.label, UNPLUGGED)
+        backend.failure.begin(error, times)
 
     def recover(self) -> None:
         """Let calls through again."""
-        self._failure.end()
+        self._backend.failure.end()
 
 
 class _AnyStore:
