@@ -23,7 +23,7 @@ from tests.servers import HOST, ServerMissingError
 
 from ._blocks import ROOT
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]  # the first one builds the site
 in_browser = pytest.mark.asyncio(loop_scope="module")
 
 REQUIRED: Final = os.environ.get("AIOCOSID_REQUIRE_SERVICES") == "1"

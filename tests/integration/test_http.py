@@ -142,7 +142,7 @@ class TestAnswers:
             (400, coded.format(500, '"step:[0]!"', "null"), StoreError, "HTTP 400, 500: step:.0.!"),
             (500, coded.format(500, '"Redis is away"', "null"), StoreUnavailableError, "is away"),
             (500, "null", StoreUnavailableError, "HTTP 500"),
-            (500, '[{"code":1}]', StoreUnavailableError, "HTTP 500$"),
+            (500, '[{"code":1}]', StoreUnavailableError, "HTTP 500; try again"),
             (502, "<html>", StoreUnavailableError, "HTTP 502"),
             (503, "", StoreUnavailableError, "HTTP 503"),
             (429, "", StoreUnavailableError, "HTTP 429"),

@@ -942,4 +942,4 @@ class TestClusters:
 
 def test_the_kinds_of_errors() -> None:
     """What the driver says without a word is silence."""
-    assert str(stores_nats._as_store_error("nats", TimeoutError())) == "nats: no answer in time"
+    assert stores_nats._as_store_error("nats", TimeoutError()).reason == "no answer in time"

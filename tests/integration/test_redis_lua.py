@@ -337,9 +337,9 @@ class TestStore:
         assert "127.0.0.1" in repr(store)
         await store.create_schema()
         assert await store.counters() == ()
-        with pytest.raises(UnsupportedByStoreError, match="sequence_distributor"):
+        with pytest.raises(UnsupportedByStoreError, match="use ShardedId"):
             store.segment_distributor(name="order")
-        with pytest.raises(UnsupportedByStoreError, match="sequence_distributor"):
+        with pytest.raises(UnsupportedByStoreError, match="use ShardedId"):
             await store.set_floor(name="order", above=1)
         await store.aclose()
 

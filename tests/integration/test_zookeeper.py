@@ -273,5 +273,5 @@ class TestSessions:
         wire = "aiocosid.stores.zookeeper._wire.REPLY_TIMEOUT"
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(wire, 0.01)
-            with pytest.raises(StoreUnavailableError, match="not started, or was stopped"):
+            with pytest.raises(StoreUnavailableError, match="not started or was stopped"):
                 await other.next_max_id(5)

@@ -114,6 +114,10 @@ MAY_BE_ANY = {
     *("StandardTimeKey.local_span", "SnowflakeTimeKey.local_span", "ShardRange.all"),
     *("sharding_algorithm", "ConfiguredProvider.__init__", "Snapshot.raw", "Snapshot.__init__"),
     *("freed", "transact", "lease_of"),
+    # Overrides of methods of Django and its REST framework, which have no annotations.
+    *("CosIdField.__init__", "CosIdField.assign", "CosIdField.contribute_to_class"),
+    *("CosIdField.deconstruct", "CosIdQuerySet.bulk_create", "Command.handle"),
+    *("IdModelSerializer.build_standard_field", "IdModelSerializer.build_relational_field"),
 }
 ANY = re.compile(r"\bAny\b")
 

@@ -47,7 +47,7 @@ STORE_ERRORS = {
 # What only the misuse of an object in Python leads to.
 MISUSE = {
     *("BusyError", "ClosedError", "CosIdError", "ForkedError", "NotOpenError", "WouldBlock"),
-    "WrongLoopError",
+    *("GeneratorMissingError", "WrongLoopError"),
 }
 # What only settings lead to that no command uses.
 SETTINGS = {
