@@ -66,7 +66,7 @@ LONG = re.compile(
       |texts_may_hold_anything_but_nul|many_at_once_in_a_quarantine|owners_assert_their_ids
       |of_two_owners_the_earlier_keeps_it)\[asyncio-zookeeper\]
     | /simulation/test_scenarios\.py::test_nothing_is_found_where_nothing_is\[
-    | /test_code_blocks\.py::test_every_block_of_a_page_runs\[docs/(reference|howto|tutorial|fastapi)
+    | /test_code_blocks\.py::test_every_block_of_a_page_runs\[docs/(ref|howto|tut|fastapi)
     | /docs/test_(examples|site)\.py::
     | /testing/test_pytest_plugin\.py::
     | /test_(runtimes|server_run|task_queues|django_project)\.py::
