@@ -6,9 +6,12 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Annotated, NewType
 
+import pytest
+
+pytest.importorskip("dramatiq")  # not among the oldest libraries, nor are the others
+
 import anyio
 import dramatiq
-import pytest
 from dishka import make_async_container
 from dramatiq.brokers.stub import StubBroker
 from dramatiq.middleware import MiddlewareError
