@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from importlib import import_module
 from pathlib import Path
 
@@ -18,8 +19,11 @@ def main() -> int:
     answers: dict[str, Answer] = {}
     pin()
     for question in asked:
+        begin = time.monotonic()
         answers[question] = asyncio.run(import_module(f".{question}", __package__).ask())
-        print(table(answers[question]), flush=True)
+        print(
+            f"{table(answers[question])}\n{question}: {time.monotonic() - begin:.0f} s", flush=True
+        )
         save(answers)
     return 1 if any(answer.reached is False for answer in answers.values()) else 0
 

@@ -24,7 +24,7 @@ from aiocosid.integrations.pydantic import Int64Str
 from ._harness import Answer, ratio
 from ._http import free_port, load_tool, rate, running
 
-ROUNDS = 15
+ROUNDS = 9
 ROUND = 1.0  # seconds for each route
 CONNECTIONS = 16
 BAR = 0.95

@@ -28,7 +28,7 @@ from ._snowflake import snowflake
 
 ROWS = int(os.environ.get("AIOCOSID_BENCH_ROWS", "1000000"))
 BATCH = 10_000
-ROUNDS = 3
+ROUNDS = 1  # of a million rows, which average by themselves
 NOTE = "x" * 40
 
 Keys = Callable[[int], Awaitable[Sequence[Any]]]

@@ -7,7 +7,7 @@ from tests.stress._leader import under_load
 
 from ._harness import Answer
 
-KILLS, EVERY = 20, 3.0
+KILLS, EVERY = 10, 3.0
 NAMES = {
     "store": "the store itself, one id a call",
     "chain": "`SegmentChainId`, step 100",

@@ -10,7 +10,7 @@ from tests.servers.etcd import ELECTION_MS
 
 from ._harness import Answer, percentiles
 
-KILLS, EACH = 20, 2
+KILLS, EACH = 10, 2
 KINDS = ("SegmentId", "SegmentChainId", "SnowflakeId")
 
 

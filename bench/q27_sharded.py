@@ -29,7 +29,7 @@ NEARLY = 0.95  # of the cap, in whole seconds
 
 LAYOUT = ShardedLayout(1_546_300_800)
 
-KILLS, FAIL_OVERS = 20.0, 90.0  # seconds: a kill each, a fail-over in six to eight
+KILLS, FAIL_OVERS = 20.0, 45.0  # seconds: a kill each, a fail-over in six to eight
 
 
 async def _take(url: str, path: Path, seconds: float) -> int:

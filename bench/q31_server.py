@@ -25,7 +25,7 @@ from aiocosid.server.dialects.tinyid import routes as tinyid_routes
 from ._harness import Answer, ratio
 from ._http import free_port, load_tool, rate, running
 
-ROUNDS = 9
+ROUNDS = 5
 ROUND = 1.0  # seconds for each route
 CONNECTIONS = 64
 COUNT = 1000
