@@ -78,7 +78,7 @@ class StoreSession:
                 remedy = "try again, with a longer --timeout if it lasts"
                 raise StoreUnavailableError(self._kind, reason, remedy=remedy) from error
 
-        return self._runner.run(bounded())
+        return self._await(bounded())
 
     def run(
         self, function: Callable[_P, Coroutine[Any, Any, _T]], *args: _P.args, **kwargs: _P.kwargs
@@ -89,7 +89,7 @@ class StoreSession:
             CosIdError: the function's error.
             KeyboardInterrupt: Ctrl-C.
         """
-        return self._runner.run(function(*args, **kwargs))
+        return self._await(function(*args, **kwargs))
 
     def pause(
         self, seconds: float, *, on_progress: Callable[[float], object] = lambda _share: None
@@ -101,7 +101,13 @@ class StoreSession:
                 on_progress(passed / seconds)
                 await asyncio.sleep(min(1.0, seconds - passed))
 
-        self._runner.run(wait())
+        self._await(wait())
+
+    def _await(self, work: Coroutine[Any, Any, _T]) -> _T:
+        try:
+            return self._runner.run(work)
+        finally:
+            work.close()  # after Ctrl-C it may not have begun, which Python warns of
 
     def __enter__(self) -> Self:
         """Return the session; it is open already."""

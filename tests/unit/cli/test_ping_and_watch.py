@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 
 from aiocosid.abc import Counter, Machine, MachineMarker
 from aiocosid.cli._ping import Latency
+from aiocosid.cli._session import StoreSession
 from aiocosid.cli._watch import counter_lines, machine_lines
 from aiocosid.errors import StoreAuthenticationError, StoreUnavailableError
 from aiocosid.inspection import Rates, StoreReading
@@ -78,6 +80,20 @@ def test_ctrl_c_is_the_usual_end(name: str, tmp_path: Path) -> None:
         out, err = process.communicate(timeout=30)
     assert (process.returncode, err, done.returncode) == (0, "", 0)
     assert ("min/median/p99/max" in out) is (name == "ping")
+
+
+def test_ctrl_c_before_a_pause_has_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python warns of a coroutine that was never awaited, which fails this test."""
+
+    def interrupted(_work: object) -> None:
+        raise KeyboardInterrupt
+
+    with StoreSession("memory:", timeout=1) as session:
+        with monkeypatch.context() as patched:
+            patched.setattr(session._runner, "run", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                session.pause(1)
+        gc.collect()
 
 
 def test_latencies() -> None:
