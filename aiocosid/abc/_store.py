@@ -183,19 +183,47 @@ class MachineStore:
         """
         return await self._holder().is_initialized()
 
-    async def initialize(self) -> None:
-        """Write the store's marker, which says that it has lost nothing: every namespace may start.
+    async def initialize(
+        self, *, confirm_no_holders: bool = False, after_loss: bool = False
+    ) -> None:
+        """Write the store's marker, which says that it has lost nothing.
 
-        It ends running quarantines.  The caller has to know that no process that was started before
-        holds a machine id: a store that was never initialised and one that was emptied look alike.
-        Do not call it at every start, or it would mark a store that was just emptied.  One atomic
-        step, safe to repeat; a cancelled call may have taken effect.
+        From then on counters may be created and every namespace may start; running quarantines end.
+        A store that was never initialised and one that was emptied look alike: do not call it at
+        every start, or it would mark a store that was just emptied.  A store that has a marker
+        already stays as it is unless an argument is given.  One atomic step, safe to repeat; a
+        cancelled call may have taken effect.
+
+        Args:
+            confirm_no_holders: write it although the store has counters or machine ids.  The caller
+                has to know that no process that was started before holds a machine id, and that
+                no counter is lower than an id that was handed out.
+            after_loss: write it although the store has lost something: counters may be created, and
+                the machine ids of every namespace are in quarantine for the longest safe guard.
 
         Raises:
+            StoreNotEmptyError: the store has counters or machine ids, and neither is given.
             UnsupportedByStoreError: this store keeps no marker for all namespaces.
             StoreError: the store refuses, cannot be reached, or hides its identity.
         """
-        await self._holder().initialize()
+        await self._holder().initialize(
+            confirm_no_holders=confirm_no_holders, after_loss=after_loss
+        )
+
+    async def forget_namespace(self, *, namespace: str) -> bool:
+        """Stop to miss a namespace whose machine ids were removed from the store on purpose.
+
+        The store counts its namespaces, and begins a quarantine if one has vanished.
+
+        Returns:
+            Whether a namespace was missing.
+
+        Raises:
+            InvalidArgumentError: the namespace still has machine ids.
+            UnsupportedByStoreError: this store keeps no machine ids.
+            StoreError: the store refuses or cannot be reached.
+        """
+        return await self._holder().forget_namespace(namespace=namespace)
 
     async def mark_machines(
         self,
@@ -314,6 +342,15 @@ class Store(MachineStore, ABC):
         return None
 
     @property
+    def has_witness(self) -> bool:
+        """Whether the store can tell what was never there from what was lost.
+
+        So it may be created again and again; others cannot (the default), or if a part cannot.
+        """
+        parts = self.parts
+        return bool(parts) and all(each.has_witness for each in parts)
+
+    @property
     def parts(self) -> Sequence[Store]:
         """The stores that this one is made of; none for a store of one server (the default)."""
         return ()
@@ -345,12 +382,19 @@ class Store(MachineStore, ABC):
         """
 
     @abstractmethod
-    async def create_schema(self) -> None:
-        """Create the tables if they are missing; does nothing on a store without any.
+    async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> None:
+        """Create tables or streams that were never there; does nothing on a store without any.
 
-        Tables that this call has created need no `initialize`; those that existed do.
+        A store with a witness starts complete the first time, and needs no `initialize`.  Tables
+        that another program made do.
+
+        Args:
+            disposable: if the store is made by this call, it is one for tests: whatever is lost in
+                it is made and vouched for again.  On a store without a witness each call says so.
+            after_loss: create also what was there and is lost; see `initialize`.
 
         Raises:
+            SchemaDroppedError: tables were dropped, and the store is not disposable.
             StoreError: the store refuses or cannot be reached.
         """
 

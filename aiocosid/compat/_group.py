@@ -319,14 +319,14 @@ class GroupStore(NotCopyable, Store):
         counters = [store.segment_distributor(name=name, **more) for store in stores]
         return GroupIdSegmentDistributor(counters, self)
 
-    async def create_schema(self) -> None:
+    async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> None:
         """Create the table in each database, if it is missing there; no rows.
 
         Raises:
             StoreError: a database refuses or cannot be reached.
         """
         for store in self._stores.values():
-            await store.create_schema()
+            await store.create_schema(disposable=disposable, after_loss=after_loss)
 
     async def counters(self, *, namespace: str | None = None) -> Sequence[Counter]:
         """Return the counters, each with the highest id of all databases, ordered by name.

@@ -96,7 +96,7 @@ class TableStore(NotCopyable, Store):
         step = asking.step_of(row)
         return self.segment_distributor(namespace=namespace, name=row.name, step=step)
 
-    async def create_schema(self) -> None:
+    async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> None:  # noqa: ARG002 - it remembers nothing
         """Create the table as that system ships it, if it is missing; no rows, no sequences.
 
         Raises:

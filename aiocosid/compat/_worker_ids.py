@@ -475,7 +475,7 @@ class WorkerIdStore(NotCopyable, Store):
         """Raise `UnsupportedByStoreError`: there are only worker ids."""
         self._refuse()
 
-    async def create_schema(self) -> None:
+    async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> None:
         """Do nothing: missing parts are created when a worker id is taken."""
 
     async def counters(self, *, namespace: str | None = None) -> Sequence[Counter]:  # noqa: ARG002 - there are none

@@ -229,7 +229,7 @@ class RedisLuaStore(NotCopyable, Store):
         """Raise `UnsupportedByStoreError`: the counters are of a second each."""
         self._refuse()
 
-    async def create_schema(self) -> None:
+    async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> None:
         """Do nothing: there is no schema."""
 
     async def counters(self, *, namespace: str | None = None) -> Sequence[Counter]:  # noqa: ARG002 - none

@@ -82,13 +82,13 @@ class TinyidStore(TableStore):
         remedy="create it by an INSERT, like tinyid's own rows, or correct the name",
     )
 
-    async def create_schema(self) -> None:
+    async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> None:
         """Create ``tiny_id_info`` and ``tiny_id_token`` as tinyid ships them, if they are missing.
 
         Raises:
             StoreError: the store refuses or cannot be reached.
         """
-        await super().create_schema()
+        await super().create_schema(disposable=disposable, after_loss=after_loss)
         await self._executor.run(_TOKEN_TABLE[self._executor.dialect_name])
 
     async def biz_type(self, name: str, *, namespace: str = DEFAULT_NAMESPACE) -> TableDistributor:

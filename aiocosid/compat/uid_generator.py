@@ -224,7 +224,7 @@ class UidGeneratorStore(WorkerIdStore):
         who = as_instance_id(instance_id)
         return WorkerIdDistributor(_Starts(self._door, namespace, who, endpoint))
 
-    async def create_schema(self) -> None:
+    async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> None:  # noqa: ARG002 - it remembers nothing
         """Create ``WORKER_NODE`` as uid-generator ships it, if it is missing.
 
         Raises:

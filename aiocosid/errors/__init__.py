@@ -39,13 +39,17 @@ from ._machine import WorkerIdsUsedUpError as WorkerIdsUsedUpError
 from ._stores import ClockSkewError as ClockSkewError
 from ._stores import CorruptCounterError as CorruptCounterError
 from ._stores import CounterMissingError as CounterMissingError
+from ._stores import CounterNotCreatedError as CounterNotCreatedError
+from ._stores import SchemaDroppedError as SchemaDroppedError
 from ._stores import SchemaMissingError as SchemaMissingError
 from ._stores import SegmentUnavailableError as SegmentUnavailableError
 from ._stores import SequenceExhaustedError as SequenceExhaustedError
 from ._stores import SequenceUnavailableError as SequenceUnavailableError
 from ._stores import StoreAuthenticationError as StoreAuthenticationError
 from ._stores import StoreError as StoreError
+from ._stores import StoreFormatError as StoreFormatError
 from ._stores import StoreIdentityHiddenError as StoreIdentityHiddenError
+from ._stores import StoreNotEmptyError as StoreNotEmptyError
 from ._stores import StoreRolledBackError as StoreRolledBackError
 from ._stores import StoreUnavailableError as StoreUnavailableError
 from ._stores import UnsupportedByStoreError as UnsupportedByStoreError
@@ -60,6 +64,7 @@ __all__ = (
     "CorruptMachineStateError",
     "CosIdError",
     "CounterMissingError",
+    "CounterNotCreatedError",
     "ForkedError",
     "GeneratorMissingError",
     "IdOverflowError",
@@ -78,13 +83,16 @@ __all__ = (
     "NameTooLongError",
     "NotOpenError",
     "RingEmptyError",
+    "SchemaDroppedError",
     "SchemaMissingError",
     "SegmentUnavailableError",
     "SequenceExhaustedError",
     "SequenceUnavailableError",
     "StoreAuthenticationError",
     "StoreError",
+    "StoreFormatError",
     "StoreIdentityHiddenError",
+    "StoreNotEmptyError",
     "StoreNotInitializedError",
     "StoreRolledBackError",
     "StoreUnavailableError",

@@ -8,13 +8,17 @@ __all__ = (
     "ClockSkewError",
     "CorruptCounterError",
     "CounterMissingError",
+    "CounterNotCreatedError",
+    "SchemaDroppedError",
     "SchemaMissingError",
     "SegmentUnavailableError",
     "SequenceExhaustedError",
     "SequenceUnavailableError",
     "StoreAuthenticationError",
     "StoreError",
+    "StoreFormatError",
     "StoreIdentityHiddenError",
+    "StoreNotEmptyError",
     "StoreRolledBackError",
     "StoreUnavailableError",
     "UnsupportedByStoreError",
@@ -91,6 +95,57 @@ class SchemaMissingError(StoreError):
         self.kind = kind
 
 
+class SchemaDroppedError(StoreError):
+    """Tables of a store were dropped after they were made; making them again would repeat ids.
+
+    Attributes:
+        tables: the names of those that are missing.
+    """
+
+    def __init__(self, store: str, *, tables: tuple[str, ...]) -> None:
+        names = ", ".join(map(repr, tables))
+        super().__init__(
+            store,
+            f"{names} existed and {'was' if len(tables) == 1 else 'were'} dropped, with what "
+            "they recorded about the ids that were handed out",
+            remedy="restore a backup, or stop every process that uses the store and run "
+            "'aiocosid init --store URL --after-loss', which asks for the highest id of each "
+            "counter",
+        )
+        self.tables = tables
+
+
+class StoreNotEmptyError(StoreError):
+    """A store without a marker has keys of aiocosid's or CosId's: a living process may own them."""
+
+    def __init__(self, store: str) -> None:
+        super().__init__(
+            store,
+            "it has no marker, but keys of counters or machine ids: it was restored or emptied, or "
+            "a process that was started before still uses it",
+            remedy="stop every process that holds a machine id in it, then run 'aiocosid init "
+            "--store URL --confirm-no-holders'",
+        )
+
+
+class StoreFormatError(StoreError):
+    """Another version of aiocosid keeps its machine ids in the store, in cells of another format.
+
+    Attributes:
+        found: the format of the store's marker.
+        expected: the format that this version reads and writes.
+    """
+
+    def __init__(self, store: str, *, found: int, expected: int) -> None:
+        super().__init__(
+            store,
+            f"its marker has format {found}, and this version of aiocosid uses format {expected}",
+            remedy="use the version of aiocosid that wrote it, or give this one a store of its own",
+        )
+        self.found = found
+        self.expected = expected
+
+
 class CorruptCounterError(StoreError):
     """The store holds something under the counter's name that is not a positive integer.
 
@@ -145,6 +200,31 @@ class CounterMissingError(StoreError):
         self.counter = counter
         self.key = key
         self.similar = similar
+
+
+class CounterNotCreatedError(StoreError):
+    """There is no such counter, and none is created in a store that may have lost it.
+
+    The store has no marker, as it is new or was emptied; or all of its counters are gone although
+    its marker says that there were some.
+
+    Attributes:
+        counter: ``{namespace}.{name}``.
+        is_emptied: whether there is a marker, and the counters are gone.
+    """
+
+    def __init__(self, store: str, *, counter: str, is_emptied: bool = False) -> None:
+        why = "it has no marker, so it is new or was emptied"
+        remedy = "if it is new, run 'aiocosid init --store URL' once; if it was emptied, "
+        if is_emptied:
+            why, remedy = "its marker says that it had counters, and all of them are gone", ""
+        super().__init__(
+            store,
+            f"there is no counter {counter!r}, and the store creates none: {why}",
+            remedy=f"{remedy}restore its counters, or run 'aiocosid init --store URL --after-loss'",
+        )
+        self.counter = counter
+        self.is_emptied = is_emptied
 
 
 class StoreRolledBackError(StoreError):

@@ -21,14 +21,17 @@ from ..errors import (
     MachineIdLostError,
     MachineIdOverflowError,
     MachineIdQuarantineError,
+    StoreFormatError,
     StoreNotInitializedError,
 )
 from .cells import (
     ENDLESS_MS,
+    FORMAT,
     MAX_MS,
     Changes,
     Count,
     Marker,
+    NamespaceCount,
     Need,
     Note,
     Owner,
@@ -46,6 +49,8 @@ __all__ = (
     "Asker",
     "Decision",
     "Taken",
+    "check_format",
+    "forget",
     "give_back",
     "hand_out",
     "is_initialized",
@@ -148,6 +153,12 @@ class _Soundness:
     is_alarm: bool = False
 
 
+def check_format(snapshot: Snapshot) -> None:
+    """Raise `StoreFormatError` if another version of this library keeps its cells in the store."""
+    if snapshot.marker is not None and snapshot.marker.format != FORMAT:
+        raise StoreFormatError(snapshot.store, found=snapshot.marker.format, expected=FORMAT)
+
+
 def _epoch(snapshot: Snapshot) -> str:
     return snapshot.marker.epoch if snapshot.marker is not None else ""
 
@@ -168,15 +179,28 @@ def _is_newly_initialized(snapshot: Snapshot) -> bool:
     return is_initialized(snapshot) and (space is None or space.epoch != _epoch(snapshot))
 
 
+def _is_uncounted(snapshot: Snapshot) -> bool:
+    """Whether the namespaces have to be read: this one has no count, so it is new or was lost."""
+    return snapshot.counted == -1 and snapshot.count is None and snapshot.marker is not None
+
+
 def _is_short(snapshot: Snapshot) -> bool:
-    """Whether fewer machine ids are there than were counted."""
+    """Whether fewer machine ids, or namespaces, are there than were counted."""
     counted = snapshot.count
-    if counted is None or counted.epoch != _epoch(snapshot):
+    if counted is None:
+        return _missing_namespaces(snapshot) > 0
+    if counted.epoch != _epoch(snapshot):
         return False
     if snapshot.is_sample:  # an upper bound; no quarantine begins before all was read
         return min(snapshot.cells, snapshot.notes) < counted.ids
     # A damaged cell counts as held, and may be one of the missing ids.
     return snapshot.is_complete and _noted(snapshot) + len(snapshot.damages) < counted.ids
+
+
+def _missing_namespaces(snapshot: Snapshot) -> int:
+    """Return how many namespaces have lost their count."""
+    counted, there = snapshot.namespaces, snapshot.counted
+    return 0 if counted is None or there is None else counted.number - there
 
 
 def quarantine_ms(space: Space) -> float:
@@ -278,8 +302,8 @@ def hand_out(
         token: names this call; it is stored with the id.
         spread: how many equally good ids are skipped, after conflicts over the first ones.
     """
-    if not (snapshot.is_complete or snapshot.is_sample):
-        return Decision(need=Need(asker.instance, is_complete=True))
+    if not (snapshot.is_complete or snapshot.is_sample) or _is_uncounted(snapshot):
+        return Decision(need=_whole(asker))
     if (damage := _own_damage(snapshot, asker.instance)) is not None:
         return Decision(error=damage)
     found = _examine(snapshot, asker)
@@ -290,7 +314,7 @@ def hand_out(
     pool = _Pool(snapshot, asker, size, latest_ms)
     number = _choose(pool, spread)
     if snapshot.is_sample and (found.is_recounted or not _is_enough(snapshot, pool, number)):
-        return Decision(need=Need(asker.instance, is_complete=True))
+        return Decision(need=_whole(asker))
     if number is None:
         holders = _holders(snapshot)
         error = MachineIdOverflowError(snapshot.namespace, size=size, holders=holders)
@@ -303,6 +327,11 @@ def hand_out(
     seat = snapshot.seats.get(number, Seat())
     is_marked = seat.note is not None or not seat.owners
     return Decision(changes, MachineGrant(number, seat.floor_ms, is_marked=is_marked))
+
+
+def _whole(asker: Asker, machine_id: int | None = None) -> Need:
+    """Return the need of everything, for a decision that rests on what is missing."""
+    return Need(asker.instance, machine_id, is_complete=True, namespaces=True)
 
 
 def _own_damage(snapshot: Snapshot, instance: str) -> CorruptMachineStateError | None:
@@ -499,6 +528,10 @@ def _recount(snapshot: Snapshot, changes: Changes, *, is_anew: bool) -> None:
             noted += snapshot.count.ids - before
         space = changes.space or snapshot.space or Space()
         changes.count = Count(space.epoch, noted)
+        if snapshot.count is None and snapshot.counted is not None:
+            # This namespace may be one of those that are missing: then it was counted before.
+            counted = snapshot.namespaces or NamespaceCount()
+            changes.namespaces = NamespaceCount(max(counted.number, snapshot.counted + 1))
 
 
 # Renewing.
@@ -528,8 +561,9 @@ def renew(
     seat = snapshot.seats.get(machine_id, Seat())
     is_ours = asker.instance in seat.holders and _is_latest(seat, token)
     is_sound = _is_known(snapshot) and not (snapshot.space or Space()).quarantine
-    if not (is_ours and is_sound) and not snapshot.is_complete:
-        return Decision(need=Need(asker.instance, machine_id, is_complete=True))
+    is_enough = snapshot.is_complete and not _is_uncounted(snapshot)
+    if not (is_ours and is_sound) and not is_enough:
+        return Decision(need=_whole(asker, machine_id))
     found = _examine(snapshot, asker)
     if found.left_ms:
         if taken is None:
@@ -742,8 +776,8 @@ def set_bits(snapshot: Snapshot, asker: Asker, bits: int) -> Decision:
     All seats and the count are written unchanged, so that the commit fails if an id is taken
     meanwhile.
     """
-    if not snapshot.is_complete:
-        return Decision(need=Need(is_complete=True))
+    if not snapshot.is_complete or _is_uncounted(snapshot):
+        return Decision(need=_whole(asker))
     if snapshot.space is not None and snapshot.space.bits == bits:
         return Decision()
     found = _examine(snapshot, asker)
@@ -761,11 +795,12 @@ def set_bits(snapshot: Snapshot, asker: Asker, bits: int) -> Decision:
 
 
 def is_initialized(snapshot: Snapshot) -> bool:
-    """Return whether the store's marker is there, and was written for the store as it is now."""
-    return snapshot.marker is not None and snapshot.knows(snapshot.marker.identity)
+    """Return whether the marker vouches for all namespaces of the store as it is now."""
+    marker = snapshot.marker
+    return marker is not None and not marker.is_partial and snapshot.knows(marker.identity)
 
 
-def mark_store(snapshot: Snapshot, asker: Asker) -> Decision:
+def mark_store(snapshot: Snapshot, asker: Asker, *, is_partial: bool = False) -> Decision:
     """Write the store's marker, which says that it has lost nothing in any namespace.
 
     Every namespace is sound from then on, and running quarantines end.
@@ -773,8 +808,33 @@ def mark_store(snapshot: Snapshot, asker: Asker) -> Decision:
     Args:
         snapshot: one of any namespace.
         asker: its nonce becomes the marker's epoch.
+        is_partial: only allow that counters are created; the machine ids of all namespaces are in
+            quarantine from then on.
     """
-    return Decision(Changes(marker=Marker(snapshot.identity, asker.nonce)))
+    if snapshot.counted == -1:
+        return Decision(need=Need(namespaces=True))
+    changes = Changes(marker=Marker(snapshot.identity, asker.nonce, is_partial=is_partial))
+    if snapshot.counted is not None:
+        changes.namespaces = NamespaceCount(snapshot.counted)
+    return Decision(changes)
+
+
+def forget(snapshot: Snapshot) -> Decision:
+    """Stop to miss a namespace whose cells were removed, on an operator's command.
+
+    Args:
+        snapshot: that namespace's, complete.
+    """
+    if not snapshot.is_complete or snapshot.counted == -1:
+        return Decision(need=Need(is_complete=True, namespaces=True))
+    number, name = _missing_namespaces(snapshot), snapshot.namespace
+    if snapshot.count is not None or any(seat.is_held for seat in snapshot.seats.values()):
+        expected = f"one whose machine ids were removed from the store; {name!r} still has some"
+        return Decision(error=InvalidArgumentError("namespace", name, expected=expected))
+    if number <= 0 or snapshot.namespaces is None:
+        return Decision(answer=False)
+    counted = NamespaceCount(snapshot.namespaces.number - 1)
+    return Decision(Changes(namespaces=counted), answer=True)
 
 
 def mark(snapshot: Snapshot, asker: Asker, *, is_new: bool) -> Decision:
@@ -785,8 +845,9 @@ def mark(snapshot: Snapshot, asker: Asker, *, is_new: bool) -> Decision:
         asker: the caller; its safe guard is the longest known one, 0 for none.
         is_new: mark it again even if it is marked, and end a quarantine.
     """
-    if not snapshot.is_complete:
-        return Decision(need=Need(is_complete=True))
+    is_uncounted = snapshot.counted == -1 and snapshot.count is None
+    if not snapshot.is_complete or is_uncounted:
+        return Decision(need=_whole(asker))
     is_there = snapshot.space is not None or snapshot.marker is not None
     if is_there and not is_new:
         return _look_at_marker(snapshot, asker)

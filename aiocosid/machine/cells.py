@@ -13,19 +13,21 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias, cast
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = (
     "ENDLESS_MS",
+    "FORMAT",
     "MAX_MS",
     "CellBackend",
     "Changes",
     "Count",
     "Damage",
     "Marker",
+    "NamespaceCount",
     "Need",
     "Note",
     "Owner",
@@ -41,6 +43,12 @@ MAX_MS: Final = 2**53 - 1
 
 ENDLESS_MS: Final = 2**52
 """Milliseconds; a safe guard of this length never ends."""
+
+FORMAT: Final = 2
+"""The version of our cells and their keys; every version finds the marker at the same key."""
+
+_FIRST_FORMAT: Final = 1
+"""That of a marker that names none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,10 +154,45 @@ class Marker:
     Attributes:
         identity: the identity of the store that it was written for.
         epoch: a new one each time that the marker is written.
+        format: the version of the cells and keys of the process that wrote it.
+        is_partial: whether it was written after a loss: counters may be created, but machine ids
+            are in quarantine.
     """
 
     identity: str = ""
     epoch: str = ""
+    format: int = FORMAT
+    is_partial: bool = False
+
+    def text(self) -> str:
+        """Return the cell's text, as it is stored."""
+        return _text(self)
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """Parse what `text` returned; of another format only its number is read.
+
+        Raises:
+            ValueError: the text is something else.
+        """
+        found = _tree(text)
+        version = found.get("format", _FIRST_FORMAT)
+        if type(version) is int and version != FORMAT:
+            return cls(format=version)
+        return cls(**_checked(text, found, cls()))
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """The number of machine ids of a namespace that have a `Note`; stored with the marker.
+
+    Attributes:
+        epoch: the epoch of the marker under which they were counted.
+        ids: how many.
+    """
+
+    epoch: str = ""
+    ids: int = 0
 
     def text(self) -> str:
         """Return the cell's text, as it is stored."""
@@ -166,16 +209,16 @@ class Marker:
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
-    """The number of machine ids of a namespace that have a `Note`; stored with the marker.
+class NamespaceCount:
+    """How many namespaces ever handed out a machine id; it lies beside the marker.
+
+    It is no part of the marker's value, or each renewal would conflict with each new namespace.
 
     Attributes:
-        epoch: the epoch of the marker under which they were counted.
-        ids: how many.
+        number: how many.
     """
 
-    epoch: str = ""
-    ids: int = 0
+    number: int = 0
 
     def text(self) -> str:
         """Return the cell's text, as it is stored."""
@@ -269,12 +312,14 @@ class Need:
         is_complete: whether all machine ids of the namespace are read.
         sample: if not 0, so many of the ids that can be taken are enough instead, on a store where
             reading all is expensive: the first ones given back, else the lowest new ones.
+        namespaces: whether `Snapshot.namespaces` and `Snapshot.counted` are read, too.
     """
 
     instance: str = ""
     machine_id: int | None = None
     is_complete: bool = False
     sample: int = 0
+    namespaces: bool = False
 
 
 @dataclass(slots=True)
@@ -304,6 +349,9 @@ class Snapshot:
         store: names the store in messages.
         cells: in a sample, the number of CosId's cells of all machine ids; else -1.
         notes: in a sample, the largest possible number of machine ids with a note; else -1.
+        namespaces: how many namespaces were ever counted, if that cell is there and was read.
+        counted: how many namespaces have a count, if it was read; -1 if it was not; None on a store
+            that cannot lose a namespace's count without its marker.
     """
 
     namespace: str
@@ -324,6 +372,8 @@ class Snapshot:
     store: str = "store"
     cells: int = -1
     notes: int = -1
+    namespaces: NamespaceCount | None = None
+    counted: int | None = None
 
     @property
     def is_sample(self) -> bool:
@@ -355,6 +405,7 @@ class Snapshot:
         self.marker = changes.marker or self.marker
         self.space = changes.space or self.space
         self.count = changes.count or self.count
+        self.namespaces = changes.namespaces or self.namespaces
         self.seats.update(changes.seats)
         self.last_new = self.last_new if changes.last_new is None else changes.last_new
         if changes.instance in changes.own:
@@ -365,11 +416,14 @@ class Snapshot:
 class Changes:
     """What a decision writes.  Every written cell is compared; marker and space are, if they exist.
 
+    A store whose snapshots have ``counted`` also writes and compares ``namespaces``.
+
     Attributes:
         instance: the instance that asks.
         marker: the store's new marker.
         space: the namespace's new cell.
         count: the new count.
+        namespaces: how many namespaces are counted from now on.
         seats: the new seats: CosId's cell and aiocosid's.
         own: the new cells of instances: the machine id that an instance holds, or None to remove
             the cell.  Ignored on stores where CosId's cell has the instance as its key.
@@ -382,6 +436,7 @@ class Changes:
     marker: Marker | None = None
     space: Space | None = None
     count: Count | None = None
+    namespaces: NamespaceCount | None = None
     seats: dict[int, Seat] = field(default_factory=dict[int, Seat])
     own: dict[str, int | None] = field(default_factory=dict[str, "int | None"])
     last_new: int | None = None
@@ -390,7 +445,7 @@ class Changes:
 
     def __bool__(self) -> bool:
         """Return whether anything is written."""
-        written = (self.marker, self.space, self.count, self.last_new)
+        written = (self.marker, self.space, self.count, self.namespaces, self.last_new)
         return bool(self.seats or self.own) or any(each is not None for each in written)
 
 
@@ -452,20 +507,30 @@ class CellBackend(Protocol):
         raise NotImplementedError
 
 
-def _text(cell: Note | Space | Marker | Count) -> str:
+_Cell: TypeAlias = "Note | Space | Marker | Count | NamespaceCount"
+
+
+def _text(cell: _Cell) -> str:
     facts = {name: getattr(cell, name) for name in cell.__slots__}
     return json.dumps(facts, ensure_ascii=False, separators=(",", ":"))
 
 
-def _facts(text: str, like: Note | Space | Marker | Count) -> Mapping[str, Any]:
+def _facts(text: str, like: _Cell) -> Mapping[str, Any]:
     """Read the fields of a cell; each has the same type as in ``like``."""
+    return _checked(text, _tree(text), like)
+
+
+def _tree(text: str) -> Mapping[str, Any]:
     try:
         found: Any = json.loads(text)
     except RecursionError:
         raise ValueError(text) from None
     if type(found) is not dict:
         raise ValueError(text)
-    facts = cast("dict[str, Any]", found)
+    return cast("dict[str, Any]", found)
+
+
+def _checked(text: str, facts: Mapping[str, Any], like: _Cell) -> Mapping[str, Any]:
     if facts.keys() != set(like.__slots__):
         raise ValueError(text)
     for name, value in facts.items():

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ._restart_file import RestartPlace
     from .cells import CellBackend, Snapshot
 
-__all__ = ("CellMachineIdDistributor", "guard_ms_of", "transact")
+__all__ = ("CellMachineIdDistributor", "guard_ms_of", "read_cells", "transact")
 
 MAX_MACHINE_ID: Final = 2**31 - 1
 NONCE_BYTES: Final = 8
@@ -70,6 +70,18 @@ def guard_ms_of(safe_guard: float) -> int:
 def nonce() -> str:
     """Return a unique name."""
     return token_hex(NONCE_BYTES)
+
+
+async def read_cells(backend: CellBackend, namespace: str, need: Need) -> Snapshot:
+    """Read a namespace's cells; see `CellBackend.read`.
+
+    Raises:
+        StoreFormatError: another version of this library keeps its cells in the store.
+        CosIdError: as `CellBackend.read` does.
+    """
+    snapshot = await backend.read(namespace, need)
+    _rules.check_format(snapshot)
+    return snapshot
 
 
 async def transact(
@@ -102,7 +114,7 @@ async def transact(
     until = SYSTEM_CLOCK.monotonic() + LONGEST_TRY
     while True:
         if snapshot is None:
-            snapshot = await backend.read(namespace, need)
+            snapshot = await read_cells(backend, namespace, need)
         decision = decide(snapshot, conflicts)
         if decision.need is not None:
             need, snapshot = decision.need, None
@@ -111,7 +123,7 @@ async def transact(
             # A CosId peer may be, or have been, between its two steps while this was read.
             await SYSTEM_CLOCK.sleep(FIRST_PAUSE * (2**alarms - 1))
             alarms, snapshot = alarms + 1, None
-            need = Need(need.instance, need.machine_id, is_complete=True)
+            need = replace(need, is_complete=True, sample=0)
             continue
         if not decision.changes or await backend.commit(snapshot, decision.changes):
             if decision.error is not None:

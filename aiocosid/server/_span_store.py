@@ -177,13 +177,13 @@ class SpanStore(StoreOverStores[SpanDistributor]):
         """Return what is in hand of each counter, ready for JSON; never waits."""
         return self._provider.statistics()
 
-    async def create_schema(self) -> None:
+    async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> None:
         """Create what the root needs.
 
         Raises:
             StoreError: the root refuses or cannot be reached.
         """
-        await self.root.create_schema()
+        await self.root.create_schema(disposable=disposable, after_loss=after_loss)
 
     async def counters(self, *, namespace: str | None = None) -> Sequence[Counter]:
         """Return the root's counters; each is the last id of the span that was bought last.

@@ -85,14 +85,17 @@ async def dispatch(service: Service, access: Access, op: str, args: object) -> d
     return await serve(service, access, cast("dict[str, Any]", args))
 
 
-async def _create_schema(service: Service, access: Access, _: Mapping[str, Any]) -> dict[str, Any]:
+async def _create_schema(
+    service: Service, access: Access, args: Mapping[str, Any]
+) -> dict[str, Any]:
     service.check(access, Verb.ADMIN)
     service.note(access, "create the store's tables")
     backend = _plain(service.store)
     if backend is None:
         await service.store.create_schema()
-        return {"is_new": False}
-    return {"is_new": await backend.create_schema() and backend.has_marker}
+        return {"is_disposable": False}
+    given = {name: args.get(name) is True for name in ("disposable", "after_loss")}
+    return {"is_disposable": await backend.create_schema(**given)}
 
 
 # Counters.

@@ -99,6 +99,7 @@ class Backend(NotCopyable, ABC):
         has_clock: whether a snapshot has the server's wall clock.
         has_marker: whether it keeps a marker for all namespaces; False where no commit can span
             them.
+        has_witness: whether it remembers that there was something, if all of that is lost.
         order_risk: why a later `add` may return a lower value; empty for linearizable counters.
         address: the URL without the login; empty for a user's client.
     """
@@ -114,6 +115,7 @@ class Backend(NotCopyable, ABC):
     durability: DurabilityCheck = DurabilityCheck("ignore")
     has_clock: bool = True
     has_marker: bool = True
+    has_witness: bool = False
     order_risk: str = IdSegmentDistributor.order_risk
 
     def __init__(self, label: str, link: object = None, *, name: str = "") -> None:
@@ -149,17 +151,21 @@ class Backend(NotCopyable, ABC):
 
     # Schema.
 
-    async def create_schema(self) -> bool:
-        """Create what is missing; concurrent calls are safe.
+    async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> bool:
+        """Create what was never there; concurrent calls are safe.
+
+        Args:
+            disposable: the store is for tests: whatever is lost in it may be made again.
+            after_loss: create also what was there and is lost.
 
         Returns:
-            Whether this call has created the tables or the file for machine ids, so that no process
-            can hold one yet; False where there is nothing to create.
+            Whether the store is disposable; without a witness it is what the caller says.
 
         Raises:
+            SchemaDroppedError: what is missing was there, and the store is not disposable.
             StoreError: the store refuses or cannot be reached.
         """
-        return False
+        return disposable
 
     # Counters, by their full name ``{namespace}.{name}``.
 
@@ -182,11 +188,13 @@ class Backend(NotCopyable, ABC):
         Args:
             name: the counter.
             by: how many ids, at least 1.
-            first: the value of a missing counter after this call; None to create none.
+            first: the value of a missing counter after this call; None to create none.  It is
+                created only if the store has a marker.
             note: stored with the grant, so that it can be given back.
 
         Raises:
             CounterMissingError: the counter is missing, and ``first`` is None.
+            CounterNotCreatedError: it is missing, and the store may have lost it.
             IdOverflowError: the counter would pass 2^63-1; nothing was written.
             CorruptCounterError: it holds no integer; nothing was written.
             StoreError: the store refuses or cannot be reached.

@@ -33,7 +33,7 @@ from ._executor import PARAMETER, TEAR_TIMEOUT, Executor
 from ._mysql import COMMIT, in_foreign_session
 from ._mysql import run as run_mysql
 from ._sql_errors import as_store_error, is_stale
-from ._sqlite import IDENTITY, alone, prepare, prepare_foreign, run
+from ._sqlite import IDENTITY, alone, prepare, run, tell_identity
 from ._sqlite_door import ensure_own, in_use, inherit
 from ._url import address_of
 
@@ -260,7 +260,7 @@ class SqlExecutor(Executor):
                     if self._is_own:
                         prepare(database)
                     else:
-                        prepare_foreign(database, self.label)
+                        tell_identity(database)
                     facts[_PREPARED] = True
                 # If the file was replaced, other processes count in the one that is there now.
                 run(database, self.label, f"SELECT {IDENTITY}", {})

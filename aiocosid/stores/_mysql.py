@@ -22,13 +22,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from ._sql import CELL_COLUMNS, COUNTER_COLUMNS, GRANT_COLUMNS, MACHINE_COLUMNS, Advance, Dialect
-from ._sql_cells import CELL_TABLE, GRANT_TABLE, MACHINE_TABLE, TABLE
+from ..machine.cells import FORMAT
+from ._schema import CELL_TABLE, MACHINE_TABLE, OBJECTS, TABLE, WITNESS
+from ._sql import COLUMNS, MAY_CREATE, Advance, Dialect
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ._executor import Row, Value
+    from ._schema import Creation
     from ._sql_cells import SqlCommit
 
 __all__ = ("COMMIT", "MYSQL", "SESSION", "in_foreign_session", "run")
@@ -106,20 +108,14 @@ DEALLOCATE PREPARE aiocosid
 
 
 def create_table(table: str, columns: str) -> str:
-    """Create a table if it is missing; concurrent calls are safe.
+    """Create a table.
 
     Names are compared by their bytes: case and accents make a difference.
     """
-    condition = f"""
-NOT EXISTS (
-    SELECT 1 FROM information_schema.TABLES
-    WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = '{table}'
-)"""
-    statement = f"""
-CREATE TABLE IF NOT EXISTS {table} ({columns})
+    return f"""
+CREATE TABLE {table} ({columns})
 ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
 """
-    return only_if(condition, statement)
 
 
 async def run(cursor: Any, statement: str, values: Mapping[str, Value]) -> list[Row]:  # noqa: ANN401 - of either driver
@@ -158,16 +154,38 @@ _ADVANCED: Final = f"""
 """
 
 
-def _advance(first: str, change: str) -> Advance:
+def _advance(first: str, change: str, allowed: str = "true") -> Advance:
     creating = f"""
 INSERT INTO cosid (name, last_max_id, last_fetch_time)
-VALUES (%(name)s, {first}, UNIX_TIMESTAMP())
+SELECT %(name)s, {first}, UNIX_TIMESTAMP() FROM DUAL WHERE {allowed}
 ON DUPLICATE KEY UPDATE {change}
 """
     return Advance(creating, f"UPDATE cosid SET {change} WHERE name = %(name)s")
 
 
-_ADD: Final = _advance("LAST_INSERT_ID(%(first)s)", _ADVANCED)
+_ADD: Final = _advance("LAST_INSERT_ID(%(first)s)", _ADVANCED, "@aiocosid > 0")
+
+
+def _noting(is_new: str) -> str:
+    """Write the cell that says that there are counters, under the present marker."""
+    return f"""
+INSERT INTO {CELL_TABLE} (name, value, written_ms)
+SELECT 'counters', m.value, m.written_ms FROM {CELL_TABLE} AS m
+WHERE m.name = 'marker' AND {is_new} AND NOT EXISTS (
+    SELECT 1 FROM {CELL_TABLE} AS n WHERE n.name = 'counters' AND n.value = m.value)
+ON DUPLICATE KEY UPDATE value = VALUES(value)
+"""
+
+
+_IS_THERE: Final = "EXISTS (SELECT 1 FROM cosid WHERE name = %(name)s)"
+_ALLOWED: Final = (
+    f"SELECT COUNT(*) INTO @aiocosid FROM DUAL WHERE {_IS_THERE} OR {MAY_CREATE.strip()}",
+    _noting(f"@aiocosid > 0 AND NOT {_IS_THERE}"),
+)
+_TAKEN: Final = (
+    "SET @aiocosid = CAST(LAST_INSERT_ID() AS SIGNED)",
+    "SELECT @aiocosid FROM DUAL WHERE @aiocosid <> 0",
+)
 
 _RAISED: Final = """
     last_max_id = IF(MOD(last_max_id, 1) = 0, GREATEST(last_max_id, %(above)s), last_max_id)
@@ -181,8 +199,9 @@ _NONCE: Final = f"CONCAT(%(nonce)s, '@', LEFT({SERVER}, 40))"
 _PREVIOUS: Final = f"CONCAT(%(previous)s, '@', LEFT({SERVER}, 40))"
 
 
-def _grant(advance: str) -> str:
+def _grant(advance: str, *before: str) -> str:
     return atomic(
+        *before,
         "DO LAST_INSERT_ID(0)",
         advance,
         "SET @aiocosid = CAST(LAST_INSERT_ID() AS SIGNED)",
@@ -210,8 +229,6 @@ SHA2(CONCAT_WS('/', {SERVER}, DATABASE(), UNIX_TIMESTAMP((
 ))), 256)
 """
 
-# The names' bytes: a collation would treat some as equal.
-_CELLS: Final = create_table(CELL_TABLE, CELL_COLUMNS.format("varbinary(1020)"))
 _MACHINE_KEYS: Final = "    KEY idx_namespace (namespace),\n    KEY idx_instance_id (instance_id)\n"
 
 
@@ -221,18 +238,42 @@ def _cosids(columns: str, what: str) -> str:
     return columns.replace(" NOT NULL,", f" NOT NULL COMMENT '{{namespace}}.{{{what}}}',", 1)
 
 
-_MACHINES: Final = create_table(
-    MACHINE_TABLE, f"{_cosids(MACHINE_COLUMNS, 'machine_id').rstrip()},\n{_MACHINE_KEYS}"
-)
+_COLUMNS: Final = {
+    **COLUMNS,
+    TABLE: _cosids(COLUMNS[TABLE], "name"),
+    MACHINE_TABLE: f"{_cosids(COLUMNS[MACHINE_TABLE], 'machine_id').rstrip()},\n{_MACHINE_KEYS}",
+    # The names' bytes: a collation would treat some as equal.
+    CELL_TABLE: COLUMNS[CELL_TABLE].format("varbinary(1020)"),
+}
 
-_COUNTED: Final = f"""
-SELECT COUNT(*) = 0 INTO @aiocosid_new FROM information_schema.TABLES
-WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME IN ('{MACHINE_TABLE}', '{CELL_TABLE}')
+_OBJECTS: Final = ", ".join(f"'{each}'" for each in OBJECTS)
+_THERE: Final = f"""
+information_schema.TABLES AS t
+WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME IN ({_OBJECTS})
 """
+_LOCK: Final = "CONCAT('aiocosid/', LEFT(SHA1(DATABASE()), 32))"  # its name is the server's
+_LOCK_WAIT: Final = 1  # second
+
 _MARKER: Final = f"""
-INSERT IGNORE INTO {CELL_TABLE} (name, value, written_ms)
-SELECT 'marker', CONCAT('{{"identity":"', {IDENTITY}, '","epoch":"', UUID(), '"}}'), {NOW}
+REPLACE INTO {CELL_TABLE} (name, value, written_ms)
+SELECT 'marker', CONCAT('{{"identity":"', {IDENTITY}, '","epoch":"', UUID(),
+    '","format":{FORMAT},"is_partial":false}}'), {NOW}
 """
+
+
+def _create(creation: Creation) -> str:
+    """Create tables, witness and marker in this order: a crash between them vouches for nothing."""
+    steps = [create_table(each, _COLUMNS[each]) for each in creation.tables]
+    if creation.witness:
+        view = f"CREATE SQL SECURITY INVOKER VIEW {WITNESS} AS SELECT '{creation.witness}' AS note"
+        steps.append(view)
+    if creation.vouches:
+        steps.append(_MARKER)
+    is_alone = f"SELECT GET_LOCK({_LOCK}, {_LOCK_WAIT}) INTO @aiocosid_lock"
+    same = f"@aiocosid_lock = 1 AND @aiocosid_found = {creation.found}"
+    found = f"SELECT COUNT(*) INTO @aiocosid_found FROM {_THERE.strip()}"
+    made = (only_if(same, each).strip() for each in steps)
+    return ";\n".join((is_alone, found, *made, f"DO RELEASE_LOCK({_LOCK})"))
 
 
 def _bytes(text: str) -> str:
@@ -268,14 +309,16 @@ _IS_OURS: Final = _same("m.namespace", "%(namespace)s")
 _IS_HELD: Final = _same("m.instance_id", "%(instance)s")
 _OF_NAMESPACE: Final = f"SELECT {{}} FROM {MACHINE_TABLE} AS m WHERE m.namespace = %(namespace)s"
 _NOTED: Final = _OF_NAMESPACE.format(f"CONCAT('note/', {_text('m.name')})")
-_NAMES: Final = ", ".join(_bytes(f"%({each})s") for each in ("marker", "count", "space", "mine"))
+_READ_CELLS: Final = ("marker", "namespaces", "count", "space", "mine")
+_NAMES: Final = ", ".join(_bytes(f"%({each})s") for each in _READ_CELLS)
 # A row of another namespace that the table's collation treats as equal to ours takes its name, too.
 _MACHINE: Final = f"""
 {_text("'machine'")}, {_text("m.name")}, IF({_IS_OURS}, {_text("m.instance_id")}, NULL),
     CAST(m.machine_id AS SIGNED), {_stamp("m.last_timestamp")}
 """
 _READ: Final = f"""
-SELECT {_text("'store'")}, {_text(IDENTITY)}, {_text("''")}, {NOW}, 0
+SELECT {_text("'store'")}, {_text(IDENTITY)}, {_text("''")}, {NOW}, IF(%(counts)s <> 0, (
+    SELECT COUNT(*) FROM {CELL_TABLE} WHERE name >= 'count/' AND name < 'count0'), -1)
 UNION ALL
 SELECT {_text("'cell'")}, {_text("c.name")}, {_text("c.value")}, c.written_ms, 0
 FROM {CELL_TABLE} AS c
@@ -322,12 +365,17 @@ def _commit(changes: SqlCommit) -> str:
 
 
 MYSQL: Final = Dialect(
-    create_counters=create_table(TABLE, _cosids(COUNTER_COLUMNS, "name")),
-    create_grants=create_table(GRANT_TABLE, GRANT_COLUMNS),
-    create_cells=";\n".join((_COUNTED, _MACHINES, _CELLS, only_if("@aiocosid_new", _MARKER))),
-    add=_ADD,
+    schema=f"""
+SELECT t.TABLE_NAME, COALESCE((
+    SELECT v.VIEW_DEFINITION FROM information_schema.VIEWS AS v
+    WHERE v.TABLE_SCHEMA = t.TABLE_SCHEMA AND v.TABLE_NAME = t.TABLE_NAME), '')
+FROM {_THERE}
+""",
+    create=_create,
+    note_counters=_noting("EXISTS (SELECT 1 FROM cosid)"),
+    add=Advance(atomic(*_ALLOWED, "DO LAST_INSERT_ID(0)", _ADD.creating, *_TAKEN), _ADD.known),
     # Each of these locks the counter's row first.
-    grant=Advance(*map(_grant, _ADD)),
+    grant=Advance(_grant(_ADD.creating, *_ALLOWED), _grant(_ADD.known)),
     give_back=atomic(
         """
 SELECT COUNT(*) INTO @aiocosid FROM cosid

@@ -8,22 +8,15 @@ import re
 from textwrap import indent
 from typing import TYPE_CHECKING, Any, Final
 
-from ._sql import (
-    CELL_COLUMNS,
-    COUNTER_COLUMNS,
-    GRANT_COLUMNS,
-    MACHINE_COLUMNS,
-    MACHINE_INDEXES,
-    READ,
-    Advance,
-    Dialect,
-)
-from ._sql_cells import CELL_TABLE, GRANT_TABLE, MACHINE_TABLE, TABLE
+from ..machine.cells import FORMAT
+from ._schema import CELL_TABLE, MACHINE_TABLE, OBJECTS, TABLE, WITNESS
+from ._sql import COLUMNS, MACHINE_INDEXES, MAY_CREATE, NOTE_COUNTERS, READ, Advance, Dialect
 from ._url import read_url
 from ._url_specs import POSTGRES as SPEC
 
 if TYPE_CHECKING:
     from ._durability import Durability
+    from ._schema import Creation
     from ._sql_cells import SqlCommit
 
 __all__ = ("POSTGRES", "dsn_of", "without_durability")
@@ -45,29 +38,47 @@ _SERVER: Final = "'@' || extract(epoch from pg_postmaster_start_time())::text"
 _SECONDS: Final = "extract(epoch from now())::bigint"
 
 
-def _table(name: str, columns: str, depth: int) -> str:
-    return indent(f"CREATE TABLE IF NOT EXISTS {name} ({columns});", "    " * depth).lstrip()
+_NAMES: Final = ", ".join(f"'{each}'" for each in OBJECTS)
+_FOUND: Final = f"unnest(ARRAY[{_NAMES}]) AS o(name) WHERE to_regclass(o.name) IS NOT NULL"
+
+_SCHEMA: Final = f"""
+SELECT o.name, CASE o.name WHEN '{WITNESS}' THEN pg_get_viewdef(to_regclass(o.name)) ELSE '' END
+FROM {_FOUND}
+"""
 
 
-def _created(table: str, columns: str) -> str:
-    """Create a table if it is missing.
-
-    Plain CREATE TABLE IF NOT EXISTS fails in one of two concurrent sessions, and for a user who may
-    not create tables even if the table exists.
-    """
+def _create(creation: Creation) -> str:
+    """Create tables, witness and marker under a lock; the witness beside the table of counters."""
+    steps = [f"CREATE TABLE {each} ({COLUMNS[each]});" for each in creation.tables]
+    steps = [each.format('varchar(255) COLLATE "C"') for each in steps]
+    if MACHINE_TABLE in creation.tables:
+        steps.append(f"{MACHINE_INDEXES.strip()};")
+    if creation.witness:
+        view = f"CREATE VIEW %I.{WITNESS} AS SELECT %L::text AS note"
+        steps.append(f"""EXECUTE format('{view}', (
+            SELECT n.nspname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+            WHERE c.oid = '{TABLE}'::regclass), '{creation.witness}');""")
+    if creation.vouches:
+        steps.append(f"""INSERT INTO {CELL_TABLE} AS c (name, value, written_ms)
+        SELECT 'marker', json_build_object('identity', {IDENTITY},
+            'epoch', md5(random()::text || clock_timestamp()::text),
+            'format', {FORMAT}, 'is_partial', false), {NOW}
+        ON CONFLICT (name) DO UPDATE SET value = excluded.value, written_ms = excluded.written_ms;
+""")
+    body = indent("\n".join(steps), "        ")
     return f"""
 DO $$
 BEGIN
-    IF to_regclass('{table}') IS NULL THEN
-        PERFORM pg_advisory_xact_lock(hashtext('aiocosid'));
-        {_table(table, columns, 2)}
+    PERFORM pg_advisory_xact_lock(hashtext('aiocosid'));
+    IF (SELECT count(*) FROM {_FOUND}) = {creation.found} THEN
+{body}
     END IF;
 END
 $$
 """
 
 
-def _counter(first: str, change: str, result: str) -> Advance:
+def _counter(first: str, change: str, result: str, allowed: str = "") -> Advance:
     """Return the statement that creates or changes a counter, and the one that only changes it.
 
     The column may be numeric, as after a migration from MySQL's unsigned integers: a value that is
@@ -77,15 +88,22 @@ def _counter(first: str, change: str, result: str) -> Advance:
     result = f"RETURNING c.last_max_id::bigint{result}"
     insert = f"""
 INSERT INTO cosid AS c (name, last_max_id, last_fetch_time)
-VALUES (:name::varchar, {first}::bigint, {_SECONDS})
+SELECT :name::varchar, {first}::bigint, {_SECONDS}{allowed}
 ON CONFLICT (name) DO UPDATE {change} {result}"""
     return Advance(insert, f"UPDATE cosid AS c {change} AND c.name = :name::varchar {result}")
 
+
+_IS_THERE: Final = "EXISTS (SELECT 1 FROM cosid WHERE name = :name::varchar)"
+
+_NOTED: Final = f"""
+counters AS ({NOTE_COUNTERS.format(counters=f"SELECT 1 WHERE NOT {_IS_THERE} AND {MAY_CREATE}")})
+"""
 
 _ADDED: Final = _counter(
     ":first",
     f"last_max_id = c.last_max_id + :step::bigint, last_fetch_time = {_SECONDS}",
     " AS max_id",
+    f" WHERE {_IS_THERE} OR {MAY_CREATE}",
 )
 _RAISED: Final = _counter(
     ":above", "last_max_id = greatest(c.last_max_id, :above::bigint)", ", c.last_fetch_time"
@@ -95,9 +113,9 @@ _RAISED: Final = _counter(
 # Each of these locks the counter's row first.  ON CONFLICT then reads the newest note, not the one
 # at the beginning of a statement that had to wait for the row; so does UPDATE, if the note existed
 # then.
-def _noted(advance: str) -> str:
+def _noted(advance: str, before: str = "") -> str:
     return f"""
-WITH granted AS ({advance}), noted AS (
+WITH {before}granted AS ({advance}), noted AS (
     INSERT INTO aiocosid_grant AS g (name, nonce, top, base)
     SELECT :name::varchar, :nonce::varchar || {_SERVER}, max_id, max_id - :step::bigint FROM granted
     ON CONFLICT (name) DO UPDATE SET nonce = excluded.nonce, top = excluded.top, base =
@@ -151,33 +169,11 @@ def _commit(changes: SqlCommit) -> str:
 
 
 POSTGRES: Final = Dialect(
-    create_counters=_created(TABLE, COUNTER_COLUMNS),
-    create_grants=_created(GRANT_TABLE, GRANT_COLUMNS),
-    create_cells=f"""
-DO $$
-DECLARE
-    is_known boolean;
-BEGIN
-    IF to_regclass('{MACHINE_TABLE}') IS NULL OR to_regclass('{CELL_TABLE}') IS NULL THEN
-        PERFORM pg_advisory_xact_lock(hashtext('aiocosid'));
-        is_known := coalesce(to_regclass('{MACHINE_TABLE}'), to_regclass('{CELL_TABLE}'))
-            IS NOT NULL;
-        IF to_regclass('{MACHINE_TABLE}') IS NULL THEN
-            {_table(MACHINE_TABLE, MACHINE_COLUMNS, 3)}
-            {indent(MACHINE_INDEXES.strip(), "            ").lstrip()};
-        END IF;
-        {_table(CELL_TABLE, CELL_COLUMNS.format('varchar(255) COLLATE "C"'), 2)}
-        IF NOT is_known THEN
-            INSERT INTO {CELL_TABLE} (name, value, written_ms)
-            SELECT 'marker', json_build_object('identity', {IDENTITY},
-                'epoch', md5(random()::text || clock_timestamp()::text)), {NOW};
-        END IF;
-    END IF;
-END
-$$
-""",
-    add=_ADDED,
-    grant=Advance(*map(_noted, _ADDED)),
+    schema=_SCHEMA,
+    create=_create,
+    note_counters=NOTE_COUNTERS.format(counters="SELECT 1 FROM cosid"),
+    add=Advance(f"WITH {_NOTED} {_ADDED.creating}", _ADDED.known),
+    grant=Advance(_noted(_ADDED.creating, f"{_NOTED}, "), _noted(_ADDED.known)),
     give_back=f"""
 WITH counter AS (
     SELECT name FROM cosid WHERE name = :name::varchar AND last_max_id = :top::bigint FOR UPDATE

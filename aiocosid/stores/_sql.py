@@ -2,7 +2,11 @@
 
 CosId's tables are ``cosid`` and ``cosid_machine``.  Ours are ``aiocosid_grant``, with the notes on
 grants that may be given back (see `_give_back`), and ``aiocosid_cell``, with all other cells: a
-name, a text, and the time of its last write by the database's clock.
+name, a text, and the time of its last write by the database's clock.  A view, ``aiocosid_witness``,
+remembers that there were tables (see `_schema`).
+
+A counter is created only under the store's marker.  The cell ``counters`` repeats the marker's text
+once a counter was created: while it does, none is created in an empty table.
 """
 
 from __future__ import annotations
@@ -14,19 +18,19 @@ from ..abc import MAX_ID, Counter, ServerFacts
 from ..errors import (
     CorruptCounterError,
     CounterMissingError,
+    CounterNotCreatedError,
     IdOverflowError,
+    SchemaDroppedError,
     SchemaMissingError,
+    StoreAuthenticationError,
     StoreError,
     StoreUnavailableError,
 )
 from ._backend import Backend, Granted
 from ._durability import DurabilityCheck
+from ._schema import CELL_TABLE, GRANT_TABLE, MACHINE_TABLE, TABLE, Schema, creation_of
 from ._sql_cells import (
-    CELL_TABLE,
-    GRANT_TABLE,
-    MACHINE_TABLE,
     SHOWN,
-    TABLE,
     CellNames,
     Reading,
     SqlCommit,
@@ -40,6 +44,7 @@ if TYPE_CHECKING:
     from ..machine.cells import Changes, Need, Snapshot
     from ._executor import Executor, Row, Value
     from ._give_back import GrantNote
+    from ._schema import Creation
 
 __all__ = ("NAME_WIDTH", "Advance", "Dialect", "SqlBackend")
 
@@ -81,7 +86,30 @@ CELL_COLUMNS: Final = f"""
     CONSTRAINT {CELL_TABLE}_pk PRIMARY KEY (name)
 """
 
+COLUMNS: Final = {
+    TABLE: COUNTER_COLUMNS,
+    GRANT_TABLE: GRANT_COLUMNS,
+    MACHINE_TABLE: MACHINE_COLUMNS,
+    CELL_TABLE: CELL_COLUMNS,
+}
+
+# Statements that all dialects share, but for parameters.
+MAY_CREATE: Final = """
+EXISTS (SELECT 1 FROM aiocosid_cell AS m WHERE m.name = 'marker' AND (
+    EXISTS (SELECT 1 FROM cosid)
+    OR NOT EXISTS (
+        SELECT 1 FROM aiocosid_cell AS n WHERE n.name = 'counters' AND n.value = m.value)))
+"""
+IS_MARKED: Final = "SELECT 1 FROM aiocosid_cell WHERE name = 'marker'"
+
 # Statements that SQLite and PostgreSQL share.
+NOTE_COUNTERS: Final = """
+INSERT INTO aiocosid_cell (name, value, written_ms)
+SELECT 'counters', m.value, m.written_ms FROM aiocosid_cell AS m
+WHERE m.name = 'marker' AND EXISTS ({counters}) AND NOT EXISTS (
+    SELECT 1 FROM aiocosid_cell AS n WHERE n.name = 'counters' AND n.value = m.value)
+ON CONFLICT (name) DO UPDATE SET value = excluded.value
+"""
 COUNTER: Final = "SELECT last_max_id FROM cosid WHERE name = :name"
 COUNTERS: Final = """
 SELECT name, last_max_id, last_fetch_time FROM cosid
@@ -98,10 +126,11 @@ WITH found AS (
         :is_complete <> 0 OR instance_id = :instance
         OR machine_id = CAST(:machine_id AS bigint))
 )
-SELECT 'store', {identity}, '', {now}, 0
+SELECT 'store', {identity}, '', {now}, CASE WHEN :counts <> 0 THEN (
+    SELECT count(*) FROM aiocosid_cell WHERE name >= 'count/' AND name < 'count0') ELSE -1 END
 UNION ALL SELECT 'machine', name, instance_id, machine_id, last_timestamp FROM found
 UNION ALL SELECT 'cell', name, value, written_ms, 0 FROM aiocosid_cell
-WHERE name IN (:marker, :count, :space, :mine)
+WHERE name IN (:marker, :namespaces, :count, :space, :mine)
 UNION ALL SELECT 'cell', name, value, written_ms, 0 FROM aiocosid_cell
 WHERE name >= :notes AND name < :notes_end AND (
     :is_complete <> 0 OR name = :note OR substr(name, 6) IN (SELECT name FROM found))
@@ -135,13 +164,12 @@ class Dialect:
     the counter is missing or holds no integer.
 
     Attributes:
-        create_counters: creates CosId's table of counters if it is missing; safe to run
-            concurrently.
-        create_grants: the same for ``aiocosid_grant``.
-        create_cells: the same for ``cosid_machine`` and ``aiocosid_cell``; if both were missing it
-            writes the store's marker.
+        schema: () returns the name of each of `OBJECTS` that is there, and the witness's text.
+        create: builds the statement of a `Creation`, which changes nothing if others were faster.
+        note_counters: () writes the cell ``counters`` if there are counters and a marker.
         is_created_on_use: whether the first statement that needs a missing table creates it.
-        add: (name, step, and first, if it creates) adds ``step`` to a counter, or creates it at
+        add: (name, step, and first, if it creates) adds ``step`` to a counter, or creates it, if
+            that is allowed, at
             ``first``, and returns ``last_max_id``.
         grant: (as for add, and nonce, previous) does what ``add`` does, and notes it; also returns
             where the run that ``previous`` belongs to began, or NULL if there is none.
@@ -152,10 +180,11 @@ class Dialect:
         raise_unnoted: (name, above) does the same where there is no table of notes.
         counter: (name) returns ``last_max_id``.
         counters: (prefix) returns the three columns of every counter whose name begins with it.
-        read: (namespace, is_complete, instance, machine_id, marker, count, space, mine, note,
-            notes, notes_end, owns, owns_end, own) returns five columns.  ``'store'``, its identity,
-            an empty text, its clock in milliseconds, 0; ``'cell'``, name, value and ``written_ms``
-            of the cells ``marker``, ``count``, ``space`` and ``mine``, and of each whose name is
+        read: (namespace, is_complete, instance, machine_id, marker, namespaces, counts, count,
+            space, mine, note, notes, notes_end, owns, owns_end, own) returns five columns.
+            ``'store'``, its identity, an empty text, its clock in milliseconds, and the number of
+            counts, or -1 unless ``counts``; ``'cell'``, name, value and ``written_ms`` of the cells
+            ``marker``, ``namespaces``, ``count``, ``space`` and ``mine``, and of each whose name is
             between ``notes`` and ``notes_end`` or ``owns`` and ``owns_end``; ``'machine'``, name,
             instance, machine id and stamp of each row of the namespace, all at one moment.  Unless
             ``is_complete``, of the notes only ``note`` and those about the instance's rows, of the
@@ -182,9 +211,9 @@ class Dialect:
         weaknesses: for each of those names what may be lost, and what to set.
     """
 
-    create_counters: str
-    create_grants: str
-    create_cells: str
+    schema: str
+    create: Callable[[Creation], str]
+    note_counters: str
     is_created_on_use: bool = False
     add: Advance
     grant: Advance
@@ -221,6 +250,7 @@ class SqlBackend(Backend):
 
     name_width = NAME_WIDTH
     takes_back = True
+    has_witness = True
     order_risk = ""
 
     def __init__(
@@ -247,12 +277,29 @@ class SqlBackend(Backend):
         rows = await self.link.fetch_rows(self._dialect.settings)
         return [f"{name} is {value}: {meanings[name]}" for name, value in rows]
 
-    async def create_schema(self) -> bool:
-        """Create what is missing; new tables for machine ids get the store's marker."""
-        dialect = self._dialect
-        for statement in (dialect.create_counters, dialect.create_grants, dialect.create_cells):
-            await self._run(statement)
-        return False
+    async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> bool:
+        """Create what is missing; the first time with the store's marker; see `_schema`."""
+        has_witness = True
+        while True:
+            schema = await self._schema()
+            creation = creation_of(
+                schema,
+                store=self.label,
+                disposable=disposable,
+                after_loss=after_loss,
+                has_witness=has_witness,
+            )
+            if creation is None:
+                return schema.is_disposable
+            try:
+                await self._run(self._dialect.create(creation))
+            except StoreAuthenticationError:
+                if not creation.witness:
+                    raise
+                has_witness = False  # without the right to create views
+
+    async def _schema(self) -> Schema:
+        return Schema.read(await self._run(self._dialect.schema))
 
     async def _run(self, statement: str, **values: Value) -> Sequence[Row]:
         """Run a statement after a check of the settings; repeat it if the server rolled it back."""
@@ -260,25 +307,32 @@ class SqlBackend(Backend):
             self.durability.judge(self.label, await self._weaknesses())
         for _ in range(ATTEMPTS - 1):
             try:
-                return await self.link.fetch_rows(statement, **values)
+                return await self._once(statement, **values)
             except StoreUnavailableError as error:
                 if code_of(error.__cause__) not in self._dialect.undone:
                     raise
-        return await self.link.fetch_rows(statement, **values)
+        return await self._once(statement, **values)
+
+    async def _once(self, statement: str, **values: Value) -> Sequence[Row]:
+        try:
+            return await self.link.fetch_rows(statement, **values)
+        except SchemaMissingError as error:
+            dropped = Schema.read(await self.link.fetch_rows(self._dialect.schema)).dropped
+            if error.table not in dropped:
+                raise
+            raise SchemaDroppedError(self.label, tables=dropped) from error
 
     async def _row(self, statement: str, **values: Value) -> Row | None:
         return next(iter(await self._run(statement, **values)), None)
 
     async def _fetch_rows(self, statement: str, **values: Value) -> Sequence[Row]:
         """Run a statement; where tables are created on use, create the one that is missing."""
-        dialect = self._dialect
         try:
             return await self._run(statement, **values)
-        except SchemaMissingError as error:
-            if error.table == TABLE or not dialect.is_created_on_use:
+        except SchemaMissingError:
+            if not self._dialect.is_created_on_use:
                 raise
-            is_grant = error.table == GRANT_TABLE
-        await self._run(dialect.create_grants if is_grant else dialect.create_cells)
+        await self.create_schema()
         return await self._run(statement, **values)
 
     # Counters.
@@ -293,17 +347,35 @@ class SqlBackend(Backend):
             advance = self._dialect.grant
             values |= {"nonce": note.nonce, "previous": note.previous}
         try:
-            rows = await self._fetch_rows(advance.statement(create=first is not None), **values)
+            rows = await self._advanced(advance, values, create=first is not None)
         except OutOfRangeError as error:
             raise IdOverflowError(name, limit=MAX_ID) from error.__cause__
         if not rows:
-            await self._ensure_missing(name, by, create=first is not None)
-            raise CounterMissingError(self.label, counter=name)
+            await self._ensure_missing(name, by)
+            if first is None:
+                raise CounterMissingError(self.label, counter=name)
+            is_emptied = await self._row(IS_MARKED) is not None
+            raise CounterNotCreatedError(self.label, counter=name, is_emptied=is_emptied)
         max_id = self._sound(name, rows[0][0])
         if note is None:
             return Granted(max_id)
         base: int | None = rows[0][1]
         return Granted(max_id, max_id - by if base is None else base)
+
+    async def _advanced(
+        self, advance: Advance, values: dict[str, Value], *, create: bool
+    ) -> Sequence[Row]:
+        try:
+            return await self._fetch_rows(advance.statement(create=create), **values)
+        except (SchemaMissingError, StoreAuthenticationError):
+            if not create:
+                raise
+            # CosId's table alone, or no right to look at ours: a counter that exists goes on.
+            values.pop("first", None)
+            rows = await self._fetch_rows(advance.known, **values)
+            if not rows:
+                raise
+            return rows
 
     async def raise_to(self, name: str, above: int, *, create: bool) -> Counter | None:
         try:
@@ -350,7 +422,7 @@ class SqlBackend(Backend):
         row = await self._row(statement, name=name, top=top, lower=lower, nonce=nonce)
         return row is not None
 
-    async def _ensure_missing(self, name: str, by: int, *, create: bool) -> None:
+    async def _ensure_missing(self, name: str, by: int, *, create: bool = False) -> None:
         """Raise the reason why a counter could not be advanced, unless it is missing."""
         row = await self._row(self._dialect.counter, name=name)
         if row is None and not create:
@@ -387,6 +459,8 @@ class SqlBackend(Backend):
             return False
         if row is not None:
             commit.apply()
+        if row is not None and changes.marker is not None:
+            await self._run(self._dialect.note_counters)
         return row is not None
 
     async def namespaces(self) -> Sequence[str]:

@@ -14,7 +14,18 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ..errors import CorruptMachineStateError
-from ..machine.cells import Count, Damage, Marker, Owner, Seat, Snapshot, Space, read_note
+from ..machine.cells import (
+    Count,
+    Damage,
+    Marker,
+    NamespaceCount,
+    Owner,
+    Seat,
+    Snapshot,
+    Space,
+    read_note,
+)
+from ._schema import CELL_TABLE, MACHINE_TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -24,22 +35,15 @@ if TYPE_CHECKING:
     from ._sql import Dialect
 
 __all__ = (
-    "CELL_TABLE",
-    "GRANT_TABLE",
-    "MACHINE_TABLE",
     "SHOWN",
-    "TABLE",
     "CellNames",
     "Reading",
     "SqlCommit",
     "integer",
 )
 
-TABLE: Final = "cosid"
-MACHINE_TABLE: Final = "cosid_machine"
-GRANT_TABLE: Final = "aiocosid_grant"
-CELL_TABLE: Final = "aiocosid_cell"
 MARKER: Final = "marker"
+NAMESPACES: Final = "namespaces"
 MAX_MACHINE_ID: Final = 2**31 - 1
 SHOWN: Final = 40  # characters of a damaged value that an error shows
 
@@ -103,6 +107,8 @@ class CellNames:
             "instance": need.instance,
             "machine_id": number,
             "marker": MARKER,
+            "namespaces": NAMESPACES,
+            "counts": int(need.namespaces),
             "count": self.count,
             "space": self.space,
             "mine": self.own(need.instance),
@@ -136,7 +142,7 @@ class Reading:
     def __init__(self, label: str, namespace: str, need: Need) -> None:
         self._raw = SqlRaw()
         self._found = Snapshot(
-            namespace, "", is_complete=need.is_complete, raw=self._raw, store=label
+            namespace, "", is_complete=need.is_complete, raw=self._raw, store=label, counted=-1
         )
         self._names, self._need = CellNames(namespace), need
         self._written_ms: dict[str, int] = {}
@@ -145,6 +151,7 @@ class Reading:
         """Add a row; return whether it can be understood without all other rows."""
         if kind == "store":
             self._found.identity, self._found.now_ms = name, int(number)
+            self._found.counted = int(stamp_ms)
         elif kind == "cell":
             self._raw.cells[name], self._written_ms[name] = text, int(number)
             if type(text) is not str:  # SQLite stores any type
@@ -193,6 +200,7 @@ class Reading:
         found.marker = self._cell(Marker.read, MARKER)
         found.space = self._cell(Space.read, names.space)
         found.count = self._cell(Count.read, names.count)
+        found.namespaces = self._cell(NamespaceCount.read, NAMESPACES)
         for name in cells:
             if (number := names.noted(name)) is not None:
                 seat, note = seats.get(number, Seat()), self._cell(read_note, name)
@@ -267,6 +275,7 @@ class SqlCommit:
         """Return the new text of each of our cells; None removes it."""
         changes, raw = self._changes, self._raw.cells
         cells = {MARKER: changes.marker, names.space: changes.space, names.count: changes.count}
+        cells[NAMESPACES] = changes.namespaces
         notes = {names.note(number): seat.note for number, seat in changes.seats.items()}
         texts = {name: raw.get(name) for name in (MARKER, names.space)}
         texts |= {name: cell.text() for name, cell in (cells | notes).items() if cell is not None}

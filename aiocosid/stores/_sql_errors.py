@@ -12,7 +12,7 @@ import ssl
 from typing import Any, Final
 
 from ..errors import SchemaMissingError, StoreAuthenticationError, StoreError, StoreUnavailableError
-from ._sql_cells import TABLE
+from ._schema import TABLE
 
 __all__ = ("REPLACED", "OutOfRangeError", "as_store_error", "code_of", "is_stale")
 

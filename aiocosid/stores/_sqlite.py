@@ -17,23 +17,16 @@ from ..errors import (
     StoreUnavailableError,
     UnsupportedRuntimeError,
 )
-from ._sql import (
-    CELL_COLUMNS,
-    COUNTER_COLUMNS,
-    GRANT_COLUMNS,
-    MACHINE_COLUMNS,
-    MACHINE_INDEXES,
-    READ,
-    Advance,
-    Dialect,
-)
-from ._sql_cells import CELL_TABLE, GRANT_TABLE, MACHINE_TABLE, TABLE
+from ..machine.cells import FORMAT
+from ._schema import CELL_TABLE, MACHINE_TABLE, OBJECTS, WITNESS
+from ._sql import COLUMNS, MACHINE_INDEXES, MAY_CREATE, NOTE_COUNTERS, READ, Advance, Dialect
 from ._sql_errors import code_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
     from ._executor import Value
+    from ._schema import Creation
     from ._sql_cells import SqlCommit
 
 __all__ = (
@@ -46,7 +39,6 @@ __all__ = (
     "is_missing",
     "path_of",
     "prepare",
-    "prepare_foreign",
     "run",
     "tell_identity",
 )
@@ -74,15 +66,20 @@ SET last_max_id = max(cosid.last_max_id, :above) WHERE typeof(cosid.last_max_id)
 """
 
 
-def _advance(first: str, change: str, result: str) -> Advance:
+def _advance(first: str, change: str, result: str, allowed: str = "true") -> Advance:
     creating = f"""
-INSERT INTO cosid (name, last_max_id, last_fetch_time) VALUES (:name, {first}, {_SECONDS})
+INSERT INTO cosid (name, last_max_id, last_fetch_time)
+SELECT :name, {first}, {_SECONDS} WHERE {allowed}
 ON CONFLICT (name) DO UPDATE {change}
  {result}"""
     return Advance(creating, f"UPDATE cosid {change} AND name = :name {result}")
 
 
-_ADDED: Final = _advance(":first", _SUM, "RETURNING last_max_id")
+_IS_THERE: Final = "EXISTS (SELECT 1 FROM cosid WHERE name = :name)"
+_ADDED: Final = _advance(
+    ":first", _SUM, "RETURNING last_max_id", f"{_IS_THERE} OR {MAY_CREATE.strip()}"
+)
+_NOTE_COUNTERS: Final = NOTE_COUNTERS.format(counters="SELECT 1 FROM cosid")
 _RAISED: Final = _advance(":above", _HIGHEST, "RETURNING last_max_id, last_fetch_time")
 
 
@@ -134,22 +131,32 @@ def _commit(changes: SqlCommit) -> str:
     return ";\n".join((first, *changes.writes))
 
 
+_NAMES: Final = ", ".join(f"'{each}'" for each in OBJECTS)
+
+
+def _create(creation: Creation) -> str:
+    found = f"SELECT count(*) FROM sqlite_master WHERE name IN ({_NAMES})"
+    columns = {each: COLUMNS[each].format("varchar(255)") for each in creation.tables}
+    steps = [f"SELECT 1 WHERE ({found}) = {creation.found}"]
+    steps += [f"CREATE TABLE {name} ({each})" for name, each in columns.items()]
+    if MACHINE_TABLE in creation.tables:
+        steps.append(MACHINE_INDEXES.strip())
+    if creation.witness:
+        steps.append(f"CREATE VIEW {WITNESS} AS SELECT '{creation.witness}' AS note")
+    if creation.vouches:
+        steps.append(f"""INSERT OR REPLACE INTO {CELL_TABLE} (name, value, written_ms)
+SELECT 'marker', json_object('identity', {IDENTITY}, 'epoch', lower(hex(randomblob(8))),
+    'format', {FORMAT}, 'is_partial', json('false')), {NOW}""")
+    return ";\n".join(steps)
+
+
 SQLITE: Final = Dialect(
-    create_counters=f"CREATE TABLE IF NOT EXISTS {TABLE} ({COUNTER_COLUMNS})",
-    create_grants=f"CREATE TABLE IF NOT EXISTS {GRANT_TABLE} ({GRANT_COLUMNS})",
-    create_cells=f"""
-SELECT 1;
-CREATE TABLE IF NOT EXISTS {CELL_TABLE} ({CELL_COLUMNS.format("varchar(255)")});
-INSERT INTO {CELL_TABLE} (name, value, written_ms)
-SELECT 'marker', json_object('identity', {IDENTITY}, 'epoch', lower(hex(randomblob(8)))), {NOW}
-WHERE NOT EXISTS (SELECT 1 FROM sqlite_master WHERE name = '{MACHINE_TABLE}')
-AND NOT EXISTS (SELECT 1 FROM {CELL_TABLE});
-CREATE TABLE IF NOT EXISTS {MACHINE_TABLE} ({MACHINE_COLUMNS});
-{MACHINE_INDEXES.strip()}
-""",
+    schema=f"SELECT name, coalesce(sql, '') FROM sqlite_master WHERE name IN ({_NAMES})",
+    create=_create,
+    note_counters=_NOTE_COUNTERS,
     is_created_on_use=True,
-    add=_ADDED,
-    grant=Advance(*map(_noted, _ADDED)),
+    add=Advance(f"{_ADDED.creating};{_NOTE_COUNTERS}", _ADDED.known),
+    grant=Advance(f"{_noted(_ADDED.creating)};{_NOTE_COUNTERS}", _noted(_ADDED.known)),
     give_back=f"""
 UPDATE cosid SET last_max_id = :lower WHERE name = :name AND last_max_id = :top
 AND EXISTS (
@@ -251,7 +258,7 @@ def is_missing(path: str) -> bool:
 
 
 def prepare(database: sqlite3.Connection) -> None:
-    """Set up one of our own connections, and the table."""
+    """Set up one of our own connections."""
     tell_identity(database)
     # In WAL mode the same as FULL: every commit is synced.  On file systems without WAL the
     # deletion of the journal is synced as well; otherwise it could reappear.
@@ -267,13 +274,6 @@ def prepare(database: sqlite3.Connection) -> None:
         # This pragma does not wait for the lock as everything else does.
         database.execute("BEGIN IMMEDIATE")
         database.execute("ROLLBACK")
-    database.execute(SQLITE.create_counters)
-
-
-def prepare_foreign(database: sqlite3.Connection, label: str) -> None:
-    """Create the table on a user's connection, and leave its settings unchanged."""
-    run(database, label, SQLITE.create_counters, {})
-    tell_identity(database)
 
 
 def run(

@@ -18,7 +18,12 @@ from ..abc import (
     Store,
 )
 from ..abc._machine import NAME_WIDTH, check_safe_guard
-from ..errors import CounterMissingError, InvalidArgumentError, UnsupportedByStoreError
+from ..errors import (
+    CounterMissingError,
+    InvalidArgumentError,
+    StoreNotEmptyError,
+    UnsupportedByStoreError,
+)
 from ..machine import _rules
 from ..machine._rules import Asker, Decision
 from ..machine.cells import ENDLESS_MS, Need
@@ -27,6 +32,7 @@ from ..machine.distributor import (
     CellMachineIdDistributor,
     guard_ms_of,
     nonce,
+    read_cells,
     transact,
 )
 from ._url import address_of
@@ -205,18 +211,24 @@ class BackendStore(NotCopyable, Store, Generic[B]):
             self._backend, namespace=namespace, name=name, offset=offset, step=step
         )
 
-    async def create_schema(self) -> None:
-        """Create missing tables, files or streams; do nothing where there is nothing to create.
+    async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> None:
+        """Create tables or streams that were never there; see `aiocosid.abc.Store.create_schema`.
 
-        If this call has created the tables for machine ids, it marks them as initialised: no
-        process can hold a machine id in them yet.  `initialize` marks a store that exists already,
-        or needs no schema.  A cancelled call may have taken effect; it is safe to repeat.
+        A cancelled call may have taken effect; it is safe to repeat.
 
         Raises:
+            SchemaDroppedError: tables were dropped, and the store is not disposable.
             StoreError: the store refuses or cannot be reached.
         """
-        if await self._backend.create_schema() and self._backend.has_marker:
-            await self.initialize()
+        backend = self._backend
+        is_disposable = await backend.create_schema(disposable=disposable, after_loss=after_loss)
+        if is_disposable and backend.has_marker and not await self.is_initialized():
+            await self.initialize(confirm_no_holders=True)
+
+    @property
+    def has_witness(self) -> bool:
+        """Whether the store can tell what was never there from what was lost."""
+        return self._backend.has_witness
 
     async def counters(self, *, namespace: str | None = None) -> Sequence[Counter]:
         """Return the counters, ordered by name, without damaged ones.
@@ -370,7 +382,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
             StoreError: the store refuses or cannot be reached.
         """
         self._check_namespace(namespace)
-        space = (await self._backend.read(namespace, Need())).space
+        space = (await read_cells(self._backend, namespace, Need())).space
         return space.bits or None if space is not None else None
 
     async def set_machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE, bits: int) -> None:
@@ -397,20 +409,49 @@ class BackendStore(NotCopyable, Store, Generic[B]):
             StoreError: the store refuses, cannot be reached, or hides its identity.
         """
         self._check_marker()
-        return _rules.is_initialized(await self._backend.read(EVERYWHERE, Need()))
+        return _rules.is_initialized(await read_cells(self._backend, EVERYWHERE, Need()))
 
-    async def initialize(self) -> None:
-        """Write the store's marker, so that every namespace can hand out ids; ends quarantines.
+    async def initialize(
+        self, *, confirm_no_holders: bool = False, after_loss: bool = False
+    ) -> None:
+        """Write the store's marker; see `aiocosid.abc.Store.initialize`.
 
-        Call it only if no process that was started before still holds a machine id; see
-        `aiocosid.abc.Store.initialize`.  A cancelled call may have taken effect.
+        A cancelled call may have taken effect.
 
         Raises:
+            StoreNotEmptyError: the store has keys, and neither argument is given.
             UnsupportedByStoreError: the store keeps no machine ids, or no marker for all of them.
             StoreError: the store refuses, cannot be reached, or hides its identity.
         """
         self._check_marker()
-        await self._change(EVERYWHERE, _rules.mark_store, need=Need())
+        if not (confirm_no_holders or after_loss):
+            if await self.is_initialized():
+                return
+            if await self._is_in_use():
+                raise StoreNotEmptyError(self._backend.label)
+        rule = partial(_rules.mark_store, is_partial=after_loss and not confirm_no_holders)
+        await self._change(EVERYWHERE, rule, need=Need(namespaces=True))
+
+    async def _is_in_use(self) -> bool:
+        """Whether there are counters or machine ids, of CosId's too."""
+        return bool(await self._backend.namespaces() or await self._backend.counters(""))
+
+    async def forget_namespace(self, *, namespace: str) -> bool:
+        """Stop to miss a namespace; see `aiocosid.abc.Store.forget_namespace`.
+
+        A cancelled call may have taken effect.
+
+        Raises:
+            InvalidArgumentError: the namespace still has machine ids, or is no text, or too long.
+            StoreError: the store refuses or cannot be reached.
+        """
+        self._check_namespace(namespace)
+        is_forgotten: bool = await self._change(
+            namespace,
+            lambda snapshot, _: _rules.forget(snapshot),
+            need=Need(is_complete=True, namespaces=True),
+        )
+        return is_forgotten
 
     async def mark_machines(
         self,
@@ -466,7 +507,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         """
         if not (self._backend.has_clock and self._backend.has_marker):
             raise UnsupportedByStoreError(type(self).__name__, "it tells no time")
-        return (await self._backend.read(EVERYWHERE, Need())).now_ms
+        return (await read_cells(self._backend, EVERYWHERE, Need())).now_ms
 
     async def _change(
         self, namespace: str, rule: Rule, *, need: Need = WHOLE, guard_ms: int = 0
@@ -484,7 +525,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         else:
             self._check_namespace(namespace)
             names = [namespace]
-        return [await self._backend.read(name, WHOLE) for name in names]
+        return [await read_cells(self._backend, name, WHOLE) for name in names]
 
     def _check_namespace(self, namespace: str) -> None:
         check_text("namespace", namespace, at_most=NAME_WIDTH)

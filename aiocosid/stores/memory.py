@@ -126,6 +126,7 @@ class MemoryBackend(Backend):
     stamps_tell = False
     is_local = True
     has_clock = False  # a monotonic one
+    has_witness = True  # it is lost with the process
     fork_remedy = "use a store that both processes can reach"
 
     def __init__(self, clock: Clock) -> None:

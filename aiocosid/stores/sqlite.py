@@ -24,8 +24,8 @@ from ._sqlite import (
     is_missing,
     path_of,
     prepare,
-    prepare_foreign,
     run,
+    tell_identity,
 )
 from ._sqlite_door import Door, in_use
 from ._store import BackendStore
@@ -90,7 +90,7 @@ class SqliteStore(BackendStore[SqlBackend]):
 class _Borrowed(Executor):
     """Runs on the user's connection, and leaves its settings unchanged."""
 
-    __slots__ = ("_has_table",)
+    __slots__ = ("_is_prepared",)
 
     def __init__(self, connection: object) -> None:
         if not isinstance(connection, aiosqlite.Connection):
@@ -98,7 +98,7 @@ class _Borrowed(Executor):
             raise InvalidArgumentError("connection", type(connection), expected=expected)
         check_version()
         super().__init__("sqlite", BorrowedConnection("the connection", connection))
-        self._has_table = False
+        self._is_prepared = False
 
     async def fetch_rows(self, statement: str, **values: Value) -> Sequence[Row]:
         connection = await self._connection.ready()
@@ -106,9 +106,9 @@ class _Borrowed(Executor):
         def step() -> list[Row]:
             with in_use():
                 database = connection._conn
-                if not self._has_table:
-                    prepare_foreign(database, self.label)
-                    self._has_table = True
+                if not self._is_prepared:
+                    tell_identity(database)
+                    self._is_prepared = True
                 return run(database, self.label, statement, values)
 
         return await _call(self.label, connection, step)

@@ -174,7 +174,7 @@ class LeafWorkerIdStore(WorkerIdStore):
         """
         return await examine_registry(self._registry, WORKER_BITS)
 
-    async def create_schema(self) -> None:
+    async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> None:  # noqa: ARG002 - it remembers nothing
         """Create ``leaf_workerid_alloc`` as the fork ships it, if it is missing.
 
         Raises:

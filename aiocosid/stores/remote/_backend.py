@@ -164,8 +164,9 @@ class RemoteBackend(Backend):
             servers = await self.link.ready()
             return await servers.ask(op, json.dumps(args).encode())
 
-    async def create_schema(self) -> bool:
-        return (await self.call("create_schema")).get("is_new") is True
+    async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> bool:
+        args = {"disposable": disposable, "after_loss": after_loss}
+        return (await self.call("create_schema", **args)).get("is_disposable") is True
 
     # Counters.
 

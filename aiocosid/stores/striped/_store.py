@@ -316,14 +316,14 @@ class StripedStore(StoreOverStores[StripedIdSegmentDistributor]):
         """Show the stores, without credentials."""
         return f"<{type(self).__name__} {' '.join(repr(store) for store in self._stores)}>"
 
-    async def create_schema(self) -> None:
+    async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> None:
         """Create what each store needs.
 
         Raises:
             StoreError: a store refuses or cannot be reached; those before it are ready.
         """
         for store in self._stores:
-            await store.create_schema()
+            await store.create_schema(disposable=disposable, after_loss=after_loss)
 
     async def counters(self, *, namespace: str | None = None) -> Sequence[Counter]:
         """Return the striped counters, each with the highest id of all stores.

@@ -479,13 +479,13 @@ class TieredStore(StoreOverStores[TieredIdSegmentDistributor]):
         """Return the span of a counter by its ``{namespace}.{name}``."""
         return Span(self.cache._backend.link, name, self._root_name)
 
-    async def create_schema(self) -> None:
+    async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> None:
         """Create what the root needs; Redis needs nothing.
 
         Raises:
             StoreError: the root refuses or cannot be reached.
         """
-        await self.root.create_schema()
+        await self.root.create_schema(disposable=disposable, after_loss=after_loss)
 
     async def counters(self, *, namespace: str | None = None) -> Sequence[Counter]:
         """Return the root's counters; each is the last id of the span that was leased last.
