@@ -246,6 +246,15 @@ class Backend(NotCopyable, ABC):
 
     # Cells: see `aiocosid.machine.cells.CellBackend`.
 
+    async def mark_counters(self) -> None:
+        """Allow that counters are created, where each namespace has a marker of its own.
+
+        A cancelled call may have taken effect; it is safe to repeat.
+
+        Raises:
+            StoreError: the store refuses or cannot be reached.
+        """
+
     async def read(self, namespace: str, need: Need) -> Snapshot:
         """Read a namespace's cells; see `CellBackend.read`."""
         raise self._has_no_machine_ids()

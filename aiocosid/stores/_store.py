@@ -475,6 +475,8 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         guard_ms = guard_ms_of(check_safe_guard(safe_guard))
         rule = partial(_rules.mark, is_new=is_new)
         marker: MachineMarker = await self._change(namespace, rule, guard_ms=guard_ms)
+        if marker.is_new:
+            await self._backend.mark_counters()
         return marker
 
     async def machine_markers(self, *, namespace: str | None = None) -> Sequence[MachineMarker]:

@@ -21,6 +21,7 @@ from __future__ import annotations
 import logging
 import re
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
@@ -29,6 +30,7 @@ from ...errors import (
     CorruptCounterError,
     CorruptMachineStateError,
     CounterMissingError,
+    CounterNotCreatedError,
     StoreAuthenticationError,
 )
 from ...machine.cells import (
@@ -49,7 +51,7 @@ from ._errors import STORE
 from ._link import UNDECODED, Grants, Script, script_of, text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 
     from ...abc import ServerFacts
     from ...machine.cells import Need
@@ -74,6 +76,8 @@ TELLING: Final = tuple(f"}}:{each}" for each in ("itc_idx", "revert", "note", "s
 
 Cell: TypeAlias = "tuple[int, bytes]"  # key and field; no field if the key is a string
 
+MARKER_KEY: Final = b"aiocosid:marker"
+
 MARKED: Final[Cell] = MARKER, b"store"
 SPACED: Final[Cell] = SPACE, b""
 ADDED: Final[Cell] = ADDER, b""
@@ -85,20 +89,22 @@ T = TypeVar("T")
 _ADD: Final = b"""\
 local before = redis.call('GET', KEYS[1])
 if not before and ARGV[2] == '' then return false end
+if not before and KEYS[%d] and redis.call('HEXISTS', KEYS[%d], 'store') == 0 then return '' end
 redis.call('INCRBY', KEYS[1], before and ARGV[1] or ARGV[2])
 local max_id = redis.call('GET', KEYS[1])
 """
 
 # Add ARGV[1] and return the sum.  A missing counter is created at ARGV[2]; if that is '', it is not
-# created, and nil is returned.
-ADD: Final = Script(_ADD + b"return max_id\n")
+# created, and nil is returned.  If it is given, the last key is the marker's; without a marker none
+# is created, and '' is returned.
+ADD: Final = Script(_ADD % (2, 2) + b"return max_id\n")
 
 # As `ADD`, and note it with the nonce ARGV[3]; ARGV[4] is that of the grant before, ARGV[5] the
 # start of a missing counter.
 # It also returns where the run of grants began, or '' if nothing can be noted here.
 ADD_NOTED: Final = Script(
     script_of("server").text
-    + _ADD
+    + _ADD % (3, 3)
     + b"""\
 local base, noted = before or ARGV[5], redis.pcall('HMGET', KEYS[2], 'nonce', 'top', 'base')
 redis.call('DEL', KEYS[2])  -- of whatever type it is
@@ -174,20 +180,55 @@ class RedisBackend(Backend):
     async def add(
         self, name: str, by: int, *, first: int | None, note: GrantNote | None = None
     ) -> Granted:
+        if first is None:
+            return await self._add(name, by, None, note)
+        if self.has_marker:
+            try:
+                return await self._add(name, by, first, note)
+            except StoreAuthenticationError:
+                # No right to look at the marker: a counter that exists goes on.
+                with suppress(CounterMissingError):
+                    return await self._add(name, by, None, note)
+                raise
+        try:
+            return await self._add(name, by, None, note)
+        except CounterMissingError:
+            # The marker is in another slot: between this trip and the next one it may vanish.
+            if not await self._has_marker():
+                raise CounterNotCreatedError(self.label, counter=name) from None
+        return await self._add(name, by, first, note)
+
+    async def _add(self, name: str, by: int, first: int | None, note: GrantNote | None) -> Granted:
         keys = _keys_of(name)
         given: list[bytes | int] = [by, b"" if first is None else first]
         if note is not None:
             begin = 0 if first is None else first - by
             given += [note.nonce.encode(), note.previous.encode(), begin]
         script, used = (ADD, keys[:1]) if note is None else (ADD_NOTED, keys)
+        if first is not None and self.has_marker:
+            used = *used, MARKER_KEY
         reply = await self.link.run(script, used, *given, counter=name, grants=self._grants)
-        max_id, base = (reply, None) if note is None else reply or (None, None)
+        max_id, base = (reply, None) if note is None or not reply else reply
         if max_id is None:
             raise CounterMissingError(self.label, counter=name)
+        if not max_id:
+            raise CounterNotCreatedError(self.label, counter=name)
         if note is not None and not base and not self._has_warned:
             self._has_warned = True
             logger.warning("%s: ids cannot be given back: the server refuses INFO", name)
         return Granted(int(max_id), int(base) if base else None)
+
+    async def _has_marker(self) -> bool:
+        return await self._marked("HEXISTS") == 1
+
+    async def mark_counters(self) -> None:
+        await self._marked("HSETNX", Marker().text().encode())
+
+    def _marked(self, command: str, *given: bytes) -> Awaitable[Any]:
+        sent = command, MARKER_KEY, b"store", *given
+        return self.link.call(
+            lambda client: client.execute_command(*sent, **UNDECODED), key=MARKER_KEY
+        )
 
     async def raise_to(self, name: str, above: int, *, create: bool) -> Counter | None:
         given = above, b"1" if create else b""
@@ -310,7 +351,7 @@ class CellCodec:
         self._namespace = namespace
         names = [f"{PREFIX}{namespace}}}:{suffix}" for suffix in SUFFIXES]
         if not is_cluster:
-            names[MARKER - 1] = "aiocosid:marker"
+            names[MARKER - 1] = MARKER_KEY.decode()
         self.keys = tuple(name.encode() for name in names)
         self.count_field = f"count:{namespace}".encode()
         self._single = MARKED, (MARKER, self.count_field), SPACED, ADDED

@@ -14,12 +14,6 @@ end
 if hidden then return {-1, hidden} end
 if demoted then return demoted end
 
--- SWAPDB may replace this database by one whose grants are not known here: after each swap the
--- server counts as another one.
-local commands = redis.pcall('INFO', 'commandstats')
-local swaps = type(commands) == 'string' and fact(commands, 'cmdstat_swapdb')
-here = here .. (swaps and ' ' .. swaps:match('calls=(%d+)') or '')
-
 -- A server that was restarted or promoted is another one, and one without the hash was emptied; one
 -- whose counter of a second is below what was granted to aiocosid has lost some.  A clock that
 -- has been a minute ahead may have let counters expire that are needed again.  Grants reach up to

@@ -1,5 +1,6 @@
 -- `here` is the identity of the server and of its replication history: one that was restarted
--- or promoted has another one.  If the server hides it, `here` is nil, and `hidden` says why.
+-- or promoted has another one.  So has one after SWAPDB, which may have put another database in this
+-- one's place.  If the server hides it, `here` is nil, and `hidden` says why.
 -- Old servers refuse writes after TIME and INFO, which are unpredictable, without this call.
 pcall(redis.replicate_commands)
 
@@ -15,6 +16,9 @@ if not hidden then
   local run_id, replid = fact(about, 'run_id'), fact(history, 'master_replid')
   role = fact(history, 'role')
   here = run_id and replid and role and run_id .. ' ' .. replid
+  local commands = redis.pcall('INFO', 'commandstats')
+  local swaps = type(commands) == 'string' and fact(commands, 'cmdstat_swapdb')
+  here = here and here .. (swaps and ' ' .. swaps:match('calls=(%d+)') or '')
   hidden = not here and 'INFO names no run_id, master_replid and role'
 end
 local demoted = here and role ~= 'master' and redis.error_reply('READONLY the server is a ' .. role)
