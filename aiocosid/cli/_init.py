@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import partial
 from math import ceil, inf
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
 from .. import open_store
-from ..abc import DEFAULT_SAFE_GUARD
-from ..errors import InvalidArgumentError, MachineIdQuarantineError, UnsupportedByStoreError
+from ..abc import DEFAULT_NAMESPACE, DEFAULT_SAFE_GUARD
+from ..errors import (
+    InvalidArgumentError,
+    MachineIdQuarantineError,
+    StoreNotEmptyError,
+    UnsupportedByStoreError,
+)
 from ..provider import OPTIONS
 from ._exit import ExitCode, printable, redacted
 from ._options import DEFAULT_STORE, DEFAULT_TIMEOUT, StoreUrl, Timeout, declared
@@ -19,7 +25,7 @@ from ._output import confirmed, has_terminal, progress_bar, write
 from ._session import StoreSession
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ..abc import MachineMarker, Store
 
@@ -34,6 +40,16 @@ QUESTION: Final = (
     "Are you sure that no such process runs?"
 )
 
+LOST: Final = (
+    "{} has lost counters. Of these you gave the highest id: {}. Of {} that existed, the ids will "
+    "be issued again from 1.\nGo on?"
+)
+
+COLUMN: Final = re.compile(r"(\w+\.){1,2}\w+")
+
+Floor: TypeAlias = int | str
+"""The highest id that was handed out, or the column that has it."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Request:
@@ -41,15 +57,21 @@ class _Request:
 
     Attributes:
         namespace: mark only this namespace; None for the store as a whole.
-        is_sure: no process holds a machine id, so do not ask.
+        says_yes: do not ask about a store that is empty.
+        has_no_holders: a person has made sure that no process holds a machine id.
         waits: wait until no process can hold one, instead of asking.
         safe_guard: the longest safe guard in use, in seconds, or None.
+        disposable: it is a store for tests, if this command makes it.
+        floors: after a loss, the highest id that was handed out of each counter; None otherwise.
     """
 
     namespace: str | None
-    is_sure: bool
+    says_yes: bool
+    has_no_holders: bool
     waits: bool
     safe_guard: float | None
+    disposable: bool
+    floors: Mapping[str, Floor] | None
 
 
 def init(
@@ -70,10 +92,44 @@ def init(
     ] = None,
     yes: Annotated[
         bool,
+        typer.Option("--yes", "-y", help="Do not ask, unless the store has counters or ids."),
+    ] = False,
+    confirm_no_holders: Annotated[
+        bool,
         typer.Option(
-            "--yes", "-y", help="Do not ask: no process that was started before holds a machine id."
+            "--confirm-no-holders",
+            help="Do not ask: no process that was started before holds a machine id, and no "
+            "counter is below an id that was handed out.",
         ),
     ] = False,
+    disposable: Annotated[
+        bool,
+        typer.Option(
+            "--disposable",
+            help="Make a store for tests: what is dropped or emptied in it may be made again.",
+        ),
+    ] = False,
+    after_loss: Annotated[
+        bool,
+        typer.Option(
+            "--after-loss",
+            help="Make again what was dropped; --floor says where each counter goes on, and "
+            "machine ids are handed out once every lease of before has expired.",
+        ),
+    ] = False,
+    floor: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=N", help="After a loss, the highest id that counter NAME handed out."
+        ),
+    ] = None,
+    floor_from: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=TABLE.COLUMN",
+            help="After a loss, read it from a column of your own in the same database.",
+        ),
+    ] = None,
     wait: Annotated[
         bool,
         typer.Option(
@@ -98,7 +154,18 @@ def init(
     since must not be marked as complete.  It is safe to repeat; a store that is ready is not
     changed.
     """
-    request = _Request(namespace, yes, wait, safe_guard)
+    floors = _floors(floor or (), floor_from or ())
+    if floors and not after_loss:
+        raise InvalidArgumentError("--floor", next(iter(floors)), expected="with --after-loss")
+    request = _Request(
+        namespace,
+        says_yes=yes,
+        has_no_holders=confirm_no_holders,
+        waits=wait,
+        safe_guard=safe_guard,
+        disposable=disposable,
+        floors=floors if after_loss else None,
+    )
     for where, make in _stores(store, config):
         with StoreSession(make, timeout=timeout, kind=where.partition(":")[0]) as session:
             _initialize(session, where, request)
@@ -113,28 +180,77 @@ def _stores(url: str, config: str | None) -> list[tuple[str, Callable[[], Store]
     return [(printable(shown), make) for shown, make in configured_stores(config)]
 
 
+def _floors(given: Sequence[str], columns: Sequence[str]) -> dict[str, Floor]:
+    """Return the floor of each counter, or the column that has it."""
+    floors: dict[str, Floor] = {}
+    for each in given:
+        name, _, number = each.partition("=")
+        if not name or not number.isdecimal():
+            raise InvalidArgumentError("--floor", each, expected="NAME=N, as order=123456")
+        floors[name] = int(number)
+    for each in columns:
+        name, _, place = each.partition("=")
+        if not name or not COLUMN.fullmatch(place):
+            expected = "NAME=TABLE.COLUMN, as order=orders.id, with a schema before it if needed"
+            raise InvalidArgumentError("--floor-from", each, expected=expected)
+        floors[name] = place
+    return floors
+
+
 def _initialize(session: StoreSession, where: str, request: _Request) -> None:
-    session.call(session.store.create_schema)
+    after_loss = request.floors is not None
+    session.call(session.store.create_schema, disposable=request.disposable, after_loss=after_loss)
     try:
         markers = session.call(session.store.machine_markers, namespace=request.namespace)
     except UnsupportedByStoreError:  # it has counters only
         write(f"{printable(where)} is ready\n")
         return
+    if request.floors is not None:
+        _recover(session, where, request.floors, request)
+        return
     is_ready = _is_ready(session, markers, request)
     suffix = ", initialised for machine ids"
-    if not is_ready and not request.is_sure:
+    is_confirmed = request.has_no_holders
+    if not (is_ready or is_confirmed):
         if request.waits:
             _wait(session, markers, where, request)
-        else:
+            is_confirmed = True
+        elif not request.says_yes:
             _confirm(where)
+            is_confirmed = True
     if request.namespace is not None:  # of one that is ready only the safe guard is stored
+        if not (is_ready or is_confirmed) and session.call(
+            session.store.machines, namespace=request.namespace
+        ):
+            raise StoreNotEmptyError(where)
         mark = partial(session.store.mark_machines, namespace=request.namespace)
         session.call(mark, is_new=not is_ready, safe_guard=request.safe_guard)
         suffix = f", marked for the machine ids of namespace {request.namespace}"
     elif not is_ready:
-        session.call(session.store.initialize)
+        session.call(session.store.initialize, confirm_no_holders=is_confirmed)
     ready = f"{where} is ready{'' if is_ready else suffix}"
     write(f"{printable(ready)}\n")
+
+
+def _recover(
+    session: StoreSession, where: str, floors: Mapping[str, Floor], request: _Request
+) -> None:
+    """Let each counter go on above its floor, and begin a quarantine of all machine ids."""
+    namespace = request.namespace or DEFAULT_NAMESPACE
+    if not request.says_yes:
+        others = "all others" if floors else "every counter"
+        _ask(LOST.format(printable(where), ", ".join(sorted(floors)) or "none", others), where)
+    for name, floor in floors.items():
+        above = floor
+        if isinstance(above, str):
+            above = session.call(session.store.highest_in, column=above)
+        session.call(session.store.set_floor, namespace=namespace, name=name, above=above)
+        write(f"counter {printable(name)} goes on above {above}\n")
+    session.call(session.store.initialize, after_loss=True)
+    write(
+        f"{printable(where)} is ready; machine ids are handed out again once every lease of before "
+        "has expired\n"
+    )
 
 
 def _is_ready(session: StoreSession, markers: Sequence[MachineMarker], request: _Request) -> bool:
@@ -145,13 +261,17 @@ def _is_ready(session: StoreSession, markers: Sequence[MachineMarker], request: 
 
 def _confirm(where: str) -> None:
     """Ask for confirmation that no process holds a machine id; else end the command."""
+    _ask(QUESTION.format(printable(where)), where)
+
+
+def _ask(question: str, where: str) -> None:
     if not has_terminal():
         expected = (
-            "given if there is no terminal to ask on, and no process that was started before holds "
-            "a machine id in the store; or --wait"
+            "given if there is no terminal to ask on and the store is empty; or --wait, or "
+            "--confirm-no-holders if no process that was started before holds a machine id in it"
         )
         raise InvalidArgumentError("--yes", False, expected=expected)
-    if not confirmed(QUESTION.format(printable(where))):
+    if not confirmed(question):
         write(f"{printable(where)} was not changed\n")
         raise typer.Exit(ExitCode.FAILED)
 

@@ -291,7 +291,7 @@ class MachineIdQuarantineError(StoreError):
             f"it may have forgotten who holds the machine ids of namespace {namespace!r} (emptied, "
             "restored or failed over); nobody is handed one for now",
             remedy=f"{wait}, or run 'aiocosid init --store URL --namespace {quote(namespace)} "
-            "--yes' if no process that was started before holds one",
+            "--confirm-no-holders' if no process that was started before holds one",
         )
         self.namespace = namespace
         self.seconds_left = seconds_left

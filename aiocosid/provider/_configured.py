@@ -9,6 +9,7 @@ import anyio
 from .._default import use_provider
 from ..abc import SHARE
 from ..errors import ClosedError, CosIdError, InvalidArgumentError
+from ._creation import check_create, create_in
 from ._hosting import Hosting, component_of
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from ..machine import MachineIdLease
     from ..settings import Settings
     from ..sharding import Sharding
+    from ._creation import Create
 
 __all__ = ("ConfiguredProvider", "configure")
 
@@ -99,7 +101,7 @@ class ConfiguredProvider(Hosting):
         store: Store | None = None,
         sharding: Mapping[str, Sharding[Any]] | None = None,
         default: bool = True,
-        create: bool = False,
+        create: Create = False,
         close_timeout: float = 5.0,
         clock: Clock | None = None,
     ) -> None:
@@ -113,7 +115,7 @@ class ConfiguredProvider(Hosting):
             store: the one among them that is named at the top of the settings.
             sharding: shardings by name.
             default: whether it is the process's default provider while it is open.
-            create: whether opening creates missing tables and files in the stores.
+            create: what opening may create in the stores, as for `connect`.
             close_timeout: seconds that closing may take.
             clock: time; the system's by default.
 
@@ -130,7 +132,7 @@ class ConfiguredProvider(Hosting):
         self._borrowed = tuple(borrowed)
         self.store: Store | None = store
         self.sharding: dict[str, Sharding[Any]] = dict(sharding or {})
-        self._creates = create
+        self._creates = check_create(create)
         self._default = default
         self._in_use: AbstractContextManager[object] | None = None
 
@@ -151,10 +153,8 @@ class ConfiguredProvider(Hosting):
     async def _start(self) -> None:
         root = self._root
         await super()._start()
-        if self._creates:
-            for store in (*self._stores, *self._borrowed):
-                await store.aopen()  # it may be the parent process's
-                await store.create_schema()
+        for store in (*self._stores, *self._borrowed):
+            await create_in(store, self._creates)
         for lease in self._shared:
             lease._host = root
         refused: dict[str, Exception] = {}

@@ -12,6 +12,7 @@ from .._kind_methods import KindMethods
 from .._kinds import LeaseTerms, MachineOptions, own
 from ..abc import DEFAULT_NAMESPACE, MachineIdDistributor
 from ..errors import InvalidArgumentError
+from ._creation import check_create, create_in
 from ._hosting import Hosting, OwnGenerator
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from ..segment import GroupedSegmentId, LeafSegmentId, RemoteId, SegmentChainId, SegmentId
     from ..segment._generator import SegmentGenerator
     from ..snowflake import CachedSnowflakeId, CosIdGenerator, ShardedId, SnowflakeId
+    from ._creation import Create
 
 __all__ = ("IdProvider", "connect")
 
@@ -52,7 +54,7 @@ def connect(
     instrument: Instrument | None = None,
     close_timeout: float = 5.0,
     clock: Clock | None = None,
-    create: bool = False,
+    create: Create = False,
     **machine: Unpack[MachineOptions],
 ) -> IdProvider:
     """Return a provider of generators on one store, to be opened by ``async with``.
@@ -63,8 +65,11 @@ def connect(
         instrument: receives the events of all its generators, and of a store made from a URL.
         close_timeout: seconds that closing waits for calls under way, also of each generator.
         clock: time; the system's by default.
-        create: whether opening creates missing tables and files.  Tables and files that it creates
-            are ready for machine ids; a store that existed before needs ``aiocosid init`` once.
+        create: what opening may create.  True: tables and files that were never there, in a store
+            that can tell so: memory, SQLite, PostgreSQL, MySQL, MariaDB.  Others cannot tell new
+            from emptied, and need ``aiocosid init`` once, or the last day on which a new one is
+            prepared, such as ``"2026-12-31"``.  ``"disposable"``: a store for tests, in which
+            whatever is dropped or emptied is made again.
         **machine: where the machine ids of Snowflakes come from, and how they are leased:
             ``machine``, ``instance_id``, ``safe_guard``, ``interval``, ``state_dir``,
             ``on_lost`` ... as in `MachineOptions`.
@@ -142,7 +147,7 @@ class IdProvider(
         instrument: Instrument | None = None,
         close_timeout: float = 5.0,
         clock: Clock | None = None,
-        create: bool = False,
+        create: Create = False,
         owns_store: bool = False,
         **machine: Unpack[MachineOptions],
     ) -> None:
@@ -150,7 +155,7 @@ class IdProvider(
         self.namespace: str = namespace
         self.store: Store = store
         self._owns_store = owns_store
-        self._creates = create
+        self._creates = check_create(create)
         self._defaults = {"instrument": instrument, "close_timeout": close_timeout}
         self._machines = MachineLeases(store, machine, self._defaults, clock)
         self._specs: dict[str, GeneratorSpec[Any]] = {}
@@ -162,9 +167,7 @@ class IdProvider(
 
     async def _start(self) -> None:
         await super()._start()
-        if self._creates:
-            await self.store.aopen()  # it may be the parent process's
-            await self.store.create_schema()
+        await create_in(self.store, self._creates)
 
     def _reset(self) -> None:
         self._drop_generators()  # they are another loop's, or the parent process's

@@ -177,6 +177,11 @@ class SpanStore(StoreOverStores[SpanDistributor]):
         """Return what is in hand of each counter, ready for JSON; never waits."""
         return self._provider.statistics()
 
+    @property
+    def has_witness(self) -> bool:
+        """Whether the root can tell what was never there from what was lost."""
+        return self.root.has_witness
+
     async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> None:
         """Create what the root needs.
 

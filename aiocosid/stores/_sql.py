@@ -20,6 +20,7 @@ from ..errors import (
     CounterMissingError,
     CounterNotCreatedError,
     IdOverflowError,
+    InvalidArgumentError,
     SchemaDroppedError,
     SchemaMissingError,
     StoreAuthenticationError,
@@ -416,6 +417,15 @@ class SqlBackend(Backend):
         await self.link.ensure_there()
         row = await self._row(self._dialect.counter, name=name)
         return None if row is None else self._sound(name, row[0])
+
+    async def highest_in(self, table: str, column: str) -> int:
+        # Of letters, digits, _ and dots: nothing that has to be quoted.
+        row = await self._row(f"SELECT MAX({column}) FROM {table}")  # noqa: S608
+        value = 0 if row is None or row[0] is None else integer(row[0])
+        if value is None:
+            place = f"{table}.{column}"
+            raise InvalidArgumentError("column", place, expected="a column of integers")
+        return value
 
     async def give_back(self, name: str, *, top: int, lower: int, nonce: str) -> bool:
         statement = self._dialect.give_back

@@ -274,8 +274,12 @@ class SqlCommit:
     def _new_texts(self, names: CellNames) -> dict[str, str | None]:
         """Return the new text of each of our cells; None removes it."""
         changes, raw = self._changes, self._raw.cells
-        cells = {MARKER: changes.marker, names.space: changes.space, names.count: changes.count}
-        cells[NAMESPACES] = changes.namespaces
+        cells = {
+            MARKER: changes.marker,
+            NAMESPACES: changes.namespaces,
+            names.space: changes.space,
+            names.count: changes.count,
+        }
         notes = {names.note(number): seat.note for number, seat in changes.seats.items()}
         texts = {name: raw.get(name) for name in (MARKER, names.space)}
         texts |= {name: cell.text() for name, cell in (cells | notes).items() if cell is not None}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeAlias, TypeVar
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
     Rule: TypeAlias = Callable[[Snapshot, Asker], Decision]
 
 __all__ = ("BackendStore", "CounterDistributor")
+
+COLUMN: Final = re.compile(r"(\w+\.){1,2}\w+")
 
 MOST_AHEAD_MS: Final = 24 * 3600 * 1000  # of an operator's floor; a slip would stop a namespace
 
@@ -222,7 +225,11 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         """
         backend = self._backend
         is_disposable = await backend.create_schema(disposable=disposable, after_loss=after_loss)
-        if is_disposable and backend.has_marker and not await self.is_initialized():
+        if not is_disposable:
+            return
+        if not backend.has_marker:
+            await backend.mark_counters()
+        elif not await self.is_initialized():
             await self.initialize(confirm_no_holders=True)
 
     @property
@@ -245,6 +252,19 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         prefix = "" if namespace is None else f"{namespace}."
         found = await self._backend.counters(prefix)
         return sorted(found, key=lambda each: each.namespaced_name)
+
+    async def highest_in(self, *, column: str) -> int:
+        """Return the highest number in a column; see `aiocosid.abc.Store.highest_in`.
+
+        Raises:
+            InvalidArgumentError: the column's name is not one, or it holds no integers.
+            UnsupportedByStoreError: this store is no database.
+            StoreError: the store refuses or cannot be reached.
+        """
+        if not COLUMN.fullmatch(column):
+            raise InvalidArgumentError("column", column, expected="table.column")
+        table, _, name = column.rpartition(".")
+        return await self._backend.highest_in(table, name)
 
     async def set_floor(
         self, *, namespace: str = DEFAULT_NAMESPACE, name: str, above: int, create: bool = True

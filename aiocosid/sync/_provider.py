@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ..abc import AnyGenerator, IdGenerator, TextIdGenerator
     from ..events import Instrument
     from ..provider import MachineOptions
+    from ..provider._creation import Create
 
 __all__ = ("SyncIdProvider", "SyncProvider", "connect")
 
@@ -321,7 +322,7 @@ def connect(
     instrument: Instrument | None = None,
     close_timeout: float = 5.0,
     timeout: float = DEFAULT_TIMEOUT,
-    create: bool = False,
+    create: Create = False,
     **machine: Unpack[MachineOptions],
 ) -> SyncIdProvider:
     """Return a provider of generators on one store, for threads; nothing is opened yet.
@@ -334,7 +335,7 @@ def connect(
             the background loop.
         close_timeout: seconds that closing waits for calls under way.
         timeout: maximum seconds that a call waits, also for the opening.
-        create: whether opening creates missing tables and files, as for `aiocosid.connect`.
+        create: what opening may create, as for `aiocosid.connect`.
         **machine: where the machine ids of Snowflakes come from, and how they are leased, as for
             `aiocosid.connect`.  In a forked child a ``machine`` of yours raises `ForkedError`.
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from ._process import HOST, Group, free_port, wait_until
 from ._resp import Reply, RespError
-from .valkey import ValkeyServer
+from .valkey import MARK, ValkeyServer
 
 SLOTS: Final = 16_384
 NODE_TIMEOUT_MS: Final = 500  # silence after which a node counts as failed
@@ -100,6 +100,7 @@ class ValkeyCluster(Group):
             "the cluster serves all slots",
             deadline=FORMING_DEADLINE,
         )
+        self.owner(MARK[1]).call(*MARK)
 
     @staticmethod
     def _knows(node: ValkeyServer, count: int) -> bool:

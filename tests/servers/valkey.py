@@ -5,15 +5,21 @@ from __future__ import annotations
 import importlib.util
 import ssl
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar, Final
 from urllib.parse import quote
 
+from aiocosid.machine.cells import Marker
+
 from ._certificates import Certificates
-from ._process import Server, ServerMissingError
+from ._process import START_DEADLINE, Server, ServerMissingError
 from ._resp import Reply, RespError, call
 
 PASSWORD: Final = "right:horse/battery"  # noqa: S105 - its ':' and '/' must be quoted in a URL
+MARK: Final = "HSET", "aiocosid:marker", "store", Marker(is_partial=True).text()
+"""Lets counters be created, as ``aiocosid init`` does; it vouches for no machine id."""
+
 READER: Final = "reader"  # a user that may look at every key and change none
 
 
@@ -50,6 +56,7 @@ class ValkeyServer(Server):
     ) -> None:
         self.binary = self.find_binary()
         super().__init__()
+        self.is_initialized = False
         self.options = options
         self.persistent = persistent
         self.password = password
@@ -139,6 +146,14 @@ class ValkeyServer(Server):
         except (OSError, RespError):
             return False
         return "role:slave" in replication and "master_link_status:up" in replication
+
+    def wait_ready(self, *, deadline: float = START_DEADLINE) -> None:
+        """Initialise it for counters the first time; what a restart loses stays lost."""
+        super().wait_ready(deadline=deadline)
+        if not self.is_initialized:
+            self.is_initialized = True
+            with suppress(RespError):  # a replica, a sentinel, or a cluster's
+                self.call(*MARK)
 
     def close(self) -> None:
         """Without the farewell, which takes a tenth of a second: the data goes anyway."""

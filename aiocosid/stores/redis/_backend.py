@@ -219,7 +219,7 @@ class RedisBackend(Backend):
         return Granted(int(max_id), int(base) if base else None)
 
     async def _has_marker(self) -> bool:
-        return await self._marked("HEXISTS") == 1
+        return bool(await self._marked("HEXISTS"))
 
     async def mark_counters(self) -> None:
         await self._marked("HSETNX", Marker().text().encode())

@@ -479,6 +479,11 @@ class TieredStore(StoreOverStores[TieredIdSegmentDistributor]):
         """Return the span of a counter by its ``{namespace}.{name}``."""
         return Span(self.cache._backend.link, name, self._root_name)
 
+    @property
+    def has_witness(self) -> bool:
+        """Whether the root can tell what was never there from what was lost."""
+        return self.root.has_witness
+
     async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> None:
         """Create what the root needs; Redis needs nothing.
 
