@@ -6,6 +6,7 @@ imports nothing of aiocosid until a test asks for a fixture.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,7 +16,12 @@ if TYPE_CHECKING:
 
     from aiocosid.testing import CountingProvider, FailingStore, ManualClock
 
-__all__ = ("aiocosid_clock", "aiocosid_ids", "aiocosid_store")
+__all__ = ("aiocosid_clock", "aiocosid_ids", "aiocosid_store", "pytest_configure")
+
+
+def pytest_configure() -> None:
+    """Let stores that tests make be disposable: they may be dropped, emptied and made again."""
+    os.environ.setdefault("AIOCOSID_DISPOSABLE", "1")
 
 
 @pytest.fixture

@@ -47,6 +47,7 @@ from tests.servers import (
 
 T = TypeVar("T")
 
+os.environ["AIOCOSID_DISPOSABLE"] = "0"  # the stores here are as a user's
 REQUIRED = os.environ.get("AIOCOSID_REQUIRE_SERVICES") == "1"
 SEED = os.environ.get("AIOCOSID_TEST_SEED", "0")
 HAS_UVLOOP = importlib.util.find_spec("uvloop") is not None

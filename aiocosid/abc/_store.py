@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Self
 
@@ -11,7 +12,6 @@ from ._ids import DEFAULT_NAMESPACE, DEFAULT_STEP, IdSegmentDistributor
 from ._machine import DEFAULT_SAFE_GUARD
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Sequence
     from types import TracebackType
 
@@ -325,6 +325,14 @@ class ServerFacts:
     weaknesses: Sequence[str] | None = None
 
 
+def is_disposable() -> bool:
+    """Return whether new stores are for tests, by ``AIOCOSID_DISPOSABLE`` in the environment.
+
+    The pytest plugin sets it to 1 unless it is set already.
+    """
+    return os.environ.get("AIOCOSID_DISPOSABLE", "").lower() in {"1", "true", "yes", "on"}
+
+
 class Store(MachineStore, ABC):
     """One server or file that keeps many counters; what ``connect(url)`` and the CLI work on.
 
@@ -391,6 +399,7 @@ class Store(MachineStore, ABC):
         Args:
             disposable: if the store is made by this call, it is one for tests: whatever is lost in
                 it is made and vouched for again.  On a store without a witness each call says so.
+                ``AIOCOSID_DISPOSABLE=1`` in the environment does the same.
             after_loss: create also what was there and is lost; see `initialize`.
 
         Raises:

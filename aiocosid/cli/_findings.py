@@ -159,7 +159,8 @@ def judge_initialized(*, is_initialized: bool) -> Finding:
     return Finding(
         check="initialised",
         status=Status.WARNING,
-        text="no machine id is handed out, so no Snowflake; counters work",
+        text="no machine id is handed out, so no Snowflake, and no counter is created; those that "
+        "exist work",
         remedy="run 'aiocosid init' once, with the same --store",
     )
 

@@ -143,6 +143,26 @@ def revert(
 
 
 @machines.command()
+def forget(
+    namespace: Annotated[str, typer.Argument(metavar="NAMESPACE")],
+    *,
+    store: StoreUrl = DEFAULT_STORE,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Stop to miss a namespace whose machine ids were removed from the store on purpose.
+
+    A store counts the namespaces that ever handed out a machine id.  If one is missing, each new
+    namespace has to wait: it may be the one that was lost.  No process may still use the namespace.
+    """
+    with StoreSession(store, timeout=timeout) as session:
+        was_missed = session.call(session.store.forget_namespace, namespace=namespace)
+    missed = (
+        "is no longer missed" if was_missed else "was not missed: all that were counted are there"
+    )
+    write(f"namespace {printable(namespace)} {missed}\n")
+
+
+@machines.command()
 def bits(
     *,
     store: StoreUrl = DEFAULT_STORE,

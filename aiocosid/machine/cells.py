@@ -400,6 +400,15 @@ class Snapshot:
         old = self.count
         return old is not None and changes.count == Count(old.epoch, old.ids + 1)
 
+    def counts_one_namespace_more(self, changes: Changes) -> bool:
+        """Return whether the number of namespaces can be incremented without comparing it.
+
+        This namespace gets a count, and that it has none yet is compared.
+        """
+        old, new = self.namespaces, changes.namespaces
+        is_first = self.count is None and changes.count is not None
+        return is_first and old is not None and new == NamespaceCount(old.number + 1)
+
     def apply(self, changes: Changes) -> None:
         """Apply the changes, as after their commit."""
         self.marker = changes.marker or self.marker

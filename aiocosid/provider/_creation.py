@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from ..abc._store import is_disposable
 from ..errors import InvalidArgumentError, UnsupportedByStoreError
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ async def create_in(store: Store, create: Create) -> None:
     """
     if create is False:
         return
-    if create is True and not store.has_witness:
+    if create is True and not (store.has_witness or is_disposable()):
         raise InvalidArgumentError("create", create, expected=_NO_MEMORY)
     is_over = create not in {True, DISPOSABLE} and datetime.now(UTC).date() > date.fromisoformat(
         str(create)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..abc import MAX_ID, Counter, ServerFacts
+from ..abc._store import is_disposable
 from ..errors import (
     CorruptCounterError,
     CounterMissingError,
@@ -333,7 +334,7 @@ class SqlBackend(Backend):
         except SchemaMissingError:
             if not self._dialect.is_created_on_use:
                 raise
-        await self.create_schema()
+        await self.create_schema(disposable=is_disposable())
         return await self._run(statement, **values)
 
     # Counters.

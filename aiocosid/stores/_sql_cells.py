@@ -258,10 +258,13 @@ class SqlCommit:
         names, cells = CellNames(snapshot.namespace), self._raw.cells
         self._texts = texts = self._new_texts(names)
         self._rows = sorted(self._new_rows(names), key=lambda row: row[0])
-        # The count can be incremented whatever its value is by now.
-        is_one_more = dialect.number and snapshot.counts_one_more(changes)
+        # Both can be incremented whatever their value is by now.
+        one_more = {
+            names.count: snapshot.counts_one_more(changes),
+            NAMESPACES: snapshot.counts_one_namespace_more(changes),
+        }
         for name in sorted(texts, key=lambda name: (texts[name] != cells.get(name), name)):
-            if is_one_more and name == names.count:
+            if dialect.number and one_more.get(name):
                 self._add_one(name)
             else:
                 self._add_cell(name)
@@ -361,7 +364,7 @@ class SqlCommit:
             self._update(table, key, written)
 
     def _add_one(self, name: str) -> None:
-        """Compare the epoch of a count, and increment its current value."""
+        """Compare all but the number of a count, and increment its current value."""
         key = self._dialect.key(self._given(name))
         text = self._raw.cells[name].rpartition(":")[0] + ":"
         length, epoch = len(text), self._given(text)

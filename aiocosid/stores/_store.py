@@ -19,6 +19,7 @@ from ..abc import (
     Store,
 )
 from ..abc._machine import NAME_WIDTH, check_safe_guard
+from ..abc._store import is_disposable
 from ..errors import (
     CounterMissingError,
     InvalidArgumentError,
@@ -224,8 +225,8 @@ class BackendStore(NotCopyable, Store, Generic[B]):
             StoreError: the store refuses or cannot be reached.
         """
         backend = self._backend
-        is_disposable = await backend.create_schema(disposable=disposable, after_loss=after_loss)
-        if not is_disposable:
+        given = disposable or is_disposable()
+        if not await backend.create_schema(disposable=given, after_loss=after_loss):
             return
         if not backend.has_marker:
             await backend.mark_counters()

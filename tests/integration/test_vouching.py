@@ -195,11 +195,10 @@ async def test_another_format_is_refused_with_both_named(tables: Tables) -> None
     """A marker that names none is of the first format."""
     await lived(tables)
     tables.execute(
-        "update aiocosid_cell set value = '{\"identity\":\"i\",\"epoch\":\"e\"}' "
-        "where name = 'marker';"
+        'update aiocosid_cell set value = \'{"identity":"i","epoch":"e"}\' where name = \'marker\';'
     )
     async with tables.store.from_url(tables.url) as store:
-        with pytest.raises(StoreFormatError, match="format 1.*format 2"):
+        with pytest.raises(StoreFormatError, match=r"format 1.*format 2"):
             await take(store, 1)
         with pytest.raises(StoreFormatError):
             await store.is_initialized()
