@@ -126,7 +126,7 @@ class OnServer(Database):
     def guest(self) -> Generator[str]:
         """Let somebody use the counters who may do nothing else; the URL."""
         name = self.url.rpartition("/")[2]
-        of = "cosid" if self.store_type is PostgresStore else f"`{name}`.*"
+        of = "cosid, aiocosid_cell" if self.store_type is PostgresStore else f"`{name}`.*"
         self.execute(f"grant select, insert, update on {of} to {GUEST}")
         yield self.server.url_for(user=GUEST, password=GUEST_PASSWORD, database=name)
         if self.store_type is MysqlStore:  # in PostgreSQL it ends with the database

@@ -102,11 +102,14 @@ async def test_segments(store: MysqlStore, raw: Any) -> None:
     with pytest.raises(SchemaMissingError, match="'cosid'"):
         await store.segment_distributor(name="order").next_max_id(1)
     fetch(raw, COSIDS["INIT_COSID_TABLE_SQL"])
+    await store.create_schema()
+    await store.initialize()
     for vector in vectors("segment_scenario"):
         replay = Replay(vector["args"], store, raw)
         for step, due in zip(vector["args"]["steps"], vector["result"], strict=True):
             await replay.step(step, due)
         fetch(raw, "DELETE FROM cosid")
+        fetch(raw, "DELETE FROM aiocosid_cell WHERE name = 'counters'")
     for vector in vectors("segment_id"):
         args = vector["args"]
         described = {key: args[key] for key in ("namespace", "name", "offset", "step")}
@@ -120,6 +123,7 @@ async def test_segments(store: MysqlStore, raw: Any) -> None:
         clients = {f"client{i}": list(ids) for i, ids in enumerate(zip(*turns, strict=True))}
         assert clients | {"rows": segment_rows(raw)} == vector["result"]
         fetch(raw, "DELETE FROM cosid")
+        fetch(raw, "DELETE FROM aiocosid_cell WHERE name = 'counters'")
     for vector in vectors("segment_new"):
         with pytest.raises(InvalidArgumentError):
             MysqlStore.from_url("mysql:///x").segment_distributor(**vector["args"])

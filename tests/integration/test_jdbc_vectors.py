@@ -103,13 +103,18 @@ class Replay:
         described = {key: self.args[key] for key in ("namespace", "name", "step")}
         return self.store.segment_distributor(offset=offset, **described)
 
+    async def delete(self) -> None:
+        """Delete the row, and what says that there was one."""
+        await self.execute("DELETE FROM cosid WHERE name = $1", self.key)
+        await self.execute("DELETE FROM aiocosid_cell WHERE name = $1", "counters")
+
     async def step(self, step: dict[str, Any], due: dict[str, Any]) -> None:
         """Do one step and compare the row."""
         result = due["result"]
         error = result["error"]["type"] if isinstance(result, dict) else None
         undo = await getattr(self, f"do_{step['do']}")(step, result, error)
         if undo:
-            await self.execute("DELETE FROM cosid WHERE name = $1", self.key)
+            await self.delete()
         expected = due["rows"]
         if step["do"] == "create" and not await self.rows():
             # Created by the first call, and not before.
@@ -152,7 +157,7 @@ class Replay:
 
     async def do_delete(self, step: dict[str, Any], result: Any, error: str | None) -> None:
         """Somebody deletes the row."""
-        await self.execute("DELETE FROM cosid WHERE name = $1", self.key)
+        await self.delete()
 
     async def do_init_segment(self, step: dict[str, Any], result: Any, error: str | None) -> None:
         """CosId's own INSERT; ours has no such step, but a row made by it is used as it lies."""

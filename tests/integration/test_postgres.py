@@ -104,7 +104,8 @@ class TestRefusals:
                 with pytest.raises(StoreAuthenticationError, match="permission denied") as caught:
                     await counter.next_max_id(10)
                 assert not caught.value.retryable
-            postgres.execute(f"GRANT INSERT, UPDATE ON cosid TO {GUEST}", database=namespace)
+            rights = "SELECT, INSERT, UPDATE ON cosid, aiocosid_cell"
+            postgres.execute(f"GRANT {rights} TO {GUEST}", database=namespace)
             assert await counter.next_max_id(10) == 10
 
     async def test_a_connection(self, raw: Connection) -> None:
@@ -123,6 +124,8 @@ class TestSchema:
             "(name varchar(100) PRIMARY KEY, last_max_id int, last_fetch_time int)"
         )
         async with PostgresStore.from_url(postgres_database) as store:
+            await store.create_schema()
+            await store.initialize()
             counter = store.segment_distributor(name="order", offset=2**31 - 11)
             assert await counter.next_max_id(10) == 2**31 - 1
             with pytest.raises(IdOverflowError) as caught:

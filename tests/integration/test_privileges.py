@@ -50,6 +50,7 @@ from tests.servers import (
     RedisServer,
     ValkeyServer,
 )
+from tests.servers.valkey import MARK
 
 pytestmark = pytest.mark.integration
 
@@ -66,7 +67,7 @@ async def segments(store: Store) -> None:
     await counter.next_max_id(5)
 
 
-async def segments_with_an_offset(store: Store) -> None:
+async def segments_of_new_counters(store: Store) -> None:
     name = f"invoice{uuid.uuid4().hex}"
     counter = store.segment_distributor(namespace="shop", name=name, offset=7)
     assert await counter.next_max_id(5) == 12
@@ -112,7 +113,7 @@ async def init(store: Store) -> None:
     await store.create_schema()
     await store.machine_markers()
     await store.is_initialized()
-    await store.initialize()
+    await store.initialize(confirm_no_holders=True)
     assert (await store.mark_machines(namespace="shop", is_new=True)).is_new
 
 
@@ -165,7 +166,7 @@ async def machines_bits(store: Store) -> None:
 HELD: Final = 0
 TASKS: Final[dict[str, Callable[[Store], Awaitable[None]]]] = {
     "segments": segments,
-    "segments with an offset": segments_with_an_offset,
+    "segments of counters that are new": segments_of_new_counters,
     "segments, given back": segments_given_back,
     "segments of a tiered store": segments_of_a_tiered_store,
     "sharded ids": sharded_ids,
@@ -235,6 +236,7 @@ def set_user(server: ValkeyServer, rights: list[str]) -> str:
 async def empty(server: ValkeyServer, task: str) -> None:
     """Nothing but what the task needs; no script is known, as after a restart."""
     server.call("FLUSHALL")
+    server.call(*MARK)
     server.call("SCRIPT", "FLUSH")
     async with open_store(server.url) as owner:
         await prepare(task, owner)
@@ -273,7 +275,7 @@ async def test_the_application_of_the_page(own_valkey: ValkeyServer) -> None:
     words = fenced("text", "ACL SETUSER").split()
     assert words[:5] == ["ACL", "SETUSER", APP, "reset", "on"]
     url = set_user(own_valkey, words[6:])
-    for task in ("segments", "segments with an offset", "machine ids"):
+    for task in ("segments", "segments of counters that are new", "machine ids"):
         await empty(own_valkey, task)
         assert await can(task, url)
     async with open_store(url) as store:
@@ -308,7 +310,6 @@ def around() -> list[tuple[str, str]]:
 
 
 ON_REDIS: Final = {
-    "segments with an offset",
     "segments of a tiered store",
     "sharded ids",
     "aiocosid set-floor of a tiered store",
@@ -411,7 +412,7 @@ async def test_the_grants_for_postgresql_are_not_too_much(database: Postgres) ->
 async def test_namespaces_are_parted_by_row_security(database: Postgres) -> None:
     """As the page says."""
     database.execute(fenced("sql", "ALTER TABLE").replace("TO app", f"TO {GUEST}"))
-    database.grant(around() + grants()["segments"])
+    database.grant(around() + grants()["segments of counters that are new"])
     async with open_store(database.owner) as owner:
         await owner.segment_distributor(namespace="shop2", name="a").next_max_id(1)
     async with open_store(database.url) as store:

@@ -84,7 +84,7 @@ async def test_all_of_ours_is_gone(tables: Tables) -> None:
             await take(store, 2)
         with pytest.raises(StoreNotInitializedError, match="aiocosid init"):
             await take(store, 2, "another")
-        await store.initialize()
+        await store.initialize(confirm_no_holders=True)
         assert await take(store, 2) == 2
 
 

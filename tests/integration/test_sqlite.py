@@ -25,7 +25,7 @@ from aiocosid.abc import IdSegmentDistributor
 from aiocosid.errors import (
     ForkedError,
     InvalidArgumentError,
-    SchemaMissingError,
+    SchemaDroppedError,
     StoreAuthenticationError,
     StoreError,
     StoreRolledBackError,
@@ -107,6 +107,7 @@ class TestCounter:
     @pytest.mark.parametrize("turns", range(1, 12))
     async def test_closed_while_it_opens(self, store: SqliteStore, path: Path, turns: int) -> None:
         """Closing waits for it; nothing is left open, and the call ends either way."""
+        await _made(path)
         threads = threading.active_count()
         call = asyncio.ensure_future(store.segment_distributor(name="order").next_max_id(10))
         for _ in range(turns):
@@ -115,8 +116,11 @@ class TestCounter:
         assert await call == 10
         await _ended_down_to(threads)
 
-    async def test_closed_in_a_cancelled_scope_while_it_opens(self, store: SqliteStore) -> None:
+    async def test_closed_in_a_cancelled_scope_while_it_opens(
+        self, store: SqliteStore, path: Path
+    ) -> None:
         """As a task group does that fails."""
+        await _made(path)
         threads = threading.active_count()
         call = asyncio.ensure_future(store.segment_distributor(name="order").next_max_id(10))
         await asyncio.sleep(0)
@@ -165,7 +169,7 @@ class TestEnds:
         counter = store.segment_distributor(name="order")
         await counter.next_max_id(100)
         execute(path, "DROP TABLE cosid")
-        with pytest.raises(SchemaMissingError, match="'cosid' does not exist"):
+        with pytest.raises(SchemaDroppedError, match="'cosid' existed and was dropped"):
             await counter.next_max_id(100)
 
 
@@ -298,6 +302,7 @@ async def test_a_fork_while_the_statement_ran(
 ) -> None:
     """In the child its range, or its error, is the parent's."""
     own = SqliteStore.from_url(url)
+    await own.create_schema()
     counter = own.segment_distributor(name="order")
 
     async def forked(_: str) -> None:
@@ -417,6 +422,12 @@ def test_an_old_sqlite(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _from_url(url: str) -> IdSegmentDistributor:
     return SqliteStore.from_url(url).segment_distributor(name="order")
+
+
+async def _made(path: Path) -> None:
+    """Make the tables, so that a call is one statement."""
+    async with SqliteStore.from_url(f"sqlite:///{path}") as store:
+        await store.create_schema()
 
 
 async def _ended_down_to(threads: int) -> None:
