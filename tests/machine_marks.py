@@ -40,7 +40,8 @@ def identity(server: ValkeyServer) -> str:
     """What the scripts take for the identity of a server."""
     info = f"{server.call('INFO', 'server')}{server.call('INFO', 'replication')}"
     found = [re.search(f"{name}:([0-9a-f]+)", info) for name in ("run_id", "master_replid")]
-    return " ".join(each.group(1) for each in found if each is not None)
+    swaps = re.search(r"cmdstat_swapdb:calls=(\d+)", f"{server.call('INFO', 'commandstats')}")
+    return " ".join(each.group(1) for each in (*found, swaps) if each is not None)
 
 
 def mark_machines(server: ValkeyServer, *namespaces: str) -> None:

@@ -69,7 +69,7 @@ def _epoch(run: Run) -> str | None:
 
 def mark(run: Run, namespace: str, identity: str) -> None:
     """Mark a namespace as sound, unless the whole store is."""
-    if _epoch(run) is None:
+    if not _epoch(run):
         write_space(run, namespace, Space(identity=identity))
 
 

@@ -243,7 +243,7 @@ def _examine(snapshot: Snapshot, asker: Asker) -> _Soundness:
             epoch=_epoch(snapshot),
             quarantine=asker.nonce,
             since_ms=now_ms,
-            is_new=snapshot.space is None and snapshot.marker is None,
+            is_new=snapshot.space is None and not snapshot.is_marked,
         ),
         asker.guard_ms,
     )
@@ -257,7 +257,7 @@ def _remembering(space: Space, guard_ms: int) -> Space:
 
 
 def _quarantine_error(snapshot: Snapshot, space: Space, left_ms: float) -> MachineIdQuarantineError:
-    is_new = space.is_new and snapshot.marker is None
+    is_new = space.is_new and not snapshot.is_marked
     kind = StoreNotInitializedError if is_new else MachineIdQuarantineError
     return kind(snapshot.store, namespace=snapshot.namespace, seconds_left=left_ms / 1000)
 
@@ -797,10 +797,10 @@ def set_bits(snapshot: Snapshot, asker: Asker, bits: int) -> Decision:
 def is_initialized(snapshot: Snapshot) -> bool:
     """Return whether the marker vouches for all namespaces of the store as it is now."""
     marker = snapshot.marker
-    return marker is not None and not marker.is_partial and snapshot.knows(marker.identity)
+    return marker is not None and marker.identity != "" and snapshot.knows(marker.identity)
 
 
-def mark_store(snapshot: Snapshot, asker: Asker, *, is_partial: bool = False) -> Decision:
+def mark_store(snapshot: Snapshot, asker: Asker, *, after_loss: bool = False) -> Decision:
     """Write the store's marker, which says that it has lost nothing in any namespace.
 
     Every namespace is sound from then on, and running quarantines end.
@@ -808,12 +808,12 @@ def mark_store(snapshot: Snapshot, asker: Asker, *, is_partial: bool = False) ->
     Args:
         snapshot: one of any namespace.
         asker: its nonce becomes the marker's epoch.
-        is_partial: only allow that counters are created; the machine ids of all namespaces are in
+        after_loss: only allow that counters are created; the machine ids of all namespaces are in
             quarantine from then on.
     """
     if snapshot.counted == -1:
         return Decision(need=Need(namespaces=True))
-    changes = Changes(marker=Marker(snapshot.identity, asker.nonce, is_partial=is_partial))
+    changes = Changes(marker=Marker("" if after_loss else snapshot.identity, asker.nonce))
     if snapshot.counted is not None:
         changes.namespaces = NamespaceCount(snapshot.counted)
     return Decision(changes)
@@ -848,7 +848,7 @@ def mark(snapshot: Snapshot, asker: Asker, *, is_new: bool) -> Decision:
     is_uncounted = snapshot.counted == -1 and snapshot.count is None
     if not snapshot.is_complete or is_uncounted:
         return Decision(need=_whole(asker))
-    is_there = snapshot.space is not None or snapshot.marker is not None
+    is_there = snapshot.space is not None or snapshot.is_marked
     if is_there and not is_new:
         return _look_at_marker(snapshot, asker)
     space = replace(
@@ -882,7 +882,7 @@ def _look_at_marker(snapshot: Snapshot, asker: Asker) -> Decision:
 
 def seconds_left(snapshot: Snapshot) -> float:
     """Return the seconds left of a quarantine; its whole length, if one is about to begin."""
-    if not snapshot.space and not snapshot.marker:
+    if not snapshot.space and not snapshot.is_marked:
         return 0.0
     return _examine(snapshot, Asker("")).left_ms / 1000
 

@@ -152,17 +152,16 @@ class Marker:
     """The store's own cell: while it is there, the store has lost nothing since it was written.
 
     Attributes:
-        identity: the identity of the store that it was written for.
-        epoch: a new one each time that the marker is written.
+        identity: the identity of the store that it was written for; empty after a loss: counters
+            may be created, but machine ids are in quarantine.
+        epoch: a new one each time that the marker is written; empty, as the identity is, if it only
+            lets counters be created, and says nothing about machine ids.
         format: the version of the cells and keys of the process that wrote it.
-        is_partial: whether it was written after a loss: counters may be created, but machine ids
-            are in quarantine.
     """
 
     identity: str = ""
     epoch: str = ""
     format: int = FORMAT
-    is_partial: bool = False
 
     def text(self) -> str:
         """Return the cell's text, as it is stored."""
@@ -408,6 +407,11 @@ class Snapshot:
         old, new = self.namespaces, changes.namespaces
         is_first = self.count is None and changes.count is not None
         return is_first and old is not None and new == NamespaceCount(old.number + 1)
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether there is a marker that says something about machine ids."""
+        return self.marker is not None and bool(self.marker.identity or self.marker.epoch)
 
     def apply(self, changes: Changes) -> None:
         """Apply the changes, as after their commit."""

@@ -257,7 +257,7 @@ _LOCK_WAIT: Final = 1  # second
 _MARKER: Final = f"""
 REPLACE INTO {CELL_TABLE} (name, value, written_ms)
 SELECT 'marker', CONCAT('{{"identity":"', {IDENTITY}, '","epoch":"', UUID(),
-    '","format":{FORMAT},"is_partial":false}}'), {NOW}
+    '","format":{FORMAT}}}'), {NOW}
 """
 
 

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..machine.cells import FORMAT
 from ._schema import CELL_TABLE, MACHINE_TABLE, OBJECTS, TABLE, WITNESS
-from ._sql import COLUMNS, MACHINE_INDEXES, MAY_CREATE, NOTE_COUNTERS, READ, Advance, Dialect
+from ._sql import (
+    COLUMNS,
+    HAS_COUNTERS,
+    MACHINE_INDEXES,
+    MAY_CREATE,
+    NOTE_COUNTERS,
+    READ,
+    Advance,
+    Dialect,
+)
 from ._url import read_url
 from ._url_specs import POSTGRES as SPEC
 
@@ -62,7 +71,7 @@ def _create(creation: Creation) -> str:
         steps.append(f"""INSERT INTO {CELL_TABLE} AS c (name, value, written_ms)
         SELECT 'marker', json_build_object('identity', {IDENTITY},
             'epoch', md5(random()::text || clock_timestamp()::text),
-            'format', {FORMAT}, 'is_partial', false), {NOW}
+            'format', {FORMAT}), {NOW}
         ON CONFLICT (name) DO UPDATE SET value = excluded.value, written_ms = excluded.written_ms;
 """)
     body = indent("\n".join(steps), "        ")
@@ -93,17 +102,22 @@ ON CONFLICT (name) DO UPDATE {change} {result}"""
     return Advance(insert, f"UPDATE cosid AS c {change} AND c.name = :name::varchar {result}")
 
 
+# Row security hides the counters of others: then only an empty file is an empty table.
+_MAY_CREATE: Final = MAY_CREATE.replace(
+    HAS_COUNTERS,
+    f"({HAS_COUNTERS} OR row_security_active('{TABLE}') AND pg_relation_size('{TABLE}') > 0)",
+)
 _IS_THERE: Final = "EXISTS (SELECT 1 FROM cosid WHERE name = :name::varchar)"
 
 _NOTED: Final = f"""
-counters AS ({NOTE_COUNTERS.format(counters=f"SELECT 1 WHERE NOT {_IS_THERE} AND {MAY_CREATE}")})
+counters AS ({NOTE_COUNTERS.format(counters=f"SELECT 1 WHERE NOT {_IS_THERE} AND {_MAY_CREATE}")})
 """
 
 _ADDED: Final = _counter(
     ":first",
     f"last_max_id = c.last_max_id + :step::bigint, last_fetch_time = {_SECONDS}",
     " AS max_id",
-    f" WHERE {_IS_THERE} OR {MAY_CREATE}",
+    f" WHERE {_IS_THERE} OR {_MAY_CREATE}",
 )
 _RAISED: Final = _counter(
     ":above", "last_max_id = greatest(c.last_max_id, :above::bigint)", ", c.last_fetch_time"

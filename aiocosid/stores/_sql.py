@@ -96,6 +96,7 @@ COLUMNS: Final = {
 }
 
 # Statements that all dialects share, but for parameters.
+HAS_COUNTERS: Final = "EXISTS (SELECT 1 FROM cosid)"
 MAY_CREATE: Final = """
 EXISTS (SELECT 1 FROM aiocosid_cell AS m WHERE m.name = 'marker' AND (
     EXISTS (SELECT 1 FROM cosid)

@@ -146,7 +146,7 @@ def _create(creation: Creation) -> str:
     if creation.vouches:
         steps.append(f"""INSERT OR REPLACE INTO {CELL_TABLE} (name, value, written_ms)
 SELECT 'marker', json_object('identity', {IDENTITY}, 'epoch', lower(hex(randomblob(8))),
-    'format', {FORMAT}, 'is_partial', json('false')), {NOW}""")
+    'format', {FORMAT}), {NOW}""")
     return ";\n".join(steps)
 
 

@@ -450,7 +450,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
                 return
             if await self._is_in_use():
                 raise StoreNotEmptyError(self._backend.label)
-        rule = partial(_rules.mark_store, is_partial=after_loss and not confirm_no_holders)
+        rule = partial(_rules.mark_store, after_loss=after_loss and not confirm_no_holders)
         await self._change(EVERYWHERE, rule, need=Need(namespaces=True))
 
     async def _is_in_use(self) -> bool:
@@ -496,7 +496,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         guard_ms = guard_ms_of(check_safe_guard(safe_guard))
         rule = partial(_rules.mark, is_new=is_new)
         marker: MachineMarker = await self._change(namespace, rule, guard_ms=guard_ms)
-        if marker.is_new:
+        if marker.is_new and not self._backend.has_marker:
             await self._backend.mark_counters()
         return marker
 
@@ -518,7 +518,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
                 safe_guard=_safe_guard(each),
             )
             for each in await self._snapshots(namespace)
-            if each.space is not None or each.marker is not None
+            if each.space is not None or each.is_marked
         ]
 
     async def clock_ms(self) -> int:

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from aiocosid.errors import StoreAuthenticationError
-from aiocosid.machine.cells import Space
+from aiocosid.machine.cells import Marker, Space
 from aiocosid.stores.mysql import MysqlStore
 from tests import sql_cells
 from tests.machine_marks import mariadb_run, mark_mariadb
@@ -52,6 +52,7 @@ class Database:
         """Nothing but what the task needs."""
         sql = [f"delete from {table}" for table in TABLES]
         self.server.execute(";".join(sql), database=self.name)
+        sql_cells.write_cell(mariadb_run(self.server, self.name), "marker", Marker().text())
         async with MysqlStore.from_url(self.server.url_for(database=self.name)) as owner:
             await prepare(task, owner)
         if task in BESIDE_JAVA:

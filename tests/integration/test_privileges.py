@@ -28,7 +28,7 @@ from aiocosid.errors import (
     StoreAuthenticationError,
     StoreIdentityHiddenError,
 )
-from aiocosid.machine.cells import Space
+from aiocosid.machine.cells import Marker, Space
 from aiocosid.provider import open_store
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.stores.redis import RedisStore
@@ -343,6 +343,10 @@ class Postgres:
     def execute(self, sql: str) -> None:
         self.server.execute(sql, database=self.database)
 
+    def execute_cell(self, sql: str) -> list[list[str]]:
+        self.execute(sql)
+        return []
+
     def rows(self, sql: str) -> list[list[str]]:
         return self.server.rows(sql, database=self.database)
 
@@ -359,6 +363,7 @@ class Postgres:
 
     async def empty(self, task: str) -> None:
         self.execute(f"TRUNCATE {TABLES}")
+        sql_cells.write_cell(self.execute_cell, "marker", Marker().text())
         async with open_store(self.owner) as owner:
             await prepare(task, owner)
         if task in BESIDE_JAVA:

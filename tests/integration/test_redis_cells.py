@@ -150,7 +150,7 @@ async def test_databases_that_are_swapped(store: RedisStore, server: ValkeyServe
     server.call("SWAPDB", 0, 1)
     with pytest.raises(StoreNotInitializedError):
         await take(of(store, "newcomer"))
-    await store.initialize()
+    await store.initialize(confirm_no_holders=True)
     assert await take(of(store, "newcomer")) == MachineGrant(0, -1)
     with pytest.raises(MachineIdLostError, match="newcomer holds it"):
         await owner.guard(0, now_ms=T, mark_ms=T)
@@ -246,7 +246,7 @@ async def test_a_replica_shows_what_it_has(
             lambda: of(store, "one").revert(0, last_ms=T),
             lambda: store.revert_machine(namespace=NS, machine_id=0),
             lambda: store.mark_machines(namespace=NS, is_new=True),
-            store.initialize,
+            lambda: store.initialize(confirm_no_holders=True),
         ):
             with pytest.raises(StoreUnavailableError):
                 await refused()

@@ -24,6 +24,7 @@ from aiocosid.errors import (
 from aiocosid.stores._store import CounterDistributor
 from aiocosid.stores.redis import RedisStore
 from tests.servers import ValkeyServer
+from tests.servers.valkey import MARK
 
 pytestmark = [pytest.mark.integration]
 
@@ -57,6 +58,7 @@ def empty_server(request: pytest.FixtureRequest) -> Iterator[ValkeyServer]:
 @pytest_asyncio.fixture
 async def store(empty_server: ValkeyServer) -> AsyncIterator[RedisStore]:
     empty_server.call("FLUSHALL")
+    empty_server.call(*MARK)
     async with RedisStore.from_url(empty_server.url) as store:
         yield store
 
@@ -73,6 +75,7 @@ def state(server: ValkeyServer) -> State:
             "value": server.call("GET", str(key)),
         }
         for key in keys
+        if key != MARK[1]
     }
 
 

@@ -17,7 +17,7 @@ from ._process import START_DEADLINE, Server, ServerMissingError
 from ._resp import Reply, RespError, call
 
 PASSWORD: Final = "right:horse/battery"  # noqa: S105 - its ':' and '/' must be quoted in a URL
-MARK: Final = "HSET", "aiocosid:marker", "store", Marker(is_partial=True).text()
+MARK: Final = "HSET", "aiocosid:marker", "store", Marker().text()
 """Lets counters be created, as ``aiocosid init`` does; it vouches for no machine id."""
 
 READER: Final = "reader"  # a user that may look at every key and change none
