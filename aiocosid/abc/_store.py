@@ -407,19 +407,6 @@ class Store(MachineStore, ABC):
             StoreError: the store refuses or cannot be reached.
         """
 
-    async def highest_in(self, *, column: str) -> int:
-        """Return the highest number in a column of another table of the database; 0 for no row.
-
-        Args:
-            column: ``table.column``, or ``schema.table.column``, of letters, digits and ``_``.
-
-        Raises:
-            InvalidArgumentError: the column's name is something else, or it holds no integers.
-            UnsupportedByStoreError: this store is no database (the default).
-            StoreError: the store refuses or cannot be reached.
-        """
-        raise UnsupportedByStoreError(type(self).__name__, f"it has no column {column!r}")
-
     @abstractmethod
     async def counters(self, *, namespace: str | None = None) -> Sequence[Counter]:
         """Return the counters, ordered by name.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import partial
 from math import ceil, inf
@@ -19,6 +18,7 @@ from ..errors import (
     UnsupportedByStoreError,
 )
 from ..provider import OPTIONS
+from ..stores.columns import highest_in_column
 from ._exit import ExitCode, printable, redacted
 from ._options import DEFAULT_STORE, DEFAULT_TIMEOUT, StoreUrl, Timeout, declared
 from ._output import confirmed, has_terminal, progress_bar, write
@@ -44,8 +44,6 @@ LOST: Final = (
     "{} has lost counters. Of these you gave the highest id: {}. Of {} that existed, the ids will "
     "be issued again from 1.\nGo on?"
 )
-
-COLUMN: Final = re.compile(r"(\w+\.){1,2}\w+")
 
 Floor: TypeAlias = int | str
 """The highest id that was handed out, or the column that has it."""
@@ -190,7 +188,7 @@ def _floors(given: Sequence[str], columns: Sequence[str]) -> dict[str, Floor]:
         floors[name] = int(number)
     for each in columns:
         name, _, place = each.partition("=")
-        if not name or not COLUMN.fullmatch(place):
+        if not name or "." not in place:
             expected = "NAME=TABLE.COLUMN, as order=orders.id, with a schema before it if needed"
             raise InvalidArgumentError("--floor-from", each, expected=expected)
         floors[name] = place
@@ -243,7 +241,7 @@ def _recover(
     for name, floor in floors.items():
         above = floor
         if isinstance(above, str):
-            above = session.call(session.store.highest_in, column=above)
+            above = session.call(highest_in_column, session.store, above) or 0
         session.call(session.store.set_floor, namespace=namespace, name=name, above=above)
         write(f"counter {printable(name)} goes on above {above}\n")
     session.call(session.store.initialize, after_loss=True)

@@ -222,15 +222,6 @@ class Backend(NotCopyable, ABC):
             StoreError: the store refuses or cannot be reached.
         """
 
-    async def highest_in(self, table: str, column: str) -> int:
-        """Return the highest number in a column of a table that is not ours; 0 for no row.
-
-        Raises:
-            UnsupportedByStoreError: it is no database (the default).
-            StoreError: the store refuses or cannot be reached.
-        """
-        raise UnsupportedByStoreError(self.label, f"it has no table {table!r}")
-
     @abstractmethod
     async def counters(self, prefix: str) -> Sequence[Counter]:
         """Return the counters whose names have the prefix, in any order, without damaged ones."""

@@ -21,7 +21,6 @@ from ..errors import (
     CounterMissingError,
     CounterNotCreatedError,
     IdOverflowError,
-    InvalidArgumentError,
     SchemaDroppedError,
     SchemaMissingError,
     StoreAuthenticationError,
@@ -397,7 +396,9 @@ class SqlBackend(Backend):
             # Without the table no grant was noted, so nothing can be given back; but the table may
             # be created and written just before the plain statement.
             try:
-                row = await self._row(advance.statement(create=create), name=name, above=above)
+                statement = advance.statement(create=create)
+                rows = await self._fetch_rows(statement, name=name, above=above)
+                row = next(iter(rows), None)
             except SchemaMissingError as error:
                 if error.table != GRANT_TABLE:
                     raise
@@ -408,7 +409,7 @@ class SqlBackend(Backend):
 
     async def counters(self, prefix: str) -> Sequence[Counter]:
         await self.link.ensure_there()
-        rows = await self._run(self._dialect.counters, prefix=prefix)
+        rows = await self._fetch_rows(self._dialect.counters, prefix=prefix)
         return [
             Counter(namespaced_name=name, last_max_id=max_id, last_fetch_time=integer(fetch_time))
             for name, value, fetch_time in rows
@@ -417,17 +418,9 @@ class SqlBackend(Backend):
 
     async def peek(self, name: str) -> int | None:
         await self.link.ensure_there()
-        row = await self._row(self._dialect.counter, name=name)
+        rows = await self._fetch_rows(self._dialect.counter, name=name)
+        row = next(iter(rows), None)
         return None if row is None else self._sound(name, row[0])
-
-    async def highest_in(self, table: str, column: str) -> int:
-        # Of letters, digits, _ and dots: nothing that has to be quoted.
-        row = await self._row(f"SELECT MAX({column}) FROM {table}")  # noqa: S608
-        value = 0 if row is None or row[0] is None else integer(row[0])
-        if value is None:
-            place = f"{table}.{column}"
-            raise InvalidArgumentError("column", place, expected="a column of integers")
-        return value
 
     async def give_back(self, name: str, *, top: int, lower: int, nonce: str) -> bool:
         statement = self._dialect.give_back

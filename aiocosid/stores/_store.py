@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeAlias, TypeVar
@@ -52,8 +51,6 @@ if TYPE_CHECKING:
     Rule: TypeAlias = Callable[[Snapshot, Asker], Decision]
 
 __all__ = ("BackendStore", "CounterDistributor")
-
-COLUMN: Final = re.compile(r"(\w+\.){1,2}\w+")
 
 MOST_AHEAD_MS: Final = 24 * 3600 * 1000  # of an operator's floor; a slip would stop a namespace
 
@@ -253,19 +250,6 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         prefix = "" if namespace is None else f"{namespace}."
         found = await self._backend.counters(prefix)
         return sorted(found, key=lambda each: each.namespaced_name)
-
-    async def highest_in(self, *, column: str) -> int:
-        """Return the highest number in a column; see `aiocosid.abc.Store.highest_in`.
-
-        Raises:
-            InvalidArgumentError: the column's name is not one, or it holds no integers.
-            UnsupportedByStoreError: this store is no database.
-            StoreError: the store refuses or cannot be reached.
-        """
-        if not COLUMN.fullmatch(column):
-            raise InvalidArgumentError("column", column, expected="table.column")
-        table, _, name = column.rpartition(".")
-        return await self._backend.highest_in(table, name)
 
     async def set_floor(
         self, *, namespace: str = DEFAULT_NAMESPACE, name: str, above: int, create: bool = True

@@ -37,7 +37,7 @@ def store(aiocosid: Command, request: pytest.FixtureRequest, tmp_path: Path) -> 
         case _:
             url = request.getfixturevalue("postgres_database")
     marked = ", initialised for machine ids"
-    told = aiocosid("init", "--store", url, "--yes")
+    told = aiocosid("init", "--store", url, "--confirm-no-holders")
     assert Ended(told.code, told.out.replace(marked, ""), told.err) == Ended(
         0, f"{url} is ready\n", ""
     )

@@ -76,7 +76,7 @@ class TestEachStore:
 
     def test_a_store_that_is_ready(self, aiocosid: Command, store: str) -> None:
         """Nothing fails, with the version of the server, and nothing is written."""
-        assert aiocosid("init", "--yes", "--store", store).code == 0
+        assert aiocosid("init", "--confirm-no-holders", "--store", store).code == 0
         code, found = examined(aiocosid, "--store", store)
         assert code == 0
         assert "failed" not in statuses(found).values()
@@ -90,7 +90,7 @@ class TestEachStore:
 
     def test_a_trial(self, aiocosid: Command, store: str) -> None:
         """It may write counters and machine ids, in its own namespace, and again."""
-        aiocosid("init", "--yes", "--store", store)
+        aiocosid("init", "--confirm-no-holders", "--store", store)
         for _ in range(2):
             code, found = examined(aiocosid, "--store", store, "--write")
             assert code == 0
@@ -102,7 +102,7 @@ class TestEachStore:
 
     def test_ping_and_watch(self, aiocosid: Command, store: str) -> None:
         """They answer, and leave nothing behind."""
-        aiocosid("init", "--yes", "--store", store)
+        aiocosid("init", "--confirm-no-holders", "--store", store)
         pinged = aiocosid("ping", "--store", store, "-c", 2, "-i", "0.01")
         assert (pinged.code, "2 calls, 2 answers" in pinged.out) == (0, True)
         watched = aiocosid("watch", "--once", "--store", store)

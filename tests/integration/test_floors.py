@@ -46,7 +46,7 @@ def test_the_floor_is_the_highest_number(
     schema = "own" if scheme == "postgresql" else shop.rpartition("/")[2]
     where: tuple[str, ...] = ("--store", shop)
     if is_own:
-        assert aiocosid("init", "--yes", *where).code == 0
+        assert aiocosid("init", "--confirm-no-holders", *where).code == 0
     else:
         driver = {"postgresql": "postgresql+asyncpg", "mysql": "mysql+asyncmy"}[scheme]
         where = ("--store", "memory://", "--data-url", shop.replace(scheme, driver, 1))
@@ -72,7 +72,7 @@ def test_a_counter_of_the_period_to_come(
     for name, url in (("cache", valkey.url), ("books", postgres_database)):
         lines += [f"[generators.{name}]", 'kind = "grouped"', f'store = "{url}"']
         lines += ['group_by = "year"', 'zone = "UTC"']
-        assert aiocosid("init", "--yes", "--namespace", namespace, "--store", url).code == 0
+        assert aiocosid("init", "--confirm-no-holders", "--namespace", namespace, "--store", url).code == 0
     config = tmp_path / "ids.toml"
     config.write_text("\n".join(lines))
     check = ("groups", "check", str(config), "--at", "2099-01-01")

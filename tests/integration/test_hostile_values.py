@@ -357,7 +357,7 @@ async def test_machine_ids_on_sqlite(tmp_path: Path) -> None:
             for table, column, value in SQLITE_MACHINES:
                 for each in tables:
                     database.execute(f"DELETE FROM {each}")  # noqa: S608 - ours
-                await store.initialize()
+                await store.initialize(confirm_no_holders=True)
                 one = store.machine_id_distributor(namespace="n", instance_id="one")
                 await one.distribute(3, now_ms=1, latest_ms=LATEST)
                 database.execute(f"UPDATE {table} SET {column} = ?", (value,))  # noqa: S608 - ours

@@ -139,7 +139,7 @@ class TestOutages:
         server.execute(f"insert into aiocosid_cell values {', '.join(map(repr, cells))}")
         with pytest.raises(MachineIdQuarantineError):
             await node.guard(0, now_ms=T0 + 1, mark_ms=T0 + 2)
-        await store.initialize()
+        await store.initialize(confirm_no_holders=True)
         await node.guard(0, now_ms=T0 + 1, mark_ms=T0 + 2)
         server.stop()
         assert shutil.move(server.directory / "data", tmp_path / "data")

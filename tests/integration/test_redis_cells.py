@@ -47,7 +47,7 @@ def server(request: pytest.FixtureRequest) -> ValkeyServer:
 @pytest_asyncio.fixture
 async def store(server: ValkeyServer) -> AsyncIterator[RedisStore]:
     async with RedisStore.from_url(server.patient_url) as store:
-        await store.initialize()
+        await store.initialize(confirm_no_holders=True)
         yield store
 
 
@@ -236,7 +236,7 @@ async def test_a_replica_shows_what_it_has(
     async with RedisStore.from_url(replica.url) as store:
         await until(replica.is_following)
         async with RedisStore.from_url(master.url) as at_master:
-            await at_master.initialize()
+            await at_master.initialize(confirm_no_holders=True)
             await take(of(at_master, "one"))
         await until(lambda: replica.call("EXISTS", *CELLS, SPACE) == 5)  # nothing was given back
         assert await store.machine_bits(namespace=NS) == 3

@@ -51,7 +51,7 @@ def service(store: Store, **options: Any) -> Generator[httpx.Client]:
 
 def memory() -> MemoryStore:
     store = MemoryStore()
-    asyncio.run(store.initialize())
+    asyncio.run(store.initialize(confirm_no_holders=True))
     return store
 
 

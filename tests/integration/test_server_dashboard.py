@@ -59,7 +59,7 @@ async def shop(url: str = "") -> AsyncGenerator[IdProvider]:
     """The generators of a shop, some of whose ids were taken."""
     store = url or MemoryStore()
     async with aiocosid.connect(store, namespace="shop", instance_id="till-1:8688") as ids:
-        await ids.store.initialize()
+        await ids.store.initialize(confirm_no_holders=True)
         order = await ids.segment_chain("order", step=1000)
         event = await ids.snowflake("event")
         await ids.uuid7("request")
