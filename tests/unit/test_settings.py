@@ -237,10 +237,10 @@ def test_what_would_do_nothing_is_refused(write: Write) -> None:
     fine = f"{head}{daily}safe_distance = 2\noffset = 5\nmax_id = 6\n"
     load_settings(write(fine))
     # Of the machine ids also where none is asked for.
-    text = f'{head}kind = "chain"\n[machine]\nmachine_id = 3\nhostname = "h"\n'
+    text = f'{head}kind = "chain"\n[machine]\nmachine_id = 3\npod_name = "h"\n'
     assert refused(write(text)) == [
         "ids.toml:5: machine.machine_id: goes with source = 'manual'",
-        "ids.toml:6: machine.hostname: goes with source = 'stateful-set'",
+        "ids.toml:6: machine.pod_name: goes with source = 'stateful-set'",
     ]
 
 
