@@ -15,6 +15,7 @@ from .._life.clock import SYSTEM_CLOCK
 from ..abc import Clock, GroupedId, IdConverter
 from ..errors import InvalidArgumentError, InvalidIdError
 from ._checks import check_affix, check_converter, check_flag, text_of
+from ._radix import RadixIdConverter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -180,6 +181,28 @@ class GroupedPrefixIdConverter(IdConverter):
             else:
                 yield GroupedId(number, text[:at])
             at = text.find(self.delimiter, at + 1)
+
+
+def check_split(converter: IdConverter) -> None:
+    """Raise unless groups of any texts and their ids make texts that differ.
+
+    A text is split at its last delimiter, if numbers do not contain the end of one.
+
+    Raises:
+        InvalidArgumentError: two groups may have the same text.
+    """
+    inside: object = converter
+    while isinstance(inside, IdConverter):
+        if isinstance(inside, GroupedPrefixIdConverter):
+            delimiter, inner = inside.delimiter, inside.inner
+            is_fixed = isinstance(inner, RadixIdConverter) and inner.pad_start
+            if not is_fixed and (not delimiter or delimiter[-1].isalnum()):
+                expected = (
+                    "a text that ends in no letter or digit, as '-', since the groups' texts "
+                    "differ in length: else ids of two groups may have the same text"
+                )
+                raise InvalidArgumentError("delimiter", delimiter, expected=expected)
+        inside = getattr(inside, "inner", None)
 
 
 FIELDS: Final = {

@@ -213,7 +213,7 @@ class TestStart:
         if not is_offline:
             bench.offline = 0.0
             bench.described.clear()
-        twin = bench.lease(disk)
+        twin = bench.lease(disk, start_timeout=3)
         with pytest.raises(MachineIdInUseError, match=r"may issue ids for 59.* s more"):
             await bench.wait_of_start(twin)
         bench.links[0].heal()
