@@ -101,9 +101,12 @@ class StringIdGenerator(WritingGenerator[IdGenerator]):
             raise InvalidArgumentError("converter", converter, expected="an IdConverter")
         group_by = getattr(generator, "group_by", None)
         if group_by is not None and not group_by.has_one_width:
-            from .converter._affix import check_split  # noqa: PLC0415 - converters load when used
-
-            check_split(converter)
+            inside: object = converter
+            while inside is not None:
+                check = getattr(inside, "_check_split", None)
+                if check is not None:
+                    check()
+                inside = getattr(inside, "inner", None)
         super().__init__(generator)
         self.converter: IdConverter = converter
         self._as_str = converter.as_str

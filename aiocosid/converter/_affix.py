@@ -170,6 +170,22 @@ class GroupedPrefixIdConverter(IdConverter):
             "actual": self.inner.as_tree(),
         }
 
+    def _check_split(self) -> None:
+        """Raise unless groups of any length and their ids make texts that differ.
+
+        A text is split at its last delimiter, if numbers do not contain the end of one.
+
+        Raises:
+            InvalidArgumentError: two groups may have the same text.
+        """
+        is_fixed = isinstance(self.inner, RadixIdConverter) and self.inner.pad_start
+        if not is_fixed and (not self.delimiter or self.delimiter[-1].isalnum()):
+            expected = (
+                "a text that ends in no letter or digit, as '-', since the groups' texts "
+                "differ in length: else ids of two groups may have the same text"
+            )
+            raise InvalidArgumentError("delimiter", self.delimiter, expected=expected)
+
     def _splits(self, text: str) -> Iterator[GroupedId]:
         """Find the places after which an id stands."""
         at = text.find(self.delimiter)
@@ -181,28 +197,6 @@ class GroupedPrefixIdConverter(IdConverter):
             else:
                 yield GroupedId(number, text[:at])
             at = text.find(self.delimiter, at + 1)
-
-
-def check_split(converter: IdConverter) -> None:
-    """Raise unless groups of any texts and their ids make texts that differ.
-
-    A text is split at its last delimiter, if numbers do not contain the end of one.
-
-    Raises:
-        InvalidArgumentError: two groups may have the same text.
-    """
-    inside: object = converter
-    while isinstance(inside, IdConverter):
-        if isinstance(inside, GroupedPrefixIdConverter):
-            delimiter, inner = inside.delimiter, inside.inner
-            is_fixed = isinstance(inner, RadixIdConverter) and inner.pad_start
-            if not is_fixed and (not delimiter or delimiter[-1].isalnum()):
-                expected = (
-                    "a text that ends in no letter or digit, as '-', since the groups' texts "
-                    "differ in length: else ids of two groups may have the same text"
-                )
-                raise InvalidArgumentError("delimiter", delimiter, expected=expected)
-        inside = getattr(inside, "inner", None)
 
 
 FIELDS: Final = {
