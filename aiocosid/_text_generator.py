@@ -92,12 +92,21 @@ class StringIdGenerator(WritingGenerator[IdGenerator]):
             converter: what writes the ids.
 
         Raises:
-            InvalidArgumentError: one of them is no such thing.
+            InvalidArgumentError: one of them is no such thing; or ids of two groups would have the
+                same text, as 1 and 23 without a delimiter has that of 12 and 3.
         """
         if not _is(generator, IdGenerator):
             raise InvalidArgumentError("generator", generator, expected="an IdGenerator")
         if not _is(converter, IdConverter):
             raise InvalidArgumentError("converter", converter, expected="an IdConverter")
+        group_by = getattr(generator, "group_by", None)
+        if group_by is not None and not group_by.has_one_width:
+            inside: object = converter
+            while inside is not None:
+                check = getattr(inside, "_check_split", None)
+                if check is not None:
+                    check()
+                inside = getattr(inside, "inner", None)
         super().__init__(generator)
         self.converter: IdConverter = converter
         self._as_str = converter.as_str

@@ -66,6 +66,7 @@ class MemoryPlace:
         self.written: RestartRecord | None = None
         self.former: str | None = None
         self.renewal = ""
+        self.found: Found | None = None
         self.offline = offline
         self._disk, self._is_alive = disk, is_alive
         self._lock = 0

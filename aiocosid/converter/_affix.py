@@ -15,6 +15,7 @@ from .._life.clock import SYSTEM_CLOCK
 from ..abc import Clock, GroupedId, IdConverter
 from ..errors import InvalidArgumentError, InvalidIdError
 from ._checks import check_affix, check_converter, check_flag, text_of
+from ._radix import RadixIdConverter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -168,6 +169,22 @@ class GroupedPrefixIdConverter(IdConverter):
             "delimiter": self.delimiter,
             "actual": self.inner.as_tree(),
         }
+
+    def _check_split(self) -> None:
+        """Raise unless groups of any length and their ids make texts that differ.
+
+        A text is split at its last delimiter, if numbers do not contain the end of one.
+
+        Raises:
+            InvalidArgumentError: two groups may have the same text.
+        """
+        is_fixed = isinstance(self.inner, RadixIdConverter) and self.inner.pad_start
+        if not is_fixed and (not self.delimiter or self.delimiter[-1].isalnum()):
+            expected = (
+                "a text that ends in no letter or digit, as '-', since the groups' texts "
+                "differ in length: else ids of two groups may have the same text"
+            )
+            raise InvalidArgumentError("delimiter", self.delimiter, expected=expected)
 
     def _splits(self, text: str) -> Iterator[GroupedId]:
         """Find the places after which an id stands."""

@@ -248,10 +248,12 @@ class MachineIdLostError(CosIdError):
 class MachineIdInUseError(CosIdError):
     """A machine id, or an instance id, is in use by another process or object.
 
-    There are three cases.  Another process on this host holds an id that was chosen by hand.  A
+    There are four cases.  Another process on this host holds an id that was chosen by hand.  A
     lease's id is taken over repeatedly while the lease is valid, because another process runs under
-    the same instance id.  Or the width of a namespace is to be changed while somebody holds a
-    machine id in it.
+    the same instance id.  A process of the same instance id that has another ``state_dir`` may
+    issue ids without the store (``offline``): that directory was copied, or the instance was moved
+    to another machine.  Or the width of a namespace is to be changed while somebody holds a machine
+    id in it.
 
     Attributes:
         what: what is held.

@@ -343,6 +343,8 @@ class Leasing(OpenState):
         if found is None:
             return StoreUnavailableError(STORE, NOT_LOCKED, remedy=LOCK_IT)
         alone_ms = offline_floor_ms(found, self._bits, now_ms) if self._offline else None
+        if self._distributor.restart is not None:
+            self._distributor.restart.found = found
         if alone_ms is not None:
             self._patience = min(self._patience, OFFLINE_PATIENCE)
         taken = await self._call(

@@ -10,9 +10,9 @@ the record's bound, instead of above the time mark in the store, if four things 
 * the boot clock has not gone back, as it does when a machine is restored from a snapshot.
 
 An instance that may start without its store issues no id before the record is on the disk, and none
-above the record's own time mark.  Above that one a successor may begin after a boot as well; and
-while the store cannot be asked, up to the mark that the store has confirmed: whoever gets the
-machine id from the store begins above it.
+above the record's own time mark.  Above that one a successor may begin after a boot as well, if its
+lock file is the writer's, and so no copy; and while the store cannot be asked, up to the mark that
+the store has confirmed: whoever gets the machine id from the store begins above it.
 
 A record may also be made of what another system's process has left.  The store does not know the
 ids of such a start until its first renewal; until then only the record bounds them.
@@ -37,6 +37,7 @@ __all__ = (
     "Found",
     "RestartRecord",
     "early_floor_ms",
+    "has_proof",
     "is_last",
     "is_still_its",
     "latest_ms",
@@ -224,6 +225,18 @@ def early_floor_ms(found: Found, former: str | None) -> int | None:
     return max(floor_ms, int(former.split(" ")[STAMP]))
 
 
+def has_proof(found: Found | None, renewal: str, former: str) -> bool:
+    """Return whether the process that had the machine id before has ended, or is this one.
+
+    Args:
+        found: what this process finds on its machine; None if it keeps nothing there.
+        renewal: names the last renewal of this process; empty before one.
+        former: names the store's last renewal.
+    """
+    early_ms = None if found is None else early_floor_ms(found, former)
+    return early_ms is not None or is_last(renewal, former)
+
+
 def offline_floor_ms(found: Found, bits: int, now_ms: int) -> int | None:
     """Return the time that ids have to be above if the store need not be asked; else None.
 
@@ -288,11 +301,18 @@ def _floor_ms(found: Found, record: RestartRecord) -> int | None:
     """Return the time that no id of the record's writer is above; None if nothing tells."""
     if not found.lock:
         return None
-    floors = [] if record.until_ms < 0 else [record.until_ms]
     is_over = record.lock == found.lock
+    # After a boot a disk may have another number.  An inherited record has no lock.
+    is_copy = record.lock != "" and _file_of(record.lock) != _file_of(found.lock)
+    floors = [] if record.until_ms < 0 or is_copy else [record.until_ms]
     is_same_boot = bool(found.boot) and record.boot == found.boot
     if is_over and is_same_boot and record.boot_ms <= found.boot_ms:
         # Both readings are rounded down.
         since_ms = found.boot_ms + 1 - record.boot_ms
         floors.append(latest_ms(record.bound_ms, since_ms))
     return max(record.floor_ms, min(floors)) if floors else None
+
+
+def _file_of(lock: str) -> str:
+    """Return the part of a lock's name that a boot does not change."""
+    return lock.rpartition(":")[2]

@@ -39,6 +39,7 @@ class RestartPlace(Protocol):
         former: names the last renewal that the store is known to have, but for a taking of this
             process whose answer was lost; None before the store was read.  The distributor sets it.
         renewal: names the last renewal of this process; the distributor sets it.
+        found: what the process finds on its machine; the lease sets it.
         offline: seconds without the store for which ids may be issued; 0 for a lease as usual.
         written: the last record of this process, or None.
     """
@@ -46,6 +47,7 @@ class RestartPlace(Protocol):
     written: RestartRecord | None
     former: str | None
     renewal: str
+    found: Found | None
     offline: float
 
     def boot_ms(self) -> int:
@@ -85,6 +87,7 @@ class RestartFile:
     Attributes:
         former: see `RestartPlace`.
         renewal: see `RestartPlace`.
+        found: see `RestartPlace`.
         offline: see `RestartPlace`.
         written: see `RestartPlace`.
     """
@@ -98,6 +101,7 @@ class RestartFile:
         "_mutex",
         "_path",
         "former",
+        "found",
         "offline",
         "renewal",
         "written",
@@ -130,6 +134,7 @@ class RestartFile:
         self.written: RestartRecord | None = None
         self.former: str | None = None
         self.renewal: str = ""
+        self.found: Found | None = None
         self._path = directory / f"aiocosid.{key}.restart"
         self._lock = LockFile(directory / f"aiocosid.{key}.restart.lock")
         self._boot = ""

@@ -12,16 +12,23 @@ from ._manual import DEFAULT_MARK_INTERVAL, ManualMachineIdDistributor
 
 __all__ = ("StatefulSetMachineIdDistributor", "ordinal_of")
 
-POD_NAME: Final = re.compile(r".+-([0-9]{1,10})", re.DOTALL)
-"""At least one character before the last hyphen, as CosId requires."""
+VARIABLE: Final = "POD_NAME"
+
+POD: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?-(0|[1-9][0-9]{0,9})")
+"""The name of a StatefulSet, which is a label of DNS, and an ordinal without leading zeros."""
+
+TWO_NUMBERS: Final = re.compile(r".*-[0-9]+-[0-9]+")
+"""An address, as ``ip-10-0-0-12``, or a pod of one of several numbered StatefulSets."""
 
 
 class StatefulSetMachineIdDistributor(ManualMachineIdDistributor):
     """The number behind the last hyphen of the pod's name: ``web-3`` has machine id 3.
 
-    Kubernetes runs at most one pod of each name, unless a pod is deleted by force.  All else is as
-    in `ManualMachineIdDistributor`; put ``state_dir`` on the pod's own volume, so that the time
-    mark outlives the container.
+    The name comes from Kubernetes, by the downward API's ``metadata.name``, and never from the host
+    name: on the host's network that is the node's name, and other machines have numbers in their
+    names, too.  Kubernetes runs at most one pod of each name, unless a pod is deleted by force.
+    All else is as in `ManualMachineIdDistributor`; put ``state_dir`` on the pod's own volume, so
+    that the time mark outlives the container.
     """
 
     __slots__ = ()
@@ -29,7 +36,7 @@ class StatefulSetMachineIdDistributor(ManualMachineIdDistributor):
     def __init__(
         self,
         *,
-        hostname: str | None = None,
+        pod_name: str | None = None,
         namespace: str = DEFAULT_NAMESPACE,
         worker: int | None = None,
         worker_bits: int = 0,
@@ -39,7 +46,8 @@ class StatefulSetMachineIdDistributor(ManualMachineIdDistributor):
         """Read the ordinal; nothing is locked yet.
 
         Args:
-            hostname: the pod's name; by default the environment's ``HOSTNAME``.
+            pod_name: the pod's name; by default the environment's ``POD_NAME``, which the pod's
+                template sets from ``metadata.name``.
             namespace: the namespace of the machine ids, at most 91 characters.
             worker: which of the pod's several workers this is, from 0.
             worker_bits: how many of the lowest bits hold the worker.
@@ -47,10 +55,11 @@ class StatefulSetMachineIdDistributor(ManualMachineIdDistributor):
             interval: seconds between two writings of the mark.
 
         Raises:
-            InvalidArgumentError: the name does not end in a hyphen and a number, or another
-                argument is outside its range.
+            InvalidArgumentError: no name is given; it does not end in a hyphen and an ordinal; it
+                ends in two numbers, as the host name ``ip-10-0-0-12`` does; or another argument is
+                outside its range.
         """
-        name = os.environ.get("HOSTNAME", "") if hostname is None else hostname
+        name = os.environ.get(VARIABLE, "") if pod_name is None else pod_name
         # Workers of one pod must not share a state file.
         text = name if worker is None else f"{name}:{worker}"
         super().__init__(
@@ -64,14 +73,25 @@ class StatefulSetMachineIdDistributor(ManualMachineIdDistributor):
         )
 
 
-def ordinal_of(hostname: str) -> int:
-    """Return the number behind the last hyphen.
+def ordinal_of(pod_name: str) -> int:
+    """Return the number behind the last hyphen of a pod's name.
 
     Raises:
-        InvalidArgumentError: there is none.
+        InvalidArgumentError: no pod of a StatefulSet has such a name, or other pods may have the
+            same number.
     """
-    found = POD_NAME.fullmatch(hostname)
+    found = POD.fullmatch(pod_name)
     if found is None:
-        expected = "the name of a StatefulSet's pod, such as web-3 (HOSTNAME, if none is given)"
-        raise InvalidArgumentError("hostname", hostname, expected=expected)
+        expected = (
+            "the name of a StatefulSet's pod, such as web-3; if none is given, it is the "
+            f"environment's {VARIABLE}, which the pod's template sets from metadata.name"
+        )
+        raise InvalidArgumentError("pod_name", pod_name, expected=expected)
+    if TWO_NUMBERS.fullmatch(pod_name):
+        expected = (
+            "a name with one number at its end: a host's address ends in several, and so does a "
+            "pod of one of several StatefulSets, which have the same ordinals; choose numbers "
+            "with ManualMachineIdDistributor, or lease them from a store"
+        )
+        raise InvalidArgumentError("pod_name", pod_name, expected=expected)
     return int(found[1])

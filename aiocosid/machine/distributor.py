@@ -31,7 +31,7 @@ from ..abc._ids import check_integer
 from ..abc._machine import STABLE_GUARD_INTERVAL, check_machine_bits
 from ..errors import InvalidArgumentError, MachineIdInUseError, StoreUnavailableError
 from . import _rules
-from ._restart import renewal_of, token_of
+from ._restart import has_proof, renewal_of, token_of
 from ._restart_file import restart_file
 from ._rules import Asker, Decision, Taken
 from .cells import ENDLESS_MS, MAX_MS, Need, Seat
@@ -279,6 +279,8 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         Raises:
             MachineBitsMismatchError: the namespace has another width; nothing was written.
             MachineIdOverflowError: all are held.
+            MachineIdInUseError: a process with another ``state_dir`` may issue ids under our id
+                without the store; nothing was written.
             MachineIdQuarantineError: the store may have lost the record of who holds which.
             StoreNotInitializedError: the store was never initialised, or has been emptied.
             InvalidArgumentError: an argument is outside its range; nothing was sent.
@@ -305,10 +307,15 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
                 token=token,
                 spread=random.randrange(_widened(1, conflicts)) if conflicts else 0,  # noqa: S311
             )
-            if self.restart is not None and isinstance(decision.answer, MachineGrant):
+            if isinstance(decision.answer, MachineGrant):
                 grant_id = decision.answer.machine_id
-                former = renewal_of(snapshot.seats.get(grant_id), asker.instance, grant_id)
-                if token_of(former) != token:  # this call has taken the id, and its answer was lost
+                seat = snapshot.seats.get(grant_id, Seat())
+                former = renewal_of(seat, asker.instance, grant_id)
+                is_ours = token_of(former) in {token, self._token} - {""}
+                if not is_ours and (refusal := self._twin(seat, former, now_ms)) is not None:
+                    return refusal
+                # Else this call has taken the id, and its answer was lost.
+                if self.restart is not None and token_of(former) != token:
                     self.restart.former = former
             return decision
 
@@ -337,6 +344,31 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
             "machine id of another instance"
         )
         error = InvalidArgumentError("offline", self.offline, expected=expected)
+        return Decision(error=error)
+
+    def _twin(self, seat: Seat, former: str, now_ms: int) -> Decision | None:
+        """Refuse our own id while another process may issue ids under it without the store.
+
+        To take it would silence that process, and this one until the time mark has passed.
+        """
+        left, restart = (seat.mark_ms - now_ms) / 1000, self.restart
+        usual = min(self.safe_guard, self.offline or inf)  # no other mark is so far ahead
+        is_far = seat.mark_ms - seat.stamp_ms >= usual * 1000
+        if not former or left <= 0 or not is_far:
+            return None
+        if restart is not None and has_proof(restart.found, restart.renewal, former):
+            return None
+        error = MachineIdInUseError(
+            f"instance id {self.instance_id.text!r} of namespace {self.namespace!r}",
+            holder=(
+                "a process with another state_dir, of which this one may be a copy: it may issue "
+                f"ids for {left:g} s more, also without the store, and after a new start"
+            ),
+            remedy=(
+                "give each process an instance id and a state_dir of its own; if that process "
+                "never starts again, wait so long"
+            ),
+        )
         return Decision(error=error)
 
     async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:

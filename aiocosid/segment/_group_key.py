@@ -119,6 +119,11 @@ class GroupBy:
         """Whether the clock alone decides."""
         return self._function is None
 
+    @property
+    def has_one_width(self) -> bool:
+        """Whether each key ends in a date of the same number of characters."""
+        return self._pattern is not None and self._pattern.width is not None
+
     def key_at(self, now_ms: int) -> str:
         """Return the key of a call that is made at a unix time in milliseconds.
 

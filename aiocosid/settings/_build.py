@@ -40,7 +40,7 @@ from ._sharding import sharding_of
 from ._stores import Stores
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Generator, Mapping
+    from collections.abc import Collection, Generator, Iterable, Mapping
 
     from ..abc import Clock, IdConverter, IdGenerator, Store
     from ..errors._base import SettingsProblem
@@ -159,6 +159,7 @@ class Builder:
             built.generators[name] = planned
             with self._noting(path, section):
                 self._complete(planned)
+        self._check_random_bits(built.generators.values())
         for name, sharding in self._settings.sharding.items():
             path = ("sharding", name)
             with self._noting(path, sharding):
@@ -237,6 +238,25 @@ class Builder:
                 planned.inner = self._inside(planned)
             case _:
                 pass
+
+    def _check_random_bits(self, generators: Iterable[Planned]) -> None:
+        """Note counters whose ids have random bits of several widths: such ids may be equal."""
+        first: dict[tuple[str, str, str], tuple[int, Planned]] = {}
+        for each in generators:
+            bits, part = 0, each
+            while part.inner is not None:
+                bits, part = bits + getattr(part.section, "bits", 0), part.inner
+            if part.made_store is None or part.group_by is not None:
+                continue
+            key = part.place, part.namespace, part.counter
+            width, other = first.setdefault(key, (bits, each))
+            if width != bits:
+                self._note(
+                    part.path,
+                    f"adds {bits} random bits to the ids of counter {part.counter!r}, and "
+                    f"{'.'.join(other.path)} adds {width}, so that ids may be equal; use another "
+                    "name, or the same bits",
+                )
 
     def _converter(self, path: tuple[str, ...], section: Any, planned: Planned) -> IdConverter:  # noqa: ANN401 - ConverterSettings
         date = None

@@ -44,7 +44,7 @@ TAKES: Final[dict[str, set[str]]] = {
         *("state_dir", "offline", "offline_beside_cosid"),
     },
     "manual": {"machine_id", "instance_id", "stable", *BY_HAND},
-    "stateful-set": {"hostname", *BY_HAND},
+    "stateful-set": {"pod_name", *BY_HAND},
     "ip": BY_LOCK,
     "mac": BY_LOCK,
 }
@@ -183,6 +183,6 @@ class Machines:
             return ManualMachineIdDistributor(**options)
         if machine.source in BY_ADDRESS:
             return BY_ADDRESS[machine.source](bits=bits, **options)
-        if self._rehearsal and "HOSTNAME" not in os.environ:
-            options.setdefault("hostname", REHEARSAL_POD)
+        if self._rehearsal and "POD_NAME" not in os.environ:
+            options.setdefault("pod_name", REHEARSAL_POD)
         return StatefulSetMachineIdDistributor(**options)

@@ -32,7 +32,8 @@ class MachineSettings(BaseModel):
         interval: seconds between two renewals, by default 60, or 10 for a stable instance; without
             a store, seconds between two writes of the time mark, by default 3.
         address: the address; by default the host's own.
-        hostname: the pod's name; by default the environment's HOSTNAME.
+        pod_name: the pod's name; by default the environment's POD_NAME, which the pod's template
+            sets from ``metadata.name``.
         worker: which of several workers this is, from 0.
         worker_bits: how many of the lowest bits hold the worker.
         state_dir: the directory of lock and mark, by default ``~/.cosid-machine-state``; for a
@@ -61,7 +62,7 @@ class MachineSettings(BaseModel):
     interval: Timeout | None = None
     machine_id: Annotated[Whole, declared("machine_id")] | None = None
     address: Name | None = None
-    hostname: Name | None = None
+    pod_name: Name | None = None
     worker: Annotated[Whole, Field(ge=0)] | None = None
     worker_bits: Annotated[Whole, Field(ge=0, le=30)] | None = None
     state_dir: Name | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -375,6 +376,43 @@ class TestLostWrites:
             granted += [await keeps_going(counter) for _ in range(5)]
             assert granted == sorted(set(granted))
             assert group.replica.call("GET", key_of(namespace, "n")) == str(granted[-1])
+
+
+class TestMovingSlot:
+    """A cluster moves a slot to another node, key by key."""
+
+    async def test_each_stage_is_an_outage_or_served(
+        self, valkey_cluster: ValkeyCluster, namespace: str
+    ) -> None:
+        """Never a refusal; then it goes on above all that was granted."""
+        cluster = valkey_cluster
+        async with RedisStore.from_url(cluster.url) as store:
+            counter = store.segment_distributor(namespace=namespace, name="n")
+            assert counter.allow_give_back()  # so that its script has two keys
+            granted = [await counter.next_max_id(10) for _ in range(2)]
+            key = key_of(namespace, "n")
+            source = cluster.owner(key)
+            target = next(node for node in cluster.masters if node is not source)
+            slot = source.call("CLUSTER", "KEYSLOT", key)
+            assert isinstance(slot, int)
+            owners = [str(node.call("CLUSTER", "MYID")) for node in (source, target)]
+            target.call("CLUSTER", "SETSLOT", slot, "IMPORTING", owners[0])
+            source.call("CLUSTER", "SETSLOT", slot, "MIGRATING", owners[1])
+            outages: list[str] = []
+            for moved in ((), (key,), (key.replace("adder", "grant"),)):
+                for each in moved:
+                    source.call("MIGRATE", target.host, target.port, each, 0, 1000)
+                for _ in range(2):
+                    try:
+                        granted.append(await counter.next_max_id(10))
+                    except StoreUnavailableError as error:
+                        outages.append(str(error))
+            assert outages
+            assert all("is moving to another node" in each for each in outages)
+            for node in (target, source):
+                node.call("CLUSTER", "SETSLOT", slot, "NODE", owners[1])
+            granted.append(await keeps_going(counter))
+            assert all(earlier + 10 <= later for earlier, later in pairwise(granted))
 
 
 class TestUnreachable:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -156,3 +157,33 @@ def test_it_starts_without_its_store(
     waits = [wait for wait, *_ in lives[1:]]
     assert max(waits) < 10, f"a mark is an hour ahead: {waits}"
     print(waits)  # noqa: T201 - shown when it fails
+
+
+def test_a_copied_directory_is_refused(tmp_path: Path) -> None:
+    """At the start, with the reason; the process with the original goes on."""
+    url = f"sqlite:///{tmp_path}/ids.db"
+    asyncio.run(prepare(url))
+    work_offline(url, tmp_path / "a", dies=True)
+    with subprocess.Popen(
+        [sys.executable, "-c", OFFLINE, url, str(tmp_path / "a")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    ) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline()
+        shutil.copytree(tmp_path / "a", tmp_path / "b")
+        second = subprocess.run(
+            [sys.executable, "-c", OFFLINE, url, str(tmp_path / "b")],
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            env=environment(),
+            check=False,
+        )
+        first.communicate()
+    assert second.returncode == 1
+    assert "MachineIdInUseError: instance id 'pod-0' of namespace 'restart'" in second.stderr
+    assert "another state_dir, of which this one may be a copy" in second.stderr
+    assert work_offline(url, tmp_path / "a", dies=True)[0] < 10

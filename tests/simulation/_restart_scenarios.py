@@ -165,7 +165,8 @@ async def _restarts(
         seconds=12.0,
         every=1.5,
         pause=0.2,
-        recovery=40.0,
+        # Without a proof an instance waits for the mark; and again after a lost first renewal.
+        recovery=40.0 + 2 * offline,
         deadline=12.0,
         parse=parse,
         meanwhile=strike,

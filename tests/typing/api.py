@@ -257,7 +257,7 @@ async def machines(client: Redis, cluster: RedisCluster, pool: asyncpg.Pool) -> 
         PostgresStore.from_url("postgresql://localhost/shop").machine_id_distributor(),
         SqliteStore.from_url("sqlite:///ids.db").machine_id_distributor(),
         ManualMachineIdDistributor(7, worker=1, worker_bits=2, state_dir="state"),
-        StatefulSetMachineIdDistributor(hostname="web-3"),
+        StatefulSetMachineIdDistributor(pod_name="web-3"),
     ]
     for distributor in distributors:
         grant = await distributor.distribute(10, now_ms=0, latest_ms=0)

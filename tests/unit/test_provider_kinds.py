@@ -436,7 +436,7 @@ async def test_machine_ids_that_somebody_has_chosen(tmp_path: Path) -> None:
     """For all generators of a provider, or for one of them; the store is asked for none."""
     store = MemoryStore()
     manual = ManualMachineIdDistributor(3, namespace="chosen", state_dir=tmp_path)
-    pod = StatefulSetMachineIdDistributor(hostname="web-5", namespace="pod", state_dir=tmp_path)
+    pod = StatefulSetMachineIdDistributor(pod_name="web-5", namespace="pod", state_dir=tmp_path)
     async with aiocosid.connect(store, machine=manual) as ids:
         orders, users = await ids.snowflake("order"), await ids.snowflake("user")
         events = await ids.snowflake("event", machine=pod, layout=JAVASCRIPT_SAFE_MS)

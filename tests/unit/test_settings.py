@@ -10,6 +10,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -237,10 +238,10 @@ def test_what_would_do_nothing_is_refused(write: Write) -> None:
     fine = f"{head}{daily}safe_distance = 2\noffset = 5\nmax_id = 6\n"
     load_settings(write(fine))
     # Of the machine ids also where none is asked for.
-    text = f'{head}kind = "chain"\n[machine]\nmachine_id = 3\nhostname = "h"\n'
+    text = f'{head}kind = "chain"\n[machine]\nmachine_id = 3\npod_name = "h"\n'
     assert refused(write(text)) == [
         "ids.toml:5: machine.machine_id: goes with source = 'manual'",
-        "ids.toml:6: machine.hostname: goes with source = 'stateful-set'",
+        "ids.toml:6: machine.pod_name: goes with source = 'stateful-set'",
     ]
 
 
@@ -283,6 +284,31 @@ pattern = "yyyy.M"
         ["ids.toml:12", "generators.b.converter.type"],
         ["ids.toml:17", "generators.c.converter.date_prefix.delimiter"],
     ]
+
+
+def test_random_bits_of_one_counter() -> None:
+    """Of two widths, or beside none: 1 with two random bits may be 5."""
+
+    def blurred(bits: int, name: str = "n") -> dict[str, Any]:
+        return {"kind": "uncertainty", "bits": bits, "inner": {"kind": "chain", "name": name}}
+
+    def source(**generators: Any) -> dict[str, Any]:
+        return {"store": "memory://", "generators": generators}
+
+    plain = {"kind": "segment", "name": "n"}
+    for other in (blurred(3), plain):
+        [found] = refused(source(a=blurred(2), b=other))
+        assert found.startswith("generators.b")
+        assert "generators.a adds 2, so that ids may be equal" in found
+    load_settings(source(a=blurred(2), b=blurred(2), c=blurred(3, "m"), d={**plain, "name": "o"}))
+
+
+def test_groups_without_a_delimiter() -> None:
+    """Groups 1 and 12, ids 23 and 3: one text."""
+    converter = {"type": "to-string", "group_prefix": {"delimiter": ""}}
+    grouped = {"kind": "grouped", "group_by": "key", "key": "os:getcwd", "converter": converter}
+    [found] = refused({"store": "memory://", "generators": {"x": grouped}})
+    assert "ids of two groups may have the same text" in found
 
 
 def test_names_that_are_no_texts() -> None:

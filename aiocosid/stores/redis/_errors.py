@@ -40,15 +40,21 @@ _REFUSALS: Final = ("NOAUTH", "WRONGPASS", "NOPERM", "ACL failure")
 _UNAVAILABLE: Final = {
     *("ConnectionError", "TimeoutError", "BusyLoadingError", "ReadOnlyError", "OutOfMemoryError"),
     *("ClusterDownError", "ClusterError", "MasterDownError", "SlotNotCoveredError"),
-    "TryAgainError",
 }
 _OUTAGES: Final = (
     *("LOADING", "READONLY", "CLUSTERDOWN", "MASTERDOWN", "MISCONF", "OOM", "NOREPLICAS"),
-    *("TRYAGAIN", "BUSY"),
+    "BUSY",
     # A master became a replica during a WAIT, or before it.
     *("UNBLOCKED", "WAIT cannot be used"),
     # Messages of the cluster client, which has no classes for them.
     *("cannot be connected", "slots are not covered", "could not agree"),
+    # A script's message for CLUSTERDOWN.
+    "while the cluster is down",
+)
+_MOVING: Final = (
+    "TRYAGAIN",  # a script's keys are on both nodes
+    "non local key",  # a script removed a key, and may not write it again on the node that is left
+    "TTL exhausted",  # the cluster client was sent from one node to the other too often
 )
 
 
@@ -69,8 +75,15 @@ def _meaning(namespaced_name: str, key: str, exc: Exception) -> CosIdError | Non
         return CorruptCounterError(STORE, counter=key, found="a value of another type")
     if (refusal := _refusal(exc)) is not None:
         return refusal
+    return _outage(exc, text) or StoreError(STORE, text)
+
+
+def _outage(exc: Exception, text: str) -> StoreUnavailableError | None:
+    if "TryAgainError" in _names(exc) or any(word in text for word in _MOVING):
+        reason = f"a slot of the cluster is moving to another node: {text}"
+        return StoreUnavailableError(STORE, reason, remedy="try again when it has moved")
     is_outage = _names(exc) & _UNAVAILABLE or any(word in text for word in _OUTAGES)
-    return StoreUnavailableError(STORE, text) if is_outage else StoreError(STORE, text)
+    return StoreUnavailableError(STORE, text) if is_outage else None
 
 
 def _slip(exc: Exception, text: str) -> StoreError | None:
@@ -90,7 +103,7 @@ def _refusal(exc: Exception) -> StoreError | None:
             return StoreAuthenticationError(STORE, text)
         if isinstance(cause, ssl.SSLCertVerificationError):
             return untrusted(STORE, text)
-    if "MovedError" in _names(exc) or str(exc).startswith(("MOVED ", "CROSSSLOT")):
+    if "AskError" in _names(exc) or str(exc).startswith(("MOVED ", "ASK ", "CROSSSLOT")):
         remedy = "use redis+cluster:// or a RedisCluster client"
         return StoreError(STORE, "the server is part of a cluster", remedy=remedy)
     if "Cluster mode is not enabled" in str(exc):

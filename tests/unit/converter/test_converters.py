@@ -11,12 +11,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from aiocosid import StringIdGenerator
 from aiocosid import converter as room
 from aiocosid.abc import MAX_ID, GroupedId, IdConverter
 from aiocosid.converter import (
@@ -41,7 +42,9 @@ from aiocosid.converter import (
     compose,
 )
 from aiocosid.errors import InvalidArgumentError, InvalidIdError, MissingExtraError
+from aiocosid.segment import GroupBy, GroupedSegmentId
 from aiocosid.snowflake import COSID_MS, FriendlyText
+from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import ManualClock
 
 KEY = bytes(range(32))
@@ -532,3 +535,35 @@ def test_converters_work_in_many_threads() -> None:
     finally:
         sys.setswitchinterval(before)
     assert wrong == []
+
+
+DAY: Final = GroupBy.day(zone="UTC")
+KEYS: Final = GroupBy.key(lambda: "1")
+MONTHS: Final = GroupBy.month(zone="UTC", pattern="yyyyM")
+
+
+@pytest.mark.parametrize(
+    ("group_by", "delimiter", "inner", "is_fine"),
+    [
+        (KEYS, "", PLAIN, False),
+        (KEYS, "0", PLAIN, False),
+        (KEYS, "-x", PLAIN, False),
+        (MONTHS, "", PLAIN, False),
+        (KEYS, "", Radix62IdConverter(pad_start=False), False),
+        (KEYS, "", Radix62IdConverter(), True),
+        (KEYS, "0-", PLAIN, True),
+        (MONTHS, "-", PLAIN, True),
+        (DAY, "", PLAIN, True),
+    ],
+)
+def test_groups_whose_texts_may_be_equal(
+    group_by: GroupBy, delimiter: str, inner: IdConverter, *, is_fine: bool
+) -> None:
+    """Id 23 of group 1, and id 3 of group 12, both 123: refused before the first id."""
+    grouped = GroupedSegmentId(MemoryStore(), name="n", group_by=group_by)
+    converter = compose(inner, group_prefix=GroupPrefix(delimiter=delimiter), suffix="z")
+    if is_fine:
+        StringIdGenerator(grouped, converter)
+        return
+    with pytest.raises(InvalidArgumentError, match="two groups may have the same text"):
+        StringIdGenerator(grouped, converter)

@@ -438,15 +438,15 @@ async def test_concurrent_calls_of_one_object(tmp_path: Path) -> None:
 
 
 async def test_the_ordinal_of_a_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From HOSTNAME, unless a name is given; the same pod comes back, so that it is stable."""
-    monkeypatch.setenv("HOSTNAME", "web-3")
+    """From POD_NAME, unless a name is given; the same pod comes back, so that it is stable."""
+    monkeypatch.setenv("POD_NAME", "web-3")
     pod = StatefulSetMachineIdDistributor(state_dir=tmp_path)
     assert (pod.machine_id, pod.instance_id) == (3, InstanceId("web-3", stable=True))
-    assert StatefulSetMachineIdDistributor(hostname="a-b-12").machine_id == 12
+    assert StatefulSetMachineIdDistributor(pod_name="a-b-12").machine_id == 12
     assert await take(pod) == (3, -1)
     await pod.guard(3, now_ms=NOW, mark_ms=MARK)
     await pod.revert(3, last_ms=NOW + 1)
-    again = StatefulSetMachineIdDistributor(hostname="web-3", state_dir=tmp_path)
+    again = StatefulSetMachineIdDistributor(pod_name="web-3", state_dir=tmp_path)
     assert await take(again) == (3, NOW + 1)
     await again.aclose()
 
@@ -455,7 +455,7 @@ async def test_workers_of_one_pod(tmp_path: Path) -> None:
     """Each keeps a state of its own."""
     pods = [
         StatefulSetMachineIdDistributor(
-            hostname="web-3", worker=n, worker_bits=2, state_dir=tmp_path
+            pod_name="web-3", worker=n, worker_bits=2, state_dir=tmp_path
         )
         for n in range(4)
     ]
@@ -465,18 +465,41 @@ async def test_workers_of_one_pod(tmp_path: Path) -> None:
         await each.aclose()
 
 
-@pytest.mark.parametrize("name", ["web", "web-", "-5", "web-x", "web-3.svc", "web-+3", "web-٣"])
+NO_PODS = (
+    "web",
+    "web-",
+    "-5",
+    "web-x",
+    "web-3.svc",
+    "web-+3",
+    "web-٣",
+    "web-03",
+    "Web-3",
+    "web-\n-3",
+)
+
+
+@pytest.mark.parametrize("name", NO_PODS)
 async def test_a_name_without_an_ordinal(name: str) -> None:
     with pytest.raises(InvalidArgumentError, match="such as web-3"):
-        StatefulSetMachineIdDistributor(hostname=name)
+        StatefulSetMachineIdDistributor(pod_name=name)
 
 
-async def test_no_name_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("HOSTNAME", raising=False)
-    with pytest.raises(InvalidArgumentError, match="HOSTNAME"):
+@pytest.mark.parametrize("name", ["ip-10-0-0-12", "ip-10-0-7-12", "shard-0-12"])
+async def test_a_name_with_two_numbers(name: str) -> None:
+    """A host's address, or one of several StatefulSets: another one ends in the same number."""
+    with pytest.raises(InvalidArgumentError, match="one number at its end"):
+        StatefulSetMachineIdDistributor(pod_name=name)
+
+
+async def test_a_host_name_is_no_pod_s_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the host's network it is the node's; and a machine elsewhere has numbers, too."""
+    monkeypatch.delenv("POD_NAME", raising=False)
+    monkeypatch.setenv("HOSTNAME", "web-3")
+    with pytest.raises(InvalidArgumentError, match=r"POD_NAME.*metadata\.name"):
         StatefulSetMachineIdDistributor()
 
 
 async def test_an_ordinal_beyond_an_int() -> None:
     with pytest.raises(InvalidArgumentError, match="machine_id"):
-        StatefulSetMachineIdDistributor(hostname="web-2147483648")
+        StatefulSetMachineIdDistributor(pod_name="web-2147483648")

@@ -11,10 +11,12 @@ import pytest
 from aiocosid.errors import (
     CosIdError,
     InvalidArgumentError,
+    MachineIdInUseError,
     MachineIdUnavailableError,
 )
 from aiocosid.machine import MachineIdLease
 from aiocosid.machine.cells import Owner, Seat
+from aiocosid.machine.distributor import CellMachineIdDistributor
 from aiocosid.snowflake import COSID_MS, SnowflakeId
 from aiocosid.stores.memory import MemoryStore
 from tests.machine_disk import Disk
@@ -89,8 +91,11 @@ class TestStart:
         assert again.last_error is None
         await bench.end()
 
-    async def test_a_silent_store_that_knows_a_later_owner(self) -> None:
+    async def test_a_silent_store_that_knows_a_later_owner(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """It begins above the ids of an owner elsewhere, or not at all."""
+        monkeypatch.setattr(CellMachineIdDistributor, "_twin", lambda *_: None)  # it takes the id
         bench, _ = await lived()
         bench.kill()
         async with anyio.create_task_group() as group:
@@ -134,8 +139,11 @@ class TestStart:
         await bench.end()
 
     @pytest.mark.parametrize("is_refused", [True, False])
-    async def test_opened_again_in_one_process(self, *, is_refused: bool) -> None:
+    async def test_opened_again_in_one_process(
+        self, *, is_refused: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """What the store told an earlier opening counts no more, nor does a call of it."""
+        monkeypatch.setattr(CellMachineIdDistributor, "_twin", lambda *_: None)  # it takes the id
         bench, last = await lived()
         lease = bench.lives[0]
         await lease.aclose()
@@ -165,7 +173,9 @@ class TestStart:
             assert await highest(lease, bench.clock) > last
         await bench.end()
 
-    @pytest.mark.parametrize("harm", ["elsewhere", "other width", "too late", "damaged", "alive"])
+    @pytest.mark.parametrize(
+        "harm", ["elsewhere", "copied", "other width", "too late", "damaged", "alive"]
+    )
     async def test_without_a_right_it_fails(self, harm: str) -> None:
         """No record, a damaged one or of another width, no lock, or a mark that has passed."""
         bench, _ = await lived()
@@ -174,6 +184,8 @@ class TestStart:
         match harm:
             case "elsewhere":
                 disk = Disk(bench.clock.monotonic, boot="elsewhere")
+            case "copied":
+                disk = Disk(bench.clock.monotonic, text=bench.disk.text, lock=7)
             case "other width":
                 bits = 8
             case "too late":
@@ -187,13 +199,30 @@ class TestStart:
             await bench.wait_of_start(again)
         await bench.end()
 
-    async def test_elsewhere_it_waits_for_the_mark(self) -> None:
-        """From the store, which has it so far ahead; for longer than a caller may allow."""
-        bench, _ = await lived()
-        bench.kill()
-        again = bench.lease(Disk(bench.clock.monotonic, boot="elsewhere"), start_timeout=3)
-        with pytest.raises(MachineIdUnavailableError, match="time mark is 59"):
-            await bench.wait_of_start(again)
+    @pytest.mark.parametrize("is_offline", [True, False])
+    @pytest.mark.parametrize("harm", ["new", "copied", "cut off"])
+    async def test_another_state_dir_takes_nothing(self, harm: str, *, is_offline: bool) -> None:
+        """The process with the first one may issue ids until the mark, and goes on."""
+        bench, last = await lived()
+        alive = bench.lives[0]
+        disk = Disk(bench.clock.monotonic, lock=7)
+        if harm != "new":
+            disk.text = bench.disk.text
+        if harm == "cut off":
+            bench.links[0].cut()
+        if not is_offline:
+            bench.offline = 0.0
+            bench.described.clear()
+        twin = bench.lease(disk, start_timeout=3)
+        with pytest.raises(MachineIdInUseError, match=r"may issue ids for 59.* s more"):
+            await bench.wait_of_start(twin)
+        bench.links[0].heal()
+        await bench.clock.advance(11)
+        assert alive.statistics().losses == 0
+        assert await highest(alive, bench.clock) > last
+        bench.kill(0)
+        await bench.clock.advance(OFFLINE)
+        assert await bench.wait_of_start(bench.lease(disk)) < 1
         await bench.end()
 
 

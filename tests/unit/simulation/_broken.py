@@ -268,7 +268,7 @@ BROKEN: dict[str, Broken] = {
         broken(RESTARTS, (_leasing, "early_floor_ms", goes_back)), "as late as", 533
     ),
     "a start without the store and without a floor": Broken(
-        broken(OFFLINE, (_leasing, "offline_floor_ms", begins_anywhere)), "as late as", 5
+        broken(OFFLINE, (_leasing, "offline_floor_ms", begins_anywhere)), "as late as", 11
     ),
     "a start without the store that takes any lock and boot for its own": Broken(
         broken(OFFLINE, (_leasing, "offline_floor_ms", begins_anyhow)), "as late as", 108

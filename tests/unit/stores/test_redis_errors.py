@@ -42,6 +42,10 @@ def meaning(error: Exception) -> CosIdError:
         (driver.BusyLoadingError("Redis is loading the dataset"), StoreUnavailableError),
         (driver.ReadOnlyError("You can't write against a replica"), StoreUnavailableError),
         (driver.ClusterDownError("The cluster is down"), StoreUnavailableError),
+        (
+            driver.ResponseError("Script attempted to execute a command while the cluster is down"),
+            StoreUnavailableError,
+        ),
         (driver.SlotNotCoveredError("Slot 1 not covered"), StoreUnavailableError),
         (driver.OutOfMemoryError("command not allowed"), StoreUnavailableError),
         (driver.ResponseError("MISCONF Redis is configured to save"), StoreUnavailableError),
@@ -55,6 +59,7 @@ def meaning(error: Exception) -> CosIdError:
         (driver.ResponseError("value is not an integer or out of range"), CorruptCounterError),
         (driver.ResponseError("WRONGTYPE Operation against a key"), CorruptCounterError),
         (driver.MovedError("1 127.0.0.1:2"), StoreError),
+        (driver.AskError("1 127.0.0.1:2"), StoreError),
         (driver.ResponseError("unknown command 'INCRBY'"), StoreError),
         (driver.RedisClusterException("Cluster mode is not enabled on this node"), StoreError),
         (PermissionError(13, "denied"), StoreError),
@@ -66,6 +71,24 @@ def test_driver_error_becomes_ours(error: Exception, expected: type[CosIdError])
     found = meaning(error)
     assert type(found) is expected
     assert found.retryable is (expected is StoreUnavailableError)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        driver.TryAgainError("Multiple keys request during rehashing of slot"),
+        driver.ResponseError("TRYAGAIN Multiple keys request during rehashing of slot"),
+        driver.ClusterError("TTL exhausted."),
+        # Redis, and Valkey.
+        driver.ResponseError("ERR Script attempted to access a non local key in a cluster node"),
+        driver.ResponseError("Attempted to access a non local key in a cluster node script"),
+    ],
+)
+def test_a_slot_that_moves(error: Exception) -> None:
+    """It is told, and worth a second attempt."""
+    found = meaning(error)
+    assert type(found) is StoreUnavailableError
+    assert "is moving to another node" in str(found)
 
 
 def test_refusal_is_found_behind_what_the_cluster_client_made_of_it() -> None:
