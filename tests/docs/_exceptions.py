@@ -19,7 +19,9 @@ SITE: Final = "https://aiocosid.readthedocs.io/en/latest"
 _TITLE: Final = re.compile(r'!!! warning "(.+)"\n')
 _TO_A_PLACE: Final = re.compile(r"\[([^\]]+)\]\(/[\w/-]+\.md#[\w-]+\)")
 _TO_A_PAGE: Final = re.compile(r"\]\((/[\w/-]+)\.md\)")
-_COPY: Final = re.compile(r"(<!-- docs/_includes/exceptions.md -->\n).*?(<!-- end -->\n)", re.DOTALL)
+_COPY: Final = re.compile(
+    r"(<!-- docs/_includes/exceptions.md -->\n).*?(<!-- end -->\n)", re.DOTALL
+)
 
 
 def for_the_readme() -> str:
