@@ -48,7 +48,8 @@ CLAIMS: Final[dict[tuple[str, str], dict[str, str]]] = {
         "order": "tests/unit/segment/test_strict.py::test_a_step_without_strict_is_out_of_order",
         "ids a second": FIGURES,
         "p99.99": FIGURES,
-        "depends on": "tests/unit/segment/test_segment_id.py::test_it_fetches_when_opened_and_when_used_up",
+        "depends on": "tests/unit/segment/test_segment_id.py"
+        "::test_it_fetches_when_opened_and_when_used_up",
         "while the store is down": f"{LEASE}::test_how_long_an_outage_is_unnoticed",
         "adapts to load": "tests/unit/segment/test_distance.py"
         "::test_one_doubling_for_each_starvation",

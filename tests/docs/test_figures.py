@@ -90,7 +90,7 @@ FACTS: Final[dict[Path, tuple[str, ...]]] = {
     ),
     BOX: (
         f"the ids of [{RESERVE:g} to {RESERVE * _pace.REFILL:g} seconds]",
-        f"a chain goes on for {_pace.ENDURANCE:g} seconds",
+        f"a chain goes on for [{_pace.ENDURANCE:g} seconds]",
         f"A Snowflake goes on for [{UNNOTICED} seconds]",
         f"a stable instance for {UNNOTICED_IF_STABLE} seconds",
         f"no machine id for [{QUARANTINE:g} seconds]",
@@ -115,8 +115,8 @@ FACTS: Final[dict[Path, tuple[str, ...]]] = {
         f"`lead`, {SHARE:g} intervals, after the last renewal: {LEAD:g} s;",
         f"for a stable instance {STABLE_LEAD:g} s |",
         (
-            f"{_options.LEASE_SHARE:g} of the shortest safe guard after the last renewal was *sent*: "
-            f"{LEASE:g} s"
+            f"{_options.LEASE_SHARE:g} of the shortest safe guard after the last renewal was "
+            f"*sent*: {LEASE:g} s"
         ),
         f"calls wait for `wait_timeout`, {WAIT:g} seconds, and then raise",
         f"do not notice an outage of the store for {UNNOTICED} seconds.",
@@ -139,8 +139,8 @@ FACTS: Final[dict[Path, tuple[str, ...]]] = {
             "seconds"
         ),
         (
-            f"with `interval=5` it waits for {SHARE * 5:g} seconds at most, and makes {60 / 5:g} calls "
-            "a minute"
+            f"with `interval=5` it waits for {SHARE * 5:g} seconds at most, and makes "
+            f"{60 / 5:g} calls a minute"
         ),
         f"instead of {STABLE_LEAD:g}. The record",
         f"a nearer mark of its own, {STABLE_LEAD:g} seconds ahead",
