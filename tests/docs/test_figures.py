@@ -173,6 +173,36 @@ FACTS: Final[dict[Path, tuple[str, ...]]] = {
     ),
 }
 
+ELSEWHERE: Final = {  # what other pages say of the same constants
+    "howto/deploy-id-service.md": (
+        f"until their [mark], for {UNNOTICED} seconds",
+        f"free after the safe guard duration, {GUARD / 60:g} minutes",
+    ),
+    "howto/kubernetes-shutdown.md": (f"the safe guard duration, {GUARD / 60:g} minutes",),
+    "howto/machine-ids-kubernetes.md": (
+        f"killed within the last {GUARD / 60:g} minutes",
+        f"holds {GUARD / 10:g}. The default layout",
+        f"the safe guard duration, {GUARD / 60:g} minutes",
+        f"for [{QUARANTINE:g} seconds]",
+        f"at most {BY_HAND:g} seconds",
+    ),
+    "howto/operate.md": (
+        f"handed out again after {GUARD / 60:g} minutes of silence",
+        f"each is free {GUARD / 60:g} minutes after its last renewal",
+        f"at most {QUARANTINE:g} s by default",
+        f"`broken_threshold`, {BEHIND:g} s",
+        f"{UNNOTICED} s ahead (of a stable instance {UNNOTICED_IF_STABLE} s)",
+        f"`kill -9` one is unavailable for {GUARD / 60:g} minutes",
+        f"| `endurance` | {_pace.ENDURANCE:g} s |",
+    ),
+    "howto/restored-backups.md": (f"the quarantine, {QUARANTINE:g} seconds by default",),
+    "howto/task-queues.md": (f"machine id taken for {GUARD / 60:g} minutes",),
+    "howto/threads-and-celery.md": (f"the safe guard duration, {GUARD / 60:g} minutes",),
+    "howto/workers.md": (f"at most {BY_HAND:g} seconds",),
+    "glossary.md": (f"without a renewal; {GUARD / 60:g} minutes by default",),
+    "reference/cli.md": (f"duration, {GUARD / 60:g} minutes by default",),
+}
+
 
 def prose(page: Path) -> str:
     """The text of a page in one line, without code, the targets of links and the README's copy."""
@@ -186,6 +216,12 @@ def prose(page: Path) -> str:
 def test_each_fact_is_on_its_page(page: Path) -> None:
     text = prose(page)
     assert [fact for fact in FACTS[page] if fact not in text] == []
+
+
+@pytest.mark.parametrize("page", ELSEWHERE)
+def test_other_pages_say_the_same(page: str) -> None:
+    text = prose(DOCS / page)
+    assert [fact for fact in ELSEWHERE[page] if fact not in text] == []
 
 
 @pytest.mark.parametrize("page", FACTS, ids=lambda page: page.name)
