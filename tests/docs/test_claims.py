@@ -1,4 +1,4 @@
-"""Each row of the tables that promise something has a test.
+"""Each row of the tables and lists that promise something has a test.
 
 The rows of the guarantees, store by store, name their tests on the page.  Those of the other tables
 have them here: a row that is new, or says something else, needs its test.
@@ -6,6 +6,7 @@ have them here: a row that is new, or says something else, needs its test.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import pytest
@@ -24,6 +25,7 @@ CHAOS: Final = "tests/stress/test_chaos.py"
 OF_MACHINES: Final = "aiocosid/testing/_machine_contract.py"
 OF_COUNTERS: Final = "aiocosid/testing/_distributor_contract.py"
 OF_GENERATORS: Final = "aiocosid/testing/_generator_contract.py"
+KEPT: Final = "tests/contracts/test_strict.py::test_it_is_kept_or_refused"
 FIGURES: Final = "tests/docs/test_figures.py::test_each_fact_is_on_its_page"
 ALONE: Final = (
     "tests/unit/snowflake/test_snowflake_id.py::test_what_is_unique_alone_is_not_unique_together"
@@ -42,6 +44,14 @@ CLAIMS: Final[dict[tuple[str, str], dict[str, str]]] = {
         "the process forks": f"{LIVES}::test_a_forked_child",
         "the store loses writes": f"{OF_COUNTERS}::test_a_counter_that_went_back_is_noticed",
         "n ids at once": f"{OF_GENERATORS}::test_next_ids_returns_exactly_n",
+    },
+    ("README.md", "What is promised"): {
+        "No id of a counter": f"{CHAOS}::test_nothing_comes_twice",
+        "Ids of one generator": f"{OF_GENERATORS}::test_two_generators_are_disjoint",
+        "Gaps are allowed": "tests/docs/test_facts.py"
+        "::test_the_tickets_of_the_readme_have_a_gap_for_each_insert_that_fails",
+        "The event loop": f"{OF_GENERATORS}::test_a_greedy_consumer_lets_others_run",
+        "If a generator sees": f"{OF_COUNTERS}::test_a_counter_that_went_back_is_noticed",
     },
     ("docs/howto/which-generator.md", "Which generator?"): {
         "unique": ALONE,
@@ -74,6 +84,35 @@ CLAIMS: Final[dict[tuple[str, str], dict[str, str]]] = {
         "::test_an_outage_of_a_minute_is_not_noticed",
         "the counter reaches the end": f"{OF_COUNTERS}::test_int64_is_the_end",
     },
+    ("docs/explanation/guarantees.md", "Order"): {
+        "Ids of **one generator**": "tests/unit/segment/test_waiting.py"
+        "::test_first_come_first_served",
+        "`next_ids(n)`": "tests/unit/segment/test_waiting.py"
+        "::test_ids_are_rising_through_waits_and_batches",
+        "Ids of **different generators**": f"{OF_GENERATORS}::test_two_generators_are_disjoint",
+        "`SegmentId` with `step=1`": "tests/unit/segment/test_segment_id.py"
+        "::test_with_a_step_of_1_processes_take_turns",
+        "`SegmentId` with `strict=True`": KEPT,
+        "After a restart": f"{OF_COUNTERS}::test_distributors_of_one_name_share_the_counter",
+    },
+    ("docs/explanation/guarantees.md", "Strict order across processes"): {
+        "memory": KEPT,
+        "SQLite, PostgreSQL": KEPT,
+        "etcd, ZooKeeper": KEPT,
+        "NATS": KEPT,
+        "Redis and Valkey": KEPT,
+        "tiered": KEPT,
+        "striped": "tests/unit/stores/test_striped.py::test_it_is_refused_for_strict_order",
+        "a CosId proxy": KEPT,
+        "a distributor of your own": "tests/unit/segment/test_strict.py"
+        "::test_a_store_that_does_not_declare_itself_is_refused",
+    },
+    ("docs/explanation/leases.md", "The life of a lease"): {
+        "The first generator": f"{OF_MACHINES}::test_new_ids_come_before_expired_ones",
+        "It writes the first mark": f"{LEASE}::test_it_takes_an_id_guards_it_and_gives_it_back",
+        "Every `interval`": f"{LEASE}::test_ten_generators_have_one_lease",
+        "A clean close": f"{LEASE}::test_it_takes_an_id_guards_it_and_gives_it_back",
+    },
     ("docs/explanation/leases.md", "The two ends"): {
         "the mark": f"{LEASE}::test_past_the_mark_it_is_silent_until_the_store_answers",
         "the lease's time": f"{LEASE}::test_past_the_lease_it_is_silent_by_the_monotonic_clock",
@@ -95,6 +134,14 @@ CLAIMS: Final[dict[tuple[str, str], dict[str, str]]] = {
         "a start of the same instance": f"{OFFLINE}::test_elsewhere_it_waits_for_the_mark",
         "a start while another": f"{OFFLINE}::test_beside_a_living_process_it_takes_nothing",
         "the disk fails": f"{OFFLINE}::test_a_disk_that_fails_stops_it",
+    },
+    ("docs/explanation/leases.md", "A store that forgot"): {
+        "Redis, Valkey": "tests/integration/test_redis_quarantine.py"
+        "::test_failed_over_to_a_replica_that_lags_and_back",
+        "PostgreSQL": "tests/integration/test_sql_machine_quarantine.py::test_a_promoted_standby",
+        "NATS": "tests/integration/test_nats.py::test_initialised_anew_under_an_owner",
+        "SQLite": "tests/integration/test_sql_machine_quarantine.py::test_a_copy_is_another_store",
+        "memory": f"{QUARANTINE}::test_who_runs_keeps_its_id_and_who_comes_waits",
     },
     ("docs/explanation/leases.md", "What is guaranteed when"): {
         "crash, `kill -9`": f"{CHAOS}::test_nothing_comes_twice",
@@ -136,10 +183,13 @@ CLAIMS: Final[dict[tuple[str, str], dict[str, str]]] = {
 
 
 def rows(page: str, heading: str) -> list[str]:
-    """The rows of the first table below a heading."""
+    """The rows of the first table below a heading, or else the items of its lists."""
     below = (ROOT / page).read_text("utf-8").partition(f"# {heading}\n")[2]
-    table = below.partition("\n|---")[2].partition("\n\n")[0]
-    return [line.removeprefix("| ") for line in table.split("\n")[1:]]
+    section = re.split(r"\n#+ ", below, maxsplit=1)[0]
+    table = section.partition("\n|---")[2].partition("\n\n")[0]
+    if table:
+        return re.findall(r"^\| (.+)$", table, re.MULTILINE)
+    return re.findall(r"^(?:\*|\d\.) (.+)$", section, re.MULTILINE)
 
 
 @pytest.mark.parametrize(("page", "heading"), CLAIMS)

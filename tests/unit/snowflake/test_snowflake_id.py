@@ -249,17 +249,17 @@ async def test_what_is_unique_alone_is_not_unique_together(
     store = MemoryStore()
     one = machines(store)
     lease = MachineIdLease(one, clock=clock)
-    other: MachineIdLease | MachineIdDistributor = {
+    others: dict[str, MachineIdLease | MachineIdDistributor] = {
         "name": lease,
         "namespace": machines(store, namespace="other"),
         "store": machines(),
         "choice by hand": ManualMachineIdDistributor(0, state_dir=tmp_path),
-    }[differ_in]
+    }
     name = "other" if differ_in == "name" else "one"
     async with (
         lease,
         SnowflakeId(lease, name="one", clock=clock) as first,
-        SnowflakeId(other, name=name, clock=clock) as second,
+        SnowflakeId(others[differ_in], name=name, clock=clock) as second,
     ):
         assert await first.next_ids(3) == await second.next_ids(3)
 
