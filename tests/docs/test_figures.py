@@ -26,6 +26,7 @@ from aiocosid.machine import _leasing, _options, _restart
 from aiocosid.machine._manual import DEFAULT_MARK_INTERVAL
 from aiocosid.segment import _opening, _pace
 from aiocosid.snowflake import CachedSnowflakeId
+from aiocosid.stores.nats import OLDEST
 from aiocosid.stores.redis._sequence import DEFAULT_MARGIN
 
 from ._blocks import ROOT
@@ -57,7 +58,7 @@ def rounded(recorded: str) -> str:
     return f"{round(int(recorded.replace(',', '')), -3):,}"
 
 
-WORDS: Final = {500: "half a second"}  # of milliseconds
+WORDS: Final = {500: "half a second", 60.0: "minute"}  # milliseconds; seconds
 GUARD: Final = DEFAULT_SAFE_GUARD
 INTERVAL: Final = DEFAULT_GUARD_INTERVAL
 STABLE: Final = STABLE_GUARD_INTERVAL
@@ -81,7 +82,11 @@ STRICT: Final = [
 ]
 
 FACTS: Final[dict[Path, tuple[str, ...]]] = {
-    README: (f"{8 * len(uuid4().bytes)} bits, {len(str(uuid4()))} characters",),
+    README: (
+        f"{8 * len(uuid4().bytes)} bits, {len(str(uuid4()))} characters",
+        f"ids for the next {WORDS[_pace.ENDURANCE]}, at the measured rate",
+        f"[NATS] {'.'.join(map(str, OLDEST))} and later",
+    ),
     DOCS / "index.md": (
         "up to 124 segments for one short wait",  # 4 + 8 + 16 + 32 + 64: CosId's
         f"adds a *step* to it, say {DEFAULT_STEP}",
