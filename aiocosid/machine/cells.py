@@ -311,7 +311,8 @@ class Need:
         is_complete: whether all machine ids of the namespace are read.
         sample: if not 0, so many of the ids that can be taken are enough instead, on a store where
             reading all is expensive: the first ones given back, else the lowest new ones.
-        namespaces: whether `Snapshot.namespaces` and `Snapshot.counted` are read, too.
+        namespaces: whether `Snapshot.namespaces` and `Snapshot.counted` are read, too; if a sample
+            is enough, only where this namespace has no count, and the backend knows in time.
     """
 
     instance: str = ""

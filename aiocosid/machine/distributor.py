@@ -319,7 +319,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
                     self.restart.former = former
             return decision
 
-        need = Need(self.instance_id.text, is_complete=True, sample=SAMPLE)
+        need = Need(self.instance_id.text, is_complete=True, sample=SAMPLE, namespaces=True)
         self._ensure_own()
         async with _turn(self._backend, self.namespace):
             grant: MachineGrant

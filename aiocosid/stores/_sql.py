@@ -128,8 +128,11 @@ WITH found AS (
         :is_complete <> 0 OR instance_id = :instance
         OR machine_id = CAST(:machine_id AS bigint))
 )
-SELECT 'store', {identity}, '', {now}, CASE WHEN :counts <> 0 THEN (
-    SELECT count(*) FROM aiocosid_cell WHERE name >= 'count/' AND name < 'count0') ELSE -1 END
+SELECT 'store', {identity}, '', {now}, CASE
+    WHEN :counts = 2
+    OR :counts = 1 AND NOT EXISTS (SELECT 1 FROM aiocosid_cell WHERE name = :count)
+    THEN (SELECT count(*) FROM aiocosid_cell WHERE name >= 'count/' AND name < 'count0')
+    ELSE -1 END
 UNION ALL SELECT 'machine', name, instance_id, machine_id, last_timestamp FROM found
 UNION ALL SELECT 'cell', name, value, written_ms, 0 FROM aiocosid_cell
 WHERE name IN (:marker, :namespaces, :count, :space, :mine)
@@ -185,8 +188,9 @@ class Dialect:
         read: (namespace, is_complete, instance, machine_id, marker, namespaces, counts, count,
             space, mine, note, notes, notes_end, owns, owns_end, own) returns five columns.
             ``'store'``, its identity, an empty text, its clock in milliseconds, and the number of
-            counts, or -1 unless ``counts``; ``'cell'``, name, value and ``written_ms`` of the cells
-            ``marker``, ``namespaces``, ``count``, ``space`` and ``mine``, and of each whose name is
+            counts, if ``counts`` is 2, or is 1 and there is no ``count``, else -1; ``'cell'``,
+            name, value and ``written_ms`` of the cells ``marker``, ``namespaces``, ``count``,
+            ``space`` and ``mine``, and of each whose name is
             between ``notes`` and ``notes_end`` or ``owns`` and ``owns_end``; ``'machine'``, name,
             instance, machine id and stamp of each row of the namespace, all at one moment.  Unless
             ``is_complete``, of the notes only ``note`` and those about the instance's rows, of the

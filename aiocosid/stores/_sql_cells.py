@@ -108,7 +108,7 @@ class CellNames:
             "machine_id": number,
             "marker": MARKER,
             "namespaces": NAMESPACES,
-            "counts": int(need.namespaces),
+            "counts": 0 if not need.namespaces else 1 if need.sample else 2,
             "count": self.count,
             "space": self.space,
             "mine": self.own(need.instance),
