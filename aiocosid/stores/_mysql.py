@@ -316,10 +316,14 @@ _MACHINE: Final = f"""
 {_text("'machine'")}, {_text("m.name")}, IF({_IS_OURS}, {_text("m.instance_id")}, NULL),
     CAST(m.machine_id AS SIGNED), {_stamp("m.last_timestamp")}
 """
+_IS_COUNTED: Final = f"""
+%(counts)s = 2 OR %(counts)s = 1
+AND NOT EXISTS (SELECT 1 FROM {CELL_TABLE} WHERE name = {_bytes("%(count)s")})
+"""
 _READ: Final = f"""
 SELECT {_text("'store'")}, {_text(IDENTITY)}, {_text("''")}, {NOW},
-    IF(%(counts)s = 2 OR %(counts)s = 1 AND NOT EXISTS (SELECT 1 FROM {CELL_TABLE} WHERE name = {_bytes("%(count)s")}), (
-    SELECT COUNT(*) FROM {CELL_TABLE} WHERE name >= 'count/' AND name < 'count0'), -1)
+    IF({_IS_COUNTED}, (
+        SELECT COUNT(*) FROM {CELL_TABLE} WHERE name >= 'count/' AND name < 'count0'), -1)
 UNION ALL
 SELECT {_text("'cell'")}, {_text("c.name")}, {_text("c.value")}, c.written_ms, 0
 FROM {CELL_TABLE} AS c
