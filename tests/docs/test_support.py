@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -13,6 +14,10 @@ from typing import Final
 import pytest
 
 import aiocosid
+from tests.servers import RedisServer
+from tests.servers.etcd import etcd_binary
+from tests.servers.mariadb import mariadb_program
+from tests.servers.pgbouncer import pgbouncer_binary
 from tests.servers.postgres import postgres_home
 
 from ._blocks import ROOT
@@ -45,22 +50,20 @@ BOOKWORM: Final = "VERSION_CODENAME=bookworm"  # the system that .ci/run is for
 
 
 @pytest.mark.parametrize(
-    ("store", "program"),
+    ("store", "find"),
     [
-        ("Redis", "redis-server"),
-        ("PgBouncer", "/usr/sbin/pgbouncer"),
-        ("MariaDB", "/usr/sbin/mariadbd"),
-        ("etcd", "etcd"),
-        ("PostgreSQL", "postgres"),
+        ("Redis", RedisServer.find_binary),
+        ("PgBouncer", pgbouncer_binary),
+        ("MariaDB", lambda: mariadb_program("mariadbd")),
+        ("etcd", etcd_binary),
+        ("PostgreSQL", lambda: postgres_home() / "bin" / "postgres"),
     ],
 )
-def test_the_versions_of_programs(store: str, program: str) -> None:
-    """Of the wheel with PostgreSQL, and of Debian's packages."""
-    if store == "PostgreSQL":
-        program = str(postgres_home() / "bin" / program)
-    elif BOOKWORM not in Path("/etc/os-release").read_text("utf-8"):
+def test_the_versions_of_programs(store: str, find: Callable[[], Path]) -> None:
+    """Of the wheel with PostgreSQL, and of Debian's packages; without a program it is skipped."""
+    if store != "PostgreSQL" and BOOKWORM not in Path("/etc/os-release").read_text("utf-8"):
         pytest.skip("this is not Debian 12, whose packages the page names")
-    done = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
+    done = subprocess.run([find(), "--version"], capture_output=True, text=True, check=True)
     (said,) = re.findall(rf"^\| {store} \| ([\d.]+)", PAGE, re.MULTILINE)
     assert re.search(rf"\b{re.escape(said)}\b", done.stdout), done.stdout
 
