@@ -1,7 +1,7 @@
 """Real servers, event loops and names for every test.
 
 A server is started when the first selected test asks for it and lives until the session ends.
-Without its program the test is skipped, or fails where AIOCOSID_REQUIRE_SERVICES=1 is set (CI).
+A test whose program is missing is skipped, or fails where AIOCOSID_REQUIRE_SERVICES=1 is set (CI).
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import uuid
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,8 +45,6 @@ from tests.servers import (
     ZookeeperEnsemble,
     ZookeeperServer,
 )
-
-T = TypeVar("T")
 
 os.environ["AIOCOSID_DISPOSABLE"] = "0"  # the stores here are as a user's
 REQUIRED = os.environ.get("AIOCOSID_REQUIRE_SERVICES") == "1"
@@ -112,12 +111,33 @@ REPEATS = re.compile(
 )
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let one run leave out what another one has shown."""
+    parser.addoption("--passed-into", type=Path, help="add to this file each test that passes")
+    parser.addoption("--without", type=Path, help="leave out the tests that this file names")
+
+
+class _Passed:
+    """Writes down which tests pass."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" and report.passed:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(f"{report.nodeid}\n")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker of this file, and let Ctrl-C through to what tests start.
 
     A shell has what it runs in the background ignore SIGINT, and children inherit that.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    path: Path | None = config.getoption("passed_into")
+    if path is not None and "PYTEST_XDIST_WORKER" not in os.environ:
+        config.pluginmanager.register(_Passed(path))
     config.addinivalue_line(
         "markers", "both_loops: run an asyncio test on asyncio's own loop and on uvloop"
     )
@@ -148,8 +168,13 @@ def pytest_report_header() -> str:
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave to ``make stress`` what is long, and to ``make nightly`` what repeats."""
+    path: Path | None = config.getoption("without")
+    if path is not None:
+        shown = set(path.read_text("utf-8").splitlines())
+        config.hook.pytest_deselected(items=[each for each in items if each.nodeid in shown])
+        items[:] = [each for each in items if each.nodeid not in shown]
     for item in items:
         if REPEATS.search(item.nodeid):
             item.add_marker(pytest.mark.nightly)
@@ -157,9 +182,29 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.stress)
 
 
-def pytest_runtest_setup(item: pytest.Item) -> None:
+@contextmanager
+def _skipped_when_missing() -> Generator[None]:
+    try:
+        yield
+    except ServerMissingError as exc:
+        if REQUIRED:
+            pytest.fail(str(exc), pytrace=False)
+        pytest.skip(str(exc))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
     """Draw the same jitter in a test each time; another AIOCOSID_TEST_SEED draws another one."""
     random.seed(f"{SEED} {item.nodeid}")
+    with _skipped_when_missing():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None]:
+    """Skip a test that finds out by itself, too."""
+    with _skipped_when_missing():
+        return (yield)
 
 
 # Event loops
@@ -216,24 +261,10 @@ def namespace() -> str:
 # Servers that all tests share: use them under ``namespace``, and never stop or empty them.
 
 
-@contextmanager
-def _skipped_when_missing() -> Generator[None]:
-    try:
-        yield
-    except ServerMissingError as exc:
-        if REQUIRED:
-            pytest.fail(str(exc), pytrace=False)
-        pytest.skip(str(exc))
-
-
-def _shared(make: Callable[[], AbstractContextManager[T]]) -> Iterator[T]:
-    with _skipped_when_missing(), make() as server:
-        yield server
-
-
 def _of_session(make: Callable[[], AbstractContextManager[Any]], what: str) -> Any:
     def server() -> Iterator[Any]:
-        yield from _shared(make)
+        with make() as started:
+            yield started
 
     server.__doc__ = what
     return pytest.fixture(scope="session")(server)
@@ -267,7 +298,8 @@ cosid_service = _of_session(CosIdService, "The id service as CosId's proxy.")
 @pytest.fixture(scope="session")
 def pgbouncer(postgres: PostgresServer) -> Iterator[PgBouncerServer]:
     """PgBouncer in transaction mode in front of ``postgres``."""
-    yield from _shared(partial(PgBouncerServer, postgres))
+    with PgBouncerServer(postgres) as server:
+        yield server
 
 
 @pytest.fixture
@@ -319,8 +351,7 @@ def _factory(make: Callable[..., AbstractContextManager[Any]], what: str) -> Any
         with ExitStack() as stack:
 
             def start(*args: Any, **kwargs: Any) -> Any:
-                with _skipped_when_missing():
-                    return stack.enter_context(make(*args, **kwargs))
+                return stack.enter_context(make(*args, **kwargs))
 
             yield start
 
@@ -347,16 +378,19 @@ zookeeper_factory = _factory(ZookeeperServer, "Start a ZookeeperServer(*settings
 @pytest.fixture
 def etcd_ensemble() -> Iterator[EtcdEnsemble]:
     """Three etcd servers that elect a leader."""
-    yield from _shared(EtcdEnsemble)
+    with EtcdEnsemble() as ensemble:
+        yield ensemble
 
 
 @pytest.fixture
 def nats_cluster() -> Iterator[NatsCluster]:
     """Three NATS servers that elect a leader for each stream."""
-    yield from _shared(NatsCluster)
+    with NatsCluster() as cluster:
+        yield cluster
 
 
 @pytest.fixture
 def zookeeper_ensemble() -> Iterator[ZookeeperEnsemble]:
     """Three servers of one test's own, of which the leader may be killed."""
-    yield from _shared(ZookeeperEnsemble)
+    with ZookeeperEnsemble() as ensemble:
+        yield ensemble

@@ -29,6 +29,7 @@ from ._store import BackendStore
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
+    from contextlib import AbstractContextManager
 
     from ..abc import Clock, SequenceReply
     from ..machine.cells import Changes
@@ -41,13 +42,35 @@ _SECOND_MS: Final = 1000
 _KEPT: Final = 60  # seconds that a counter is kept after its last possible use
 
 
+class _Steps:
+    """Changes of a few lines each, one after the other; none of them has an await."""
+
+    __slots__ = ("_busy", "lock")
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self._busy = False
+
+    @contextmanager
+    def one(self) -> Generator[None]:
+        """Let other threads wait; raise `WouldBlock` inside another step of this thread."""
+        with self.lock:
+            if self._busy:  # a signal handler, a finalizer, or an eager task of theirs
+                raise WouldBlock
+            try:
+                self._busy = True
+                yield
+            finally:
+                self._busy = False
+
+
 class MemorySequenceDistributor(NotCopyable, SequenceDistributor):
     """Counters in memory, one for each second; all generators with this object share them.
 
     Do not use it beside other processes: they would count by themselves.
     """
 
-    __slots__ = ("_born", "_clock", "_counters", "_opens")
+    __slots__ = ("_born", "_clock", "_counters", "_opens", "_steps")
 
     store = "memory"
 
@@ -76,6 +99,7 @@ class MemorySequenceDistributor(NotCopyable, SequenceDistributor):
         self._counters: dict[int, int] = {}
         self._opens = 0  # the first second whose counter cannot have been dropped
         self._born = fork.generation
+        self._steps = _Steps()
 
     async def grant(self, second: int, size: int) -> SequenceReply:
         """Take sequences; see `aiocosid.abc.SequenceDistributor.grant`.
@@ -84,9 +108,14 @@ class MemorySequenceDistributor(NotCopyable, SequenceDistributor):
             InvalidArgumentError: an argument is outside its range.
             ClockSkewError: the second is further from the clock than the tolerance.
             ForkedError: the counters are the parent's; another process counts on them.
+            WouldBlock: a signal handler or finalizer calls while a counter is being changed.
         """
         self._check(second, size)
         await self.aopen()
+        with self._steps.one():
+            return self._take(second, size)
+
+    def _take(self, second: int, size: int) -> SequenceReply:
         now = self._clock.now_ms() // _SECOND_MS
         if abs(second - now) > self.tolerance:
             raise ClockSkewError(self.store, ahead=second - now, tolerance=self.tolerance)
@@ -117,7 +146,7 @@ class MemoryBackend(Backend):
     """Counters and cells in dictionaries; the event loops of several threads may share one."""
 
     __slots__ = (
-        *("_born", "_busy", "_clock", "_counters", "_lock", "_notes"),
+        *("_born", "_clock", "_counters", "_lock", "_notes", "_steps"),
         *("cells", "identity", "marker"),
     )
 
@@ -140,8 +169,8 @@ class MemoryBackend(Backend):
         self.marker: Marker | None = Marker(self.identity, token_hex(8))
         self._clock = clock
         self._born = fork.generation
-        self._lock = threading.RLock()  # held for a few steps of Python, never across an await
-        self._busy = False  # whether counters are being changed
+        self._steps = _Steps()
+        self._lock = self._steps.lock  # held for a few steps of Python, never across an await
 
     async def aopen(self) -> None:
         self._refuse_child()
@@ -180,18 +209,10 @@ class MemoryBackend(Backend):
             base = None if note is None else self._note(name, note, max_id, max_id - by)
         return Granted(max_id, base)
 
-    @contextmanager
-    def _changing(self) -> Generator[None]:
-        """Change the counters in one step; raise `WouldBlock` inside another one of this thread."""
+    def _changing(self) -> AbstractContextManager[None]:
+        """Change the counters in one step."""
         self._refuse_child()
-        with self._lock:
-            if self._busy:  # a signal handler, a finalizer, or an eager task of theirs
-                raise WouldBlock
-            try:
-                self._busy = True
-                yield
-            finally:
-                self._busy = False
+        return self._steps.one()
 
     def _note(self, name: str, note: GrantNote, max_id: int, base: int) -> int:
         nonce, top, begun_at = self._notes.get(name, ("", 0, 0))

@@ -32,7 +32,7 @@ import aiocosid
 from aiocosid.cli._app import app
 from aiocosid.server import App
 from aiocosid.settings import load_settings
-from tests.servers import HOST, free_port, wait_until
+from tests.servers import HOST, find_program, free_port, wait_until
 
 from ._blocks import ROOT
 
@@ -58,13 +58,8 @@ def run(*command: str | Path) -> str:
     return done.stdout
 
 
-def program(name: str) -> str:
-    """The path of a program of the system; it is missing on some machines of developers."""
-    path = shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
-    if path is None:
-        assert not os.environ.get("AIOCOSID_REQUIRE_SERVICES"), f"{name} is not installed"
-        pytest.skip(f"{name} is not installed")
-    return path
+def haproxy() -> Path:
+    return find_program("haproxy", remedy="apt-get install haproxy")
 
 
 def documents(path: Path) -> list[dict[str, Any]]:
@@ -115,7 +110,7 @@ def test_kubernetes_reads_the_manifests(path: Path) -> None:
 
 
 def test_haproxy_reads_its_file() -> None:
-    run(program("haproxy"), "-c", "-f", DEPLOY / "haproxy.cfg")
+    run(haproxy(), "-c", "-f", DEPLOY / "haproxy.cfg")
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not installed")
@@ -227,7 +222,7 @@ def test_servers_are_replaced_behind_the_balancer(tmp_path: Path) -> None:
             wait_until(lambda: servers() <= are_up(control), "all are asked", deadline=60)
 
         running = {name: serve(name) for name in sorted(servers())}
-        start(program("haproxy"), "-db", "-f", "haproxy.cfg")
+        start(haproxy(), "-db", "-f", "haproxy.cfg")
         wait_for_all()
         with Callers(f"http://{HOST}:{front}/v1/ids/order?count=2") as callers:
             for name, process in running.items():

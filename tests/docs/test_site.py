@@ -19,14 +19,13 @@ from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, expect
 
 from tests.integration._browser import DESKTOP, PHONE, chromium, visit
-from tests.servers import HOST, ServerMissingError
+from tests.servers import HOST
 
 from ._blocks import ROOT
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]  # the first one builds the site
 in_browser = pytest.mark.asyncio(loop_scope="module")
 
-REQUIRED: Final = os.environ.get("AIOCOSID_REQUIRE_SERVICES") == "1"
 MOST_BYTES: Final = 300_000
 OVERFLOWS: Final = (Path(__file__).parent / "_overflows.js").read_text("utf-8")
 TEXT_OUTSIDE: Final = (Path(__file__).parent / "_text_outside.js").read_text("utf-8")
@@ -81,13 +80,8 @@ def url(site: Path) -> Iterator[str]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def browser() -> AsyncGenerator[Browser]:
-    try:
-        async with chromium() as found:
-            yield found
-    except ServerMissingError as error:
-        if REQUIRED:
-            raise
-        pytest.skip(str(error))
+    async with chromium() as found:
+        yield found
 
 
 def pages_of(site: Path) -> list[Path]:

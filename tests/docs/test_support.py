@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -13,6 +14,10 @@ from typing import Final
 import pytest
 
 import aiocosid
+from tests.servers import RedisServer
+from tests.servers.etcd import etcd_binary
+from tests.servers.mariadb import mariadb_program
+from tests.servers.pgbouncer import pgbouncer_binary
 from tests.servers.postgres import postgres_home
 
 from ._blocks import ROOT
@@ -20,17 +25,37 @@ from ._blocks import ROOT
 PROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 PAGE: Final = (ROOT / "docs" / "reference" / "support.md").read_text("utf-8")
 PYTHON: Final = "Programming Language :: Python :: 3."
+IN_THE_WORKFLOW: Final = (
+    "units and contracts, on pushes to the main branch; all of them in `.ci/nightly`, where it is "
+    "installed"
+)
 PROGRAMS: Final = Path(sys.executable).parent
 
 
 def test_the_versions_of_python() -> None:
-    """Of the page, of the classifiers, of the badge, and those that CI looks for."""
-    rows = dict(re.findall(r"^\| (3\.\d+) \| (.+) \|$", PAGE, re.MULTILINE))
-    (looked_for,) = re.findall(r"for version in ([\d. ]+); do", (ROOT / ".ci/run").read_text())
-    assert list(rows) == looked_for.split()
+    """Of the page, of the classifiers, of the badge, and those that CI looks for.
+
+    The oldest has all tests, the newest has some for each change, and the workflow those between.
+    """
+    looked_for, newest = re.findall(r"for version in ([\d. ]+); do", (ROOT / ".ci/run").read_text())
+    oldest, *between, last = looked_for.split()
+    assert newest.split()[0] == last
     said = [f"3.{each.removeprefix(PYTHON)}" for each in PROJECT["classifiers"] if PYTHON in each]
-    assert said == [each for each, tests in rows.items() if "not in the classifiers" not in tests]
-    assert f"Python {said[0]} to {said[-1]}]" in (ROOT / "README.md").read_text()
+    assert said == [oldest, *between, last]
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+    assert re.findall(r"^ +(3\.\d+)$", workflow, re.MULTILINE) == [oldest, last]
+    assert re.findall(r'"(3\.\d+)"', workflow) == between
+    rows = dict(re.findall(r"^\| (3\.\d+) \| (.+) \|$", PAGE, re.MULTILINE))
+    assert rows == {
+        oldest: "all of them, for every change",
+        **dict.fromkeys(between, IN_THE_WORKFLOW),
+        last: "units and contracts, for every change; all of them in `.ci/nightly`",
+    }
+    columns = f"| Python {oldest} | {between[0]} to {between[-1]} | {last} |"
+    assert columns in PAGE
+    readme = (ROOT / "README.md").read_text()
+    assert f"Python {oldest} to {last}]" in readme
+    assert f"python-{oldest}_to_{last}-" in readme
 
 
 @pytest.mark.parametrize(
@@ -45,22 +70,20 @@ BOOKWORM: Final = "VERSION_CODENAME=bookworm"  # the system that .ci/run is for
 
 
 @pytest.mark.parametrize(
-    ("store", "program"),
+    ("store", "find"),
     [
-        ("Redis", "redis-server"),
-        ("PgBouncer", "/usr/sbin/pgbouncer"),
-        ("MariaDB", "/usr/sbin/mariadbd"),
-        ("etcd", "etcd"),
-        ("PostgreSQL", "postgres"),
+        ("Redis", RedisServer.find_binary),
+        ("PgBouncer", pgbouncer_binary),
+        ("MariaDB", lambda: mariadb_program("mariadbd")),
+        ("etcd", etcd_binary),
+        ("PostgreSQL", lambda: postgres_home() / "bin" / "postgres"),
     ],
 )
-def test_the_versions_of_programs(store: str, program: str) -> None:
-    """Of the wheel with PostgreSQL, and of Debian's packages."""
-    if store == "PostgreSQL":
-        program = str(postgres_home() / "bin" / program)
-    elif BOOKWORM not in Path("/etc/os-release").read_text("utf-8"):
+def test_the_versions_of_programs(store: str, find: Callable[[], Path]) -> None:
+    """Of the wheel with PostgreSQL, and of Debian's packages; without a program it is skipped."""
+    if store != "PostgreSQL" and BOOKWORM not in Path("/etc/os-release").read_text("utf-8"):
         pytest.skip("this is not Debian 12, whose packages the page names")
-    done = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
+    done = subprocess.run([find(), "--version"], capture_output=True, text=True, check=True)
     (said,) = re.findall(rf"^\| {store} \| ([\d.]+)", PAGE, re.MULTILINE)
     assert re.search(rf"\b{re.escape(said)}\b", done.stdout), done.stdout
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from playwright.async_api import Browser, Page, ViewportSize, async_playwright
 
-from tests.servers import ServerMissingError
+from tests.servers import find_program
 
 __all__ = ("DESKTOP", "PHONE", "Visit", "chromium", "visit")
 
@@ -20,9 +19,7 @@ PHONE: Final[ViewportSize] = {"width": 390, "height": 844}
 @asynccontextmanager
 async def chromium() -> AsyncGenerator[Browser]:
     """Start a browser; ServerMissingError where there is none."""
-    path = shutil.which("chromium")
-    if path is None:
-        raise ServerMissingError("chromium", remedy="apt-get install chromium")
+    path = find_program("chromium", remedy="apt-get install chromium")
     async with async_playwright() as driver:
         browser = await driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield browser

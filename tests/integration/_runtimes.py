@@ -12,16 +12,23 @@ import importlib
 import multiprocessing
 import os
 import sys
-from collections.abc import Callable
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
-from typing import Any
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import Any, cast
 
 import aiocosid
 import aiocosid.sync
 from aiocosid.errors import ForkedError, UnsupportedRuntimeError
+from aiocosid.generators import CounterId, Uuid4Id, Uuid7Id
+from aiocosid.segment import SegmentChainId, SegmentId
+from aiocosid.snowflake import SnowflakeId
 from aiocosid.sync import SyncIdGenerator
 
 WORKERS = 2
+THREADS = 8
 CALLS = 6
 IDS = 700  # of a call, in segments of 100
 
@@ -151,6 +158,74 @@ def no_threads(_method: str, _place: str) -> None:
         assert "daemon threads are disabled" in call.result(timeout=30)
 
 
+# Free-threaded Python.
+
+
+def in_threads(func: Callable[[str], list[int]], place: str) -> list[int]:
+    """Call it in eight threads at once; return the ids of all."""
+    together = threading.Barrier(THREADS)
+
+    def one() -> list[int]:
+        together.wait(timeout=30)
+        return func(place)
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        calls = [pool.submit(one) for _ in range(THREADS)]
+        return [each for call in calls for each in call.result(timeout=30)]
+
+
+def openings(url: str) -> Iterator[AbstractAsyncContextManager[object]]:
+    """Yield generators by themselves, and a provider."""
+    store = aiocosid.open_store(url)
+    yield from (Uuid4Id(), Uuid7Id(), CounterId())
+    yield SegmentId(store.segment_distributor(name="order"))
+    yield SegmentChainId(store.segment_distributor(name="order"))
+    yield SnowflakeId(store.machine_id_distributor())
+    yield aiocosid.connect(url)
+
+
+async def open_it(generator: AbstractAsyncContextManager[object]) -> None:
+    """Open one, and close it."""
+    async with generator:
+        pass
+
+
+def check_asks_for_the_lock(call: Callable[[], object]) -> None:
+    """Raise unless the call ends with the sentence about the lock."""
+    try:
+        call()
+    except UnsupportedRuntimeError as error:
+        if "PYTHON_GIL=1" in str(error):
+            return
+        raise
+    raise AssertionError("it was opened")
+
+
+def take_nothing(url: str) -> list[int]:
+    """Return no id, as none is to be had on a loop, or without one."""
+    for each in openings(url):
+        check_asks_for_the_lock(partial(asyncio.run, open_it(each)))
+    check_asks_for_the_lock(aiocosid.sync.connect(url).segment_chain("order").next_id)
+    return []
+
+
+def without_gil(_method: str, places: str) -> None:
+    """No generator can be opened."""
+    assert not cast("Any", sys)._is_gil_enabled()
+    for url in places.split():
+        assert in_threads(take_nothing, url) == []
+
+
+def with_gil(_method: str, places: str) -> None:
+    """If the same interpreter is given its lock, each id comes once."""
+    assert cast("Any", sys)._is_gil_enabled()
+    for url in places.split():
+        place = f"{url} shop"
+        found = in_threads(take, place) + in_threads(take_for_threads, place)
+        assert len({*found}) == len(found) == 2 * THREADS * IDS
+        threads_ids(place).close()
+
+
 def new_pool() -> Executor:
     """Return a pool of interpreters, which Python has from 3.14 on."""
     futures: Any = importlib.import_module("concurrent.futures")
@@ -164,6 +239,8 @@ SCENARIOS = {
     "interpreters": interpreters,
     "refused drivers": refused_drivers,
     "no threads": no_threads,
+    "without gil": without_gil,
+    "with gil": with_gil,
 }
 
 if __name__ == "__main__":

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -18,19 +20,30 @@ pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]
 METHODS = multiprocessing.get_all_start_methods()
 
+FREE_THREADED = os.environ.get("AIOCOSID_FREE_THREADED", "")
+"""An interpreter without the GIL: ``bash .ci/python 3.13t`` builds one."""
+
 needs_interpreters = pytest.mark.skipif(
     sys.version_info < (3, 14), reason="InterpreterPoolExecutor came with Python 3.14"
 )
 
 
-def run(scenario: str, method: str = "", place: str = "") -> None:
+def run(
+    scenario: str,
+    method: str = "",
+    place: str = "",
+    *,
+    python: str = sys.executable,
+    **environment: str,
+) -> None:
     """Run one to its end; its docstring is in _runtimes."""
     assert scenario in _runtimes.SCENARIOS
     # Python 3.12 and later warn of a fork in a process that has threads, as pools have.
     options = ("-W", "error", "-W", "ignore:This process:DeprecationWarning")
     done = subprocess.run(
-        [sys.executable, *options, "-m", "tests.integration._runtimes", scenario, method, place],
+        [python, *options, "-m", "tests.integration._runtimes", scenario, method, place],
         cwd=ROOT,
+        env={**os.environ, **environment},
         capture_output=True,
         text=True,
         check=False,
@@ -79,3 +92,14 @@ def test_drivers_that_refuse_interpreters() -> None:
 @needs_interpreters
 def test_interpreters_have_no_background_loop() -> None:
     run("no threads")
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(not FREE_THREADED, reason="AIOCOSID_FREE_THREADED names no interpreter")
+@pytest.mark.parametrize(("scenario", "gil"), [("without gil", "0"), ("with gil", "1")])
+def test_a_free_threaded_python(scenario: str, gil: str, tmp_path: Path) -> None:
+    """It refuses to open anything, on whatever thread; with its lock it is like any other."""
+    places = f"memory:// sqlite:///{tmp_path}/ids.db"
+    # What is installed for this one is enough: no package that it needs there has a part in C.
+    packages = sysconfig.get_path("purelib")
+    run(scenario, place=places, python=FREE_THREADED, PYTHON_GIL=gil, PYTHONPATH=packages)

@@ -22,14 +22,13 @@ import aiocosid
 from aiocosid.provider import IdProvider
 from aiocosid.server import App, Token, Verb, digest_of
 from aiocosid.stores.memory import MemoryStore
-from tests.servers import ServerMissingError, ValkeyServer
+from tests.servers import ValkeyServer
 
 from ._browser import DESKTOP, PHONE, Visit, chromium, visit
 from ._web import serve
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
 
-REQUIRED = os.environ.get("AIOCOSID_REQUIRE_SERVICES") == "1"
 PICTURES = os.environ.get("AIOCOSID_PICTURES")
 """A folder for the pictures of docs/howto/dashboard.md."""
 
@@ -88,13 +87,8 @@ def site() -> Iterator[Site]:
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def browser() -> AsyncIterator[Browser]:
-    try:
-        async with chromium() as found:
-            yield found
-    except ServerMissingError as error:
-        if REQUIRED:
-            pytest.fail(str(error), pytrace=False)
-        pytest.skip(str(error))
+    async with chromium() as found:
+        yield found
 
 
 async def log_in(page: Page, site: Site, secret: str = SECRET) -> None:

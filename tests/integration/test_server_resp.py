@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import socket
 import subprocess
 import tempfile
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -28,8 +27,7 @@ from aiocosid.server import App, Token, Verb, digest_of
 from aiocosid.server._listen import EitherProtocol
 from aiocosid.server.dialects.resp import commands
 from aiocosid.stores.memory import MemoryStore
-from tests.servers import HOST, ServerMissingError
-from tests.servers.valkey import valkey_binary
+from tests.servers import HOST, find_program
 
 from ._web import serve
 
@@ -176,9 +174,7 @@ def test_java_cosids_requests_over_a_unix_socket() -> None:
 
 def cli(*words: str, port: int) -> str:
     """What redis-cli prints."""
-    program = shutil.which("redis-cli") or shutil.which("valkey-cli")
-    if program is None:
-        pytest.skip("redis-cli is not installed")
+    program = find_program("redis-cli", remedy="apt-get install redis-tools")
     done = subprocess.run(
         [program, "-h", HOST, "-p", str(port), *words],
         capture_output=True,
@@ -201,11 +197,7 @@ def test_redis_cli(port: int) -> None:
 
 def test_valkey_benchmark(port: int) -> None:
     """Pipelines of its own making, from many connections."""
-    program = shutil.which("redis-benchmark")
-    with suppress(ServerMissingError):
-        program = program or shutil.which("valkey-benchmark", path=valkey_binary().parent)
-    if program is None:
-        pytest.skip("redis-benchmark is not installed")
+    program = find_program("redis-benchmark", remedy="apt-get install redis-tools")
     words = ("-n", "2000", "-c", "20", "-P", "16", "-q", "INCRBY", "bench", "10")
     subprocess.run([program, "-h", HOST, "-p", str(port), *words], check=True, timeout=60)
     with client_of(port) as client:

@@ -1,6 +1,14 @@
 """Real servers, each in a process of its own on loopback, and a proxy that fails on demand."""
 
-from ._process import HOST, Server, ServerMissingError, ServerStartError, free_port, wait_until
+from ._process import (
+    HOST,
+    Server,
+    ServerMissingError,
+    ServerStartError,
+    find_program,
+    free_port,
+    wait_until,
+)
 from ._waiting import eventually
 from .broker import Broker
 from .cluster import ValkeyCluster
@@ -48,6 +56,7 @@ __all__ = (
     "ZookeeperEnsemble",
     "ZookeeperServer",
     "eventually",
+    "find_program",
     "free_port",
     "wait_until",
 )

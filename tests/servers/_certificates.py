@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Final
 
-from ._process import ServerMissingError
+from ._process import find_program
 
 _KEY: Final = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 _CA: Final = ("-x509", "-days", "2", "-addext", "keyUsage=critical,keyCertSign")
@@ -38,8 +37,6 @@ class Certificates:
 
     def make(self) -> None:
         """Write the files; ServerMissingError without the openssl command."""
-        if shutil.which("openssl") is None:
-            raise ServerMissingError("openssl", remedy="apt-get install openssl")
         for name in ("ca", "stranger"):
             self._openssl("req", *_CA, *_KEY, *self._named(name), "-out", f"{name}.crt")
         self._openssl("req", *_KEY, *self._named("server"), "-out", "server.csr")
@@ -53,4 +50,5 @@ class Certificates:
         return ("-subj", f"/CN=aiocosid tests {name}", "-keyout", f"{name}.key")
 
     def _openssl(self, *words: str) -> None:
-        subprocess.run(["openssl", *words], cwd=self.directory, check=True, capture_output=True)
+        openssl = find_program("openssl", remedy="apt-get install openssl")
+        subprocess.run([openssl, *words], cwd=self.directory, check=True, capture_output=True)

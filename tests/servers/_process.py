@@ -41,6 +41,16 @@ class ServerMissingError(Exception):
         self.remedy = remedy
 
 
+def find_program(name: str, *, remedy: str) -> Path:
+    """The path of a program of the system; ServerMissingError where it is not installed.
+
+    Debian keeps some of them where the PATH of a user does not look.
+    """
+    if found := shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"):
+        return Path(found)
+    raise ServerMissingError(name, remedy=remedy)
+
+
 class ServerStartError(Exception):
     """A server ended, or stayed silent, instead of becoming ready."""
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from ._certificates import Certificates
-from ._process import HOST, Group, Server, ServerMissingError, free_port, wait_until
+from ._process import HOST, Group, Server, find_program, free_port, wait_until
 from .valkey import PASSWORD
 
 HEARTBEAT_MS: Final = 50
@@ -31,9 +31,7 @@ def etcd_binary() -> Path:
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         if (binary := Path(folder) / "etcdbin" / "etcd").is_file():
             return binary
-    if found := shutil.which("etcd"):
-        return Path(found)
-    raise ServerMissingError("etcd", remedy="apt-get install etcd-server")
+    return find_program("etcd", remedy="apt-get install etcd-server")
 
 
 class EtcdServer(Server):

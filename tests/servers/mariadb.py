@@ -17,7 +17,7 @@ import pymysql  # type: ignore[import-untyped]
 from pymysql.constants import CLIENT  # type: ignore[import-untyped]
 
 from ._certificates import Certificates
-from ._process import Account, Server, ServerMissingError
+from ._process import Account, Server, find_program
 
 OWNER: Final = "root"  # may do everything, without a password
 GUEST: Final = "guest"  # may connect with the password and use what it is granted, which is nothing
@@ -33,21 +33,20 @@ _QUICK: Final = (
 _AS_ROOT: Final = ("--user=root",) if os.geteuid() == 0 else ()
 
 
-def _program(name: str) -> str:
-    """Find it on the path, or where Debian has it, which a user's path need not hold."""
-    if found := shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/bin"):
-        return found
-    raise ServerMissingError(name, remedy="apt-get install mariadb-server-core mariadb-client-core")
+def mariadb_program(name: str) -> Path:
+    """One of the system's programs of MariaDB."""
+    return find_program(name, remedy="apt-get install mariadb-server-core mariadb-client-core")
 
 
 @functools.cache
 def _template() -> Path:
     """The data of a new server, made once a session by mariadb-install-db."""
-    install = _program("mariadb-install-db")
-    _program("my_print_defaults")  # install-db asks it; a package of the client's brings it
+    install = mariadb_program("mariadb-install-db")
+    mariadb_program("my_print_defaults")  # install-db asks it; a package of the client's brings it
     directory = Path(tempfile.mkdtemp(prefix="aiocosid-mariadb-template-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     log = directory / "install.log"
+    argv: list[str | Path]
     argv = [install, "--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"]
     argv += [f"--datadir={directory / 'data'}", f"--tmpdir={directory}", *_AS_ROOT, *_QUICK]
     if Account().popen(argv, directory=directory, log=log).wait() != 0:
@@ -68,7 +67,7 @@ class MariadbServer(Server):
     name = "mariadb"
 
     def __init__(self, *options: str, tls: bool = False) -> None:
-        self.program = _program("mariadbd")
+        self.program = mariadb_program("mariadbd")
         super().__init__()
         self.options = options
         self.certificates = Certificates(self.directory) if tls else None
@@ -148,6 +147,7 @@ class MariadbServer(Server):
 
     def argv(self) -> Sequence[str | Path]:
         """Nothing is read from the system; no unix socket outside of our directory."""
+        argv: list[str | Path]
         argv = [self.program, "--no-defaults", f"--datadir={self.directory / 'data'}"]
         argv += [f"--bind-address={self.host}", f"--port={self.port}"]
         argv += [f"--socket={self.directory / 's.sock'}", "--pid-file=pid", "--skip-name-resolve"]

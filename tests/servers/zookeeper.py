@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
-from ._process import HOST, Group, Server, ServerMissingError, free_port, wait_until
+from ._process import HOST, Group, Server, ServerMissingError, find_program, free_port, wait_until
 
 JAR: Final = Path("/usr/share/java/zookeeper.jar")
 TICK_MS: Final = 500  # a session lives for 2 to 20 of them
@@ -19,12 +19,11 @@ MEMBERS: Final = 3
 FORMING_DEADLINE: Final = 30.0  # seconds
 
 
-def java() -> str:
+def java() -> Path:
     """The program that runs it; ServerMissingError where it, or ZooKeeper, is missing."""
-    found = shutil.which("java")
-    if found is None or not JAR.is_file():
-        raise ServerMissingError("zookeeper", remedy="apt-get install zookeeper")
-    return found
+    if not JAR.is_file():
+        raise ServerMissingError("zookeeper", remedy="apt-get install libzookeeper-java")
+    return find_program("java", remedy="apt-get install default-jre-headless")
 
 
 class ZookeeperServer(Server):

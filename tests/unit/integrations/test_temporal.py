@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Iterator
 
 import pytest
 
@@ -15,10 +16,19 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 import aiocosid
 from aiocosid.integrations.temporal import CosIdWorkerPlugin
+from aiocosid.sync import _session
 
 from . import _workflows
 
 pytestmark = pytest.mark.asyncio
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_thread_is_left() -> Iterator[None]:
+    """Let other tests count the background threads: a sandbox has `_workflows` of its own."""
+    yield
+    _session._close_all()
+
 
 REFUSED = "take the id in an activity and return it, or use workflow.uuid4"
 

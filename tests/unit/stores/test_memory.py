@@ -265,18 +265,18 @@ async def test_an_eager_task_of_a_signal_handlers_gives_back_nothing_amid_a_gran
     one = store.segment_distributor(name="order", step=10)
     one.allow_give_back()
     top = await one.next_max_id(10)
-    store._backend._busy = True
+    store._backend._steps._busy = True
     assert await one.give_back(top, 9) == 0
-    assert store._backend._busy
+    assert store._backend._steps._busy
 
 
 async def test_a_floor_is_not_set_amid_a_grant() -> None:
     """It would be lost as soon as the grant goes on."""
     store = MemoryStore()
-    store._backend._busy = True
+    store._backend._steps._busy = True
     with pytest.raises(WouldBlock):
         await store.set_floor(name="order", above=50)
-    assert store._backend._busy
+    assert store._backend._steps._busy
     assert await store.counters() == []
 
 

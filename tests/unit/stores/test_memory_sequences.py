@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import pickle
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import pytest
 
+from aiocosid import stores
 from aiocosid.abc import SecondFenced, SecondSpent, SequenceGrant
-from aiocosid.errors import ClockSkewError, ForkedError, InvalidArgumentError
+from aiocosid.errors import ClockSkewError, ForkedError, InvalidArgumentError, WouldBlock
 from aiocosid.stores.memory import MemorySequenceDistributor
 from aiocosid.testing import ManualClock
+from tests.unit._interrupted import interrupted
 
 pytestmark = pytest.mark.asyncio
 
@@ -67,3 +73,49 @@ async def test_they_are_not_copied() -> None:
     for copied in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(TypeError, match="cannot be copied or pickled"):
             copied(distributor)
+
+
+@pytest.fixture
+def busy_threads() -> Iterator[None]:
+    """Threads that are changed as often as Python can."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval)
+
+
+async def test_loops_of_several_threads_share_it(busy_threads: None) -> None:
+    clock = ManualClock()
+    distributor = MemorySequenceDistributor(name="n", clock=clock)
+    second = clock.now_ms() // 1000
+
+    async def take() -> list[object]:
+        return [await distributor.grant(second, 1) for _ in range(2000)]
+
+    with ThreadPoolExecutor(4) as pool:
+        calls = [pool.submit(asyncio.run, take()) for _ in range(4)]
+        replies = [reply for call in calls for reply in call.result()]
+    assert len({*replies}) == len(replies) == 8000
+
+
+async def test_a_signal_handler_takes_none_of_a_call_under_way() -> None:
+    """At whichever line it runs it gets sequences of its own, or none."""
+    clock = ManualClock()
+    distributor = MemorySequenceDistributor(name="n", clock=clock)
+    second = clock.now_ms() // 1000
+    replies: list[object] = []
+    refused = 0
+
+    def handler() -> None:
+        nonlocal refused
+        try:
+            distributor.grant(second, 1).send(None)
+        except StopIteration as returned:
+            replies.append(returned.value)
+        except WouldBlock:
+            refused += 1
+
+    with interrupted(stores, "line", handler):
+        replies.append(await distributor.grant(second, 1))
+    assert len({*replies}) == len(replies) > 1
+    assert refused > 1
