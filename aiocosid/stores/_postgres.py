@@ -67,6 +67,12 @@ $$
 """
 
 
+# A commit whose wait for a synchronous standby is cancelled succeeds, and only a warning tells: see
+# `_confirmation`.  So a session that hides warnings hears them until this transaction has ended.
+# Not a setting of the session: through PgBouncer every transaction may have another one.
+_AUDIBLE: Final = "set_config('client_min_messages', 'warning', true)"
+
+
 def _counter(first: str, change: str, result: str) -> Advance:
     """Return the statement that creates or changes a counter, and the one that only changes it.
 
@@ -74,7 +80,7 @@ def _counter(first: str, change: str, result: str) -> Advance:
     no integer is refused, and the limit is int64 all the same.
     """
     change = f"SET {change} WHERE c.last_max_id % 1 = 0"
-    result = f"RETURNING c.last_max_id::bigint{result}"
+    result = f"RETURNING c.last_max_id::bigint{result}, {_AUDIBLE}"
     insert = f"""
 INSERT INTO cosid AS c (name, last_max_id, last_fetch_time)
 VALUES (:name::varchar, {first}::bigint, {_SECONDS})
@@ -147,7 +153,7 @@ def _commit(changes: SqlCommit) -> str:
         f"gate AS MATERIALIZED (SELECT 1 AS is_open FROM c{len(changes.found)} WHERE {is_same})"
     )
     parts += [f"w{number} AS ({each})" for number, each in enumerate(changes.writes)]
-    return f"WITH {', '.join(parts)} SELECT is_open FROM gate"
+    return f"WITH {', '.join(parts)} SELECT is_open, {_AUDIBLE} FROM gate"
 
 
 POSTGRES: Final = Dialect(
