@@ -8,6 +8,7 @@ import re
 from textwrap import indent
 from typing import TYPE_CHECKING, Any, Final
 
+from ._durability import POSTGRES as RULES
 from ._sql import (
     CELL_COLUMNS,
     COUNTER_COLUMNS,
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from ._sql_cells import SqlCommit
 
 __all__ = ("POSTGRES", "dsn_of", "without_durability")
+
+_TABLES: Final = TABLE, MACHINE_TABLE, GRANT_TABLE, CELL_TABLE
 
 NOW: Final = "floor(extract(epoch from clock_timestamp()) * 1000)::bigint"
 
@@ -125,20 +128,16 @@ SELECT * FROM raised
 """
 
 
-_SETTINGS: Final = """
-SELECT name, setting FROM pg_settings
-WHERE name IN ('synchronous_commit', 'fsync', 'full_page_writes') AND setting = 'off'
-ORDER BY name DESC
+# Those of this session, whatever role, database or URL has set them; and the tables as it finds
+# them, a temporary one first.
+_SETTINGS: Final = f"""
+SELECT name::text, current_setting(name::text)
+FROM unnest(ARRAY['synchronous_commit', 'fsync', 'full_page_writes']) AS name
+UNION ALL SELECT 'table ' || relname, CASE WHEN relkind <> 'r' THEN 'no plain table'
+    ELSE CASE relpersistence WHEN 'p' THEN 'logged' WHEN 'u' THEN 'unlogged' ELSE 'temporary' END
+    END
+FROM pg_class WHERE oid IN ({", ".join(f"to_regclass('{each}')" for each in _TABLES)})
 """
-_POWER_CUT: Final = (
-    "a power cut may damage the database, and ids are issued again; set it to on in postgresql.conf"
-)
-_WEAKNESSES: Final = {
-    "synchronous_commit": "a crash loses the grants of the last moments, and their ids are issued "
-    "again; ALTER ROLE ... SET synchronous_commit = on",
-    "fsync": _POWER_CUT,
-    "full_page_writes": _POWER_CUT,
-}
 
 
 def _commit(changes: SqlCommit) -> str:
@@ -210,8 +209,8 @@ RETURNING c.last_max_id
     # Two sessions that created the same row; a deadlock; another isolation level than the default.
     conflicts=frozenset({"23505", "40P01", "40001"}),
     version="SELECT 'PostgreSQL ' || current_setting('server_version')",
-    settings=_SETTINGS,
-    weaknesses=_WEAKNESSES,
+    settings=(_SETTINGS,),
+    rules=RULES,
 )
 
 _DURABILITY: Final = re.compile(r"(?<=[?&])durability=([^&]*)(?:&|$)")
