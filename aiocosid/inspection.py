@@ -16,7 +16,7 @@ from .errors import CosIdError, UnsupportedByStoreError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-    from .abc import Clock, Counter, Machine, MachineMarker, Store
+    from .abc import Clock, Counter, Machine, MachineMarker, ServerFacts, Store
 
 __all__ = (
     "NOT_KEPT",
@@ -53,7 +53,7 @@ class StoreReading:
         counters: its counters.
         machines: its machine ids.
         markers: its markers of namespaces.
-        weaknesses: settings by which it may lose what it has granted.
+        server: its version, and whether it is proved to keep what it grants.
         errors: why a part is not known, by its name, without what may be secret.
         causes: the errors of these parts, where the store has raised one.
     """
@@ -62,7 +62,7 @@ class StoreReading:
     at_ms: int
     took: float | None = None
     clock_error: tuple[float, float] | None = None
-    weaknesses: Sequence[str] | None = None
+    server: ServerFacts | None = None
     is_initialized: bool | None = None
     counters: Sequence[Counter] = ()
     machines: Sequence[Machine] = ()
@@ -94,7 +94,7 @@ async def read_store(
     Args:
         store: the store, open or not.
         clock: time; the system's by default.
-        within: seconds for each of the five questions.
+        within: seconds for each of the six questions.
     """
     reading = StoreReading(label=label_of(store), at_ms=clock.now_ms())
 
@@ -124,7 +124,7 @@ async def read_store(
     await read("counters", store.counters)
     await read("machines", store.machines)
     await read("markers", store.machine_markers)
-    reading.weaknesses = store.weaknesses
+    await read("server", store.ask_server)
     return reading
 
 

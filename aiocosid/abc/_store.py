@@ -318,11 +318,14 @@ class ServerFacts:
     Attributes:
         version: its name and version, as ``Redis 8.2.1``; empty if it does not tell.
         weaknesses: one text for each setting with which it may lose grants: its value, what may be
-            lost, and what to set.  None if it does not show such settings.
+            lost, and what to set.  None if it was not asked for such settings.
+        unproved: one text for each setting that matters and cannot be asked.  It is proved to keep
+            its grants only if this and ``weaknesses`` are both empty.
     """
 
     version: str
     weaknesses: Sequence[str] | None = None
+    unproved: Sequence[str] = ()
 
 
 def is_disposable() -> bool:

@@ -220,7 +220,7 @@ def _examine_cache(session: StoreSession, store: Store, _: _Checkup) -> Iterator
     except CosIdError as error:
         yield replace(failed("server", error), status=Status.WARNING)  # the root serves meanwhile
         return
-    yield from judge_server(replace(facts, weaknesses=()), took, _driver_of(store))
+    yield from judge_server(replace(facts, weaknesses=(), unproved=()), took, _driver_of(store))
 
 
 async def _ask(store: Store) -> tuple[ServerFacts, float]:

@@ -47,6 +47,7 @@ PARTS: Final = {
     "markers": "quarantines",
     "is_initialized": "the marker",
     "clock_error": "the clock",
+    "server": "the server's settings",
 }
 """The parts of a `StoreReading`, in words."""
 
@@ -102,12 +103,15 @@ def judge_server(facts: ServerFacts, took: float, driver: str) -> Iterator[Findi
     text = f"{version}{by}; it answers in {seconds_text(took)}"
     yield Finding(check="server", status=Status.OK, text=text)
     if facts.weaknesses is None:
-        text = "the server does not show whether it keeps each write"
+        text = "the server cannot be asked whether it keeps each write"
         yield Finding(check="durable", status=Status.SKIPPED, text=text)
-    elif not facts.weaknesses:
-        yield Finding(check="durable", status=Status.OK, text="no setting loses writes")
+    elif not facts.weaknesses and not facts.unproved:
+        text = "its settings keep each write; a fail-over is another matter"
+        yield Finding(check="durable", status=Status.OK, text=text)
     for each in facts.weaknesses or ():
         yield Finding(check="durable", status=Status.WARNING, text=each)
+    for each in facts.unproved:
+        yield Finding(check="durable", status=Status.SKIPPED, text=each)
 
 
 def judge_reading(

@@ -304,7 +304,7 @@ def store_row(reading: StoreReading, traffic: Traffic | None) -> Row:
         apart if traffic is None else Shown(number_text(traffic.count)),
         apart if traffic is None else _failures(traffic.failures),
         _clock_error(reading),
-        _durability(reading.weaknesses),
+        _durability(reading),
         initialized,
         Shown(time_text(reading.at_ms)[11:]),
     )
@@ -318,12 +318,16 @@ def _latency(reading: StoreReading, traffic: Traffic | None) -> Shown:
     return Shown(seconds_text(reading.took), "one question")
 
 
-def _durability(weaknesses: Sequence[str] | None) -> Shown:
-    if weaknesses is None:
-        return _unknown("not checked")
-    if not weaknesses:
-        return Shown("no weakness found", level="good")
-    return Shown("may lose writes", "; ".join(map(name_text, weaknesses)), "bad")
+def _durability(reading: StoreReading) -> Shown:
+    facts = reading.server
+    if facts is None or facts.weaknesses is None:
+        return _unknown(reading.errors.get("server", "this store cannot be asked"))
+    if facts.weaknesses:
+        texts = *facts.weaknesses, *facts.unproved
+        return Shown("may lose writes", "; ".join(map(name_text, texts)), "bad")
+    if facts.unproved:
+        return Shown("not proved", "; ".join(map(name_text, facts.unproved)), "warn")
+    return Shown("settings keep writes", level="good")
 
 
 def _clock_error(reading: StoreReading) -> Shown:

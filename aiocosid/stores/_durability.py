@@ -1,26 +1,278 @@
-"""Checks whether a store's settings keep what it has granted."""
+"""Decides whether a store's settings keep what it has granted.
+
+A backend only asks its server; the values that are good stand here, one table for each server.  A
+value that is not among them is a weakness; one that the server does not tell is unproved.
+"""
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary, ref
 
+from ..abc import ServerFacts
 from ..errors import InvalidArgumentError, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-__all__ = ("DEMANDS", "Durability", "DurabilityCheck")
+__all__ = (
+    "DEMANDS",
+    "ETCD",
+    "MYSQL",
+    "NATS",
+    "POSTGRES",
+    "REDIS",
+    "REDIS_SEQUENCES",
+    "SQLITE",
+    "ZOOKEEPER",
+    "Durability",
+    "DurabilityCheck",
+    "Findings",
+    "Rule",
+    "findings",
+)
 
 logger = logging.getLogger("aiocosid")
 
 Durability: TypeAlias = Literal["warn", "refuse", "ignore"]
-"""What to do about a store that may lose what it has granted: log a warning once, refuse to hand
-out ids, or ignore it.
+"""What to do about a store that is not proved to keep what it has granted: log its weaknesses once,
+refuse to hand out ids, or ignore it.
 """
 
 DEMANDS: Final[tuple[Durability, ...]] = ("warn", "refuse", "ignore")
+
+
+class Rule(NamedTuple):
+    """The good values of one setting.
+
+    Attributes:
+        setting: its name; with a ``*`` at its end, each that begins so, of which there may be none.
+        good: the values that lose nothing; with a ``*`` at the end, each that begins so.
+        loss: what may be lost otherwise.
+        remedy: what to set.
+        if_set: the name and value of another setting, without which this one does not matter.
+        at_least: a number that is good, as each above it.
+    """
+
+    setting: str
+    good: tuple[str, ...]
+    loss: str
+    remedy: str
+    if_set: tuple[str, tuple[str, ...]] | None = None
+    at_least: int | None = None
+
+    def accepts(self, value: str) -> bool:
+        """Return whether a value loses nothing."""
+        if self.at_least is not None and value.isdecimal() and int(value) >= self.at_least:
+            return True
+        return any(_matches(each, value) for each in self.good)
+
+
+class Findings(NamedTuple):
+    """What follows from a server's settings; it is proved to be durable if both are empty.
+
+    Attributes:
+        weaknesses: a text for each setting that may lose grants: its value, what may be lost, what
+            to set.
+        unproved: a text for each that the server did not tell.
+    """
+
+    weaknesses: tuple[str, ...] = ()
+    unproved: tuple[str, ...] = ()
+
+    def facts(self, version: str) -> ServerFacts:
+        """Return them as a server's report, with its version."""
+        return ServerFacts(version=version, weaknesses=self.weaknesses, unproved=self.unproved)
+
+
+def findings(rules: Iterable[Rule], settings: Iterable[Sequence[object]]) -> Findings:
+    """Compare a server's settings with the good ones.
+
+    Args:
+        rules: the good values.
+        settings: name and value of each setting that the server has told.
+    """
+    told = {f"{name}": f"{value}".lower() for name, value in settings}
+    weaknesses: list[str] = []
+    unproved: list[str] = []
+    for rule in rules:
+        if rule.if_set is not None and told.get(rule.if_set[0]) not in rule.if_set[1]:
+            continue
+        found = {name: value for name, value in told.items() if _matches(rule.setting, name)}
+        if not found and not rule.setting.endswith("*"):
+            unproved.append(
+                f"{rule.setting} cannot be asked; if it is wrong, {rule.loss}; {rule.remedy}"
+            )
+        for name, value in found.items():
+            if not rule.accepts(value):
+                weaknesses.append(f"{name} is {value}: {rule.loss}; {rule.remedy}")
+    return Findings(tuple(weaknesses), tuple(unproved))
+
+
+def _matches(pattern: str, text: str) -> bool:
+    return text.startswith(pattern[:-1]) if pattern.endswith("*") else text == pattern
+
+
+_AGAIN: Final = "and their ids are issued again"
+_TABLE: Final = "table *"  # how the SQL backends name the tables
+
+# PostgreSQL.  Not `local` and `remote_write`: a synchronous standby may lack the commit.
+_POWER_CUT: Final = "a power cut may damage the database, and ids are issued again"
+POSTGRES: Final = (
+    Rule(
+        "synchronous_commit",
+        ("on", "remote_apply"),
+        f"a crash, or the promotion of a standby, loses the last grants, {_AGAIN}",
+        "ALTER ROLE ... SET synchronous_commit = on",
+    ),
+    Rule("fsync", ("on",), _POWER_CUT, "set it to on in postgresql.conf"),
+    Rule("full_page_writes", ("on",), _POWER_CUT, "set it to on in postgresql.conf"),
+    Rule(
+        _TABLE,
+        ("logged",),
+        f"a crash, or the promotion of a standby, empties it, {_AGAIN}",
+        "ALTER TABLE ... SET LOGGED",
+    ),
+)
+
+# MySQL and MariaDB.  Semi-synchronous replication falls back to asynchronous after its timeout; the
+# largest that MySQL accepts, 49 days, never comes.
+_ENOUGH_MS: Final = 2**32 - 1
+_FALL_BACK: Final = (
+    f"replication becomes asynchronous then, so a fail-over loses the last grants, {_AGAIN}"
+)
+_SEMI_SYNC: Final = tuple(
+    rule
+    for name, without in (
+        ("rpl_semi_sync_master", "wait_no_slave"),
+        ("rpl_semi_sync_source", "wait_no_replica"),
+    )
+    for on in [(f"{name}_enabled", ("on", "1"))]
+    for rule in (
+        Rule(f"{name}_timeout", (), _FALL_BACK, f"set it to {_ENOUGH_MS}", on, _ENOUGH_MS),
+        Rule(f"{name}_{without}", ("on", "1"), _FALL_BACK, "set it to ON", on),
+    )
+)
+MYSQL: Final = (
+    Rule(
+        "innodb_flush_log_at_trx_commit",
+        ("1",),
+        f"a crash loses the grants of the last second, {_AGAIN}",
+        "set it to 1",
+    ),
+    Rule(
+        "sync_binlog",
+        ("1",),
+        f"a power cut loses grants that are not in the binary log, {_AGAIN}",
+        "set it to 1",
+        ("log_bin", ("on", "1")),
+    ),
+    *_SEMI_SYNC,
+    Rule(
+        _TABLE,
+        ("innodb",),
+        f"its engine may lose the last grants in a crash, {_AGAIN}",
+        "ALTER TABLE ... ENGINE = InnoDB",
+    ),
+)
+
+# SQLite.  A deleted journal may come back in a power cut, and undo the last commit, unless its
+# folder is synced, which only EXTRA does.
+_FULL: Final = ("2", "3")
+_WRITES: Final = f"a power cut loses the last grants, {_AGAIN}"
+SQLITE: Final = (
+    Rule(
+        "journal_mode",
+        ("wal", "delete", "truncate", "persist"),
+        "a crash may damage the file, and ids are issued again",
+        "PRAGMA journal_mode = WAL",
+        ("file", ("1",)),
+    ),
+    Rule(
+        "synchronous",
+        _FULL,
+        _WRITES,
+        "PRAGMA synchronous = FULL",
+        ("journal_mode", ("wal", "truncate", "persist", "memory", "off")),
+    ),
+    Rule(
+        "synchronous",
+        ("3",),
+        _WRITES,
+        "PRAGMA journal_mode = WAL with synchronous = FULL, or PRAGMA synchronous = EXTRA",
+        ("journal_mode", ("delete",)),
+    ),
+)
+
+
+# Redis and Valkey.
+def _eviction(what: str, *good: str) -> Rule:
+    return Rule(
+        "maxmemory-policy",
+        ("noeviction", *good),
+        f"{what} may be evicted, and its ids are issued again",
+        "set it to noeviction",
+    )
+
+
+_WITH_LOG: Final = ("appendonly", ("yes",))
+REDIS: Final = (
+    # Keys that never expire are safe from the others.
+    _eviction("a counter", "volatile-*")._replace(if_set=("maxmemory", ("set",))),
+    Rule(
+        "appendonly",
+        ("yes",),
+        f"a crash loses the grants since the last snapshot, {_AGAIN}",
+        "set it to yes",
+    ),
+    Rule(
+        "appendfsync",
+        ("always",),
+        f"a power cut loses the grants of the last second or two, {_AGAIN}",
+        "set it to always",
+        _WITH_LOG,
+    ),
+    Rule(
+        "no-appendfsync-on-rewrite",
+        ("no",),
+        f"a power cut while the log is rewritten loses the last grants, {_AGAIN}",
+        "set it to no",
+        _WITH_LOG,
+    ),
+    Rule(
+        "aof-load-truncated",
+        ("no",),
+        f"a log whose end was cut off is loaded without its last grants, {_AGAIN}",
+        "set it to no",
+        _WITH_LOG,
+    ),
+)
+
+
+# Counters of a second expire, and the log does not matter to them: their fence notices a restart.
+REDIS_SEQUENCES: Final = (_eviction("the counter of a second"),)
+
+
+# Servers that do not tell.
+_UNTOLD: Final = f"a power cut, or a crash of the operating system, loses the last grants, {_AGAIN}"
+ETCD: Final = (Rule("unsafe-no-fsync", (), _UNTOLD, "start no member with --unsafe-no-fsync"),)
+ZOOKEEPER: Final = (Rule("forceSync", (), _UNTOLD, "leave it at yes on each server"),)
+NATS: Final = (
+    Rule(
+        "sync_interval",
+        ("always",),
+        f"at any number of replicas {_UNTOLD}",
+        "set 'sync_interval: always' on each server, and say so by sync_always=True, or "
+        "?sync_always=true in a URL",
+    ),
+    Rule(
+        "storage of *",
+        ("file",),
+        f"a restart loses all grants, {_AGAIN}",
+        "create it with the storage file",
+    ),
+)
 
 
 # Users' clients and pools whose settings were checked, to warn once for each.
@@ -65,24 +317,26 @@ class DurabilityCheck:
         client = None if self._client is None else self._client()
         return self if client is None else client
 
-    def judge(self, label: str, weaknesses: Sequence[str]) -> None:
-        """Warn of weaknesses, or raise because of them.
+    def judge(self, label: str, found: Findings) -> None:
+        """Warn of weaknesses, or raise because of them or of what could not be asked.
 
         Args:
             label: the store in messages.
-            weaknesses: one text for each setting: its value, what may be lost, and what to set.
+            found: what follows from its settings.
 
         Raises:
-            StoreError: there are weaknesses, and the demand is "refuse".
+            StoreError: it is not proved to be durable, and the demand is "refuse".
         """
-        self.weaknesses = tuple(weaknesses)
-        if weaknesses and self._demand == "refuse":
-            reason = f"durability='refuse' refuses it: {'; '.join(weaknesses)}"
-            raise StoreError(
-                label, reason, remedy="set what it names, or allow it with durability='warn'"
-            )
+        self.weaknesses = found.weaknesses
+        reasons = (*found.weaknesses, *found.unproved)
+        if reasons and self._demand == "refuse":
+            reason = f"durability='refuse' refuses it: {'; '.join(reasons)}"
+            remedy = "set what it names, let the store ask for it, or allow it with"
+            raise StoreError(label, reason, remedy=f"{remedy} durability='warn'")
         is_first, self._is_due = self.is_due, False  # else a concurrent call has logged it
         if self._demand == "warn":
             _looked_at[self._borrowed()] = None
-        for weakness in weaknesses if is_first else ():
+        for weakness in found.weaknesses if is_first else ():
             logger.warning("%s: %s, or durability='ignore'", label, weakness)
+        for each in found.unproved if is_first else ():
+            logger.info("%s: %s", label, each)

@@ -20,6 +20,7 @@ import anyio
 
 from .._life import fork
 from ..errors import InvalidArgumentError, MissingExtraError, StoreUnavailableError, WrongLoopError
+from ._confirmation import confirmed
 from ._connection import (
     CALL_TIMEOUT,
     BorrowedConnection,
@@ -379,7 +380,8 @@ def _called(label: str, line: Line, function: Callable[..., T], *args: object) -
     try:
         fork.ensure_own(born, what)  # it may have been forked while it waited
         line.lent.add(driver)
-        result = function(connection, *args)
+        with confirmed(label, driver):
+            result = function(connection, *args)
         fork.ensure_own(born, what)
     except BaseException as exc:
         if born != fork.generation:

@@ -23,7 +23,8 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from ..machine.cells import FORMAT
-from ._schema import CELL_TABLE, MACHINE_TABLE, OBJECTS, TABLE, WITNESS
+from ._durability import MYSQL as RULES
+from ._schema import CELL_TABLE, GRANT_TABLE, MACHINE_TABLE, OBJECTS, TABLE, WITNESS
 from ._sql import COLUMNS, MAY_CREATE, Advance, Dialect
 
 if TYPE_CHECKING:
@@ -339,17 +340,18 @@ AND (%(is_complete)s <> 0 OR m.machine_id = %(machine_id)s OR {_IS_HELD})
 """
 
 
-_SETTINGS: Final = """
-SELECT 'innodb_flush_log_at_trx_commit', @@innodb_flush_log_at_trx_commit FROM DUAL
-WHERE @@innodb_flush_log_at_trx_commit <> 1
-UNION ALL SELECT 'sync_binlog', @@sync_binlog FROM DUAL WHERE @@log_bin AND @@sync_binlog <> 1
-"""
-_WEAKNESSES: Final = {
-    "innodb_flush_log_at_trx_commit": "a crash loses the grants of the last second, and their "
-    "ids are issued again; set it to 1",
-    "sync_binlog": "a power cut loses grants that are not in the binary log, and their ids "
-    "are issued again; set it to 1",
-}
+_SETTINGS: Final = (
+    # Of a name that the server does not know it shows nothing.
+    """
+SHOW VARIABLES WHERE Variable_name IN ('innodb_flush_log_at_trx_commit', 'log_bin', 'sync_binlog')
+OR Variable_name RLIKE '^rpl_semi_sync_(master|source)_'
+""",
+    f"""
+SELECT CONCAT('table ', TABLE_NAME), ENGINE FROM information_schema.TABLES
+WHERE TABLE_SCHEMA = DATABASE()
+AND TABLE_NAME IN ('{TABLE}', '{MACHINE_TABLE}', '{GRANT_TABLE}', '{CELL_TABLE}')
+""",
+)
 
 
 def _commit(changes: SqlCommit) -> str:
@@ -426,5 +428,5 @@ WHERE name >= 'space/' AND name < 'space0'
 SELECT CONCAT(IF(LOCATE('MariaDB', VERSION()) > 0, '', 'MySQL '), VERSION()) FROM DUAL
 """,
     settings=_SETTINGS,
-    weaknesses=_WEAKNESSES,
+    rules=RULES,
 )

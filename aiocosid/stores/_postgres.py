@@ -9,7 +9,8 @@ from textwrap import indent
 from typing import TYPE_CHECKING, Any, Final
 
 from ..machine.cells import FORMAT
-from ._schema import CELL_TABLE, MACHINE_TABLE, OBJECTS, TABLE, WITNESS
+from ._durability import POSTGRES as RULES
+from ._schema import CELL_TABLE, GRANT_TABLE, MACHINE_TABLE, OBJECTS, TABLE, WITNESS
 from ._sql import (
     COLUMNS,
     HAS_COUNTERS,
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from ._sql_cells import SqlCommit
 
 __all__ = ("POSTGRES", "dsn_of", "without_durability")
+
+_TABLES: Final = TABLE, MACHINE_TABLE, GRANT_TABLE, CELL_TABLE
 
 NOW: Final = "floor(extract(epoch from clock_timestamp()) * 1000)::bigint"
 
@@ -87,6 +90,12 @@ $$
 """
 
 
+# A commit whose wait for a synchronous standby is cancelled succeeds, and only a warning tells: see
+# `_confirmation`.  So a session that hides warnings hears them until this transaction has ended.
+# Not a setting of the session: through PgBouncer every transaction may have another one.
+_AUDIBLE: Final = "set_config('client_min_messages', 'warning', true)"
+
+
 def _counter(first: str, change: str, result: str, allowed: str = "") -> Advance:
     """Return the statement that creates or changes a counter, and the one that only changes it.
 
@@ -94,7 +103,7 @@ def _counter(first: str, change: str, result: str, allowed: str = "") -> Advance
     no integer is refused, and the limit is int64 all the same.
     """
     change = f"SET {change} WHERE c.last_max_id % 1 = 0"
-    result = f"RETURNING c.last_max_id::bigint{result}"
+    result = f"RETURNING c.last_max_id::bigint{result}, {_AUDIBLE}"
     insert = f"""
 INSERT INTO cosid AS c (name, last_max_id, last_fetch_time)
 SELECT :name::varchar, {first}::bigint, {_SECONDS}{allowed}
@@ -151,20 +160,16 @@ SELECT * FROM raised
 """
 
 
-_SETTINGS: Final = """
-SELECT name, setting FROM pg_settings
-WHERE name IN ('synchronous_commit', 'fsync', 'full_page_writes') AND setting = 'off'
-ORDER BY name DESC
+# Those of this session, whatever role, database or URL has set them; and the tables as it finds
+# them, a temporary one first.
+_SETTINGS: Final = f"""
+SELECT name::text, current_setting(name::text)
+FROM unnest(ARRAY['synchronous_commit', 'fsync', 'full_page_writes']) AS name
+UNION ALL SELECT 'table ' || relname, CASE WHEN relkind <> 'r' THEN 'no plain table'
+    ELSE CASE relpersistence WHEN 'p' THEN 'logged' WHEN 'u' THEN 'unlogged' ELSE 'temporary' END
+    END
+FROM pg_class WHERE oid IN ({", ".join(f"to_regclass('{each}')" for each in _TABLES)})
 """
-_POWER_CUT: Final = (
-    "a power cut may damage the database, and ids are issued again; set it to on in postgresql.conf"
-)
-_WEAKNESSES: Final = {
-    "synchronous_commit": "a crash loses the grants of the last moments, and their ids are issued "
-    "again; ALTER ROLE ... SET synchronous_commit = on",
-    "fsync": _POWER_CUT,
-    "full_page_writes": _POWER_CUT,
-}
 
 
 def _commit(changes: SqlCommit) -> str:
@@ -179,7 +184,7 @@ def _commit(changes: SqlCommit) -> str:
         f"gate AS MATERIALIZED (SELECT 1 AS is_open FROM c{len(changes.found)} WHERE {is_same})"
     )
     parts += [f"w{number} AS ({each})" for number, each in enumerate(changes.writes)]
-    return f"WITH {', '.join(parts)} SELECT is_open FROM gate"
+    return f"WITH {', '.join(parts)} SELECT is_open, {_AUDIBLE} FROM gate"
 
 
 POSTGRES: Final = Dialect(
@@ -214,8 +219,8 @@ RETURNING c.last_max_id
     # Two sessions that created the same row; a deadlock; another isolation level than the default.
     conflicts=frozenset({"23505", "40P01", "40001"}),
     version="SELECT 'PostgreSQL ' || current_setting('server_version')",
-    settings=_SETTINGS,
-    weaknesses=_WEAKNESSES,
+    settings=(_SETTINGS,),
+    rules=RULES,
 )
 
 _DURABILITY: Final = re.compile(r"(?<=[?&])durability=([^&]*)(?:&|$)")

@@ -12,6 +12,7 @@ once a counter was created: while it does, none is created in an empty table.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..abc import MAX_ID, Counter, ServerFacts
@@ -28,7 +29,7 @@ from ..errors import (
     StoreUnavailableError,
 )
 from ._backend import Backend, Granted
-from ._durability import DurabilityCheck
+from ._durability import DurabilityCheck, findings
 from ._schema import CELL_TABLE, GRANT_TABLE, MACHINE_TABLE, TABLE, Schema, creation_of
 from ._sql_cells import (
     SHOWN,
@@ -40,9 +41,10 @@ from ._sql_cells import (
 from ._sql_errors import OutOfRangeError, code_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from ..machine.cells import Changes, Need, Snapshot
+    from ._durability import Findings, Rule
     from ._executor import Executor, Row, Value
     from ._give_back import GrantNote
     from ._schema import Creation
@@ -213,8 +215,9 @@ class Dialect:
             it can be sent again at once.
         namespaces: () returns the namespaces that have a machine id or a cell.
         version: () returns the server's name and version, as one text.
-        settings: () returns name and value of each setting that may lose grants.
-        weaknesses: for each of those names what may be lost, and what to set.
+        settings: () each returns names and values of settings that may lose grants; a table is
+            ``table NAME``, with the kind of its storage.
+        rules: the good values of these settings.
     """
 
     schema: str
@@ -243,8 +246,8 @@ class Dialect:
     undone: frozenset[str | int] = frozenset()
     namespaces: str = NAMESPACES
     version: str
-    settings: str
-    weaknesses: Mapping[str, str]
+    settings: tuple[str, ...]
+    rules: Sequence[Rule]
 
 
 class SqlBackend(Backend):
@@ -276,12 +279,12 @@ class SqlBackend(Backend):
     async def ask_server(self) -> ServerFacts:
         await self.link.ensure_there()
         ((version,),) = await self.link.fetch_rows(self._dialect.version)
-        return ServerFacts(version=str(version), weaknesses=await self._weaknesses())
+        return (await self._findings()).facts(str(version))
 
-    async def _weaknesses(self) -> list[str]:
-        meanings = self._dialect.weaknesses
-        rows = await self.link.fetch_rows(self._dialect.settings)
-        return [f"{name} is {value}: {meanings[name]}" for name, value in rows]
+    async def _findings(self) -> Findings:
+        dialect = self._dialect
+        asked = [await self.link.fetch_rows(statement) for statement in dialect.settings]
+        return findings(dialect.rules, chain.from_iterable(asked))
 
     async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> bool:
         """Create what is missing; the first time with the store's marker; see `_schema`."""
@@ -310,7 +313,7 @@ class SqlBackend(Backend):
     async def _run(self, statement: str, **values: Value) -> Sequence[Row]:
         """Run a statement after a check of the settings; repeat it if the server rolled it back."""
         if self.durability.is_due:
-            self.durability.judge(self.label, await self._weaknesses())
+            self.durability.judge(self.label, await self._findings())
         for _ in range(ATTEMPTS - 1):
             try:
                 return await self._once(statement, **values)

@@ -18,6 +18,7 @@ from ..errors import (
     UnsupportedRuntimeError,
 )
 from ..machine.cells import FORMAT
+from ._durability import SQLITE as RULES
 from ._schema import CELL_TABLE, MACHINE_TABLE, OBJECTS, WITNESS
 from ._sql import COLUMNS, MACHINE_INDEXES, MAY_CREATE, NOTE_COUNTERS, READ, Advance, Dialect
 from ._sql_errors import code_of
@@ -106,22 +107,13 @@ def _forgetting(raised: str) -> str:
     return f"{raised};{_FORGET}"
 
 
-# A database in memory has no file, and is not meant to be durable.
-_OF_FILE: Final = """
-FROM pragma_synchronous AS s, pragma_journal_mode AS j, pragma_database_list AS d
-WHERE d.name = 'main' AND d.file <> ''
-"""
+_OF_FILE: Final = "pragma_database_list AS d WHERE d.name = 'main' AND d.file <> ''"
+# A database in memory has no file, and is not meant to be durable: it shows no setting.
 _SETTINGS: Final = f"""
-SELECT 'journal_mode', j.journal_mode {_OF_FILE} AND j.journal_mode IN ('off', 'memory')
-UNION ALL SELECT 'synchronous', CASE s.synchronous WHEN 0 THEN 'OFF' ELSE 'NORMAL' END {_OF_FILE}
-AND (s.synchronous = 0 OR (s.synchronous = 1 AND j.journal_mode = 'wal'))
+SELECT 'file', 1 FROM {_OF_FILE}
+UNION ALL SELECT 'journal_mode', j.journal_mode FROM pragma_journal_mode AS j, {_OF_FILE}
+UNION ALL SELECT 'synchronous', s.synchronous FROM pragma_synchronous AS s, {_OF_FILE}
 """
-_WEAKNESSES: Final = {
-    "journal_mode": "a crash may damage the file, and ids are issued again; "
-    "PRAGMA journal_mode = WAL",
-    "synchronous": "a power cut loses the last grants, and their ids are issued again; "
-    "PRAGMA synchronous = FULL",
-}
 
 
 def _commit(changes: SqlCommit) -> str:
@@ -174,8 +166,8 @@ RETURNING last_max_id;
     parameter=lambda name, _: f":{name}",
     commit=_commit,
     version="SELECT 'SQLite ' || sqlite_version()",
-    settings=_SETTINGS,
-    weaknesses=_WEAKNESSES,
+    settings=(_SETTINGS,),
+    rules=RULES,
 )
 
 

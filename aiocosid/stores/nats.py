@@ -51,6 +51,8 @@ from ._connection import (
     fail_if_forked,
     untrusted,
 )
+from ._durability import NATS as RULES
+from ._durability import findings
 from ._own_cells import ShardedPlaces, is_enough, leave_out_compared, quoted
 from ._store import BackendStore
 from ._url import client_context, read_url
@@ -93,8 +95,9 @@ STARTING: Final = {10008, 10009, NO_STREAM}  # errors of a stream that another p
 REFUSALS: Final = ("authorization", "authentication", "permissions")
 
 _NOT_SYNCED: Final = (
-    "a power cut may take grants back, unless all servers have 'sync_interval: always', which no "
-    "client can see; if they have, say so by sync_always=True, or ?sync_always=true in a URL"
+    "a power cut or a crash of one server's operating system may take grants back, at any number "
+    "of replicas, unless all servers have 'sync_interval: always', which no client can see; if "
+    "they have, say so by sync_always=True, or ?sync_always=true in a URL"
 )
 
 T = TypeVar("T")
@@ -266,14 +269,13 @@ class NatsBackend(Backend):
         return await self._call(self._facts)
 
     async def _facts(self, client: Client) -> ServerFacts:
-        info = await _ask(client, f"$JS.API.STREAM.INFO.{self._counters}", but=NO_STREAM)
         # The server does not show whether it syncs each message.
-        weaknesses: tuple[str, ...] | None = () if self._options["sync_always"] else None
-        if info is not None and info["config"]["storage"] == "memory":
-            loss = "a restart loses all grants, and their ids are issued again"
-            remedy = "create it with the storage file"
-            weaknesses = (f"storage of stream {self._counters} is memory: {loss}; {remedy}",)
-        return ServerFacts(version=f"NATS {client.connected_server_version}", weaknesses=weaknesses)
+        told = [("sync_interval", "always")] if self._options["sync_always"] else []
+        for stream in (self._counters, self._cells):
+            info = await _ask(client, f"$JS.API.STREAM.INFO.{stream}", but=NO_STREAM)
+            if info is not None:
+                told.append((f"storage of stream {stream}", info["config"]["storage"]))
+        return findings(RULES, told).facts(f"NATS {client.connected_server_version}")
 
     async def create_schema(self) -> bool:
         return await self._call(self._create, creates=True)

@@ -11,6 +11,7 @@ import anyio
 
 from .._life import fork
 from ..errors import InvalidArgumentError, MissingExtraError
+from ._confirmation import confirmed
 from ._connection import BorrowedConnection, OwnedConnection, drop_outcome
 from ._durability import DurabilityCheck
 from ._executor import CONNECT_TIMEOUT, MAX_CONNECTIONS, PARAMETER, TEAR_TIMEOUT, PoolExecutor
@@ -143,7 +144,8 @@ class _PoolExecutor(PoolExecutor):
         self, connection: _Session, statement: str, values: Mapping[str, Value]
     ) -> list[Row]:
         text, names = _numbered(statement)
-        rows: list[Row] = await connection.fetch(text, *(values[name] for name in names))
+        with confirmed(self.label, connection):
+            rows: list[Row] = await connection.fetch(text, *(values[name] for name in names))
         return rows
 
     async def _release(

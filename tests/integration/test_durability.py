@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -35,6 +36,11 @@ from tests.servers import MariadbServer, PostgresServer, ValkeyServer
 driver: Any = asyncpg
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
+
+
+def database_of(url: str) -> str:
+    """The name of the database in a URL."""
+    return url.rpartition("/")[2]
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -72,13 +78,33 @@ async def test_redis(
     await RedisStore(client, durability="ignore").segment_distributor(name="a").next_max_id(1)
     server.call("CONFIG", "SET", "maxmemory-policy", "volatile-lru")
     server.call("CONFIG", "SET", "appendonly", "yes")
-    await RedisStore(client, durability="refuse").segment_distributor(name="a").next_max_id(1)
-    server.call("ACL", "SETUSER", namespace, "on", ">x", "~cosid:*", "+@all", "-info")
-    server.call("CONFIG", "SET", "appendonly", "no")
-    hidden = server.url_for(username=namespace, password="x")  # noqa: S106 - the test's
-    async with open_store(f"{hidden}?durability=refuse") as store:
-        await store.segment_distributor(name="a").next_max_id(1)
     await client.aclose()
+    assert not warnings(caplog)
+
+
+async def test_a_log_on_redis(
+    valkey_factory: Callable[..., ValkeyServer], caplog: pytest.LogCaptureFixture, namespace: str
+) -> None:
+    """Only one that is synced at each write, and is never loaded in part; proved, not supposed."""
+    server = valkey_factory("--appendonly", "yes")
+    server.call("ACL", "SETUSER", namespace, "on", ">x", "~cosid:*", "+@all")
+    url = server.url_for(username=namespace, password="x")  # noqa: S106 - the test's
+
+    async def grant(demand: str = "refuse") -> int:
+        async with open_store(f"{url}?durability={demand}") as store:
+            return await store.segment_distributor(name="a").next_max_id(1)
+
+    with pytest.raises(StoreError, match=r"appendfsync is everysec.*aof-load-truncated is yes"):
+        await grant()
+    assert await grant("warn") == 1
+    assert len(warnings(caplog)) == 2
+    server.call("CONFIG", "SET", "appendfsync", "always", "aof-load-truncated", "no")
+    assert await grant() == 2
+    for hidden, named in (("config", "appendfsync"), ("info", "appendonly")):
+        server.call("ACL", "SETUSER", namespace, f"-{hidden}")
+        with pytest.raises(StoreError, match=f"{named} cannot be asked"):
+            await grant()
+    assert await grant("warn") == 3
     assert not warnings(caplog)
 
 
@@ -91,11 +117,18 @@ async def test_postgres(
         await store.segment_distributor(name="a").next_max_id(1)
         (told,) = warnings(caplog)
         assert told.startswith("postgres: fsync is off: a power cut may damage the database")
-    off = f"{postgres_database}?durability=refuse&synchronous_commit=off"
-    async with open_store(off) as store:
-        for _ in range(2):
-            with pytest.raises(StoreError, match=r"synchronous_commit is off.*fsync is off"):
-                await store.segment_distributor(name="a").next_max_id(1)
+    for value in ("off", "local", "remote_write"):
+        weak = f"{postgres_database}?durability=refuse&synchronous_commit={value}"
+        async with open_store(weak) as store:
+            for _ in range(2):
+                with pytest.raises(StoreError, match=rf"commit is {value}.*fsync is off"):
+                    await store.segment_distributor(name="a").next_max_id(1)
+    postgres.execute("ALTER TABLE cosid SET UNLOGGED", database=database_of(postgres_database))
+    async with open_store(f"{postgres_database}?durability=refuse") as store:
+        with pytest.raises(StoreError, match=r"table cosid is unlogged: .*SET LOGGED") as found:
+            await store.segment_distributor(name="a").next_max_id(1)
+    assert not re.search("synchronous_commit|full_page|aiocosid_", str(found.value))
+    postgres.execute("ALTER TABLE cosid SET LOGGED", database=database_of(postgres_database))
     async with driver.create_pool(postgres_database, min_size=1) as pool:
         with pytest.raises(StoreError, match="fsync is off"):
             await PostgresStore(pool, durability="refuse").counters()
@@ -114,11 +147,13 @@ async def test_sqlite(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A user's connection may have been made faster than it is safe; ours never is."""
     path = tmp_path / "ids.db"
     cases = (
-        ("DELETE", "FULL", 0),
+        ("DELETE", "FULL", 1),
+        ("DELETE", "EXTRA", 0),
         ("WAL", "NORMAL", 1),
         ("WAL", "FULL", 0),
         ("WAL", "OFF", 1),
-        ("DELETE", "NORMAL", 0),
+        ("DELETE", "NORMAL", 1),
+        ("TRUNCATE", "FULL", 0),
         ("MEMORY", "FULL", 1),
         ("OFF", "OFF", 2),
     )

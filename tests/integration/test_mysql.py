@@ -165,8 +165,20 @@ class TestSessions:
                     await MysqlStore(pool, durability="refuse").counters()
                 await MysqlStore(pool, durability="ignore").counters()
             assert not warnings(caplog)
+            mariadb.execute("set global innodb_flush_log_at_trx_commit = 1")
+            # Without replicas it falls back at once.
+            mariadb.execute("set global rpl_semi_sync_master_timeout = 1")
+            mariadb.execute("set global rpl_semi_sync_master_enabled = on")
+            mariadb.execute(
+                f"alter table {mariadb_database.rpartition('/')[2]}.cosid engine = Aria"
+            )
+            async with MysqlStore.from_url(refuse) as store:
+                with pytest.raises(StoreError, match=r"master_timeout is 1: .*cosid is aria"):
+                    await store.segment_distributor(name="a").next_max_id(1)
         finally:
             mariadb.execute("set global innodb_flush_log_at_trx_commit = 1")
+            mariadb.execute("set global rpl_semi_sync_master_enabled = default")
+            mariadb.execute("set global rpl_semi_sync_master_timeout = default")
 
 
 class TestRefusals:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from aiocosid import open_store
 from aiocosid.errors import UnsupportedByStoreError
+from aiocosid.inspection import read_store
 from aiocosid.stores.memory import MemoryStore
 from tests.servers import ValkeyServer
 
@@ -34,6 +36,44 @@ async def test_the_clock_and_the_settings_of_a_server(valkey: ValkeyServer, name
         await counter.next_max_id(1)
         weaknesses: Any = store.weaknesses
         assert any(each.startswith("appendonly is no") for each in weaknesses)
+
+
+@pytest.mark.parametrize(
+    ("server", "setting"),
+    [
+        ("nats_cluster", "sync_interval"),
+        ("nats", "sync_interval"),
+        ("etcd", "unsafe-no-fsync"),
+        ("zookeeper", "forceSync"),
+    ],
+)
+async def test_a_setting_that_no_client_can_see(
+    request: pytest.FixtureRequest, server: str, setting: str
+) -> None:
+    """It is named, and not taken for good; NATS syncs too rarely at any number of replicas."""
+    url: str = request.getfixturevalue(server).url
+    async with open_store(url) as store:
+        facts = await store.ask_server()
+        assert facts.weaknesses == ()
+        assert [each.partition(" ")[0] for each in facts.unproved] == [setting]
+        shown = (await read_store(store)).server
+        assert shown is not None
+        assert shown.unproved == facts.unproved
+    if setting == "sync_interval":
+        async with open_store(f"{url}?sync_always=true") as store:
+            assert not (await store.ask_server()).unproved
+
+
+async def test_a_store_that_does_not_answer(valkey_factory: Callable[..., ValkeyServer]) -> None:
+    """What it was found to be before proves nothing."""
+    server = valkey_factory("--appendonly", "yes")
+    async with open_store(server.url) as store:
+        reading = await read_store(store)
+        weaknesses: Any = reading.server and reading.server.weaknesses
+        assert any(each.startswith("appendfsync is everysec") for each in weaknesses)
+        server.kill()
+        reading = await read_store(store)
+        assert (reading.server, reading.errors["server"]) == (None, "StoreUnavailableError")
 
 
 async def test_the_longest_safe_guard(valkey: ValkeyServer, namespace: str) -> None:

@@ -15,6 +15,8 @@ from ...errors import CorruptCounterError
 from ...machine._rules import quarantine_ms
 from ...machine.cells import ENDLESS_MS, MAX_MS, Seat, Snapshot, Space
 from .._backend import MISSING, Backend, Granted, after_add, after_raise, counters_of
+from .._durability import ETCD as RULES
+from .._durability import findings
 from .._own_cells import Places, is_enough
 from ._driver import STORE, put, remove, span, unchanged, unwritten
 
@@ -63,7 +65,7 @@ class EtcdBackend(Backend):
 
     async def ask_server(self) -> ServerFacts:
         version = await self.link.call(lambda member: member.version())
-        return ServerFacts(version=f"etcd {version}")
+        return findings(RULES, ()).facts(f"etcd {version}")
 
     # Counters.
 

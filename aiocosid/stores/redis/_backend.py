@@ -46,7 +46,7 @@ from ...machine.cells import (
     read_note,
 )
 from .._backend import Backend, Granted, counters_of
-from ._demands import facts_of, weaknesses_of
+from ._demands import durability_of, facts_of
 from ._errors import STORE
 from ._link import UNDECODED, Grants, Script, script_of, text_of
 
@@ -170,7 +170,7 @@ class RedisBackend(Backend):
         self.has_marker = not link.is_cluster
         self._has_warned = False
         self.durability: DurabilityCheck = link.durability
-        self._grants = Grants(link.durability, weaknesses_of)
+        self._grants = Grants(link.durability, durability_of)
 
     async def ask_server(self) -> ServerFacts:
         return await self.link.call(lambda client: facts_of(client, ANY_KEY), key=ANY_KEY)

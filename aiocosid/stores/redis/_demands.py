@@ -5,15 +5,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from ...abc import ServerFacts
 from ...abc._ids import check_integer, check_seconds
 from ...errors import StoreUnavailableError
+from .._durability import REDIS as RULES
+from .._durability import REDIS_SEQUENCES as SEQUENCE_RULES
+from .._durability import Findings, findings
 from ._errors import STORE
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from ...abc import ServerFacts
     from .._durability import Durability
 
-__all__ = ("DEMANDS", "MAX_REPLICAS", "REPLICA_TIMEOUT", "Confirmed", "Demands", "weaknesses_of")
+__all__ = (
+    "DEMANDS",
+    "MAX_REPLICAS",
+    "REPLICA_TIMEOUT",
+    "Confirmed",
+    "Demands",
+    "durability_of",
+    "evictions_of",
+    "facts_of",
+)
 
 REPLICA_TIMEOUT: Final = 0.5  # seconds; below the driver's timeout for a reply, 1.5 s
 MAX_REPLICAS: Final = 1000
@@ -109,48 +123,55 @@ def _is_a(reply: object, *names: str) -> bool:
     return type(reply).__name__ in names
 
 
-async def weaknesses_of(client: Any, key: bytes) -> list[str]:  # noqa: ANN401 - the driver's
-    """Return the settings by which the server of a key may lose it; none if it hides them."""
-    return list((await facts_of(client, key)).weaknesses or ())
-
-
 async def facts_of(client: Any, key: bytes) -> ServerFacts:  # noqa: ANN401 - the driver's
     """Return what the server of a key says of itself, which may be nothing."""
+    info = await _unless_refused(_asked(client, key, "INFO"))
+    told = _settings(info) | await _unless_refused(_asked(client, key, "CONFIG GET", _LOG))
+    # Valkey's also names the Redis that it is compatible with.
+    names = {"Valkey": "valkey_version", "Redis": "redis_version"}
+    version = next((f"{name} {info[key]}" for name, key in names.items() if key in info), "")
+    return findings(RULES, told.items()).facts(version)
+
+
+async def durability_of(client: Any, key: bytes) -> Findings:  # noqa: ANN401 - the driver's
+    """Return whether the server of a key is proved to keep it."""
+    facts = await facts_of(client, key)
+    return Findings(tuple(facts.weaknesses or ()), tuple(facts.unproved))
+
+
+async def evictions_of(client: Any, key: bytes) -> Findings:  # noqa: ANN401 - the driver's
+    """Return whether the server may evict the expiring counter of a second."""
+    told = _settings(await _asked(client, key, "INFO", "memory"))
+    return findings(SEQUENCE_RULES, told.items())
+
+
+# The settings of the log, in one command: appendonly, appendfsync, no-appendfsync-on-rewrite,
+# aof-load-truncated.  Redis 6 takes one pattern only.
+_LOG: Final = "*a[po][pf]*"
+
+
+def _settings(info: Any) -> dict[str, Any]:  # noqa: ANN401 - the driver's
+    """Return the settings that are shown to a user who may not ask for the configuration."""
+    told: dict[str, Any] = {}
+    if "maxmemory_policy" in info:
+        told["maxmemory-policy"] = info["maxmemory_policy"]
+        told["maxmemory"] = "set" if info.get("maxmemory") else "0"
+    if "aof_enabled" in info:
+        told["appendonly"] = "yes" if info["aof_enabled"] else "no"
+    return told
+
+
+async def _unless_refused(asked: Awaitable[Any]) -> Any:  # noqa: ANN401 - the driver's
     try:
-        info = await _info_of(client, key)
+        return await asked
     except Exception as exc:
         if type(exc).__name__ not in _REFUSALS:
             raise
-        return ServerFacts(version="")
-    found: list[str] = []
-    if str(info.get("maxmemory_policy", "")).startswith("allkeys") and info.get("maxmemory"):
-        found += _eviction(info, "counters may be evicted, and their ids are issued again")
-    if info.get("aof_enabled") == 0:
-        found.append(
-            "appendonly is no: a crash loses the grants since the last snapshot, and "
-            "their ids are issued again; set it to yes"
-        )
-    valkey = info.get("valkey_version")  # which also names the Redis that it is compatible with
-    version = f"Valkey {valkey}" if valkey else f"Redis {info.get('redis_version', '')}"
-    return ServerFacts(version=version, weaknesses=tuple(found))
+        return {}
 
 
-async def evictions_of(client: Any, key: bytes) -> list[str]:  # noqa: ANN401 - the driver's
-    """Return whether the server may evict the expiring counter of a second, if it shows that."""
-    info = await _info_of(client, key, "memory")
-    if str(info.get("maxmemory_policy") or "noeviction") == "noeviction":
-        return []
-    return _eviction(
-        info, "the counter of a second may be evicted, and its sequences are issued again"
-    )
-
-
-async def _info_of(client: Any, key: bytes, *sections: str) -> Any:  # noqa: ANN401 - the driver's
+async def _asked(client: Any, key: bytes, *command: str) -> Any:  # noqa: ANN401 - the driver's
     where: dict[str, Any] = {}
     if hasattr(client, "nodes_manager"):
         where["target_nodes"] = client.get_node_from_key(key)
-    return await client.execute_command("INFO", *sections, **where)
-
-
-def _eviction(info: Any, weakness: str) -> list[str]:  # noqa: ANN401 - the driver's
-    return [f"maxmemory-policy is {info['maxmemory_policy']}: {weakness}; set it to noeviction"]
+    return await client.execute_command(*command, **where)

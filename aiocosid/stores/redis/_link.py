@@ -28,7 +28,7 @@ from .._connection import (
     OwnedConnection,
     closed,
 )
-from .._durability import DurabilityCheck
+from .._durability import DurabilityCheck, Findings
 from .._url import StoreUrl
 from ._demands import Confirmed
 from ._errors import STORE, as_store_error
@@ -112,11 +112,11 @@ class Grants(NamedTuple):
 
     Attributes:
         check: the check of its settings, which is made once.
-        weaknesses_of: returns, for a client and a key, the settings that may lose grants.
+        durability_of: returns, for a client and a key, what follows from the settings.
     """
 
     check: DurabilityCheck
-    weaknesses_of: Callable[[Any, bytes], Awaitable[list[str]]]
+    durability_of: Callable[[Any, bytes], Awaitable[Findings]]
 
 
 class RedisSession:
@@ -293,7 +293,7 @@ class RedisLink(NotCopyable):
 
         async def ask(client: Any) -> Any:  # noqa: ANN401 - the driver's
             if grants is not None and grants.check.is_due:
-                grants.check.judge(STORE, await grants.weaknesses_of(client, keys[0]))
+                grants.check.judge(STORE, await grants.durability_of(client, keys[0]))
             if grants is not None and self.demands.replicas:
                 client = Confirmed(client, keys[0], self.demands)
             return await script.run(client, len(keys), *keys, *arguments)

@@ -10,12 +10,14 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from ...abc import Counter
+from ...abc import Counter, ServerFacts
 from ...errors import CorruptCounterError, CorruptMachineStateError, InvalidArgumentError
 from ...machine._rules import RELEASE_STAMP_MARGIN
 from ...machine.cells import MAX_MS, Count, Damage, Marker, Note, Owner, Seat, Snapshot, Space
 from ...machine.distributor import MAX_MACHINE_ID
 from .._backend import MISSING, Backend, Granted, after_add, after_raise, counters_of
+from .._durability import ZOOKEEPER as RULES
+from .._durability import findings
 from ._paths import COSID, OURS, STORES_OWN, name_of, node_of, own_node_of, path_of, text_of
 from .tree import ANY, Node, ZookeeperLink, create, delete, expect, write
 
@@ -64,6 +66,10 @@ class ZookeeperBackend(Backend):
     def session(self) -> int:
         """The number of the session; it changes at the moment of each interruption."""
         return self.link.session
+
+    async def ask_server(self) -> ServerFacts:
+        facts = await super().ask_server()
+        return findings(RULES, ()).facts(facts.version)
 
     # Counters.
 

@@ -53,7 +53,7 @@ def test_a_clock_error(ahead: float, doubt: float, status: Status, words: str) -
 
 
 def test_settings_that_lose_writes() -> None:
-    """One warning for each; a server that shows none is no reason for a warning."""
+    """One warning for each; what cannot be asked is said, and is never called durable."""
 
     def statuses(*weaknesses: str) -> list[tuple[str, Status]]:
         facts = ServerFacts(version="Redis 8", weaknesses=weaknesses)
@@ -63,6 +63,9 @@ def test_settings_that_lose_writes() -> None:
     assert statuses("a", "b")[1:] == [("durable", Status.WARNING)] * 2
     _, unknown = judge_server(ServerFacts(version=""), 0.001, "")
     assert unknown.status is Status.SKIPPED
+    untold = ServerFacts(version="", weaknesses=(), unproved=("sync_interval cannot be asked",))
+    _, told = judge_server(untold, 0.001, "")
+    assert (told.status, told.text) == (Status.SKIPPED, *untold.unproved)
 
 
 def test_the_marker() -> None:

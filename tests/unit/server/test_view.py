@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aiocosid.abc import Counter, Machine, MachineMarker
+from aiocosid.abc import Counter, Machine, MachineMarker, ServerFacts
 from aiocosid.errors import StoreUnavailableError
 from aiocosid.inspection import Rates, StoreReading, seconds_text
 from aiocosid.machine import MachineIdStatistics
@@ -190,12 +190,16 @@ class TestStores:
     def test_all_is_known(self) -> None:
         traffic = Traffic(count=1234, failures=2, latency=0.0004)
         row = self.row(
-            traffic, took=0.1, clock_error=(-0.0121, 0.0003), is_initialized=True, weaknesses=()
+            traffic,
+            took=0.1,
+            clock_error=(-0.0121, 0.0003),
+            is_initialized=True,
+            server=ServerFacts(version="", weaknesses=()),
         )
         assert row["Latency"] == Shown("0.4 ms", "mean of segments")
         assert (row["Calls"].text, row["Failed"].text) == ("1,234", "2")
         assert row["Clock error"] == Shown("-12 ms", "± 0.3 ms")
-        assert row["Durability"] == Shown("no weakness found", level="good")
+        assert row["Durability"] == Shown("settings keep writes", level="good")
         assert row["Initialised"].text == "yes"
 
     def test_what_is_wrong_is_marked(self) -> None:
@@ -203,13 +207,23 @@ class TestStores:
             took=0.1,
             clock_error=(3.0, 0.1),
             is_initialized=False,
-            weaknesses=["appendonly is no"],
+            server=ServerFacts(version="", weaknesses=["appendonly is no"], unproved=["fsync"]),
             errors={"counters": "StoreError", "machines": "not kept by this store"},
         )
         assert row["State"] == Shown("fails", "StoreError", "bad")
         assert row["Clock error"].level == "warn"
-        assert row["Durability"] == Shown("may lose writes", "appendonly is no", "bad")
+        assert row["Durability"] == Shown("may lose writes", "appendonly is no; fsync", "bad")
         assert row["Initialised"] == Shown("no", level="warn")
+
+    @pytest.mark.parametrize("unproved", [(), ("sync_interval cannot be asked",)])
+    def test_what_is_not_proved_is_not_good(self, unproved: tuple[str, ...]) -> None:
+        """A store that does not answer, one that was not asked, and one that does not tell all."""
+        silent = self.row(errors={"server": "no answer in 2 s"})["Durability"]
+        assert (silent.text, silent.why, silent.level) == ("-", "no answer in 2 s", "")
+        facts = ServerFacts(version="", weaknesses=() if unproved else None, unproved=unproved)
+        shown = self.row(server=facts)["Durability"]
+        assert (shown.text, shown.level) == (("not proved", "warn") if unproved else ("-", ""))
+        assert shown.why
 
     def test_what_a_store_does_not_keep_is_no_failure(self) -> None:
         row = self.row(errors={"machines": "not kept by this store"})
