@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from .. import open_store
 from ..abc import DEFAULT_SAFE_GUARD
 from ..errors import InvalidArgumentError, MachineIdQuarantineError, UnsupportedByStoreError
 from ..provider import OPTIONS
-from ._exit import ExitCode, printable, redacted
-from ._options import DEFAULT_STORE, DEFAULT_TIMEOUT, StoreUrl, Timeout, declared
+from ._exit import ExitCode
+from ._options import DEFAULT_TIMEOUT, StoreUrl, Timeout, declared
 from ._output import confirmed, has_terminal, progress_bar, write
 from ._session import StoreSession
+from ._stores import chosen_stores
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from ..abc import MachineMarker, Store
+    from ..abc import MachineMarker
 
 __all__ = ("init",)
 
@@ -54,10 +54,13 @@ class _Request:
 
 def init(
     *,
-    store: StoreUrl = DEFAULT_STORE,
+    store: StoreUrl = None,
     config: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Initialise all stores of a TOML file instead."),
+        typer.Option(
+            metavar="FILE",
+            help="Initialise all stores of a TOML file instead (default: AIOCOSID_CONFIG).",
+        ),
     ] = None,
     namespace: Annotated[
         str | None,
@@ -99,18 +102,9 @@ def init(
     changed.
     """
     request = _Request(namespace, yes, wait, safe_guard)
-    for where, make in _stores(store, config):
-        with StoreSession(make, timeout=timeout, kind=where.partition(":")[0]) as session:
-            _initialize(session, where, request)
-
-
-def _stores(url: str, config: str | None) -> list[tuple[str, Callable[[], Store]]]:
-    """Return the stores with their URLs, without credentials."""
-    if config is None:
-        return [(redacted(url), lambda: open_store(url))]
-    from ..settings import configured_stores
-
-    return [(printable(shown), make) for shown, make in configured_stores(config)]
+    for each in chosen_stores(store, config):
+        with StoreSession(each, timeout=timeout) as session:
+            _initialize(session, each.where, request)
 
 
 def _initialize(session: StoreSession, where: str, request: _Request) -> None:
@@ -118,7 +112,7 @@ def _initialize(session: StoreSession, where: str, request: _Request) -> None:
     try:
         markers = session.call(session.store.machine_markers, namespace=request.namespace)
     except UnsupportedByStoreError:  # it has counters only
-        write(f"{printable(where)} is ready\n")
+        write(f"{where} is ready\n")
         return
     is_ready = _is_ready(session, markers, request)
     suffix = ", initialised for machine ids"
@@ -134,7 +128,7 @@ def _initialize(session: StoreSession, where: str, request: _Request) -> None:
     elif not is_ready:
         session.call(session.store.initialize)
     ready = f"{where} is ready{'' if is_ready else suffix}"
-    write(f"{printable(ready)}\n")
+    write(f"{ready}\n")
 
 
 def _is_ready(session: StoreSession, markers: Sequence[MachineMarker], request: _Request) -> bool:
@@ -151,8 +145,8 @@ def _confirm(where: str) -> None:
             "a machine id in the store; or --wait"
         )
         raise InvalidArgumentError("--yes", False, expected=expected)
-    if not confirmed(QUESTION.format(printable(where))):
-        write(f"{printable(where)} was not changed\n")
+    if not confirmed(QUESTION.format(where)):
+        write(f"{where} was not changed\n")
         raise typer.Exit(ExitCode.FAILED)
 
 

@@ -238,7 +238,6 @@ class SqlBackend(Backend):
         self.durability: DurabilityCheck = durability or DurabilityCheck("ignore")
 
     async def ask_server(self) -> ServerFacts:
-        await self.link.ensure_there()
         ((version,),) = await self.link.fetch_rows(self._dialect.version)
         return ServerFacts(version=str(version), weaknesses=await self._weaknesses())
 
@@ -250,6 +249,7 @@ class SqlBackend(Backend):
     async def create_schema(self) -> bool:
         """Create what is missing; new tables for machine ids get the store's marker."""
         dialect = self._dialect
+        await self.link.create_file()
         for statement in (dialect.create_counters, dialect.create_grants, dialect.create_cells):
             await self._run(statement)
         return False
@@ -332,7 +332,6 @@ class SqlBackend(Backend):
         return row
 
     async def counters(self, prefix: str) -> Sequence[Counter]:
-        await self.link.ensure_there()
         rows = await self._run(self._dialect.counters, prefix=prefix)
         return [
             Counter(namespaced_name=name, last_max_id=max_id, last_fetch_time=integer(fetch_time))
@@ -341,7 +340,6 @@ class SqlBackend(Backend):
         ]
 
     async def peek(self, name: str) -> int | None:
-        await self.link.ensure_there()
         row = await self._row(self._dialect.counter, name=name)
         return None if row is None else self._sound(name, row[0])
 
