@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ("ChosenStore", "chosen_store", "chosen_stores", "named_url")
 
-FILE: Final = re.compile(r"(sqlite(?:\+\w+)?:///)([^?#]+)(.*)", re.DOTALL)
+FILE: Final = re.compile(r"(?<=sqlite:///)[^?#&]+|(?<=sqlite\+aiosqlite:///)[^?#&]+")
 
 
 class ChosenStore(NamedTuple):
@@ -98,8 +98,4 @@ def named_url(store: str | None, config: str | None) -> str | None:
 
 def _shown(where: str) -> str:
     """Return the URL with the whole path of a file."""
-    found = FILE.fullmatch(where)
-    if found is not None:
-        scheme, path, rest = found.groups()
-        where = f"{scheme}{os.path.abspath(path)}{rest}"  # noqa: PTH100 - of a text
-    return printable(where)
+    return printable(FILE.sub(lambda found: os.path.abspath(found[0]), where))  # noqa: PTH100

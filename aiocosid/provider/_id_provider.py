@@ -63,8 +63,9 @@ def connect(
         instrument: receives the events of all its generators, and of a store made from a URL.
         close_timeout: seconds that closing waits for calls under way, also of each generator.
         clock: time; the system's by default.
-        create: whether opening creates missing tables and files.  Tables and files that it creates
-            are ready for machine ids; a store that existed before needs ``aiocosid init`` once.
+        create: whether opening creates missing tables and files; without it a SQLite file that is
+            missing is an error.  Tables and files that it creates are ready for machine ids; a
+            store that existed before needs ``aiocosid init`` once.
         **machine: where the machine ids of Snowflakes come from, and how they are leased:
             ``machine``, ``instance_id``, ``safe_guard``, ``interval``, ``state_dir``,
             ``on_lost`` ... as in `MachineOptions`.
