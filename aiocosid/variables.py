@@ -23,10 +23,10 @@ TABLES: Final = ("stores", "machine", "share", "generators", "sharding", "server
 KEYS: Final = ("close_timeout", "create", "namespace", "store", *TABLES)
 """The keys at the top of the settings; those that are no table have one value."""
 
-NEAR: Final = 0.8
+_NEAR: Final = 0.8
 """How similar a word has to be to count as a typing error: ``stroe`` is, ``service`` is not."""
 
-KUBERNETES: Final = re.compile(r"(.+_)?(SERVICE_(HOST|PORT)(_.+)?|PORT(_[0-9]+_.+)?)", re.ASCII)
+_KUBERNETES: Final = re.compile(r"(.+_)?(SERVICE_(HOST|PORT)(_.+)?|PORT(_[0-9]+_.+)?)", re.ASCII)
 """The variables that Kubernetes sets in pods, for a Service whose name begins with ``aiocosid``:
 https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables"""
 
@@ -83,7 +83,7 @@ def plain(text: str) -> str:
 def _problem(path: Path, name: str) -> tuple[SettingsProblem, bool] | None:
     """Return what is wrong with a variable, and whether only aiocosid can be meant."""
     first, *rest = path
-    if KUBERNETES.fullmatch(name[len(PREFIX) :].upper()):
+    if _KUBERNETES.fullmatch(name[len(PREFIX) :].upper()):
         return None
     if first in TABLES or path == (CONFIG,) or (first in KEYS and not rest):
         if plain(os.environ[name]):
@@ -104,5 +104,5 @@ def _meant(first: str, rest: list[str]) -> str:
     for table in TABLES:
         if first.startswith(f"{table}_"):  # one underscore instead of two
             return DELIMITER.join((table, first.removeprefix(f"{table}_"), *rest))
-    near = get_close_matches(first, [*KEYS, CONFIG], 1, NEAR)
+    near = get_close_matches(first, [*KEYS, CONFIG], 1, _NEAR)
     return DELIMITER.join((*near, *(rest if near and near[0] in TABLES else ()))) if near else ""
