@@ -250,12 +250,12 @@ def set_floor(
             )
         except CounterMissingError as error:
             raise _with_similar(session, error) from error
-        session.tell_written()
     if layout is TextFormat.JSON:
         write_json(asdict(counter))
-        return
-    already = f", above {above} already" if counter.last_max_id > above else ""
-    write(f"{printable(counter.namespaced_name)} is at {counter.last_max_id}{already}\n")
+    else:
+        already = f", above {above} already" if counter.last_max_id > above else ""
+        write(f"{printable(counter.namespaced_name)} is at {counter.last_max_id}{already}\n")
+    session.tell_written()
 
 
 def _check_floor(above: int | None, from_table: str | None, data_url: str | None) -> None:

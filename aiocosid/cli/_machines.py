@@ -141,8 +141,8 @@ def revert(
                 expected = "held by the same instance as before the question"
                 raise InvalidArgumentError("machine_id", machine_id, expected=expected)
         session.call(session.store.revert_machine, namespace=namespace, machine_id=machine_id)
-        session.tell_written()
     write(f"{who} is free; {printable(owner.instance_id)} held it\n")
+    session.tell_written()
 
 
 @machines.command()
@@ -165,10 +165,11 @@ def bits(
         namespace = session.namespace(namespace)
         if change_to is not None:
             session.call(session.store.set_machine_bits, namespace=namespace, bits=change_to)
-            session.tell_written()
         found = session.call(session.store.machine_bits, namespace=namespace)
     width = "no noted width" if found is None else f"{found} bits"
     write(f"machine ids of namespace {printable(namespace)} have {width}\n")
+    if change_to is not None:
+        session.tell_written()
 
 
 @machines.command()
@@ -213,12 +214,12 @@ def floor(
         numbers = _known(session, namespace, up_to)
         lift = partial(session.store.raise_machine_mark, namespace=namespace, above_ms=above_ms)
         raised = [each for each in numbers if session.call(lift, machine_id=each)]
-        session.tell_written()
     if form is TextFormat.JSON:
         write_json({"namespace": namespace, "above_ms": above_ms, "raised": raised})
-        return
-    subject = f"{len(numbers)} machine ids of namespace {printable(namespace)}"
-    write(f"{subject} begin above {_moment(above_ms)} UTC; {len(raised)} of them were raised\n")
+    else:
+        subject = f"{len(numbers)} machine ids of namespace {printable(namespace)}"
+        write(f"{subject} begin above {_moment(above_ms)} UTC; {len(raised)} of them were raised\n")
+    session.tell_written()
 
 
 def _floor_ms(

@@ -80,8 +80,8 @@ def snowflake(
     with StoreSession.on(store, config, timeout=timeout) as session:
         space = session.namespace(namespace)
         ids = session.run(_taken, session.store, space, chosen, count, timeout)
-        session.tell_written()
     write_ids([ids], form)
+    session.tell_written()
 
 
 async def _taken(

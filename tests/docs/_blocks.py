@@ -215,6 +215,9 @@ class Reader:
             if (given := _EXPORT.fullmatch(command)) is not None:
                 self.exported[given["name"]] = shlex.split(given["value"])[0]
                 continue
+            if command.startswith("unset "):
+                del self.exported[command.split()[1]]
+                continue
             if command.startswith("uvicorn "):
                 port = free_port()
                 self.urls[f"http://127.0.0.1:{WEB_PORT}"] = base = f"http://{HOST}:{port}"
