@@ -684,6 +684,7 @@ class TestSqlite:
 
     async def test_the_tables_are_made_on_first_use(self, tmp_path: Path) -> None:
         tables = SqliteTables(tmp_path / "ids.db")
+        tables.execute("vacuum")
         async with SqliteStore.from_url(tables.url) as store:
             assert await store.machines() == []
             tables.execute("drop table aiocosid_cell; drop table cosid_machine;")
