@@ -50,6 +50,7 @@ help:  ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 demo: $(VENV)/.demo  ## Ids from a SQLite file, in a few seconds; every run goes on where the last ended
+	$(BIN)/aiocosid init --store $(DEMO_STORE)
 	$(BIN)/aiocosid next order -n 10 --store $(DEMO_STORE)
 	$(BIN)/aiocosid next invoice -n 3 --store $(DEMO_STORE) --format json
 	$(BIN)/aiocosid inspect --store $(DEMO_STORE)

@@ -1,7 +1,8 @@
 """Distributed ids for asyncio: unique, rising, compact, and there before they are needed.
 
-    async with connect("sqlite:///ids.db") as ids:
-        number = await ids["order"].next_id()
+    async with connect("sqlite:///ids.db", create=True) as ids:
+        orders = await ids.segment_chain("order")
+        number = await orders.next_id()
 
 `connect` opens a store and gives its generators by name, and `configure` those of a file.  By hand:
 `SegmentChainId` and `SnowflakeId` on a store of `aiocosid.stores`.  What goes wrong is in

@@ -85,6 +85,8 @@ TIERED: Final[dict[str, Callable[[str], Any]]] = {
 def open_store(url: str, *, instrument: Instrument | None = None) -> Store:
     """Return the store that a URL names; its module is imported here, and nothing is sent yet.
 
+    `Store.create_schema` makes a SQLite file that is missing; other calls raise `StoreError`.
+
     Args:
         url: ``memory://``, ``sqlite:///ids.db``, ``redis://host:6379/0`` (``rediss://`` for TLS,
             ``unix:///path``, ``redis+cluster://a,b,c``, ``redis+sentinel://a,b,c/service/0``),

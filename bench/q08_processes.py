@@ -48,13 +48,14 @@ async def ask() -> Answer:
     """Ask it of Valkey, PostgreSQL and a SQLite file."""
     runs: list[dict[str, Any]] = []
     with valkey() as redis_url, postgres() as postgres_url, tempfile.TemporaryDirectory() as folder:
-        async with aiocosid.open_store(postgres_url) as store:
-            await store.create_schema()
         stores = {
             "Valkey": redis_url,
             "PostgreSQL": postgres_url,
             "SQLite": f"sqlite:///{folder}/ids.db",
         }
+        for url in (postgres_url, stores["SQLite"]):
+            async with aiocosid.open_store(url) as store:
+                await store.create_schema()
         affinity = os.sched_getaffinity(0)
         os.sched_setaffinity(0, range(os.cpu_count() or 1))  # processes may use all cores
         for store_name, url in stores.items():

@@ -116,7 +116,7 @@ async def ask() -> Answer:
             "PostgreSQL": server.replace("://", "+asyncpg://"),
             "SQLite": f"sqlite+aiosqlite:///{folder}/app.db",
         }
-        async with aiocosid.connect(f"sqlite:///{folder}/ids.db") as ids:
+        async with aiocosid.connect(f"sqlite:///{folder}/ids.db", create=True) as ids:
             await ids.segment_chain("ours")
             with aiocosid.use_provider(ids):
                 for name, url in urls.items():

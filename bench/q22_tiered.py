@@ -40,6 +40,7 @@ async def ask() -> Answer:
             RedisStore.from_url(url) as plain,
             SqliteStore.from_url(f"sqlite:///{Path(folder) / 'ids.db'}") as root,
         ):
+            await root.create_schema()
             tiered = TieredStore(root, plain)
             trip = await _both(plain, tiered, trips, "trip", SHORT_ROUNDS)
             leased = await _chains(plain, tiered)

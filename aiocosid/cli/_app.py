@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Sequence
+from contextlib import aclosing
 from dataclasses import asdict
 from difflib import get_close_matches
 from importlib.metadata import version
@@ -14,7 +15,6 @@ import typer
 import typer.main
 
 from .. import connect
-from ..abc import DEFAULT_NAMESPACE
 from ..errors import CounterMissingError, InvalidArgumentError
 from ..provider import OPTIONS
 from ..stores.columns import highest_in_column
@@ -26,11 +26,11 @@ from ._init import init
 from ._machines import machines, tell_quarantines
 from ._migrate import migrate
 from ._options import (
-    DEFAULT_STORE,
     DEFAULT_TIMEOUT,
     AnyNamespace,
     AsTable,
     AsText,
+    Config,
     Name,
     Namespace,
     Seconds,
@@ -53,6 +53,7 @@ from ._serve import serve, token
 from ._session import StoreSession
 from ._settings import check_config, groups
 from ._snowflakes import parse, snowflake
+from ._stores import ChosenStore, chosen_store
 from ._watch import watch
 
 __all__ = ("app", "command_tree", "run")
@@ -148,8 +149,9 @@ def next_(
     count: Annotated[
         int, typer.Option("--count", "-n", min=1, metavar="N", help="How many ids.")
     ] = 1,
-    store: StoreUrl = DEFAULT_STORE,
-    namespace: Namespace = DEFAULT_NAMESPACE,
+    store: StoreUrl = None,
+    config: Config = None,
+    namespace: Namespace = None,
     step: Annotated[
         int | None,
         declared(OPTIONS["step"], "--step", metavar="N", words="{} (default: all at once)."),
@@ -162,8 +164,10 @@ def next_(
     Exactly that many ids are reserved.  Ids that are reserved but not printed, because of Ctrl-C or
     a closed pipe, are a gap: no other process gets them.
     """
-    with StoreSession(store, timeout=timeout) as session:
-        write_ids(_reserved(session, name, namespace, count, step or count), layout)
+    with StoreSession.on(store, config, timeout=timeout) as session:
+        space = session.namespace(namespace)
+        write_ids(_reserved(session, name, space, count, step or count), layout)
+        session.tell_written()
 
 
 def _reserved(
@@ -181,13 +185,14 @@ def _reserved(
 @app.command(rich_help_panel=START)
 def inspect(
     *,
-    store: StoreUrl = DEFAULT_STORE,
+    store: StoreUrl = None,
+    config: Config = None,
     namespace: AnyNamespace = None,
     layout: AsTable = TableFormat.TABLE,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Show the counters of a store."""
-    with StoreSession(store, timeout=timeout) as session:
+    with StoreSession.on(store, config, timeout=timeout) as session:
         counters = session.call(session.store.counters, namespace=namespace)
         tell_quarantines(session, namespace)
     write_counters(counters, layout)
@@ -213,8 +218,9 @@ def set_floor(
             metavar="URL", help="The SQL database that has the table (default: the store's)."
         ),
     ] = None,
-    store: StoreUrl = DEFAULT_STORE,
-    namespace: Namespace = DEFAULT_NAMESPACE,
+    store: StoreUrl = None,
+    config: Config = None,
+    namespace: Namespace = None,
     create: Annotated[
         bool, typer.Option("--create", help="Create the counter if it does not exist.")
     ] = False,
@@ -227,7 +233,7 @@ def set_floor(
     generators that may hold ids at or below the number.
     """
     _check_floor(above, from_table, data_url)
-    with StoreSession(store, timeout=timeout) as session:
+    with StoreSession.on(store, config, timeout=timeout) as session:
         if from_table is not None:
             source = session.store if data_url is None else data_url
             above = session.call(highest_in_column, source, from_table)
@@ -236,15 +242,20 @@ def set_floor(
             return
         try:
             counter = session.call(
-                session.store.set_floor, namespace=namespace, name=name, above=above, create=create
+                session.store.set_floor,
+                namespace=session.namespace(namespace),
+                name=name,
+                above=above,
+                create=create,
             )
         except CounterMissingError as error:
             raise _with_similar(session, error) from error
     if layout is TextFormat.JSON:
         write_json(asdict(counter))
-        return
-    already = f", above {above} already" if counter.last_max_id > above else ""
-    write(f"{printable(counter.namespaced_name)} is at {counter.last_max_id}{already}\n")
+    else:
+        already = f", above {above} already" if counter.last_max_id > above else ""
+        write(f"{printable(counter.namespaced_name)} is at {counter.last_max_id}{already}\n")
+    session.tell_written()
 
 
 def _check_floor(above: int | None, from_table: str | None, data_url: str | None) -> None:
@@ -276,7 +287,8 @@ def _with_similar(session: StoreSession, error: CounterMissingError) -> CounterM
 
 def bench(
     *,
-    store: StoreUrl = DEFAULT_STORE,
+    store: StoreUrl = None,
+    config: Config = None,
     seconds: Seconds = 3.0,
     layout: AsTable = TableFormat.TABLE,
     timeout: Timeout = DEFAULT_TIMEOUT,
@@ -285,16 +297,17 @@ def bench(
 
     Its counter is in a namespace of its own, aiocosid-bench.
     """
-    found = asyncio.run(_measured(store, seconds, timeout))
+    found = asyncio.run(_measured(chosen_store(store, config), seconds, timeout))
     if layout is TableFormat.JSON:
         write_json(asdict(found))
     else:
         _write_measurement(found)
 
 
-async def _measured(store: str, seconds: float, wait_timeout: float) -> Measurement:
+async def _measured(chosen: ChosenStore, seconds: float, wait_timeout: float) -> Measurement:
+    store = chosen.make()
     with progress_bar("measuring") as show:
-        async with connect(store, namespace=BENCH_NAMESPACE) as ids:
+        async with aclosing(store), connect(store, namespace=BENCH_NAMESPACE) as ids:
             chain = await ids.segment_chain(BENCH_NAME, wait_timeout=wait_timeout)
             return await measure(chain, seconds=seconds, on_progress=show)
 

@@ -25,13 +25,14 @@ from ..inspection import label_of, parts_of, read_store
 from ..machine import MachineIdLease
 from ._exit import PROGRAM, ExitCode, one_line, redacted
 from ._findings import Finding, Status, failed, judge_reading, judge_server
-from ._options import DEFAULT_STORE, DEFAULT_TIMEOUT, AsText, StoreUrl, Timeout
+from ._options import DEFAULT_TIMEOUT, AsText, StoreUrl, Timeout
 from ._output import TextFormat, write, write_json
 from ._ping import time_answer
 from ._session import StoreSession
+from ._stores import ChosenStore, chosen_store, named_url
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from ..abc import Store
 
@@ -78,7 +79,7 @@ class _Checkup:
 
 def doctor(
     *,
-    store: StoreUrl = DEFAULT_STORE,
+    store: StoreUrl = None,
     config: Annotated[
         str | None,
         typer.Option(
@@ -134,14 +135,14 @@ def _write_finding(each: Finding, before: list[Finding]) -> None:
     write(f"{status} {each.check:<12} {text}\n")
 
 
-def _examine(url: str, config: str | None, checkup: _Checkup) -> Iterator[Finding]:
+def _examine(store: str | None, config: str | None, checkup: _Checkup) -> Iterator[Finding]:
     yield _versions()
-    if config is None:
-        yield from _examine_store(url, checkup)
-        return
-    from ..settings import check_settings, make_stores
-
     try:
+        if named_url(store, config) is not None:
+            yield from _examine_store(chosen_store(store, config), checkup)
+            return
+        from ..settings import check_settings, make_stores
+
         report, stores = check_settings(config), make_stores(config)
     except InvalidSettingsError as error:
         for problem in error.problems:
@@ -150,14 +151,15 @@ def _examine(url: str, config: str | None, checkup: _Checkup) -> Iterator[Findin
     for warning in report.warnings:
         yield Finding(check="settings", status=Status.WARNING, text=str(warning))
     if not report.warnings:
-        text = f"{config} describes {len(report.generators)} generators"
+        source = config or "the environment"
+        text = f"{source} describes {len(report.generators)} generators"
         yield Finding(check="settings", status=Status.OK, text=text)
     for generator in report.generators:
         if generator.max_id is not None:
             known = checkup.limits.get(generator.counter, generator.max_id)
             checkup.limits[generator.counter] = min(known, generator.max_id)
     for each in stores:
-        yield from _examine_store(partial(_same, each), checkup)
+        yield from _examine_store(ChosenStore(label_of(each), partial(_same, each)), checkup)
 
 
 def _same(store: Store) -> Store:
@@ -178,9 +180,9 @@ def _driver_of(store: Store) -> str:
         return ""
 
 
-def _examine_store(url: str | Callable[[], Store], checkup: _Checkup) -> Iterator[Finding]:
+def _examine_store(chosen: ChosenStore, checkup: _Checkup) -> Iterator[Finding]:
     try:
-        session = StoreSession(url, timeout=checkup.timeout)
+        session = StoreSession(chosen, timeout=checkup.timeout)
     except MissingExtraError as error:
         yield failed("driver", error)
         return

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
-from .. import open_store
 from ..abc import DEFAULT_NAMESPACE, DEFAULT_SAFE_GUARD
 from ..errors import (
     InvalidArgumentError,
@@ -19,15 +18,16 @@ from ..errors import (
 )
 from ..provider import OPTIONS
 from ..stores.columns import highest_in_column
-from ._exit import ExitCode, printable, redacted
-from ._options import DEFAULT_STORE, DEFAULT_TIMEOUT, StoreUrl, Timeout, declared
+from ._exit import ExitCode, printable
+from ._options import DEFAULT_TIMEOUT, StoreUrl, Timeout, declared
 from ._output import confirmed, has_terminal, progress_bar, write
 from ._session import StoreSession
+from ._stores import chosen_stores
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from ..abc import MachineMarker, Store
+    from ..abc import MachineMarker
 
 __all__ = ("init",)
 
@@ -74,10 +74,13 @@ class _Request:
 
 def init(
     *,
-    store: StoreUrl = DEFAULT_STORE,
+    store: StoreUrl = None,
     config: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Initialise all stores of a TOML file instead."),
+        typer.Option(
+            metavar="FILE",
+            help="Initialise all stores of a TOML file instead (default: AIOCOSID_CONFIG).",
+        ),
     ] = None,
     namespace: Annotated[
         str | None,
@@ -164,18 +167,9 @@ def init(
         disposable=disposable,
         floors=floors if after_loss else None,
     )
-    for where, make in _stores(store, config):
-        with StoreSession(make, timeout=timeout, kind=where.partition(":")[0]) as session:
-            _initialize(session, where, request)
-
-
-def _stores(url: str, config: str | None) -> list[tuple[str, Callable[[], Store]]]:
-    """Return the stores with their URLs, without credentials."""
-    if config is None:
-        return [(redacted(url), lambda: open_store(url))]
-    from ..settings import configured_stores
-
-    return [(printable(shown), make) for shown, make in configured_stores(config)]
+    for each in chosen_stores(store, config):
+        with StoreSession(each, timeout=timeout) as session:
+            _initialize(session, each.where, request)
 
 
 def _floors(given: Sequence[str], columns: Sequence[str]) -> dict[str, Floor]:
@@ -201,7 +195,7 @@ def _initialize(session: StoreSession, where: str, request: _Request) -> None:
     try:
         markers = session.call(session.store.machine_markers, namespace=request.namespace)
     except UnsupportedByStoreError:  # it has counters only
-        write(f"{printable(where)} is ready\n")
+        write(f"{where} is ready\n")
         return
     if request.floors is not None:
         _recover(session, where, request.floors, request)
@@ -227,7 +221,7 @@ def _initialize(session: StoreSession, where: str, request: _Request) -> None:
     elif not is_ready:
         session.call(session.store.initialize, confirm_no_holders=is_confirmed)
     ready = f"{where} is ready{'' if is_ready else suffix}"
-    write(f"{printable(ready)}\n")
+    write(f"{ready}\n")
 
 
 def _recover(
@@ -237,7 +231,7 @@ def _recover(
     namespace = request.namespace or DEFAULT_NAMESPACE
     if not request.says_yes:
         others = "all others" if floors else "every counter"
-        _ask(LOST.format(printable(where), ", ".join(sorted(floors)) or "none", others), where)
+        _ask(LOST.format(where, ", ".join(sorted(floors)) or "none", others), where)
     for name, floor in floors.items():
         above = floor
         if isinstance(above, str):
@@ -246,7 +240,7 @@ def _recover(
         write(f"counter {printable(name)} goes on above {above}\n")
     session.call(session.store.initialize, after_loss=True)
     write(
-        f"{printable(where)} is ready; machine ids are handed out again once every lease of before "
+        f"{where} is ready; machine ids are handed out again once every lease of before "
         "has expired\n"
     )
 
@@ -259,7 +253,7 @@ def _is_ready(session: StoreSession, markers: Sequence[MachineMarker], request: 
 
 def _confirm(where: str) -> None:
     """Ask for confirmation that no process holds a machine id; else end the command."""
-    _ask(QUESTION.format(printable(where)), where)
+    _ask(QUESTION.format(where), where)
 
 
 def _ask(question: str, where: str) -> None:
@@ -270,7 +264,7 @@ def _ask(question: str, where: str) -> None:
         )
         raise InvalidArgumentError("--yes", False, expected=expected)
     if not confirmed(question):
-        write(f"{printable(where)} was not changed\n")
+        write(f"{where} was not changed\n")
         raise typer.Exit(ExitCode.FAILED)
 
 

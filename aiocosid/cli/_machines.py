@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..abc import DEFAULT_NAMESPACE
 from ..errors import (
     CorruptMachineStateError,
     InvalidArgumentError,
@@ -19,12 +18,12 @@ from ..errors import (
 from ..provider import OPTIONS
 from ._exit import PROGRAM, ExitCode, one_line, printable, redacted
 from ._options import (
-    DEFAULT_STORE,
     DEFAULT_TIMEOUT,
     AnyNamespace,
     AsTable,
     AsText,
     Bits,
+    Config,
     Epoch,
     Layout,
     Namespace,
@@ -57,13 +56,14 @@ machines = typer.Typer(help="The machine ids of a store, and their holders.")
 @machines.command("list")
 def list_(
     *,
-    store: StoreUrl = DEFAULT_STORE,
+    store: StoreUrl = None,
+    config: Config = None,
     namespace: AnyNamespace = None,
     layout: AsTable = TableFormat.TABLE,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Show the machine ids that were ever handed out, and their holders."""
-    with StoreSession(store, timeout=timeout) as session:
+    with StoreSession.on(store, config, timeout=timeout) as session:
         found = session.call(session.store.machines, namespace=namespace)
         tell_quarantines(session, namespace)
     if layout is TableFormat.JSON:
@@ -113,8 +113,9 @@ def revert(
         int, declared(OPTIONS["machine_id"], make=typer.Argument, metavar="MACHINE_ID")
     ],
     *,
-    store: StoreUrl = DEFAULT_STORE,
-    namespace: Namespace = DEFAULT_NAMESPACE,
+    store: StoreUrl = None,
+    config: Config = None,
+    namespace: Namespace = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
@@ -127,7 +128,8 @@ def revert(
     if not yes and not has_terminal():
         expected = "given if there is no terminal to ask on; the owner must not run any more"
         raise InvalidArgumentError("--yes", yes, expected=expected)
-    with StoreSession(store, timeout=timeout) as session:
+    with StoreSession.on(store, config, timeout=timeout) as session:
+        namespace = session.namespace(namespace)
         owner = _owner(session, namespace, machine_id)
         who = f"machine id {machine_id} of namespace {printable(namespace)}"
         if not yes:
@@ -140,13 +142,15 @@ def revert(
                 raise InvalidArgumentError("machine_id", machine_id, expected=expected)
         session.call(session.store.revert_machine, namespace=namespace, machine_id=machine_id)
     write(f"{who} is free; {printable(owner.instance_id)} held it\n")
+    session.tell_written()
 
 
 @machines.command()
 def forget(
     namespace: Annotated[str, typer.Argument(metavar="NAMESPACE")],
     *,
-    store: StoreUrl = DEFAULT_STORE,
+    store: StoreUrl = None,
+    config: Config = None,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Stop to miss a namespace whose machine ids were removed from the store on purpose.
@@ -154,7 +158,7 @@ def forget(
     A store counts the namespaces that ever handed out a machine id.  If one is missing, each new
     namespace has to wait: it may be the one that was lost.  No process may still use the namespace.
     """
-    with StoreSession(store, timeout=timeout) as session:
+    with StoreSession.on(store, config, timeout=timeout) as session:
         was_missed = session.call(session.store.forget_namespace, namespace=namespace)
     missed = (
         "is no longer missed" if was_missed else "was not missed: all that were counted are there"
@@ -165,8 +169,9 @@ def forget(
 @machines.command()
 def bits(
     *,
-    store: StoreUrl = DEFAULT_STORE,
-    namespace: Namespace = DEFAULT_NAMESPACE,
+    store: StoreUrl = None,
+    config: Config = None,
+    namespace: Namespace = None,
     change_to: Annotated[
         int | None, declared(OPTIONS["machine_bits"], "--set", metavar="N", words="The new {}.")
     ] = None,
@@ -177,12 +182,15 @@ def bits(
     It can be changed only if no machine id is held: close all instances, and free the ids of dead
     ones by 'machines revert'.  The new layout must not make ids that the old one has made.
     """
-    with StoreSession(store, timeout=timeout) as session:
+    with StoreSession.on(store, config, timeout=timeout) as session:
+        namespace = session.namespace(namespace)
         if change_to is not None:
             session.call(session.store.set_machine_bits, namespace=namespace, bits=change_to)
         found = session.call(session.store.machine_bits, namespace=namespace)
     width = "no noted width" if found is None else f"{found} bits"
     write(f"machine ids of namespace {printable(namespace)} have {width}\n")
+    if change_to is not None:
+        session.tell_written()
 
 
 @machines.command()
@@ -209,8 +217,9 @@ def floor(
             help="Also machine ids 0 to N that the store does not know.",
         ),
     ] = None,
-    store: StoreUrl = DEFAULT_STORE,
-    namespace: Namespace = DEFAULT_NAMESPACE,
+    store: StoreUrl = None,
+    config: Config = None,
+    namespace: Namespace = None,
     form: AsText = TextFormat.TEXT,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
@@ -221,15 +230,17 @@ def floor(
     """
     own = OwnLayout(bits=bits, unit=unit, epoch=epoch)
     above_ms = _floor_ms(above_time, above_id, layout, own)
-    with StoreSession(store, timeout=timeout) as session:
+    with StoreSession.on(store, config, timeout=timeout) as session:
+        namespace = session.namespace(namespace)
         numbers = _known(session, namespace, up_to)
         lift = partial(session.store.raise_machine_mark, namespace=namespace, above_ms=above_ms)
         raised = [each for each in numbers if session.call(lift, machine_id=each)]
     if form is TextFormat.JSON:
         write_json({"namespace": namespace, "above_ms": above_ms, "raised": raised})
-        return
-    subject = f"{len(numbers)} machine ids of namespace {printable(namespace)}"
-    write(f"{subject} begin above {_moment(above_ms)} UTC; {len(raised)} of them were raised\n")
+    else:
+        subject = f"{len(numbers)} machine ids of namespace {printable(namespace)}"
+        write(f"{subject} begin above {_moment(above_ms)} UTC; {len(raised)} of them were raised\n")
+    session.tell_written()
 
 
 def _floor_ms(

@@ -13,12 +13,12 @@ from ..provider import SYSTEMS
 from ._exit import ExitCode, printable
 from ._options import (
     DEFAULT_TIMEOUT,
-    STORE_VARIABLE,
     AsTable,
     Timeout,
 )
 from ._output import TableFormat, write, write_json, write_table
 from ._session import StoreSession
+from ._stores import named_url
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,16 +58,15 @@ def check(
         ),
     ],
     store: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--store",
-            envvar=STORE_VARIABLE,
             metavar="URL",
             help="Their database: mysql://user@host/db, postgresql://..., sqlite:///file.db; "
             "zookeeper://host for Twitter, zookeeper://host?name=leaf.name for Leaf's nodes, "
-            "redis://host for published Lua scripts.",
+            "redis://host for published Lua scripts (default: AIOCOSID_STORE).",
         ),
-    ],
+    ] = None,
     layout: AsTable = TableFormat.TABLE,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
@@ -75,7 +74,8 @@ def check(
 
     Nothing is written.  The exit code is 1 if there are problems.
     """
-    with StoreSession(_url_of(system, store), timeout=timeout) as session:
+    url = _url_of(system, named_url(store, None) or "")
+    with StoreSession.on(url, None, timeout=timeout) as session:
         examined = session.store
         if not isinstance(examined, Examinable):
             raise InvalidArgumentError("--from", system, expected="one that can be examined")

@@ -7,19 +7,19 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from ..abc import DEFAULT_NAMESPACE
 from ..errors import InvalidArgumentError
 from ..provider import OPTIONS, OptionSpec
 from ..snowflake import COSID_MS
 from ._output import TableFormat, TextFormat
 
 __all__ = (
-    "DEFAULT_STORE",
     "DEFAULT_TIMEOUT",
-    "STORE_VARIABLE",
     "AnyNamespace",
     "AsTable",
     "AsText",
     "Bits",
+    "Config",
     "Epoch",
     "Layout",
     "Name",
@@ -32,8 +32,6 @@ __all__ = (
     "declared",
 )
 
-STORE_VARIABLE: Final = "AIOCOSID_STORE"
-DEFAULT_STORE: Final = "sqlite:///ids.db"
 DEFAULT_TIMEOUT: Final = 10.0  # seconds
 
 
@@ -80,17 +78,32 @@ AsTable = Annotated[
 ]
 
 StoreUrl = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--store",
-        envvar=STORE_VARIABLE,
         metavar="URL",
         help="The store of counters and machine ids: sqlite:///ids.db, redis://..., "
-        "postgresql://..., memory://",
+        "postgresql://..., memory:// (default: AIOCOSID_STORE, or that of --config).",
     ),
 ]
 
-Namespace = Annotated[str, declared(OPTIONS["namespace"], "--namespace", metavar="NAMESPACE")]
+Config = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="A TOML file whose store and namespace to take instead (default: AIOCOSID_CONFIG).",
+    ),
+]
+
+Namespace = Annotated[
+    str | None,
+    declared(
+        OPTIONS["namespace"],
+        "--namespace",
+        metavar="NAMESPACE",
+        words=f"{{}} (default: AIOCOSID_NAMESPACE, that of --config, or {DEFAULT_NAMESPACE}).",
+    ),
+]
 
 AnyNamespace = Annotated[
     str | None,

@@ -15,7 +15,7 @@ from ..errors import CosIdError, StoreUnavailableError
 from ..inspection import label_of, parts_of, seconds_text
 from ..provider import OptionSpec
 from ._exit import ExitCode, one_line, printable, redacted
-from ._options import DEFAULT_STORE, DEFAULT_TIMEOUT, StoreUrl, Timeout, declared
+from ._options import DEFAULT_TIMEOUT, Config, StoreUrl, Timeout, declared
 from ._output import write
 from ._session import StoreSession
 
@@ -39,7 +39,8 @@ Interval = Annotated[
 
 def ping(
     *,
-    store: StoreUrl = DEFAULT_STORE,
+    store: StoreUrl = None,
+    config: Config = None,
     count: Annotated[
         int | None,
         typer.Option(
@@ -54,7 +55,7 @@ def ping(
     It reads a counter that does not exist: no id is used up, and nothing is written.  The exit code
     is 0 if the store has answered at least once, and else 1.
     """
-    with StoreSession(store, timeout=timeout) as session:
+    with StoreSession.on(store, config, timeout=timeout) as session:
         targets = {printable(label_of(each)): each for each in parts_of(session.store)}
         times: dict[str, list[float]] = {label: [] for label in targets}
         sent = 0

@@ -7,8 +7,11 @@ from contextlib import suppress
 from math import ceil
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar
 
-from .. import open_store
+import typer
+
 from ..errors import StoreUnavailableError
+from ._exit import PROGRAM
+from ._stores import ChosenStore, chosen_store
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -33,30 +36,43 @@ class StoreSession:
 
     Attributes:
         store: the store; call it by `call`.
+        chosen: where it is.
         timeout: seconds for one call to the store.
     """
 
-    def __init__(self, url: str | Callable[[], Store], *, timeout: float, kind: str = "") -> None:
+    def __init__(self, chosen: ChosenStore, *, timeout: float) -> None:
         """Open a store; nothing is sent yet.
 
         Args:
-            url: as for `aiocosid.open_store`; or a function that creates the store.
+            chosen: what creates the store.
             timeout: seconds for one call to the store.
-            kind: the store in messages; by default its URL's scheme.
 
         Raises:
             InvalidArgumentError: the URL names no store, or is malformed.
             MissingExtraError: the store's driver is not installed.
         """
-        self._kind = kind or str(url).partition(":")[0].lower()
+        self.chosen = chosen
         self.timeout: float = timeout
         self._runner = asyncio.Runner()
         try:
             # Inside the loop: a driver may need the running loop.
-            self.store: Store = self._runner.run(_opened(url))
+            self.store: Store = self._runner.run(_opened(chosen))
         except BaseException:
             self._runner.close()
             raise
+
+    @classmethod
+    def on(cls, store: str | None, config: str | None, *, timeout: float) -> Self:
+        """Open the store of the options ``--store`` and ``--config``; raise as `chosen_store`."""
+        return cls(chosen_store(store, config), timeout=timeout)
+
+    def namespace(self, given: str | None) -> str:
+        """Return the namespace of the option ``--namespace``, or its default."""
+        return self.chosen.namespace if given is None else given
+
+    def tell_written(self) -> None:
+        """Write to standard error where the command has written."""
+        typer.echo(f"{PROGRAM}: written to {self.chosen.where}", err=True)
 
     def call(
         self, function: Callable[_P, Awaitable[_T]], *args: _P.args, **kwargs: _P.kwargs
@@ -76,7 +92,8 @@ class StoreSession:
             except TimeoutError as error:
                 reason = f"no answer within {self.timeout:g} s; the call may have taken effect"
                 remedy = "try again, with a longer --timeout if it lasts"
-                raise StoreUnavailableError(self._kind, reason, remedy=remedy) from error
+                kind = self.chosen.where.partition(":")[0].lower()
+                raise StoreUnavailableError(kind, reason, remedy=remedy) from error
 
         return self._await(bounded())
 
@@ -131,5 +148,5 @@ class StoreSession:
                 await self.store.aclose()
 
 
-async def _opened(url: str | Callable[[], Store]) -> Store:
-    return open_store(url) if isinstance(url, str) else url()
+async def _opened(chosen: ChosenStore) -> Store:
+    return chosen.make()

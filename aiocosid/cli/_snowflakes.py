@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..abc import DEFAULT_NAMESPACE
 from ..machine import MachineIdLease
 from ..snowflake import SnowflakeId
 from ._options import (
-    DEFAULT_STORE,
     DEFAULT_TIMEOUT,
     AsTable,
     AsText,
     Bits,
+    Config,
     Epoch,
     Layout,
     Namespace,
@@ -63,12 +62,13 @@ def snowflake(
     count: Annotated[
         int, typer.Option("--count", "-n", min=1, metavar="N", help="How many ids.")
     ] = 1,
-    store: StoreUrl = DEFAULT_STORE,
+    store: StoreUrl = None,
+    config: Config = None,
     layout: Layout = None,
     bits: Bits = None,
     unit: Unit = None,
     epoch: Epoch = None,
-    namespace: Namespace = DEFAULT_NAMESPACE,
+    namespace: Namespace = None,
     form: AsText = TextFormat.TEXT,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
@@ -77,9 +77,11 @@ def snowflake(
     It prints all of them or none.
     """
     chosen = layout_of(layout, OwnLayout(bits=bits, unit=unit, epoch=epoch))
-    with StoreSession(store, timeout=timeout) as session:
-        ids = session.run(_taken, session.store, namespace, chosen, count, timeout)
+    with StoreSession.on(store, config, timeout=timeout) as session:
+        space = session.namespace(namespace)
+        ids = session.run(_taken, session.store, space, chosen, count, timeout)
     write_ids([ids], form)
+    session.tell_written()
 
 
 async def _taken(

@@ -25,9 +25,9 @@ from ..inspection import (
 from ..provider import OptionSpec
 from ._exit import printable
 from ._options import (
-    DEFAULT_STORE,
     DEFAULT_TIMEOUT,
     AnyNamespace,
+    Config,
     StoreUrl,
     Timeout,
     declared,
@@ -51,7 +51,8 @@ MACHINES: Final = ("namespace", "machine id", "holder", "lease left")
 
 def watch(
     *,
-    store: StoreUrl = DEFAULT_STORE,
+    store: StoreUrl = None,
+    config: Config = None,
     namespace: AnyNamespace = None,
     interval: Annotated[
         float,
@@ -70,7 +71,7 @@ def watch(
     """
     rates, is_live = Rates(), sys.stdout.isatty() and not once
     live = Live(console=Console(), auto_refresh=False) if is_live else None
-    with StoreSession(store, timeout=timeout) as session, suppress(KeyboardInterrupt):
+    with StoreSession.on(store, config, timeout=timeout) as session, suppress(KeyboardInterrupt):
         parts = list(parts_of(session.store))
         with nullcontext() if live is None else live:
             while True:

@@ -102,6 +102,7 @@ class TableStore(NotCopyable, Store):
         Raises:
             StoreError: the store refuses or cannot be reached.
         """
+        await self._executor.create_file()
         if statement := self._table.create[self._executor.dialect_name]:
             await self._executor.run(statement)
 

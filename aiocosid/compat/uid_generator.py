@@ -230,6 +230,7 @@ class UidGeneratorStore(WorkerIdStore):
         Raises:
             StoreError: the store refuses or cannot be reached.
         """
+        await self._door.create_file()
         await self._door.run(WORKER_NODE[self._door.dialect_name])
 
     async def examine(self) -> Sequence[Examined]:

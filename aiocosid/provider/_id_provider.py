@@ -69,7 +69,8 @@ def connect(
             that can tell so: memory, SQLite, PostgreSQL, MySQL, MariaDB.  Others cannot tell new
             from emptied, and need ``aiocosid init`` once, or the last day on which a new one is
             prepared, such as ``"2026-12-31"``.  ``"disposable"``: a store for tests, in which
-            whatever is dropped or emptied is made again.
+            whatever is dropped or emptied is made again.  Without it a SQLite file that is missing
+            is an error.
         **machine: where the machine ids of Snowflakes come from, and how they are leased:
             ``machine``, ``instance_id``, ``safe_guard``, ``interval``, ``state_dir``,
             ``on_lost`` ... as in `MachineOptions`.

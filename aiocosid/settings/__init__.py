@@ -26,6 +26,7 @@ from ._generators import UncertaintySettings as UncertaintySettings
 from ._generators import UuidSettings as UuidSettings
 from ._groups import GroupReport as GroupReport
 from ._groups import check_groups as check_groups
+from ._load import configured_store as configured_store
 from ._load import configured_stores as configured_stores
 from ._load import load_settings as load_settings
 from ._load import make_stores as make_stores
@@ -96,6 +97,7 @@ __all__ = (
     "address_of",
     "check_groups",
     "check_settings",
+    "configured_store",
     "configured_stores",
     "is_loopback",
     "load_settings",

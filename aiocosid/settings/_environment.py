@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import re
 from dataclasses import dataclass, field
-from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import create_model
 from pydantic_settings import BaseSettings, EnvSettingsSource
@@ -14,29 +11,15 @@ from pydantic_settings.exceptions import SettingsError
 
 from ..errors import InvalidSettingsError
 from ..errors._base import SettingsProblem
-from ._models import Settings
+from ..variables import DELIMITER, KEYS, PREFIX, TABLES, Variables, plain
 from ._values import EnvironmentText
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
-__all__ = ("CONFIG_VARIABLE", "Environment", "environment")
+    from ..variables import Path
 
-PREFIX: Final = "AIOCOSID_"
-CONFIG: Final = "config"
-CONFIG_VARIABLE: Final = "AIOCOSID_CONFIG"
-DELIMITER: Final = "__"
-
-TABLES: Final = ("stores", "machine", "share", "generators", "sharding", "server")
-
-NEAR: Final = 0.8
-"""How similar a word has to be to count as a typing error: ``stroe`` is, ``service`` is not."""
-
-KUBERNETES: Final = re.compile(r"(.+_)?(SERVICE_(HOST|PORT)(_.+)?|PORT(_[0-9]+_.+)?)", re.ASCII)
-"""The variables that Kubernetes sets in pods, for a Service whose name begins with ``aiocosid``:
-https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables"""
-
-Path = tuple[str, ...]
+__all__ = ("Environment", "environment")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,44 +62,8 @@ def environment() -> Environment:
     Raises:
         InvalidSettingsError: a variable that has to be a table in JSON is not.
     """
-    names = {
-        tuple(name.lower().removeprefix(PREFIX.lower()).split(DELIMITER)): name
-        for name in os.environ
-        if name.upper().startswith(PREFIX)
-    }
-    strays = [
-        stray for path, name in sorted(names.items()) if (stray := _stray(path, name)) is not None
-    ]
-    return Environment(
-        _read(),
-        names,
-        tuple(problem for problem, is_ours in strays if is_ours),
-        tuple(problem for problem, is_ours in strays if not is_ours),
-    )
-
-
-def _stray(path: Path, name: str) -> tuple[SettingsProblem, bool] | None:
-    """Return the problem of a variable's name, and whether only aiocosid can be meant."""
-    first, *rest = path
-    bare = name[len(PREFIX) :].upper()
-    if first in Settings.model_fields or KUBERNETES.fullmatch(bare) or path == (CONFIG,):
-        return None
-    meant = _meant(first)
-    if meant:
-        remedy = f"did you mean {PREFIX}{DELIMITER.join((meant, *rest)).upper()}?"
-    else:
-        remedy = f"known are {', '.join(sorted(Settings.model_fields))}"
-    problem = SettingsProblem(".".join(path), f"is no key here; {remedy}", name)
-    return problem, bool(meant or rest)
-
-
-def _meant(first: str) -> str:
-    """Return the key that the first part of a name is similar to; empty if there is none."""
-    for table in TABLES:
-        if first.startswith(f"{table}_"):  # one underscore instead of two
-            return table + DELIMITER + first.removeprefix(f"{table}_")
-    near = get_close_matches(first, [*Settings.model_fields, CONFIG], 1, NEAR)
-    return near[0] if near else ""
+    said = Variables.read()
+    return Environment(_read(), *said)
 
 
 class _Source(EnvSettingsSource):
@@ -128,17 +75,19 @@ class _Source(EnvSettingsSource):
         field: FieldInfo,
         value: Any,  # noqa: ANN401 - theirs
     ) -> Any:  # noqa: ANN401 - theirs
-        decoded: object = super().decode_complex_value(field_name, field, value)
+        decoded: object = super().decode_complex_value(field_name, field, plain(value))
         return cast("object", decoded) if isinstance(decoded, dict | list) else value
 
 
 def _read() -> dict[str, Any]:
-    shape: dict[str, Any] = {
-        name: (dict if name in TABLES else str, None) for name in Settings.model_fields
-    }
+    shape: dict[str, Any] = {name: (dict if name in TABLES else str, None) for name in KEYS}
     variables = create_model("Variables", __base__=BaseSettings, **shape)
     source = _Source(
-        variables, case_sensitive=False, env_prefix=PREFIX, env_nested_delimiter=DELIMITER
+        variables,
+        case_sensitive=False,
+        env_prefix=PREFIX,
+        env_nested_delimiter=DELIMITER,
+        env_ignore_empty=True,  # such a one is refused
     )
     try:
         found = source()
@@ -158,4 +107,4 @@ def _marked(value: object) -> object:
         return {key: _marked(each) for key, each in cast("dict[str, object]", value).items()}
     if isinstance(value, list):
         return [_marked(each) for each in cast("list[object]", value)]
-    return EnvironmentText(value) if isinstance(value, str) else value
+    return EnvironmentText(plain(value)) if isinstance(value, str) else value

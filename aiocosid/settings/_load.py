@@ -12,7 +12,7 @@ from ._build import Builder
 from ._models import Settings
 from ._problems import explained
 from ._sources import Given, read
-from ._stores import store_factories
+from ._stores import single_store, store_factories
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -23,7 +23,14 @@ if TYPE_CHECKING:
     from ._build import Built
     from ._problems import Path
 
-__all__ = ("Source", "built", "configured_stores", "load_settings", "make_stores")
+__all__ = (
+    "Source",
+    "built",
+    "configured_store",
+    "configured_stores",
+    "load_settings",
+    "make_stores",
+)
 
 if TYPE_CHECKING:
     Source = Settings | Mapping[str, object] | str | PathLike[str] | None
@@ -56,6 +63,22 @@ def configured_stores(source: Source = None) -> list[tuple[str, Callable[[], Sto
         InvalidSettingsError: as `load_settings`.
     """
     return store_factories(load_settings(source))
+
+
+def configured_store(source: Source = None) -> tuple[str, Callable[[], Store], str]:
+    """Return the store at the top of settings, or the only one: URL, what makes it, namespace.
+
+    The URL has no credentials; a store of yours has its name instead.
+
+    Args:
+        source: as for `load_settings`.
+
+    Raises:
+        InvalidArgumentError: the settings name no store, or several of which none is at the top.
+        InvalidSettingsError: as `load_settings`.
+    """
+    settings = load_settings(source)
+    return *single_store(settings), settings.namespace
 
 
 def make_stores(source: Source = None) -> list[Store]:

@@ -152,7 +152,7 @@ class Settings(BaseModel):
     namespace: Annotated[Name, declared("namespace")] = DEFAULT_NAMESPACE
     store: StoreValue | None = None
     stores: dict[str, StoreSettings] = Field(default_factory=dict)
-    create: bool = False
+    create: Flag = False
     close_timeout: Timeout = 5.0
     machine: MachineSettings = MachineSettings()
     share: GeneratorSettings | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import tomllib
 from collections.abc import Mapping
@@ -12,7 +11,8 @@ from typing import Any, Final, cast
 
 from ..errors import InvalidSettingsError
 from ..errors._base import SettingsProblem
-from ._environment import CONFIG_VARIABLE, Environment, environment
+from ..variables import CONFIG, Variables
+from ._environment import Environment, environment
 from ._places import lines_of, nearest
 
 __all__ = ("Given", "read")
@@ -71,7 +71,7 @@ def read(source: object) -> Given:
     if isinstance(source, Mapping):
         return Given(dict(cast("Mapping[str, Any]", source)))
     if source is None:
-        source = os.environ.get(CONFIG_VARIABLE)
+        source = Variables.read().text(CONFIG)
     given = Given({}) if source is None else _file(Path(cast("str", source)))
     said = environment()
     return Given(_merged(given.data, said.data), given.file, given.lines, said)
@@ -80,7 +80,7 @@ def read(source: object) -> Given:
 def _file(path: Path) -> Given:
     name = str(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
         return Given(tomllib.loads(text), name, lines_of(text))
     except OSError as error:
         reason, line = f"cannot be read: {error.strerror or error}", None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from .._store_urls import open_store, open_tiered
 from ..abc import Store
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ._models import Settings
     from ._values import StoreValue
 
-__all__ = ("Stores", "store_factories")
+__all__ = ("Stores", "single_store", "store_factories")
 
 PARTS: Final = ("root", "cache")
 
@@ -170,6 +170,26 @@ class Stores:
             return f"has to be a URL: {expected}"
         known = ", ".join(self._settings.stores) or "none"
         return f"has to be a URL, {expected}, or a name in [stores], which has {known}"
+
+
+def single_store(settings: Settings) -> tuple[str, Callable[[], Store]]:
+    """Return the store at the top of settings, or the only one: its URL, and what makes it.
+
+    Raises:
+        InvalidArgumentError: there is none, or there are several.
+    """
+    if settings.store is not None:
+        return _top(settings)[1], lambda: cast("Store", _top(settings)[0])
+    found = store_factories(settings)
+    if len(found) != 1:
+        named = ", ".join(where for where, _ in found) or "none"
+        expected = f"at the top of the settings, which name {named}; or give a URL"
+        raise InvalidArgumentError("store", None, expected=expected)
+    return found[0]
+
+
+def _top(settings: Settings) -> tuple[Store | None, str]:
+    return Stores(settings, lambda *_: None).of((), None)
 
 
 def store_factories(settings: Settings) -> list[tuple[str, Callable[[], Store]]]:

@@ -39,7 +39,8 @@ __all__ = (
 
 INTEGER: Final = re.compile(r"[+-]?[0-9]{1,30}")
 
-WORDS: Final = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+YES: Final = ("true", "1", "yes", "on")
+NO: Final = ("false", "0", "no", "off")
 
 
 class EnvironmentText(str):
@@ -73,6 +74,16 @@ def from_text(read: Callable[[str], object]) -> BeforeValidator:
         return value
 
     return BeforeValidator(convert)
+
+
+def _flag(value: object) -> object:
+    if not isinstance(value, EnvironmentText):
+        return value
+    word = value.lower()
+    if word not in YES + NO:
+        message = f"Input should be {', '.join(YES)}, {', '.join(NO[:-1])} or {NO[-1]}"
+        raise PydanticCustomError("flag", message)
+    return word in YES
 
 
 def _whole(text: str) -> int:
@@ -155,7 +166,7 @@ else:
 
 Whole = Annotated[int, from_text(_whole)]
 Seconds = Annotated[float, from_text(float)]
-Flag = Annotated[bool, from_text(lambda text: WORDS[text.lower()])]
+Flag = Annotated[bool, BeforeValidator(_flag)]
 Function = Annotated[Callable[..., Any], BeforeValidator(_imported)]
 """A function of the user's, by module and name; reading the settings imports it."""
 Threshold = Annotated[int | None, BeforeValidator(_threshold)]

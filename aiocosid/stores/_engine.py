@@ -8,7 +8,9 @@ the drivers.
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import sqlite3
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -19,7 +21,13 @@ from weakref import WeakSet, ref
 import anyio
 
 from .._life import fork
-from ..errors import InvalidArgumentError, MissingExtraError, StoreUnavailableError, WrongLoopError
+from ..errors import (
+    InvalidArgumentError,
+    MissingExtraError,
+    StoreError,
+    StoreUnavailableError,
+    WrongLoopError,
+)
 from ._confirmation import confirmed
 from ._connection import (
     CALL_TIMEOUT,
@@ -33,8 +41,8 @@ from ._engine_url import dialect_of, engine_of, label_of
 from ._executor import PARAMETER, TEAR_TIMEOUT, Executor
 from ._mysql import COMMIT, in_foreign_session
 from ._mysql import run as run_mysql
-from ._sql_errors import as_store_error, is_stale
-from ._sqlite import IDENTITY, alone, prepare, run, tell_identity
+from ._sql_errors import as_store_error, code_of, is_stale
+from ._sqlite import IDENTITY, alone, create_file, prepare, run, tell_identity
 from ._sqlite_door import ensure_own, in_use, inherit
 from ._url import address_of
 
@@ -48,7 +56,6 @@ except ModuleNotFoundError as _exc:
 
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Callable, Mapping, Sequence
 
     from sqlalchemy import URL, Engine, Pool
@@ -334,7 +341,7 @@ def _check(engine: object) -> None:
 class OwnEngineExecutor(SqlExecutor):
     """Runs on an engine of its own, with up to four connections."""
 
-    __slots__ = ()
+    __slots__ = ("_path",)
 
     _is_own = True
 
@@ -363,6 +370,29 @@ class OwnEngineExecutor(SqlExecutor):
         )
         super().__init__(engine.url, connection)
         self.address = address_of(url)
+        is_file = self.dialect_name == "sqlite"
+        self._path = os.path.abspath(f"{engine.url.database}") if is_file else ""  # noqa: PTH100
+
+    async def create_file(self) -> None:
+        """Create the file of SQLite if it is missing; do nothing for a server."""
+        if self._path:
+            await anyio.to_thread.run_sync(create_file, self._path)
+
+    async def spawn(self, function: Callable[..., T], /, *args: object) -> T:
+        """Call a function with a connection, as `SqlExecutor.spawn`; say why a file is not opened.
+
+        Raises:
+            StoreError: as for `run`.
+        """
+        try:
+            return await super().spawn(function, *args)
+        except StoreError as error:
+            cause = error.__cause__
+            if not self._path or cause is None or code_of(cause) != sqlite3.SQLITE_CANTOPEN:
+                raise
+            raise await anyio.to_thread.run_sync(
+                as_store_error, self.label, cause, self._path
+            ) from cause
 
 
 async def _in_greenlet(label: str, line: Line, function: Callable[..., T], *args: object) -> T:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import InvalidArgumentError, MissingExtraError, UnsupportedRuntimeError
 from ._connection import CALL_TIMEOUT
 from ._executor import CONNECT_TIMEOUT, MAX_CONNECTIONS
 from ._mysql import SESSION
-from ._sqlite import BUSY_TIMEOUT
+from ._sqlite import BUSY_TIMEOUT, uri_of
 
 try:
-    from sqlalchemy import make_url
+    from sqlalchemy import event, make_url
     from sqlalchemy.exc import SQLAlchemyError
     from sqlalchemy.ext.asyncio import create_async_engine
 except ImportError as _exc:  # SQLAlchemy says no more if greenlet is missing
@@ -104,7 +105,7 @@ def engine_of(url: str) -> AsyncEngine:
             raise _refused(url)
         if "init_command" in parsed.query:
             raise _refused(url, _NO_COMMAND)
-        return create_async_engine(
+        engine = create_async_engine(
             parsed,
             isolation_level="AUTOCOMMIT",
             skip_autocommit_rollback=True,
@@ -113,6 +114,9 @@ def engine_of(url: str) -> AsyncEngine:
             pool_timeout=CALL_TIMEOUT,
             connect_args={name: options[name] for name in options.keys() - parsed.query.keys()},
         )
+        if dialect_of(parsed) == "sqlite":
+            event.listen(engine.sync_engine, "do_connect", _open_only)
+        return engine
     except ModuleNotFoundError as exc:
         package = exc.name or "the driver"
         if package in _EXTRAS:
@@ -124,6 +128,12 @@ def engine_of(url: str) -> AsyncEngine:
     except (SQLAlchemyError, AttributeError, TypeError, ValueError):
         # Their messages may hold a part of the password.
         raise _refused(url) from None
+
+
+def _open_only(_dialect: object, _record: object, args: list[Any], more: dict[str, Any]) -> None:
+    """Keep SQLite from creating a missing file; SQLAlchemy keeps the arguments."""
+    if not more.get("uri"):
+        args[0], more["uri"] = uri_of(os.path.abspath(args[0])), True  # noqa: PTH100
 
 
 def _is_in_memory(url: URL) -> bool:

@@ -83,8 +83,8 @@ class Executor(NotCopyable, ABC):
             WrongLoopError: the connection is in use on another event loop.
         """
 
-    async def ensure_there(self) -> None:
-        """Raise `StoreError` if the file is missing, instead of creating one to read from."""
+    async def create_file(self) -> None:
+        """Create the database's file if it is missing; do nothing for a server."""
 
     async def aopen(self) -> None:
         """Get ready in this process; it connects at the first statement.

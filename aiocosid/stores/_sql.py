@@ -277,7 +277,6 @@ class SqlBackend(Backend):
         self.durability: DurabilityCheck = durability or DurabilityCheck("ignore")
 
     async def ask_server(self) -> ServerFacts:
-        await self.link.ensure_there()
         ((version,),) = await self.link.fetch_rows(self._dialect.version)
         return (await self._findings()).facts(str(version))
 
@@ -288,6 +287,7 @@ class SqlBackend(Backend):
 
     async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> bool:
         """Create what is missing; the first time with the store's marker; see `_schema`."""
+        await self.link.create_file()
         has_witness = True
         while True:
             schema = await self._schema()
@@ -415,7 +415,6 @@ class SqlBackend(Backend):
         return row
 
     async def counters(self, prefix: str) -> Sequence[Counter]:
-        await self.link.ensure_there()
         rows = await self._fetch_rows(self._dialect.counters, prefix=prefix)
         return [
             Counter(namespaced_name=name, last_max_id=max_id, last_fetch_time=integer(fetch_time))
@@ -424,7 +423,6 @@ class SqlBackend(Backend):
         ]
 
     async def peek(self, name: str) -> int | None:
-        await self.link.ensure_there()
         rows = await self._fetch_rows(self._dialect.counter, name=name)
         row = next(iter(rows), None)
         return None if row is None else self._sound(name, row[0])

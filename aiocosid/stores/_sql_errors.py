@@ -114,7 +114,7 @@ def _is_replaced(found: object) -> bool:
     return isinstance(found, sqlite3.Error) and str(found) == REPLACED
 
 
-def as_store_error(label: str, exc: Exception, path: str = "") -> StoreError:
+def as_store_error(label: str, exc: BaseException, path: str = "") -> StoreError:
     """Return the error of aiocosid for one of a driver or SQLAlchemy.
 
     Args:
@@ -162,6 +162,13 @@ def _cannot_open(label: str, path: str, reason: str) -> StoreError:
         return StoreError(label, f"{reason}: there is no folder {folder}", remedy=remedy)
     if os.path.isdir(path):  # noqa: PTH112 - as above
         return StoreError(label, f"{reason}: it is a folder", remedy="name a file in it")
+    if not os.path.exists(path):  # noqa: PTH110 - as above
+        reason = f"there is no such file, and {os.getcwd()} is the working directory"  # noqa: PTH109
+        remedy = (
+            "correct the path, or create a new store once, with 'aiocosid init --store URL' or "
+            "create=True"
+        )
+        return StoreError(label, reason, remedy=remedy)
     reason = f"{reason}: no right to read and write it"
     return StoreAuthenticationError(label, reason, remedy="allow both to the user of this process")
 

@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sqlite3
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
@@ -36,13 +38,16 @@ __all__ = (
     "SQLITE",
     "alone",
     "check_version",
+    "create_file",
     "identity",
-    "is_missing",
     "path_of",
     "prepare",
     "run",
     "tell_identity",
+    "uri_of",
 )
+
+logger = logging.getLogger("aiocosid")
 
 BUSY_TIMEOUT: Final = 1.5  # seconds for a lock: below the 2 s timeout of a generator's call
 WAL_ATTEMPTS: Final = 20  # at setting the journal mode; each waits for one other process
@@ -238,15 +243,16 @@ def path_of(url: str) -> str:
     return os.path.abspath(path)  # noqa: PTH100 - Path would resolve nothing more
 
 
-def is_missing(path: str) -> bool:
-    """Whether there is no such file in a folder that is there."""
-    try:
-        os.stat(path)  # noqa: PTH116 - of a text
-    except FileNotFoundError:
-        return os.path.isdir(os.path.dirname(path))  # noqa: PTH112, PTH120 - as above
-    except OSError:
-        pass  # opening it will raise the error
-    return False
+def create_file(path: str) -> None:
+    """Create the file if it is missing: nothing else does."""
+    with suppress(OSError):  # it is there, or opening it will raise why it cannot be
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644))
+        logger.info("sqlite %s: created the file", path)
+
+
+def uri_of(path: str) -> str:
+    """Return SQLite's own URI of an absolute path, by which a missing file is not created."""
+    return f"{Path(path).as_uri()}?mode=rw"
 
 
 def prepare(database: sqlite3.Connection) -> None:

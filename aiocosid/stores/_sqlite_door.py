@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from weakref import WeakSet
 
 from ..errors import StoreError
-from ._sqlite import BUSY_TIMEOUT, identity, prepare
+from ._sqlite import BUSY_TIMEOUT, identity, prepare, uri_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -44,7 +44,7 @@ class Door:
             _doors.add(self)
 
     def open(self) -> sqlite3.Connection:
-        """Open the file."""
+        """Open the file, which must be there."""
         with in_use():
             return self._open()
 
@@ -65,7 +65,11 @@ class Door:
         ensure_own(self._path)
         # It may be closed in the loop's thread, but is used in the worker's only.
         opened = sqlite3.connect(
-            self._path, timeout=BUSY_TIMEOUT, isolation_level=None, check_same_thread=False
+            uri_of(self._path),
+            uri=True,
+            timeout=BUSY_TIMEOUT,
+            isolation_level=None,
+            check_same_thread=False,
         )
         self._opened.append(opened)
         if self._is_closed:

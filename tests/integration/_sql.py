@@ -89,6 +89,7 @@ class SqliteFile(Database):
     def __init__(self, request: pytest.FixtureRequest) -> None:
         folder: Path = request.getfixturevalue("tmp_path")
         self.path = folder / "ids.db"
+        self.path.touch()
         self.url = f"sqlite:///{self.path}"
 
     def execute(self, sql: str) -> str:

@@ -59,7 +59,7 @@ def take(aiocosid: Command, store: str, namespace: str) -> Take:
 
     def run_next(*words: str | int) -> list[int]:
         ended = aiocosid("next", *words, "--store", store, "--namespace", namespace)
-        assert (ended.code, ended.err) == (0, "")
+        assert (ended.code, ended.err.startswith("aiocosid: written to ")) == (0, True)
         return [int(line) for line in ended.out.splitlines()]
 
     return run_next
@@ -119,7 +119,7 @@ class TestCommands:
             for _ in range(4)
         ]
         ended = [(*process.communicate(timeout=50), process.returncode) for process in processes]
-        assert [(code, err) for _, err, code in ended] == [(0, "")] * 4
+        assert [(code, err.count("\n")) for _, err, code in ended] == [(0, 1)] * 4
         ids = [[int(line) for line in out.splitlines()] for out, _, _ in ended]
         assert all(each == sorted(each) for each in ids)
         assert sorted(chain.from_iterable(ids)) == list(range(1, 2001))
@@ -238,7 +238,11 @@ class TestCtrlC:
         async with FaultProxy(valkey.host, valkey.port) as proxy:
             url = f"redis://{proxy.host}:{proxy.port}"
             # One run before, so that the server knows the script.
-            assert await self.next_ids(url, namespace) == (0, "1\n2\n3\n", "")
+            assert await self.next_ids(url, namespace) == (
+                0,
+                "1\n2\n3\n",
+                f"aiocosid: written to {url}\n",
+            )
             proxy.swallow_replies(1, to=namespace.encode(), reset=False)
             assert await self.next_ids(url, namespace, interrupt=proxy) == (130, "", "")
             code, out, _ = await self.next_ids(url, namespace)
@@ -252,7 +256,11 @@ class TestCtrlC:
             url = f"postgresql://postgres@{proxy.host}:{proxy.port}/{namespace}"
             url += "?durability=ignore"  # else its reply would be the first
             await asyncio.to_thread(run, "init", "--store", postgres_database)
-            assert await self.next_ids(url, namespace) == (0, "1\n2\n3\n", "")
+            assert await self.next_ids(url, namespace) == (
+                0,
+                "1\n2\n3\n",
+                f"aiocosid: written to {url}\n",
+            )
             proxy.swallow_replies(1, matching=EXECUTED, reset=False)
             assert await self.next_ids(url, namespace, interrupt=proxy) == (130, "", "")
             code, out, _ = await self.next_ids(url, namespace)

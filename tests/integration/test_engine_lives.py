@@ -32,6 +32,7 @@ def test_forked_during_a_call(url: str, namespace: str) -> None:
 def test_a_file_of_the_parent(tmp_path_factory: pytest.TempPathFactory) -> None:
     """SQLite cannot open it in the child, by whatever connection."""
     file = tmp_path_factory.mktemp("fork") / "ids.db"
+    file.touch()
     told = run_python(FILE, f"sqlite+aiosqlite:///{file}")
     assert told == {"child": ["StoreError", "StoreError"], "parent": [10, 20, 30]}
 

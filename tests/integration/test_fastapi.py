@@ -74,6 +74,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
 
 @pytest.fixture
 def file_url(tmp_path: Path) -> str:
+    (tmp_path / "ids.db").touch()
     return f"sqlite:///{tmp_path}/ids.db"
 
 

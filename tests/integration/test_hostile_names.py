@@ -237,6 +237,7 @@ def test_the_command_line(
     """What can be typed is raised and listed as it is, and no listing controls the terminal."""
     aiocosid = in_process(monkeypatch, capsys)
     namespace = f"t{uuid.uuid4().hex[:12]}"
+    (tmp_path / "ids.db").touch()
     store = ("--store", f"sqlite:///{tmp_path}/ids.db")
     names = ["\x1b[31m", "a\nb", "--help", "'; --", "{a", "\N{RIGHT-TO-LEFT OVERRIDE}a", "%", "a b"]
     for name in names:

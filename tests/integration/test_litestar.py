@@ -41,6 +41,7 @@ def _logging() -> Iterator[None]:
 @pytest.fixture
 def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[httpx.Client]:
     """Serve the page's application on a file."""
+    (tmp_path / "ids.db").touch()
     monkeypatch.setenv("IDS_URL", f"sqlite:///{tmp_path}/ids.db")
     (tmp_path / "shop.py").write_text(FILES["shop.py"])
     with serve(runpy.run_path(str(tmp_path / "shop.py"))["app"]) as client:

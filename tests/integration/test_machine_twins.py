@@ -27,6 +27,7 @@ async def test_at_the_same_time(
     request: pytest.FixtureRequest, kind: str, namespace: str, tmp_path: Path
 ) -> None:
     """They take the machine id from each other; no id comes twice, and at least one goes on."""
+    (tmp_path / "ids.db").touch()
     url = f"sqlite:///{tmp_path}/ids.db"
     if kind == "valkey":
         server = request.getfixturevalue("valkey")
@@ -111,6 +112,7 @@ class Life:
 
 async def test_killed_and_started_again_twice(tmp_path: Path) -> None:
     """At once, and under the same name: the next lives begin above what the first has issued."""
+    (tmp_path / "ids.db").touch()
     url = f"sqlite:///{tmp_path}/ids.db"
     lives = [Life(url, tmp_path / "first")]
     try:

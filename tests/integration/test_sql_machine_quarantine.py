@@ -515,7 +515,9 @@ class TestSqlite:
 
     @pytest.fixture
     def path(self, tmp_path: Path) -> Path:
-        return tmp_path / "ids.db"
+        path = tmp_path / "ids.db"
+        path.touch()
+        return path
 
     @pytest_asyncio.fixture
     async def owner(self, path: Path) -> AsyncIterator[CellMachineIdDistributor]:

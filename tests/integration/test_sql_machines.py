@@ -684,6 +684,7 @@ class TestSqlite:
 
     async def test_the_tables_are_made_on_first_use(self, tmp_path: Path) -> None:
         tables = SqliteTables(tmp_path / "ids.db")
+        tables.execute("vacuum")
         async with SqliteStore.from_url(tables.url) as store:
             assert await store.machines() == []
             one = store.machine_id_distributor(namespace="dev")

@@ -11,6 +11,7 @@ import tempfile
 import threading
 from collections.abc import AsyncIterator, Generator, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,8 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def url(path: Path) -> str:
-    """Its URL."""
+    """Its URL; the file is there, and empty."""
+    path.touch()
     return f"sqlite:///{path}"
 
 
@@ -155,14 +157,17 @@ class TestEnds:
             await counter.next_max_id(100)
 
     async def test_a_file_that_was_deleted(self, store: SqliteStore, path: Path) -> None:
-        """Its counters do not start anew under a generator that knows better."""
+        """It is not made again under generators that know better, nor under new ones."""
         counter = store.segment_distributor(name="order")
         await counter.next_max_id(100)
         await anyio.Path(path).unlink()
-        with pytest.raises(StoreUnavailableError, match="replaced"):
+        with pytest.raises(StoreUnavailableError, match="replaced or deleted"):
             await counter.next_max_id(10)
-        with pytest.raises(StoreRolledBackError):
-            await counter.next_max_id(10)
+        for each in (counter, store.segment_distributor(name="other")):
+            with pytest.raises(StoreError, match="no such file") as caught:
+                await each.next_max_id(10)
+            assert not caught.value.retryable
+        assert not await anyio.Path(path).exists()
 
     async def test_a_table_that_was_dropped(self, store: SqliteStore, path: Path) -> None:
         """It is created once, and not again in the middle of a life."""
@@ -236,19 +241,43 @@ class TestFile:
         with pytest.raises(StoreError, match="it is a folder"):
             await SqliteStore.from_url(f"sqlite:///{tmp_path}").create_schema()
 
-    async def test_looking_makes_no_file(self, store: SqliteStore, path: Path) -> None:
-        """A mistyped path is said, not made; an empty file of a store has no counters."""
-        with pytest.raises(StoreError, match="no such file") as caught:
-            await store.counters()
-        assert not caught.value.retryable
-        assert not await anyio.Path(path).exists()
-        await store.create_schema()
-        assert await store.counters() == []
+    @pytest.mark.parametrize("scheme", ["sqlite", "sqlite+aiosqlite"])
+    async def test_only_one_call_makes_a_file(
+        self, path: Path, caplog: pytest.LogCaptureFixture, scheme: str
+    ) -> None:
+        """A mistyped path is said, with the folder and the remedy, whatever is asked for."""
+        caplog.set_level("INFO", "aiocosid")
+        async with aiocosid.open_store(f"{scheme}:///{path}") as store:
+            calls = (
+                store.segment_distributor(name="order").next_max_id,
+                partial(store.set_floor, name="order", above=1),
+                store.counters,
+                store.initialize,
+                partial(store.machine_id_distributor().distribute, 10, now_ms=1, latest_ms=2**53),
+                store.ask_server,
+            )
+            for call in calls:
+                with pytest.raises(StoreError, match="no such file") as caught:
+                    await call(*((1,) if call is calls[0] else ()))
+                assert not caught.value.retryable
+                for part in (
+                    str(path),
+                    str(Path.cwd()),
+                    "aiocosid init --store URL",
+                    "create=True",
+                ):
+                    assert part in str(caught.value)
+            assert not await anyio.Path(path).exists()
+            await store.create_schema()
+            assert await store.counters() == []
+            await store.create_schema()
+        assert caplog.messages == [f"sqlite {path}: created the file"]
 
     async def test_something_else(self, tmp_path: Path) -> None:
         """A file of another kind is left as it is."""
         other = tmp_path / "notes.txt"
         other.write_text("nothing that a database would begin with" * 100)
+        await anyio.to_thread.run_sync(int)  # its thread stays
         before, threads = other.read_bytes(), threading.active_count()
         with pytest.raises(StoreError, match="not a database"):
             await SqliteStore.from_url(f"sqlite:///{other}").create_schema()
@@ -258,6 +287,7 @@ class TestFile:
     async def test_without_the_right_to_read(self, open_folder: Path) -> None:
         """Rights are a matter of authentication: retrying does not help."""
         path, url = open_folder / "ids.db", f"sqlite:///{open_folder}/ids.db"
+        path.touch()
         await _granted(url, 1)
         await anyio.Path(path).chmod(0)
         with _plain_user(), pytest.raises(StoreAuthenticationError) as caught:
@@ -267,6 +297,7 @@ class TestFile:
     async def test_without_the_right_to_write(self, open_folder: Path) -> None:
         """A file that may only be read is refused at once."""
         path, url = open_folder / "ids.db", f"sqlite:///{open_folder}/ids.db"
+        path.touch()
         await _granted(url, 1)
         await anyio.Path(path).chmod(0o444)
         with _plain_user(), pytest.raises(StoreAuthenticationError, match="readonly"):

@@ -31,7 +31,8 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def url(path: Path) -> str:
-    """Its URL."""
+    """Its URL; the file is there, and empty."""
+    path.touch()
     return f"sqlite:///{path}"
 
 
@@ -74,6 +75,7 @@ class TestLoops:
             return stop(connection)
 
         monkeypatch.setattr(aiosqlite.Connection, "stop", stop_late)
+        path.unlink()
         path.mkdir()
         before = set(threading.enumerate())
         with pytest.raises(StoreError):
@@ -116,6 +118,7 @@ class TestProcesses:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Opened anew after a fork, it would count without being synced."""
+        (tmp_path / "ids.db").touch()
         door = _sqlite_door.Door(str(tmp_path / "ids.db"))
 
         def refuse(_: sqlite3.Connection) -> None:

@@ -48,6 +48,7 @@ def run(scenario: str, url: str, folder: Path) -> None:
 
 @pytest.mark.parametrize("scenario", ["in hand", "step", "stuck"])
 def test_sqlite(scenario: str, tmp_path: Path) -> None:
+    (tmp_path / "ids.db").touch()
     run(scenario, f"sqlite:///{tmp_path}/ids.db", tmp_path)
 
 
@@ -129,4 +130,5 @@ def test_a_server(scenario: str, valkey: ValkeyServer, tmp_path: Path) -> None:
 @pytest.mark.stress
 @pytest.mark.parametrize("scenario", ["pool", "grandchildren"])
 def test_more_processes(scenario: str, tmp_path: Path) -> None:
+    (tmp_path / "ids.db").touch()
     run(scenario, f"sqlite:///{tmp_path}/ids.db", tmp_path)

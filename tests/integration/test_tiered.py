@@ -568,6 +568,7 @@ async def test_a_pause_in_which_it_is_not_asked(bench: Bench, proxy: FaultProxy)
 @pytest.mark.asyncio
 async def test_closed_under_a_call(proxy: FaultProxy, bench: Bench, tmp_path: Path) -> None:
     """The call ends, as with plain Redis, and opens nothing again; what comes later may."""
+    (tmp_path / "ids.db").touch()
     root = SqliteStore.from_url(f"sqlite:///{tmp_path}/ids.db")
     cache = RedisStore.from_url(url_of(proxy))
     store = TieredStore(root, cache, span=1000, owns_stores=True, pause=0, cache_timeout=5)
@@ -791,6 +792,7 @@ async def test_cancelled_at_each_turn(valkey: ValkeyServer, bench: Bench) -> Non
 
 def test_a_forked_child(valkey: ValkeyServer, namespace: str, tmp_path: Path) -> None:
     """Is refused the parent's, and shares nothing when it opens it anew."""
+    (tmp_path / "ids.db").touch()
     url = f"tiered:?root=sqlite:///{tmp_path}/ids.db&cache={valkey.url}&span=5000"
     told = run_python(FORK, url, namespace)
     assert told == {"parent": [10, 20, 40], "child": ["ForkedError", 30]}

@@ -17,6 +17,7 @@ pytestmark = [pytest.mark.stress, pytest.mark.integration, pytest.mark.timeout(2
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """One store after the other."""
     if request.param == "sqlite":
+        (tmp_path / "ids.db").touch()
         return f"sqlite:///{tmp_path}/ids.db"
     url: str = request.getfixturevalue(request.param).url
 

@@ -26,7 +26,7 @@ GROUND = LEAVES | {"_text_generator"}
 ROOMS = GROUND | {
     *("segment", "snowflake", "machine", "converter", "sharding", "generators", "provider"),
 }
-PUBLIC = {"", "stores", "compat", "inspection"} | {
+PUBLIC = {"", "stores", "compat", "inspection", "variables"} | {
     room for room in ROOMS if not room.startswith("_")
 }
 
@@ -51,6 +51,7 @@ MAY_IMPORT = {
     "_checks": {"errors"},
     "abc": {"_checks", "_later", "errors", "events"},
     "_dates": {"errors"},
+    "variables": {"errors"},
     "inspection": {"_life", "abc", "errors"},
     "_default": {"_checks", "abc", "errors"},
     "_instance_id": {"abc", "errors"},
@@ -73,7 +74,7 @@ MAY_IMPORT = {
     },
     "_store_urls": {"errors"},
     "provider": ROOMS | {"_kind_methods", "_kinds", "_store_urls"},
-    "settings": (ROOMS - {"provider"}) | {"_kinds", "_store_urls"},
+    "settings": (ROOMS - {"provider"}) | {"_kinds", "_store_urls", "variables"},
     "integrations": PUBLIC | {"models", "sync"},
     "server": PUBLIC | {"_checks", "_instance_id", "_kinds", "_life", "integrations", "settings"},
     "cli": PUBLIC,

@@ -18,6 +18,7 @@ from aiocosid.errors import InvalidSettingsError
 from aiocosid.settings import ChainSettings, Settings, check_settings, load_settings
 from aiocosid.settings._places import lines_of
 from aiocosid.settings._values import shown_url
+from aiocosid.variables import KEYS, TABLES
 
 Write = Callable[[str], Path]
 
@@ -402,6 +403,57 @@ def test_variables_that_are_mistyped(write: Write, monkeypatch: pytest.MonkeyPat
     assert "s3cret" not in str(found)
     monkeypatch.delenv("AIOCOSID_GENERATORS__ORDER__STEP")
     assert {each.partition(": ")[0] for each in refused(path)} == set(wrong)
+
+
+@pytest.mark.parametrize("text", ["true", "1", "YES", "on\r\n", "\ufefftrue"])
+def test_yes_in_a_variable(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """In each of its words, as an editor may have saved it; and no."""
+    monkeypatch.setenv("AIOCOSID_CREATE", text)
+    assert load_settings().create is True
+    for word in ("false", "0", "No", "off"):
+        monkeypatch.setenv("AIOCOSID_CREATE", word)
+        assert load_settings().create is False
+
+
+def test_neither_yes_nor_no_in_a_variable(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error lists the words; a file has TOML's own."""
+    monkeypatch.setenv("AIOCOSID_CREATE", "maybe")
+    said = "is 'maybe'; it has to be true, 1, yes, on, false, 0, no or off"
+    assert refused(None) == [f"AIOCOSID_CREATE: create: {said}"]
+    monkeypatch.delenv("AIOCOSID_CREATE")
+    assert refused(write('create = "yes"\n')) == [
+        "ids.toml:1: create: is 'yes'; it has to be a valid boolean"
+    ]
+
+
+def test_what_editors_put_around_a_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A byte order mark and line ends, around a value, JSON, the name of a file and its text."""
+    path = tmp_path / "ids.toml"
+    path.write_bytes(b'\xef\xbb\xbfnamespace = "shop"\r\n')
+    monkeypatch.setenv("AIOCOSID_CONFIG", f"{path}\n")
+    monkeypatch.setenv("AIOCOSID_STORE", "\ufeffmemory://\r\n")
+    monkeypatch.setenv("AIOCOSID_GENERATORS", '\ufeff{"order": {"kind": "chain"}}\n')
+    monkeypatch.setenv("AIOCOSID_GENERATORS__ORDER__NAME", "\ufefforder\n")
+    found = load_settings()
+    assert (found.namespace, found.generators["order"].name) == ("shop", "order")
+    assert check_settings().generators[0].store == "memory://"
+
+
+@pytest.mark.parametrize("text", ["", "\r\n", "\ufeff"])
+def test_a_variable_that_is_empty(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """It was meant to have a value: of a secret that is missing, for one."""
+    for name in ("CONFIG", "STORE", "MACHINE__INSTANCE_ID"):
+        monkeypatch.setenv(f"AIOCOSID_{name}", text)
+    told = "is empty: give it a value, or unset it"
+    found = [each.partition(": ")[0] for each in refused(None) if told in each]
+    assert found == ["AIOCOSID_CONFIG", "AIOCOSID_MACHINE__INSTANCE_ID", "AIOCOSID_STORE"]
+
+
+def test_the_keys_that_variables_may_name() -> None:
+    """The command line knows them without pydantic."""
+    assert {*KEYS} == {*Settings.model_fields}
+    single = {"close_timeout", "create", "namespace", "store"}
+    assert {*KEYS} - {*TABLES} == single
 
 
 def test_the_variable_that_says_so(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,7 +67,8 @@ watched: list[IdGenerator] = []
 
 if __name__ == "__main__":
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("aiocosid.cli._session.open_store", SilentStore)
+        if "bench" not in sys.argv:
+            patch.setattr("aiocosid.cli._stores.open_store", SilentStore)
         patch.setattr("aiocosid.cli._app.measure", measure)
         try:
             main()

@@ -15,20 +15,22 @@ from ._doubles import ScriptedStore
 def aiocosid(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> Command:
-    """Run ``aiocosid`` with the given words, in an empty directory."""
+    """Run ``aiocosid`` with the given words, in an empty directory, on a file that it may make."""
     monkeypatch.chdir(tmp_path)
-    return in_process(monkeypatch, capsys)
+    run = in_process(monkeypatch, capsys)
+    monkeypatch.setenv("AIOCOSID_STORE", "sqlite:///ids.db")
+    return run
 
 
 @pytest.fixture
-def scripted(monkeypatch: pytest.MonkeyPatch) -> ScriptedStore:
-    """The store that every URL names in this test."""
+def scripted(aiocosid: Command, monkeypatch: pytest.MonkeyPatch) -> ScriptedStore:
+    """The store that every URL names in this test, and the environment too."""
     store = ScriptedStore()
 
     def open_store(url: str) -> ScriptedStore:
         store.urls.append(url)
         return store
 
-    for module in ("_session", "_init"):
-        monkeypatch.setattr(f"aiocosid.cli.{module}.open_store", open_store)
+    monkeypatch.setattr("aiocosid.cli._stores.open_store", open_store)
+    monkeypatch.setenv("AIOCOSID_STORE", "redis://host")
     return store

@@ -124,6 +124,7 @@ def test_bench_as_a_table(aiocosid: Command) -> None:
 
 def test_bench_leaves_real_counters_alone(aiocosid: Command) -> None:
     """Its ids come from a namespace of its own."""
+    aiocosid("init")
     aiocosid("next", "order")
     aiocosid("bench", "--seconds", 0.01)
     found = json.loads(aiocosid("inspect", "--format", "json").out)

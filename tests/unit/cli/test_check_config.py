@@ -28,8 +28,9 @@ WRONG = FINE.replace('"chain"', '"chian"').replace("mod = 2", "mod = 0")
 
 
 @pytest.fixture(autouse=True)
-def files(tmp_path: Path) -> None:
+def files(aiocosid: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The files that commands look at."""
+    monkeypatch.delenv("AIOCOSID_STORE")
     for name, text in {"fine": FINE, "warned": WARNED, "wrong": WRONG}.items():
         (tmp_path / f"{name}.toml").write_text(text)
 

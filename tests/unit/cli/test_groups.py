@@ -28,8 +28,14 @@ converter = {{ type = "to-string", pad_start = true, char_size = 6, group_prefix
 
 
 @pytest.fixture
-def write(tmp_path: Path, namespace: str) -> None:
+def write(
+    aiocosid: Command,
+    tmp_path: Path,
+    namespace: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A file with one grouped generator, of whole years."""
+    monkeypatch.delenv("AIOCOSID_STORE")
     text = GROUPED.format(namespace=namespace, pattern="yyyy")
     (tmp_path / "ids.toml").write_text(text)
     (tmp_path / "short.toml").write_text(GROUPED.format(namespace=namespace, pattern="yy"))

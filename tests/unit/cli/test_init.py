@@ -15,8 +15,8 @@ from tests.command import Command
 
 from ._doubles import ScriptedStore
 
-READY = "sqlite:///ids.db is ready\n"
-INITIALIZED = "sqlite:///ids.db is ready, initialised for machine ids\n"
+READY = "redis://host is ready\n"
+INITIALIZED = "redis://host is ready, initialised for machine ids\n"
 
 
 class Terminal(StringIO):
@@ -50,7 +50,7 @@ def test_it_asks_on_a_terminal(
     monkeypatch.setattr("sys.stdin", Terminal(answer))
     ended = aiocosid("init")
     assert ended.code == code
-    assert ended.out == (INITIALIZED if code == 0 else "sqlite:///ids.db was not changed\n")
+    assert ended.out == (INITIALIZED if code == 0 else "redis://host was not changed\n")
     assert ended.err.count("Are you sure that no such process runs? [y/N]") == 1
     assert is_initialized(emptied) is (code == 0)
     assert emptied.closed == ["store"]
@@ -133,7 +133,7 @@ def test_a_wait_without_an_end(aiocosid: Command, emptied: ScriptedStore) -> Non
 
 def test_one_namespace_alone(aiocosid: Command, emptied: ScriptedStore) -> None:
     """As on Redis Cluster: the others, and the store as a whole, are not marked."""
-    ready = "sqlite:///ids.db is ready, marked for the machine ids of namespace shop\n"
+    ready = "redis://host is ready, marked for the machine ids of namespace shop\n"
     assert aiocosid("init", "--namespace", "shop", "--yes").out == ready
     assert aiocosid("init", "--namespace", "shop").out == READY
     assert not is_initialized(emptied)
@@ -153,8 +153,11 @@ def test_a_store_without_machine_ids(
     assert (ended.code, ended.out, ended.err) == (0, READY, "")
 
 
-def test_all_stores_of_a_file(aiocosid: Command, tmp_path: Path) -> None:
+def test_all_stores_of_a_file(
+    aiocosid: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each is made ready in its turn, and can hand out ids and machine ids."""
+    monkeypatch.delenv("AIOCOSID_STORE")
     config = tmp_path / "ids.toml"
     config.write_text(
         """

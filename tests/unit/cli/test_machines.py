@@ -103,7 +103,7 @@ def test_revert_without_asking(aiocosid: Command, scripted: ScriptedStore) -> No
     """--yes is for scripts; what was done is said."""
     scripted.known = [[WEB, FREE]]
     ended = aiocosid("machines", "revert", 3, "--namespace", "shop", "--yes")
-    assert (ended.code, ended.err) == (0, "")
+    assert (ended.code, ended.err) == (0, "aiocosid: written to redis://host\n")
     assert ended.out == "machine id 3 of namespace shop is free; web-3 held it\n"
     assert scripted.reverted == [("shop", 3)]
 
@@ -173,7 +173,7 @@ def test_a_floor_is_raised_and_never_lowered(aiocosid: Command, namespace: str) 
         (("--above-time", "2021-12-28T21:00+08:00", "--up-to", 3), f"4 machine ids {told} 2021"),
     ):
         ended = aiocosid("machines", "floor", *words, *of)
-        assert (ended.code, ended.err) == (0, "")
+        assert (ended.code, ended.err) == (0, "aiocosid: written to memory:\n")
         assert ended.out.startswith(said)
     found = json.loads(aiocosid("machines", "list", *of, "--format", "json").out)
     assert [each["last_timestamp_ms"] for each in found] == [1640696400000] * 4
@@ -271,9 +271,9 @@ def test_a_quarantine_is_told(aiocosid: Command, scripted: ScriptedStore) -> Non
         assert aiocosid(*command).err == told
         assert aiocosid(*command, "--namespace", "other").err == ""
     assert json.loads(aiocosid("machines", "list", "--format", "json").out)
-    ready = "sqlite:///ids.db is ready, marked for the machine ids of namespace shop\n"
+    ready = "redis://host is ready, marked for the machine ids of namespace shop\n"
     assert aiocosid("init", "--namespace", "shop", "--yes").out == ready
-    assert aiocosid("init", "--namespace", "shop").out == "sqlite:///ids.db is ready\n"
+    assert aiocosid("init", "--namespace", "shop").out == "redis://host is ready\n"
     assert aiocosid("machines", "list").err == ""
 
 

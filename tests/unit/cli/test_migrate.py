@@ -55,6 +55,7 @@ def test_nothing_is_written(aiocosid: Command) -> None:
 
 def test_a_missing_table(aiocosid: Command) -> None:
     """The store refuses, and names the table."""
+    Path("leaf.db").touch()
     ended = aiocosid("migrate", "check", "--from", "leaf", "--store", STORE)
     assert ended.code == 4
     assert "leaf_alloc" in ended.err

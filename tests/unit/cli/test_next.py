@@ -13,7 +13,7 @@ from ._doubles import ScriptedStore
 def test_ids_come_one_a_line(aiocosid: Command, namespace: str) -> None:
     """Text is what `while read id` takes."""
     ended = aiocosid("next", "order", "-n", 3, "--store", "memory:", "--namespace", namespace)
-    assert (ended.code, ended.out, ended.err) == (0, "1\n2\n3\n", "")
+    assert (ended.code, ended.out, ended.err) == (0, "1\n2\n3\n", "aiocosid: written to memory:\n")
 
 
 def test_one_id_is_the_default(aiocosid: Command, namespace: str) -> None:
@@ -102,7 +102,7 @@ def test_closing_has_an_end(
     monkeypatch.setattr("aiocosid.cli._session.CLOSE_TIMEOUT", 0.01)
     scripted.stuck = True
     ended = aiocosid("next", "order")
-    assert (ended.code, ended.out, ended.err) == (0, "1\n", "")
+    assert (ended.code, ended.out, ended.err) == (0, "1\n", "aiocosid: written to redis://host\n")
 
 
 def test_name_and_namespace_are_the_counter(aiocosid: Command, namespace: str) -> None:

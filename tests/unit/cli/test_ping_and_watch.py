@@ -60,14 +60,17 @@ def test_ping_ends_at_a_refusal(aiocosid: Command, scripted: ScriptedStore) -> N
     assert "WRONGPASS" in ended.err
 
 
+STORE = ("--store", "sqlite:///ids.db")
+
+
 @pytest.mark.parametrize("name", ["ping", "watch"])
 def test_ctrl_c_is_the_usual_end(name: str, tmp_path: Path) -> None:
     """Code 0, nothing on standard error, and of ping the summary."""
     done = subprocess.run(
-        command("init"), cwd=tmp_path, env=environment(), check=True, capture_output=True
+        command("init", *STORE), cwd=tmp_path, env=environment(), check=True, capture_output=True
     )
     with subprocess.Popen(
-        command(name),
+        command(name, *STORE),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -88,7 +91,7 @@ def test_ctrl_c_before_a_pause_has_begun(monkeypatch: pytest.MonkeyPatch) -> Non
     def interrupted(_work: object) -> None:
         raise KeyboardInterrupt
 
-    with StoreSession("memory:", timeout=1) as session:
+    with StoreSession.on("memory:", None, timeout=1) as session:
         with monkeypatch.context() as patched:
             patched.setattr(session._runner, "run", interrupted)
             with pytest.raises(KeyboardInterrupt):

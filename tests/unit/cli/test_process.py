@@ -20,6 +20,7 @@ import pytest
 from tests.command import command, environment, run
 from tests.servers._process import wait_until
 
+NEXT = ("next", "order", "--store", "redis://host")
 ENDLESS = ("next", "order", "-n", 10**9, "--step", 1000, "--store", "memory:")
 
 
@@ -120,7 +121,11 @@ def test_a_closed_standard_error(tmp_path: Path) -> None:
 
 def test_a_terminal_that_is_not_utf_8() -> None:
     """A name that it cannot show is escaped; the table's lines become ASCII."""
-    done = run("inspect", module="tests.unit.cli._silent", PYTHONIOENCODING="ascii")
+    done = run(
+        *("inspect", "--store", "redis://host"),
+        module="tests.unit.cli._silent",
+        PYTHONIOENCODING="ascii",
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert r"cosid.\xe9\u756a\udcff" in done.stdout
     assert done.stdout.isascii()
@@ -154,7 +159,7 @@ def test_ctrl_c_while_nobody_reads() -> None:
 
 def test_ctrl_c_while_the_store_is_silent() -> None:
     """The call is cancelled, the store is closed, and nothing is said."""
-    with start("next", "order", "--timeout", 600, module="tests.unit.cli._silent") as process:
+    with start(*NEXT, "--timeout", 600, module="tests.unit.cli._silent") as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "asked\n"
         process.send_signal(signal.SIGINT)
@@ -164,7 +169,7 @@ def test_ctrl_c_while_the_store_is_silent() -> None:
 
 def test_a_second_ctrl_c() -> None:
     """It does not wait for a store that does not let itself be closed."""
-    with start("next", "order", module="tests.unit.cli._silent", STUCK="1") as process:
+    with start(*NEXT, module="tests.unit.cli._silent", STUCK="1") as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "asked\n"
         process.send_signal(signal.SIGINT)

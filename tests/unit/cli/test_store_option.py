@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from tests.command import Command
@@ -21,13 +24,26 @@ EVERY_COMMAND = pytest.mark.parametrize(
 SECRET_URL = "redis://user:s3cr3t@host/0?password=s3cr3t"  # noqa: S105 - it must not be shown
 
 
+WRITERS = ("init", "next", "set-floor", "snowflake")
+FILE = """
+namespace = "shop"
+store = "main"
+
+[stores]
+main = "sqlite:///main.db"
+"""
+
+
 @EVERY_COMMAND
-def test_a_file_here_is_the_default(
-    aiocosid: Command, scripted: ScriptedStore, words: tuple[object, ...]
+def test_no_store_is_named(
+    aiocosid: Command, monkeypatch: pytest.MonkeyPatch, words: tuple[object, ...]
 ) -> None:
-    """Nothing has to be set up for a first try."""
-    assert aiocosid(*words).code == 0
-    assert scripted.urls == ["sqlite:///ids.db"]
+    """No command falls back to a file of its own."""
+    monkeypatch.delenv("AIOCOSID_STORE")
+    ended = aiocosid(*words)
+    assert (ended.code, ended.out) == (2, "")
+    assert "unless AIOCOSID_STORE, --config FILE or AIOCOSID_CONFIG names the store" in ended.err
+    assert not [*Path().iterdir()]
 
 
 @EVERY_COMMAND
@@ -38,10 +54,96 @@ def test_the_environment_names_the_store(
     words: tuple[object, ...],
 ) -> None:
     """AIOCOSID_STORE is used by every command, and --store goes before it."""
-    monkeypatch.setenv("AIOCOSID_STORE", "redis://one")
+    monkeypatch.setenv("AIOCOSID_STORE", "\ufeffredis://one\r\n")  # as an editor may save it
     aiocosid(*words)
     aiocosid(*words, "--store", "redis://two")
     assert scripted.urls == ["redis://one", "redis://two"]
+
+
+@EVERY_COMMAND
+@pytest.mark.parametrize("how", ["option", "variable"])
+def test_a_file_of_settings_names_the_store(
+    aiocosid: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    words: tuple[object, ...],
+    how: str,
+) -> None:
+    """Its store and its namespace are taken, and what wrote says where."""
+    monkeypatch.delenv("AIOCOSID_STORE")
+    Path("ids.toml").write_text(FILE)
+    aiocosid("init", "--store", "sqlite:///main.db")
+    aiocosid("next", "a", "--store", "sqlite:///main.db", "--namespace", "shop")
+    if how == "variable":
+        monkeypatch.setenv("AIOCOSID_CONFIG", "ids.toml")
+    else:
+        words = (*words, "--config", "ids.toml")
+    ended = aiocosid(*words)
+    assert ended.code == 0, ended.err
+    assert (f"sqlite:///{tmp_path}/main.db" in ended.err + ended.out) is (words[0] in WRITERS)
+    assert "ids.db" not in {each.name for each in Path().iterdir()}
+    counters = json.loads(aiocosid("inspect", "--config", "ids.toml", "--format", "json").out)
+    assert {each["namespaced_name"] for each in counters} == {"shop.a"}
+
+
+def test_the_variable_goes_before_the_file(
+    aiocosid: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in the application that reads both."""
+    monkeypatch.setenv("AIOCOSID_STORE", "memory://")
+    Path("ids.toml").write_text(FILE)
+    assert "memory:" in aiocosid("next", "a", "--config", "ids.toml").err
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("AIOCOSID_STORE", "", "AIOCOSID_STORE: store: is empty"),
+        ("AIOCOSID_STROE", "redis://one", "did you mean AIOCOSID_STORE?"),
+        ("AIOCOSID_STORE__X", "redis://one", "did you mean AIOCOSID_STORE?"),
+        ("AIOCOSID_CONFIG", "\r\n", "AIOCOSID_CONFIG: config: is empty"),
+    ],
+)
+def test_a_variable_that_is_empty_or_misspelt(
+    aiocosid: Command, monkeypatch: pytest.MonkeyPatch, name: str, value: str, said: str
+) -> None:
+    """It is an error, even if another one names a store; nothing is written."""
+    monkeypatch.setenv(name, value)
+    ended = aiocosid("next", "a")
+    assert (ended.code, ended.out) == (2, "")
+    assert said in ended.err
+    assert not [*Path().iterdir()]
+
+
+def test_a_file_with_several_stores(aiocosid: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None of them is guessed; the only one is taken."""
+    monkeypatch.delenv("AIOCOSID_STORE")
+    stores = '[stores]\na = "sqlite:///a.db"\n'
+    Path("one.toml").write_text(stores)
+    Path("two.toml").write_text(f'{stores}b = "sqlite:///b.db"\n')
+    assert aiocosid("init", "--config", "two.toml").code == 0
+    assert aiocosid("next", "x", "--config", "one.toml").out == "1\n"
+    ended = aiocosid("next", "x", "--config", "two.toml")
+    assert (ended.code, ended.out) == (2, "")
+    assert "sqlite:///a.db, sqlite:///b.db" in ended.err
+
+
+def test_two_stores(aiocosid: Command) -> None:
+    """An option does not silently go before another one."""
+    ended = aiocosid("next", "x", "--store", "memory:", "--config", "ids.toml")
+    assert (ended.code, "left out with --config" in ended.err) == (2, True)
+
+
+def test_a_file_that_is_missing(aiocosid: Command, tmp_path: Path) -> None:
+    """Only init makes it; the others name the whole path, the folder and the remedy."""
+    for words in (("next", "a"), ("snowflake",), ("set-floor", "a", "--above", 1, "--create")):
+        ended = aiocosid(*words)
+        assert (ended.code, ended.out) == (4, "")
+        for part in (f"{tmp_path}/ids.db", f"{tmp_path} is the working", "aiocosid init --store"):
+            assert part in ended.err
+    assert not [*tmp_path.iterdir()]
+    assert aiocosid("init").out == f"sqlite:///{tmp_path}/ids.db is ready\n"
+    assert aiocosid("next", "a").out == "1\n"
 
 
 @EVERY_COMMAND

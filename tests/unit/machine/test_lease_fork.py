@@ -49,7 +49,9 @@ def in_child(work: Callable[[], Awaitable[Any]]) -> Any:
 @pytest.mark.asyncio
 async def test_the_parents_lease_gives_the_child_nothing(tmp_path: Path) -> None:
     """Not even the ids of the piece in hand; reopened there, it takes a machine id of its own."""
+    (tmp_path / "ids.db").touch()
     url = f"sqlite:///{tmp_path}/ids.db"
+    (tmp_path / "ids.db").touch()
     distributor = SqliteStore.from_url(url).machine_id_distributor()
     async with SnowflakeId(distributor, name="a") as gen:
         mine = await gen.next_id()
@@ -81,6 +83,7 @@ async def test_a_child_leaves_the_parents_sleeps_alone(tmp_path: Path) -> None:
 
     What is cancelled on a loop that does not run there is tried again in every turn of the child's.
     """
+    (tmp_path / "ids.db").touch()
     url = f"sqlite:///{tmp_path}/ids.db"
     lease = MachineIdLease(SqliteStore.from_url(url).machine_id_distributor())
     async with CachedSnowflakeId(lease) as gen:
@@ -100,6 +103,7 @@ async def test_a_child_leaves_the_parents_sleeps_alone(tmp_path: Path) -> None:
 @pytest.mark.asyncio
 async def test_workers_forked_before_it_was_opened_get_ids_of_their_own(tmp_path: Path) -> None:
     """As gunicorn does with a preloaded application."""
+    (tmp_path / "ids.db").touch()
     distributor = SqliteStore.from_url(f"sqlite:///{tmp_path}/ids.db").machine_id_distributor()
     gen = SnowflakeId(distributor)
 
@@ -113,6 +117,7 @@ async def test_workers_forked_before_it_was_opened_get_ids_of_their_own(tmp_path
 @pytest.mark.asyncio
 async def test_the_child_does_not_wake_the_parents_tasks(tmp_path: Path) -> None:
     """Their cancel scopes would be told again at each turn of the loop, by tasks that never run."""
+    (tmp_path / "ids.db").touch()
     distributor = SqliteStore.from_url(f"sqlite:///{tmp_path}/ids.db").machine_id_distributor()
     lease = MachineIdLease(distributor)
     async with lease:

@@ -5,7 +5,7 @@ import os
 import aiocosid.sync
 
 AIOCOSID = aiocosid.sync.connect(
-    os.environ.get("AIOCOSID_STORE", "sqlite:///ids.db"), namespace="shop", create=True
+    os.environ.get("AIOCOSID_STORE", "sqlite:///ids.db"), namespace="shop"
 )
 DEFAULT_AUTO_FIELD = "aiocosid.integrations.django.CosIdField"
 

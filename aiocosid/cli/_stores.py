@@ -1,0 +1,101 @@
+"""The store that a command works on: one rule for all commands."""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from .. import open_store
+from ..abc import DEFAULT_NAMESPACE
+from ..errors import InvalidArgumentError
+from ..variables import CONFIG, Variables
+from ._exit import printable, redacted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..abc import Store
+
+__all__ = ("ChosenStore", "chosen_store", "chosen_stores", "named_url")
+
+FILE: Final = re.compile(r"(?<=sqlite:///)[^?#&]+|(?<=sqlite\+aiosqlite:///)[^?#&]+")
+
+
+class ChosenStore(NamedTuple):
+    """A store that the command line, the environment or a file of settings names.
+
+    Attributes:
+        where: its URL without credentials, a file's with its whole path; or its name.
+        make: creates it; nothing is sent yet.
+        namespace: the default of ``--namespace``.
+    """
+
+    where: str
+    make: Callable[[], Store]
+    namespace: str = DEFAULT_NAMESPACE
+
+
+def chosen_store(store: str | None, config: str | None) -> ChosenStore:
+    """Return the one store of a command.
+
+    Args:
+        store: what ``--store`` says.
+        config: what ``--config`` says.
+
+    Raises:
+        InvalidArgumentError: no store is named, or two.
+        InvalidSettingsError: a variable is empty or misspelt, or the settings are wrong.
+    """
+    url = named_url(store, config)
+    if url is not None:
+        namespace = Variables.read().text("namespace") or DEFAULT_NAMESPACE
+        return ChosenStore(_shown(redacted(url)), partial(open_store, url), namespace)
+    from ..settings import configured_store
+
+    where, make, namespace = configured_store(config)
+    return ChosenStore(_shown(where), make, namespace)
+
+
+def chosen_stores(store: str | None, config: str | None) -> list[ChosenStore]:
+    """Return the store that is named, or all stores of the settings; raise as `chosen_store`."""
+    if named_url(store, config) is not None:
+        return [chosen_store(store, config)]
+    from ..settings import configured_stores
+
+    return [ChosenStore(_shown(where), make) for where, make in configured_stores(config)]
+
+
+def named_url(store: str | None, config: str | None) -> str | None:
+    """Return the URL that is named; None if settings name the store.
+
+    ``--store`` comes first.  Otherwise the settings are those of the application: the file of
+    ``--config`` or ``AIOCOSID_CONFIG``, and above it ``AIOCOSID_STORE``.
+
+    Raises:
+        InvalidArgumentError: no store is named, or two.
+        InvalidSettingsError: a variable is empty or misspelt.
+    """
+    variables = Variables.read()
+    variables.check()
+    if store is not None and config is not None:
+        expected = "left out with --config, whose file names the stores"
+        raise InvalidArgumentError("--store", printable(redacted(store)), expected=expected)
+    if store is not None:
+        return store
+    url = variables.text("store")
+    if config is not None or variables.text(CONFIG) is not None:
+        return None
+    if url is None:
+        expected = (
+            "a URL, for example sqlite:///ids.db, unless AIOCOSID_STORE, --config FILE or "
+            "AIOCOSID_CONFIG names the store"
+        )
+        raise InvalidArgumentError("--store", None, expected=expected)
+    return url if ":" in url else None  # a name of AIOCOSID_STORES__...
+
+
+def _shown(where: str) -> str:
+    """Return the URL with the whole path of a file."""
+    return printable(FILE.sub(lambda found: os.path.abspath(found[0]), where))  # noqa: PTH100
