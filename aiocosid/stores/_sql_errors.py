@@ -139,7 +139,7 @@ def as_store_error(label: str, exc: BaseException, path: str = "") -> StoreError
     return _kind(exc, code, reason)(label, reason)
 
 
-def _kind(exc: Exception, code: str | int | None, reason: str) -> type[StoreError]:
+def _kind(exc: BaseException, code: str | int | None, reason: str) -> type[StoreError]:
     if code == "0A000" and "cached" in reason:  # a table was changed; it is prepared again
         return StoreUnavailableError
     if isinstance(code, str):
