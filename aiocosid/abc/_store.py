@@ -291,10 +291,13 @@ class ServerFacts:
         version: its name and version, as ``Redis 8.2.1``; empty if it does not tell.
         weaknesses: one text for each setting with which it may lose grants: its value, what may be
             lost, and what to set.  None if it does not show such settings.
+        migrators: the tables in which tools for migrations keep their state, beside the store's
+            own; a tool may drop or empty what it does not know.
     """
 
     version: str
     weaknesses: Sequence[str] | None = None
+    migrators: Sequence[str] = ()
 
 
 class Store(MachineStore, ABC):

@@ -40,6 +40,7 @@ __all__ = (
     "describe",
     "id_fields",
     "is_assignable",
+    "mark_of",
     "unresolved_fields",
     "unwrapped",
 )
@@ -231,6 +232,17 @@ def id_fields(model: type) -> tuple[IdField, ...]:
         if found or Unresolved not in notes.values():  # what it names may come to be
             _known[model] = found
     return found
+
+
+def mark_of(model: type, attribute: str) -> CosId | None:
+    """Return the mark in the annotation of one field of a class; None if it has none.
+
+    Args:
+        model: a class as for `id_fields`.  A mapped one need not be configured yet.
+        attribute: the field's name.
+    """
+    found = _marks(dict(annotations_of(model)).get(attribute))
+    return found[1][0] if found else None
 
 
 def unresolved_fields(model: type) -> list[str]:

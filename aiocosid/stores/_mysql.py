@@ -22,7 +22,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from ._sql import CELL_COLUMNS, COUNTER_COLUMNS, GRANT_COLUMNS, MACHINE_COLUMNS, Advance, Dialect
+from ._sql import (
+    CELL_COLUMNS,
+    COUNTER_COLUMNS,
+    GRANT_COLUMNS,
+    MACHINE_COLUMNS,
+    MIGRATORS,
+    Advance,
+    Dialect,
+)
 from ._sql_cells import CELL_TABLE, GRANT_TABLE, MACHINE_TABLE, TABLE
 
 if TYPE_CHECKING:
@@ -321,10 +329,17 @@ def _commit(changes: SqlCommit) -> str:
     )
 
 
+_SCHEMA: Final = (
+    create_table(TABLE, _cosids(COUNTER_COLUMNS, "name")),
+    create_table(GRANT_TABLE, GRANT_COLUMNS),
+    ";\n".join((_COUNTED, _MACHINES, _CELLS, only_if("@aiocosid_new", _MARKER))),
+)
+
 MYSQL: Final = Dialect(
-    create_counters=create_table(TABLE, _cosids(COUNTER_COLUMNS, "name")),
-    create_grants=create_table(GRANT_TABLE, GRANT_COLUMNS),
-    create_cells=";\n".join((_COUNTED, _MACHINES, _CELLS, only_if("@aiocosid_new", _MARKER))),
+    create_counters=_SCHEMA[0],
+    create_grants=_SCHEMA[1],
+    create_cells=_SCHEMA[2],
+    script=tuple(";".join(_SCHEMA).split(";")),
     add=_ADD,
     # Each of these locks the counter's row first.
     grant=Advance(*map(_grant, _ADD)),
@@ -371,6 +386,10 @@ WHERE name >= 'space/' AND name < 'space0'
 """,
     version="""
 SELECT CONCAT(IF(LOCATE('MariaDB', VERSION()) > 0, '', 'MySQL '), VERSION()) FROM DUAL
+""",
+    migrators=f"""
+SELECT TABLE_NAME FROM information_schema.TABLES
+WHERE TABLE_SCHEMA = DATABASE() AND LOWER(TABLE_NAME) IN ({MIGRATORS})
 """,
     settings=_SETTINGS,
     weaknesses=_WEAKNESSES,

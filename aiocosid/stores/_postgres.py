@@ -14,6 +14,7 @@ from ._sql import (
     GRANT_COLUMNS,
     MACHINE_COLUMNS,
     MACHINE_INDEXES,
+    MIGRATORS,
     READ,
     Advance,
     Dialect,
@@ -150,10 +151,10 @@ def _commit(changes: SqlCommit) -> str:
     return f"WITH {', '.join(parts)} SELECT is_open FROM gate"
 
 
-POSTGRES: Final = Dialect(
-    create_counters=_created(TABLE, COUNTER_COLUMNS),
-    create_grants=_created(GRANT_TABLE, GRANT_COLUMNS),
-    create_cells=f"""
+_SCHEMA: Final = (
+    _created(TABLE, COUNTER_COLUMNS),
+    _created(GRANT_TABLE, GRANT_COLUMNS),
+    f"""
 DO $$
 DECLARE
     is_known boolean;
@@ -176,6 +177,13 @@ BEGIN
 END
 $$
 """,
+)
+
+POSTGRES: Final = Dialect(
+    create_counters=_SCHEMA[0],
+    create_grants=_SCHEMA[1],
+    create_cells=_SCHEMA[2],
+    script=_SCHEMA,
     add=_ADDED,
     grant=Advance(*map(_noted, _ADDED)),
     give_back=f"""
@@ -204,6 +212,10 @@ RETURNING c.last_max_id
     # Two sessions that created the same row; a deadlock; another isolation level than the default.
     conflicts=frozenset({"23505", "40P01", "40001"}),
     version="SELECT 'PostgreSQL ' || current_setting('server_version')",
+    migrators=f"""
+SELECT relname FROM pg_class WHERE relkind IN ('r', 'p') AND lower(relname) IN ({MIGRATORS})
+AND relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('{TABLE}'))
+""",
     settings=_SETTINGS,
     weaknesses=_WEAKNESSES,
 )

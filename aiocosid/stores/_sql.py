@@ -81,6 +81,17 @@ CELL_COLUMNS: Final = f"""
     CONSTRAINT {CELL_TABLE}_pk PRIMARY KEY (name)
 """
 
+_MIGRATORS: Final = (
+    *("__diesel_schema_migrations", "__efmigrationshistory", "_prisma_migrations"),
+    *("_sqlx_migrations", "_yoyo_migration", "aerich", "alembic_version"),
+    *("atlas_schema_revisions", "databasechangelog", "django_migrations"),
+    *("doctrine_migration_versions", "flyway_schema_history", "goose_db_version"),
+    *("knex_migrations", "migrations", "refinery_schema_history", "schema_migrations"),
+    *("schema_version", "sequelizemeta"),
+)
+MIGRATORS: Final = ", ".join(map("'{}'".format, _MIGRATORS))
+"""The tables of tools for migrations as a list in SQL, in lower case."""
+
 # Statements that SQLite and PostgreSQL share.
 COUNTER: Final = "SELECT last_max_id FROM cosid WHERE name = :name"
 COUNTERS: Final = """
@@ -140,6 +151,8 @@ class Dialect:
         create_grants: the same for ``aiocosid_grant``.
         create_cells: the same for ``cosid_machine`` and ``aiocosid_cell``; if both were missing it
             writes the store's marker.
+        script: what these three do, for a client of the database's own: single statements, to run
+            in this order in one session.
         is_created_on_use: whether the first statement that needs a missing table creates it.
         add: (name, step, and first, if it creates) adds ``step`` to a counter, or creates it at
             ``first``, and returns ``last_max_id``.
@@ -178,6 +191,8 @@ class Dialect:
             it can be sent again at once.
         namespaces: () returns the namespaces that have a machine id or a cell.
         version: () returns the server's name and version, as one text.
+        migrators: () returns the tables in which a tool for migrations keeps its state, in the
+            schema of the store's own tables.
         settings: () returns name and value of each setting that may lose grants.
         weaknesses: for each of those names what may be lost, and what to set.
     """
@@ -185,6 +200,7 @@ class Dialect:
     create_counters: str
     create_grants: str
     create_cells: str
+    script: tuple[str, ...]
     is_created_on_use: bool = False
     add: Advance
     grant: Advance
@@ -208,6 +224,7 @@ class Dialect:
     undone: frozenset[str | int] = frozenset()
     namespaces: str = NAMESPACES
     version: str
+    migrators: str
     settings: str
     weaknesses: Mapping[str, str]
 
@@ -240,7 +257,9 @@ class SqlBackend(Backend):
     async def ask_server(self) -> ServerFacts:
         await self.link.ensure_there()
         ((version,),) = await self.link.fetch_rows(self._dialect.version)
-        return ServerFacts(version=str(version), weaknesses=await self._weaknesses())
+        migrators = [str(name) for (name,) in await self.link.fetch_rows(self._dialect.migrators)]
+        weaknesses = await self._weaknesses()
+        return ServerFacts(version=str(version), weaknesses=weaknesses, migrators=migrators)
 
     async def _weaknesses(self) -> list[str]:
         meanings = self._dialect.weaknesses

@@ -27,6 +27,7 @@ __all__ = (
     "CELL_TABLE",
     "GRANT_TABLE",
     "MACHINE_TABLE",
+    "NAMES",
     "SHOWN",
     "TABLE",
     "CellNames",
@@ -39,6 +40,10 @@ TABLE: Final = "cosid"
 MACHINE_TABLE: Final = "cosid_machine"
 GRANT_TABLE: Final = "aiocosid_grant"
 CELL_TABLE: Final = "aiocosid_cell"
+WITNESS: Final = "aiocosid_witness"
+NAMES: Final = frozenset({TABLE, MACHINE_TABLE, GRANT_TABLE, CELL_TABLE, WITNESS})
+"""The tables and views of a store, which no migration of the application may change."""
+
 MARKER: Final = "marker"
 MAX_MACHINE_ID: Final = 2**31 - 1
 SHOWN: Final = 40  # characters of a damaged value that an error shows

@@ -23,6 +23,7 @@ from ._sql import (
     GRANT_COLUMNS,
     MACHINE_COLUMNS,
     MACHINE_INDEXES,
+    MIGRATORS,
     READ,
     Advance,
     Dialect,
@@ -134,19 +135,30 @@ def _commit(changes: SqlCommit) -> str:
     return ";\n".join((first, *changes.writes))
 
 
+_COUNTERS: Final = f"CREATE TABLE IF NOT EXISTS {TABLE} ({COUNTER_COLUMNS})"
+_GRANTS: Final = f"CREATE TABLE IF NOT EXISTS {GRANT_TABLE} ({GRANT_COLUMNS})"
+_CELLS: Final = f"""
+CREATE TABLE IF NOT EXISTS {CELL_TABLE} ({CELL_COLUMNS.format("varchar(255)")})
+"""
+_MACHINES: Final = f"""
+CREATE TABLE IF NOT EXISTS {MACHINE_TABLE} ({MACHINE_COLUMNS});
+{MACHINE_INDEXES.strip()}
+"""
+
 SQLITE: Final = Dialect(
-    create_counters=f"CREATE TABLE IF NOT EXISTS {TABLE} ({COUNTER_COLUMNS})",
-    create_grants=f"CREATE TABLE IF NOT EXISTS {GRANT_TABLE} ({GRANT_COLUMNS})",
+    create_counters=_COUNTERS,
+    create_grants=_GRANTS,
     create_cells=f"""
 SELECT 1;
-CREATE TABLE IF NOT EXISTS {CELL_TABLE} ({CELL_COLUMNS.format("varchar(255)")});
+{_CELLS.strip()};
 INSERT INTO {CELL_TABLE} (name, value, written_ms)
 SELECT 'marker', json_object('identity', {IDENTITY}, 'epoch', lower(hex(randomblob(8)))), {NOW}
 WHERE NOT EXISTS (SELECT 1 FROM sqlite_master WHERE name = '{MACHINE_TABLE}')
 AND NOT EXISTS (SELECT 1 FROM {CELL_TABLE});
-CREATE TABLE IF NOT EXISTS {MACHINE_TABLE} ({MACHINE_COLUMNS});
-{MACHINE_INDEXES.strip()}
+{_MACHINES.strip()}
 """,
+    # Without the marker: only our own connections have the function that it needs.
+    script=(_COUNTERS, _GRANTS, _CELLS, *_MACHINES.split(";")),
     is_created_on_use=True,
     add=_ADDED,
     grant=Advance(*map(_noted, _ADDED)),
@@ -167,6 +179,7 @@ RETURNING last_max_id;
     parameter=lambda name, _: f":{name}",
     commit=_commit,
     version="SELECT 'SQLite ' || sqlite_version()",
+    migrators=f"SELECT name FROM sqlite_master WHERE type = 'table' AND lower(name) IN ({MIGRATORS})",
     settings=_SETTINGS,
     weaknesses=_WEAKNESSES,
 )
