@@ -16,6 +16,7 @@ from ..provider import OPTIONS
 from ._exit import ExitCode, printable, redacted
 from ._options import DEFAULT_STORE, DEFAULT_TIMEOUT, StoreUrl, Timeout, declared
 from ._output import confirmed, has_terminal, progress_bar, write
+from ._schema import SqlDialect, write_schema
 from ._session import StoreSession
 
 if TYPE_CHECKING:
@@ -90,6 +91,16 @@ def init(
             show_default=f"the longest one stored, or {DEFAULT_SAFE_GUARD:g}",
         ),
     ] = None,
+    sql: Annotated[
+        bool,
+        typer.Option("--sql", help="Print the statements that create the tables; connect nowhere."),
+    ] = False,
+    dialect: Annotated[
+        SqlDialect | None,
+        typer.Option(
+            metavar="|".join(SqlDialect), help="With --sql, the database (default: the store's)."
+        ),
+    ] = None,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Create a store's tables, and mark it as initialised for machine ids.
@@ -98,10 +109,21 @@ def init(
     since must not be marked as complete.  It is safe to repeat; a store that is ready is not
     changed.
     """
+    if sql:
+        _print_schema(dialect, store, config)
+        return
+    if dialect is not None:
+        raise InvalidArgumentError("--dialect", dialect.value, expected="left out without --sql")
     request = _Request(namespace, yes, wait, safe_guard)
     for where, make in _stores(store, config):
         with StoreSession(make, timeout=timeout, kind=where.partition(":")[0]) as session:
             _initialize(session, where, request)
+
+
+def _print_schema(dialect: SqlDialect | None, url: str, config: str | None) -> None:
+    if config is not None:
+        raise InvalidArgumentError("--config", config, expected="left out with --sql")
+    write_schema(dialect, url)
 
 
 def _stores(url: str, config: str | None) -> list[tuple[str, Callable[[], Store]]]:
