@@ -63,7 +63,7 @@ class RowTests(IdsFromOne, TestCase):
         (alone,) = Item.objects.bulk_create([Item(order=one, number=51)], **how)
         self.assertEqual(alone.pk, items[1].pk)
         features = "can_return_rows_from_bulk_insert"
-        with patch.object(connection.features, features, new=False):  # as on MySQL
+        with patch.object(type(connection.features), features, new=False):  # as on MySQL
             (unknown,) = Item.objects.bulk_create([Item(order=two, number=51)], **how)
         self.assertIsNone(unknown.pk)
 
