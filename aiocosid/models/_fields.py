@@ -65,10 +65,19 @@ def annotations_of(model: type) -> Iterator[tuple[str, Any]]:
     bindings: _Bindings = {}
     _bind(model, {}, bindings)
     for cls in model.__mro__:
-        for name, note in inspect.get_annotations(cls).items():
+        for name, note in _own_annotations(cls).items():
             if name not in seen:
                 seen.add(name)
                 yield name, _resolved(cls, name, note, bindings.get(cls, {}))
+
+
+def _own_annotations(cls: type) -> dict[str, Any]:
+    """Return a class's own annotations; from Python 3.14 on they may name what is not there yet."""
+    if sys.version_info >= (3, 14):
+        from annotationlib import Format  # noqa: PLC0415
+
+        return inspect.get_annotations(cls, format=Format.FORWARDREF)
+    return inspect.get_annotations(cls)
 
 
 def unwrapped(annotation: object) -> tuple[object, list[object]]:

@@ -36,7 +36,8 @@ _COLUMNS: Final = {
     CELL_TABLE: CELL_COLUMNS.format("varchar"),
 }
 _COLUMN: Final = re.compile(
-    r"^ +(\w+) (varchar|bigint|integer|text)(?:\((\d+)\))? NOT NULL(?: DEFAULT (\S+?))?,$", re.M
+    r"^ +(\w+) (varchar|bigint|integer|text)(?:\((\d+)\))? NOT NULL(?: DEFAULT (\S+?))?,$",
+    re.MULTILINE,
 )
 _INDEX: Final = re.compile(r"INDEX IF NOT EXISTS (\w+) ON (\w+) \((\w+)\)")
 

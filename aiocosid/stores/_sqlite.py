@@ -179,7 +179,9 @@ RETURNING last_max_id;
     parameter=lambda name, _: f":{name}",
     commit=_commit,
     version="SELECT 'SQLite ' || sqlite_version()",
-    migrators=f"SELECT name FROM sqlite_master WHERE type = 'table' AND lower(name) IN ({MIGRATORS})",
+    migrators=f"""
+SELECT name FROM sqlite_master WHERE type = 'table' AND lower(name) IN ({MIGRATORS})
+""",
     settings=_SETTINGS,
     weaknesses=_WEAKNESSES,
 )

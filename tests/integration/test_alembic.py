@@ -18,7 +18,10 @@ from sqlalchemy import (
     PrimaryKeyConstraint,
     Table,
     Text,
+    func,
     inspect,
+    literal,
+    select,
     text,
 )
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -83,6 +86,13 @@ class Chosen(Base):
     id: Mapped[int] = mapped_column(
         BigInteger, primary_key=True, autoincrement=True, default=cosid_default("order")
     )
+
+
+class Count(Base):
+    """Of a query, whose columns are none of a table."""
+
+    __table__ = select(literal(1).label("id"), func.count(Numbered.id).label("count")).subquery()
+    __mapper_args__ = {"primary_key": [__table__.c.id]}  # noqa: RUF012 - SQLAlchemy's own way
 
 
 @pytest_asyncio.fixture(params=["postgres", "mariadb", "sqlite"])

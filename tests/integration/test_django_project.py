@@ -135,7 +135,9 @@ def test_a_migration_creates_the_tables_of_ids(project: Project) -> None:
     project.manage("migrate")
     assert "No changes" in project.manage("makemigrations", "--check")
     assert project.shell(IDS_TABLES) == ours
-    where = {} if is_file else {"IDS_URL": project.environment["DATABASE_URL"] + "?durability=ignore"}
+    where = (
+        {} if is_file else {"IDS_URL": project.environment["DATABASE_URL"] + "?durability=ignore"}
+    )
     made = "print(json.dumps(Order.objects.create().pk))"
     assert project.shell(made.replace("Order", "Event"), **where) > 1  # a machine id is leased
     first = project.shell(made, **where)

@@ -24,15 +24,10 @@ def _has_generator(column: Column[Any]) -> bool:
     return isinstance(mark, CosId) or isinstance(column.type, ConvertedId)
 
 
-def _turn_off(column: Column[Any]) -> None:
-    if column.autoincrement == "auto":
-        column.autoincrement = False
-
-
 @event.listens_for(Column, "after_parent_attach")
 def _attached(column: Column[Any], _table: object) -> None:
-    if column.primary_key and _has_generator(column):
-        _turn_off(column)
+    if column.primary_key and column.autoincrement == "auto" and _has_generator(column):
+        column.autoincrement = False
 
 
 @event.listens_for(PrimaryKeyConstraint, "after_parent_attach")
@@ -45,6 +40,8 @@ def _constrained(constraint: PrimaryKeyConstraint, table: object) -> None:
 def _mapped(mapper: Mapper[Any], model: type) -> None:
     """Do so for a key that has only a mark in its annotation, as ``Annotated[int, CosId()]``."""
     key, *others = mapper.primary_key
-    if not others and key.table is mapper.local_table and key.autoincrement == "auto":
-        if mark_of(model, mapper.get_property_by_column(key).key) is not None:
-            _turn_off(key)
+    if others or not isinstance(key, Column) or key.table is not mapper.local_table:
+        return  # of a query, or of a base class
+    name = mapper.get_property_by_column(key).key
+    if key.autoincrement == "auto" and mark_of(model, name) is not None:
+        key.autoincrement = False

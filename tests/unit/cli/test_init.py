@@ -199,7 +199,9 @@ def test_it_prints_the_statements_of_a_dialect(
     assert (ended.code, ended.err, scripted.urls) == (0, "", [])
     header, *statements = ended.out.split("\n\n", 1)
     assert f" on {dialect}.\n" in header
-    assert "".join(statements) == "\n\n".join(f"{each};" for each in schema_statements(dialect)) + "\n"
+    assert (
+        "".join(statements) == "\n\n".join(f"{each};" for each in schema_statements(dialect)) + "\n"
+    )
     assert "s3cret" not in ended.out
 
 

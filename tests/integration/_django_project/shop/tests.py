@@ -54,7 +54,11 @@ class RowTests(IdsFromOne, TestCase):
     def test_an_updated_row_gives_its_key(self) -> None:
         one, two = Order.objects.create(), Order.objects.create()
         before = Item.objects.create(order=one, number=50)
-        how: Any = {"update_conflicts": True, "unique_fields": ["number"], "update_fields": ["order"]}
+        how: Any = {
+            "update_conflicts": True,
+            "unique_fields": ["number"],
+            "update_fields": ["order"],
+        }
         items = [Item(order=two, number=50), Item(order=two, number=51)]
         self.assertEqual(Item.objects.bulk_create(items, **how), items)
         self.assertEqual(items[0].pk, before.pk)
