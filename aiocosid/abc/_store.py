@@ -321,11 +321,14 @@ class ServerFacts:
             lost, and what to set.  None if it was not asked for such settings.
         unproved: one text for each setting that matters and cannot be asked.  It is proved to keep
             its grants only if this and ``weaknesses`` are both empty.
+        migrators: the tables in which tools for migrations keep their state, beside the store's
+            own; a tool may drop or empty what it does not know.
     """
 
     version: str
     weaknesses: Sequence[str] | None = None
     unproved: Sequence[str] = ()
+    migrators: Sequence[str] = ()
 
 
 def is_disposable() -> bool:

@@ -34,12 +34,23 @@ __all__ = (
     "judge_initialized",
     "judge_machines",
     "judge_markers",
+    "judge_migrator",
     "judge_reading",
     "judge_server",
 )
 
 CLOCK_BROKEN: Final = 60.0  # seconds
 NEARLY_FULL: Final = 0.8  # of the ids or machine ids there are
+
+PROTECTION: Final = (
+    "exclude the tables cosid, cosid_machine and aiocosid_* from it, or keep the ids in a schema "
+    "or a database of their own"
+)
+PROTECTIONS: Final = {
+    "alembic_version": "pass aiocosid.integrations.alembic.options to context.configure() in "
+    "env.py, or keep the ids in a schema or a database of their own",
+}
+"""What to do about a tool for migrations, by the table in which it keeps its state."""
 
 PARTS: Final = {
     "counters": "counters",
@@ -112,6 +123,26 @@ def judge_server(facts: ServerFacts, took: float, driver: str) -> Iterator[Findi
         yield Finding(check="durable", status=Status.WARNING, text=each)
     for each in facts.unproved:
         yield Finding(check="durable", status=Status.SKIPPED, text=each)
+    for table in facts.migrators:
+        yield judge_migrator(table)
+
+
+def judge_migrator(table: str) -> Finding:
+    """Return whether a tool for migrations may drop the tables of ids.
+
+    Args:
+        table: the table beside them in which it keeps its state.
+    """
+    where = f"table {table} is in the same schema"
+    if table.lower() == "django_migrations":
+        text = f"{where}; Django drops no table that its migrations have not created"
+        return Finding(check="migrations", status=Status.OK, text=text)
+    return Finding(
+        check="migrations",
+        status=Status.WARNING,
+        text=f"{where}, and its tool may drop the tables of ids, which it has not created",
+        remedy=PROTECTIONS.get(table.lower(), PROTECTION),
+    )
 
 
 def judge_reading(

@@ -21,6 +21,7 @@ from ..stores.columns import highest_in_column
 from ._exit import ExitCode, printable
 from ._options import DEFAULT_TIMEOUT, StoreUrl, Timeout, declared
 from ._output import confirmed, has_terminal, progress_bar, write
+from ._schema import SqlDialect, write_schema
 from ._session import StoreSession
 from ._stores import chosen_stores
 
@@ -147,6 +148,16 @@ def init(
             show_default=f"the longest one stored, or {DEFAULT_SAFE_GUARD:g}",
         ),
     ] = None,
+    sql: Annotated[
+        bool,
+        typer.Option("--sql", help="Print the statements that create the tables; connect nowhere."),
+    ] = False,
+    dialect: Annotated[
+        SqlDialect | None,
+        typer.Option(
+            metavar="|".join(SqlDialect), help="With --sql, the database (default: the store's)."
+        ),
+    ] = None,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Create a store's tables, and mark it as initialised for machine ids.
@@ -155,6 +166,11 @@ def init(
     since must not be marked as complete.  It is safe to repeat; a store that is ready is not
     changed.
     """
+    if sql:
+        _print_schema(dialect, store, config)
+        return
+    if dialect is not None:
+        raise InvalidArgumentError("--dialect", dialect.value, expected="left out without --sql")
     floors = _floors(floor or (), floor_from or ())
     if floors and not after_loss:
         raise InvalidArgumentError("--floor", next(iter(floors)), expected="with --after-loss")
@@ -170,6 +186,12 @@ def init(
     for each in chosen_stores(store, config):
         with StoreSession(each, timeout=timeout) as session:
             _initialize(session, each.where, request)
+
+
+def _print_schema(dialect: SqlDialect | None, url: str | None, config: str | None) -> None:
+    if config is not None:
+        raise InvalidArgumentError("--config", config, expected="left out with --sql")
+    write_schema(dialect, url or "")
 
 
 def _floors(given: Sequence[str], columns: Sequence[str]) -> dict[str, Floor]:

@@ -40,6 +40,7 @@ __all__ = (
     "describe",
     "id_fields",
     "is_assignable",
+    "mark_of",
     "unresolved_fields",
     "unwrapped",
 )
@@ -64,10 +65,19 @@ def annotations_of(model: type) -> Iterator[tuple[str, Any]]:
     bindings: _Bindings = {}
     _bind(model, {}, bindings)
     for cls in model.__mro__:
-        for name, note in inspect.get_annotations(cls).items():
+        for name, note in _own_annotations(cls).items():
             if name not in seen:
                 seen.add(name)
                 yield name, _resolved(cls, name, note, bindings.get(cls, {}))
+
+
+def _own_annotations(cls: type) -> dict[str, Any]:
+    """Return a class's own annotations; from Python 3.14 on they may name what is not there yet."""
+    if sys.version_info >= (3, 14):
+        from annotationlib import Format  # noqa: PLC0415
+
+        return inspect.get_annotations(cls, format=Format.FORWARDREF)
+    return inspect.get_annotations(cls)
 
 
 def unwrapped(annotation: object) -> tuple[object, list[object]]:
@@ -231,6 +241,17 @@ def id_fields(model: type) -> tuple[IdField, ...]:
         if found or Unresolved not in notes.values():  # what it names may come to be
             _known[model] = found
     return found
+
+
+def mark_of(model: type, attribute: str) -> CosId | None:
+    """Return the mark in the annotation of one field of a class; None if it has none.
+
+    Args:
+        model: a class as for `id_fields`.  A mapped one need not be configured yet.
+        attribute: the field's name.
+    """
+    found = _marks(dict(annotations_of(model)).get(attribute))
+    return found[1][0] if found else None
 
 
 def unresolved_fields(model: type) -> list[str]:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..machine.cells import FORMAT
 from ._durability import MYSQL as RULES
 from ._schema import CELL_TABLE, GRANT_TABLE, MACHINE_TABLE, OBJECTS, TABLE, WITNESS
-from ._sql import COLUMNS, MAY_CREATE, Advance, Dialect
+from ._sql import COLUMNS, MAY_CREATE, MIGRATORS, Advance, Dialect
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -426,6 +426,10 @@ WHERE name >= 'space/' AND name < 'space0'
 """,
     version="""
 SELECT CONCAT(IF(LOCATE('MariaDB', VERSION()) > 0, '', 'MySQL '), VERSION()) FROM DUAL
+""",
+    migrators=f"""
+SELECT TABLE_NAME FROM information_schema.TABLES
+WHERE TABLE_SCHEMA = DATABASE() AND LOWER(TABLE_NAME) IN ({MIGRATORS})
 """,
     settings=_SETTINGS,
     rules=RULES,

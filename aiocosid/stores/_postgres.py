@@ -16,6 +16,7 @@ from ._sql import (
     HAS_COUNTERS,
     MACHINE_INDEXES,
     MAY_CREATE,
+    MIGRATORS,
     NOTE_COUNTERS,
     READ,
     Advance,
@@ -219,6 +220,10 @@ RETURNING c.last_max_id
     # Two sessions that created the same row; a deadlock; another isolation level than the default.
     conflicts=frozenset({"23505", "40P01", "40001"}),
     version="SELECT 'PostgreSQL ' || current_setting('server_version')",
+    migrators=f"""
+SELECT relname FROM pg_class WHERE relkind IN ('r', 'p') AND lower(relname) IN ({MIGRATORS})
+AND relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('{TABLE}'))
+""",
     settings=(_SETTINGS,),
     rules=RULES,
 )

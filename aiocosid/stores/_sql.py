@@ -89,6 +89,17 @@ CELL_COLUMNS: Final = f"""
     CONSTRAINT {CELL_TABLE}_pk PRIMARY KEY (name)
 """
 
+_MIGRATORS: Final = (
+    *("__diesel_schema_migrations", "__efmigrationshistory", "_prisma_migrations"),
+    *("_sqlx_migrations", "_yoyo_migration", "aerich", "alembic_version"),
+    *("atlas_schema_revisions", "databasechangelog", "django_migrations"),
+    *("doctrine_migration_versions", "flyway_schema_history", "goose_db_version"),
+    *("knex_migrations", "migrations", "refinery_schema_history", "schema_migrations"),
+    *("schema_version", "sequelizemeta"),
+)
+MIGRATORS: Final = ", ".join(map("'{}'".format, _MIGRATORS))
+"""The tables of tools for migrations as a list in SQL, in lower case."""
+
 COLUMNS: Final = {
     TABLE: COUNTER_COLUMNS,
     GRANT_TABLE: GRANT_COLUMNS,
@@ -215,6 +226,8 @@ class Dialect:
             it can be sent again at once.
         namespaces: () returns the namespaces that have a machine id or a cell.
         version: () returns the server's name and version, as one text.
+        migrators: () returns the tables in which a tool for migrations keeps its state, in the
+            schema of the store's own tables.
         settings: () each returns names and values of settings that may lose grants; a table is
             ``table NAME``, with the kind of its storage.
         rules: the good values of these settings.
@@ -246,6 +259,7 @@ class Dialect:
     undone: frozenset[str | int] = frozenset()
     namespaces: str = NAMESPACES
     version: str
+    migrators: str
     settings: tuple[str, ...]
     rules: Sequence[Rule]
 
@@ -278,7 +292,8 @@ class SqlBackend(Backend):
 
     async def ask_server(self) -> ServerFacts:
         ((version,),) = await self.link.fetch_rows(self._dialect.version)
-        return (await self._findings()).facts(str(version))
+        migrators = [str(name) for (name,) in await self.link.fetch_rows(self._dialect.migrators)]
+        return replace((await self._findings()).facts(str(version)), migrators=migrators)
 
     async def _findings(self) -> Findings:
         dialect = self._dialect

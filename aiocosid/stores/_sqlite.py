@@ -22,7 +22,16 @@ from ..errors import (
 from ..machine.cells import FORMAT
 from ._durability import SQLITE as RULES
 from ._schema import CELL_TABLE, MACHINE_TABLE, OBJECTS, WITNESS
-from ._sql import COLUMNS, MACHINE_INDEXES, MAY_CREATE, NOTE_COUNTERS, READ, Advance, Dialect
+from ._sql import (
+    COLUMNS,
+    MACHINE_INDEXES,
+    MAY_CREATE,
+    MIGRATORS,
+    NOTE_COUNTERS,
+    READ,
+    Advance,
+    Dialect,
+)
 from ._sql_errors import code_of
 
 if TYPE_CHECKING:
@@ -171,6 +180,9 @@ RETURNING last_max_id;
     parameter=lambda name, _: f":{name}",
     commit=_commit,
     version="SELECT 'SQLite ' || sqlite_version()",
+    migrators=f"""
+SELECT name FROM sqlite_master WHERE type = 'table' AND lower(name) IN ({MIGRATORS})
+""",
     settings=(_SETTINGS,),
     rules=RULES,
 )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Self
 from ._durability import DurabilityCheck
 from ._engine import EngineExecutor, OwnEngineExecutor
 from ._engine_url import text_of
+from ._metadata import schema_metadata
 from ._mysql import MYSQL
 from ._postgres import POSTGRES, without_durability
 from ._sql import SqlBackend
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from ._durability import Durability
     from ._engine import SqlExecutor
 
-__all__ = ("SqlAlchemyStore",)
+__all__ = ("SqlAlchemyStore", "schema_metadata")
 
 _DIALECTS: Final = {"mysql": MYSQL, "postgresql": POSTGRES, "sqlite": SQLITE}
 

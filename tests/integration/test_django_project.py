@@ -111,6 +111,45 @@ def test_migrations_are_made_once(project: Project) -> None:
     assert made == [1, 2, 3]
 
 
+IDS_MIGRATION = """
+from aiocosid.integrations.django import CreateIdTables
+from django.db import migrations
+
+class Migration(migrations.Migration):
+    dependencies = [("shop", "0001_initial")]
+    operations = [CreateIdTables()]
+"""
+IDS_TABLES = """
+from django.db import connection
+print(json.dumps([each for each in connection.introspection.table_names() if "cosid" in each]))
+"""
+
+
+def test_a_migration_creates_the_tables_of_ids(project: Project) -> None:
+    """They are no model's, so Django proposes nothing; to reverse it keeps them."""
+    is_file = "DATABASE_URL" not in project.environment
+    ours = [] if is_file else ["aiocosid_cell", "aiocosid_grant", "cosid", "cosid_machine"]
+    project.manage("makemigrations", "shop")
+    (project.folder / "shop" / "migrations" / "0002_ids.py").write_text(IDS_MIGRATION)
+    assert ("CREATE TABLE" in project.manage("sqlmigrate", "shop", "0002")) is not is_file
+    project.manage("migrate")
+    assert "No changes" in project.manage("makemigrations", "--check")
+    assert project.shell(IDS_TABLES) == ours
+    where = (
+        {} if is_file else {"IDS_URL": project.environment["DATABASE_URL"] + "?durability=ignore"}
+    )
+    made = "print(json.dumps(Order.objects.create().pk))"
+    assert project.shell(made.replace("Order", "Event"), **where) > 1  # a machine id is leased
+    first = project.shell(made, **where)
+    project.manage("migrate", "shop", "0001")
+    assert project.shell(IDS_TABLES) == ours
+    project.manage("migrate")
+    assert project.shell(made, **where) > first
+    project.manage("squashmigrations", "--no-input", "shop", "0002")
+    [path] = (project.folder / "shop" / "migrations").glob("*squashed*.py")
+    assert "  aiocosid.integrations.django.CreateIdTables(" in path.read_text()
+
+
 ROWS = """
 tag = Tag.objects.create(name="t")
 for title in "abc":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from collections.abc import Callable
@@ -10,6 +11,8 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import create_async_engine
 
 from tests.command import Command, in_process, run
 from tests.servers.mariadb import MariadbServer
@@ -290,3 +293,41 @@ class TestOtherStores:
         cache.stop()
         code, found = examined(aiocosid, "--store", url)
         assert (code, [each["status"] for each in found["server"]]) == (0, ["ok", "warning"])
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres", "mariadb"])
+def test_a_tool_for_migrations_beside_the_tables(
+    aiocosid: Command, request: pytest.FixtureRequest, tmp_path: Path, kind: str
+) -> None:
+    """A warning as long as its table is in the same schema."""
+    url = url_of(kind, request, tmp_path)
+    assert aiocosid("init", "--yes", "--store", url).code == 0
+    assert "migrations" not in examined(aiocosid, "--store", url)[1]
+    asyncio.run(create(url, "alembic_version", "app_orders"))
+    found = examined(aiocosid, "--store", url)[1]["migrations"]
+    assert [each["status"] for each in found] == ["warning"]
+    assert "table alembic_version is in the same schema" in found[0]["text"]
+    assert "aiocosid.integrations.alembic.options" in found[0]["remedy"]
+
+
+def test_a_schema_of_ones_own_is_a_protection(aiocosid: Command, postgres_database: str) -> None:
+    """The tables of ids are found by the search path; the tool keeps to its own schema."""
+    asyncio.run(create(postgres_database, "public.alembic_version", schema="ids"))
+    url = f"{postgres_database}?options=-csearch_path%3Dids"
+    assert aiocosid("init", "--yes", "--store", url).code == 0
+    assert "migrations" not in examined(aiocosid, "--store", url)[1]
+
+
+async def create(url: str, *tables: str, schema: str = "") -> None:
+    """Create empty tables, as a program beside the store."""
+    engine = create_async_engine(
+        url.replace("postgresql:", "postgresql+asyncpg:")
+        .replace("mysql:", "mysql+asyncmy:")
+        .replace("sqlite:", "sqlite+aiosqlite:")
+    )
+    async with engine.begin() as connection:
+        if schema:
+            await connection.execute(text(f"CREATE SCHEMA {schema}"))
+        for table in tables:
+            await connection.execute(text(f"CREATE TABLE {table} (id integer)"))
+    await engine.dispose()

@@ -21,12 +21,12 @@ from aiocosid import IdProvider
 from aiocosid.abc import MAX_ID
 from aiocosid.converter import Radix62IdConverter, TypedId
 from aiocosid.errors import InvalidIdError
+from aiocosid.integrations.alembic import render_item
 from aiocosid.integrations.sqlalchemy import (
     ConvertedId,
     TypedIdType,
     assign_ids,
     cosid_default,
-    render_item,
 )
 from aiocosid.models import CosId
 from aiocosid.stores.memory import MemoryStore

@@ -18,5 +18,6 @@ from ._default import CosIdDefault as CosIdDefault
 from ._fields import CosIdField as CosIdField
 from ._fields import CosIdQuerySet as CosIdQuerySet
 from ._fields import SnowflakeField as SnowflakeField
+from ._operations import CreateIdTables as CreateIdTables
 
-__all__ = ("CosIdDefault", "CosIdField", "CosIdQuerySet", "SnowflakeField")
+__all__ = ("CosIdDefault", "CosIdField", "CosIdQuerySet", "CreateIdTables", "SnowflakeField")

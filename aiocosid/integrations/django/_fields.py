@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from django.db import models
+from django.db import connections, models
+from django.db.models.constants import OnConflict
 
 from ...abc import SHARE
 from ._default import CosIdDefault
@@ -155,15 +156,46 @@ class CosIdQuerySet(models.QuerySet):  # type: ignore[misc]  # as above
     """
 
     def bulk_create(self, objs: Iterable[Any], *args: Any, **kwargs: Any) -> list[Any]:  # noqa: ANN401 - Django's
-        """Insert the objects, with ids of one ``next_ids``; otherwise as Django's."""
+        """Insert the objects, with ids of one ``next_ids``; otherwise as Django's.
+
+        With ``update_conflicts`` an object whose row was there has that row's key afterwards. On a
+        database that does not tell it, as MySQL, all objects that got an id here have none.
+        """
         objects = list(objs)
         model: Any = self.model
+        new: list[Any] = []
         if isinstance(model._meta.pk, CosIdField):
+            new = [each for each in objects if each.pk is None]
             model._meta.pk.assign(objects)
         created: list[Any] = super().bulk_create(objects, *args, **kwargs)
+        tells = connections[self.db].features.can_return_rows_from_bulk_insert
+        if kwargs.get("update_conflicts") and not tells:
+            for each in new:
+                each.pk = None
         return created
 
     bulk_create.alters_data = True  # type: ignore[attr-defined]  # no template may call it
+
+    def _insert(
+        self,
+        objs: Sequence[Any],
+        fields: Any,  # noqa: ANN401 - Django's
+        returning_fields: Any = None,  # noqa: ANN401 - Django's
+        **options: Any,  # noqa: ANN401 - Django's
+    ) -> Any:  # noqa: ANN401 - Django's
+        """Insert one batch; after an update take the keys that the database returns."""
+        key = self.model._meta.pk
+        updates = options.get("on_conflict") == OnConflict.UPDATE
+        if returning_fields is None or not updates or not isinstance(key, CosIdField):
+            return super()._insert(objs, fields, returning_fields=returning_fields, **options)
+        returning = [key, *returning_fields]
+        rows = super()._insert(objs, fields, returning_fields=returning, **options)
+        for each, row in zip(objs, rows, strict=True):
+            each.pk = row[0]
+        return [row[1:] for row in rows]
+
+    _insert.alters_data = True  # type: ignore[attr-defined]
+    _insert.queryset_only = False  # type: ignore[attr-defined]
 
 
 def source_of(field: object) -> CosIdField | CosIdDefault | None:

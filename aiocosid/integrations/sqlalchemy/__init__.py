@@ -15,9 +15,9 @@ except ModuleNotFoundError as _exc:
 else:
     del _needed
 
+from . import _keys as _keys
 from ._converted import ConvertedId as ConvertedId
 from ._converted import TypedIdType as TypedIdType
-from ._converted import render_item as render_item
 from ._defaults import CosIdDefault as CosIdDefault
 from ._defaults import NamedSyncIds as NamedSyncIds
 from ._defaults import SegmentPrimaryKey as SegmentPrimaryKey
@@ -40,5 +40,4 @@ __all__ = (
     "assign_ids",
     "assign_ids_before_flush",
     "cosid_default",
-    "render_item",
 )

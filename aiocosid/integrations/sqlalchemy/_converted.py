@@ -1,8 +1,8 @@
-"""Text in Python, a number in the database; and how Alembic writes such a column."""
+"""Text in Python, a number in the database."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import BigInteger
 from sqlalchemy.types import TypeDecorator
@@ -11,7 +11,6 @@ from ...errors import CosIdError, InvalidIdError
 from ._defaults import BIGINT, passing
 
 if TYPE_CHECKING:
-    from alembic.autogenerate.api import AutogenContext
     from sqlalchemy import Dialect
     from sqlalchemy.sql.operators import OperatorType
     from sqlalchemy.types import TypeEngine
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from ...abc import IdConverter
     from ...converter import TypedId
 
-__all__ = ("ConvertedId", "TypedIdType", "render_item")
+__all__ = ("ConvertedId", "TypedIdType")
 
 
 class ConvertedId(TypeDecorator[str]):
@@ -121,27 +120,3 @@ class TypedIdType(ConvertedId):
     def process_result_value(self, value: int | None, dialect: Dialect) -> str | None:  # noqa: ARG002
         """Return the id of a number."""
         return None if value is None else self.kind(value)
-
-
-def render_item(
-    kind: str,  # noqa: ARG001 - Alembic passes it
-    item: object,
-    autogen_context: AutogenContext,
-) -> str | Literal[False]:
-    """Have Alembic write columns of `ConvertedId` and `TypedIdType` as what the database has.
-
-    Pass it on in ``env.py``: ``context.configure(..., render_item=render_item)``.  Migrations then
-    import nothing of the application, and stay valid when a class is renamed.
-
-    Args:
-        kind: what is rendered, such as ``"type"``.
-        item: the object itself.
-        autogen_context: Alembic's.
-
-    Returns:
-        The Python expression of the type; False for everything else, which Alembic then renders.
-    """
-    if not isinstance(item, ConvertedId):
-        return False
-    sa = autogen_context.opts["sqlalchemy_module_prefix"] or ""
-    return f"{sa}BigInteger().with_variant({sa}Integer(), 'sqlite')"

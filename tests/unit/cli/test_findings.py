@@ -15,6 +15,7 @@ from aiocosid.cli._findings import (
     judge_initialized,
     judge_machines,
     judge_markers,
+    judge_migrator,
     judge_reading,
     judge_server,
 )
@@ -146,3 +147,21 @@ def test_expiry_is_judged_by_the_clock_of_the_store() -> None:
         markers=[MachineMarker(namespace="shop", safe_guard=300.0)],
     )
     assert "1 are held in namespace shop" in [each.text for each in judge_reading(reading, {}, {})]
+
+
+@pytest.mark.parametrize(
+    ("table", "status", "remedy"),
+    [
+        ("alembic_version", Status.WARNING, "aiocosid.integrations.alembic.options"),
+        ("flyway_schema_history", Status.WARNING, "exclude the tables cosid"),
+        ("DATABASECHANGELOG", Status.WARNING, "exclude the tables cosid"),
+        ("django_migrations", Status.OK, ""),
+    ],
+)
+def test_a_tool_that_may_drop_the_tables(table: str, status: Status, remedy: str) -> None:
+    """Each is told how to leave them alone; Django leaves them alone by itself."""
+    found = judge_migrator(table)
+    assert (found.status, table in found.text) == (status, True)
+    assert remedy in found.remedy
+    facts = ServerFacts(version="PostgreSQL 18", migrators=[table])
+    assert found in judge_server(facts, 0.001, "")

@@ -10,6 +10,7 @@ import pytest
 
 from aiocosid.errors import UnsupportedByStoreError
 from aiocosid.stores.memory import MemoryStore
+from aiocosid.stores.schema import SchemaDialect, schema_statements
 from aiocosid.testing import ManualClock
 from tests.command import Command
 
@@ -182,3 +183,43 @@ kind = "snowflake"
     ]
     assert (tmp_path / "main.db").exists()
     assert aiocosid("snowflake", "--store", "sqlite:///other.db").code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "dialect"),
+    [
+        (("--dialect", "mysql"), "mysql"),
+        (("--store", "postgresql+psycopg://app:s3cret@db/shop"), "postgresql"),
+        (("--store", "mariadb://db/shop"), "mysql"),
+        ((), "sqlite"),
+    ],
+)
+def test_it_prints_the_statements_of_a_dialect(
+    aiocosid: Command, scripted: ScriptedStore, words: tuple[str, ...], dialect: SchemaDialect
+) -> None:
+    """Those of the stores, and it connects nowhere."""
+    ended = aiocosid("init", "--sql", *words)
+    assert (ended.code, ended.err, scripted.urls) == (0, "", [])
+    header, *statements = ended.out.split("\n\n", 1)
+    assert f" on {dialect}.\n" in header
+    assert (
+        "".join(statements) == "\n\n".join(f"{each};" for each in schema_statements(dialect)) + "\n"
+    )
+    assert "s3cret" not in ended.out
+
+
+@pytest.mark.parametrize(
+    ("words", "wrong"),
+    [
+        (("--sql", "--store", "redis://:s3cret@db"), "--dialect"),
+        (("--sql", "--config", "ids.toml"), "--config"),
+        (("--dialect", "mysql"), "--dialect"),
+    ],
+)
+def test_it_prints_no_other_statements(
+    aiocosid: Command, scripted: ScriptedStore, words: tuple[str, ...], wrong: str
+) -> None:
+    ended = aiocosid("init", *words)
+    assert (ended.code, ended.out, scripted.urls) == (2, "", [])
+    assert wrong in ended.err
+    assert "s3cret" not in ended.err

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from aiocosid.integrations import alembic as aiocosid_alembic
 from alembic import context
 from app import Base, engine
 from sqlalchemy import Connection
@@ -9,7 +10,11 @@ from sqlalchemy import Connection
 
 def migrate(connection: Connection) -> None:
     """Run the migrations on an open connection."""
-    context.configure(connection=connection, target_metadata=Base.metadata)
+    context.configure(
+        connection=connection,
+        target_metadata=Base.metadata,
+        **aiocosid_alembic.options,  # the tables of ids, if they are ever moved here
+    )
     with context.begin_transaction():
         context.run_migrations()
 

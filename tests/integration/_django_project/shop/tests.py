@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from io import StringIO
 from typing import Any
+from unittest.mock import patch
 
 from django.contrib.auth.models import User
 from django.core import serializers
@@ -50,6 +51,26 @@ class IdsFromOne:
 
 
 class RowTests(IdsFromOne, TestCase):
+    def test_an_updated_row_gives_its_key(self) -> None:
+        one, two = Order.objects.create(), Order.objects.create()
+        before = Item.objects.create(order=one, number=50)
+        how: Any = {
+            "update_conflicts": True,
+            "unique_fields": ["number"],
+            "update_fields": ["order"],
+        }
+        items = [Item(order=two, number=50), Item(order=two, number=51)]
+        self.assertEqual(Item.objects.bulk_create(items, **how), items)
+        self.assertEqual(items[0].pk, before.pk)
+        found = Item.objects.order_by("number").values_list("pk", "order")
+        self.assertEqual(list(found), [(each.pk, two.pk) for each in items])
+        (alone,) = Item.objects.bulk_create([Item(order=one, number=51)], **how)
+        self.assertEqual(alone.pk, items[1].pk)
+        features = "can_return_rows_from_bulk_insert"
+        with patch.object(type(connection.features), features, new=False):  # as on MySQL
+            (unknown,) = Item.objects.bulk_create([Item(order=two, number=51)], **how)
+        self.assertIsNone(unknown.pk)
+
     def test_saving_gives_the_id(self) -> None:
         order = Order(title="a")
         self.assertIsNone(order.pk)

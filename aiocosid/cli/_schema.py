@@ -1,0 +1,50 @@
+"""What ``init --sql`` prints: the statements that create a store's tables."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from importlib.metadata import version
+from typing import Final
+
+from ..errors import InvalidArgumentError
+from ..stores.schema import schema_statements
+from ._exit import PROGRAM
+from ._output import write
+
+__all__ = ("SqlDialect", "write_schema")
+
+
+class SqlDialect(StrEnum):
+    """The databases whose statements can be printed."""
+
+    POSTGRESQL = "postgresql"
+    MYSQL = "mysql"
+    SQLITE = "sqlite"
+
+
+SCHEMES: Final = {each.value: each for each in SqlDialect} | {
+    "postgres": SqlDialect.POSTGRESQL,
+    "mariadb": SqlDialect.MYSQL,
+}
+HEADER: Final = """\
+-- The tables of {} {} on {}.
+-- Run all statements in this order and in one session, as a role that may create tables.
+-- They change nothing that exists. Then run 'aiocosid init' once for the store.
+"""
+
+
+def write_schema(dialect: SqlDialect | None, url: str) -> None:
+    """Print the statements for a dialect; if none is given, for that of the store's URL.
+
+    Raises:
+        InvalidArgumentError: no dialect is given, and the URL is of no SQL database.
+    """
+    if dialect is None:
+        scheme = url.partition(":")[0].partition("+")[0].lower()
+        dialect = SCHEMES.get(scheme)
+    if dialect is None:
+        expected = f"one of {', '.join(SqlDialect)}: the store is no SQL database"
+        raise InvalidArgumentError("--dialect", None, expected=expected)
+    write(HEADER.format(PROGRAM, version(PROGRAM), dialect))
+    for each in schema_statements(dialect.value):
+        write(f"\n{each};\n")

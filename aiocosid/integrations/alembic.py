@@ -1,0 +1,104 @@
+"""Alembic: migrations that leave the tables of ids alone, and describe columns of ids.
+
+One argument in ``env.py`` does it::
+
+    from aiocosid.integrations import alembic as aiocosid_alembic
+
+    context.configure(..., **aiocosid_alembic.options)
+
+Without it ``alembic revision --autogenerate`` proposes to drop the tables of counters and machine
+ids if they are in the application's database, because no model of the application has them.  A
+function of your own calls the one of this module: ``return include_name(...) and ...``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from ..stores.schema import NAMES
+from .sqlalchemy import ConvertedId
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from alembic.autogenerate.api import AutogenContext
+
+__all__ = ("include_name", "include_object", "options", "render_item")
+
+_KINDS: Final = {"table", "view"}
+
+
+def include_name(
+    name: str | None,
+    type_: str,
+    parent_names: Mapping[Any, str | None],  # noqa: ARG001 - Alembic passes it
+) -> bool:
+    """Have Alembic not even read the tables of ids.
+
+    Args:
+        name: what Alembic has found in the database.
+        type_: what it is, such as ``"table"``; a column may have the name of one of the tables.
+        parent_names: its schema and table.
+
+    Returns:
+        Whether Alembic compares it with the models.
+    """
+    return type_ not in _KINDS or name not in NAMES
+
+
+def include_object(
+    object: object,  # noqa: A002 - Alembic's name
+    name: str | None,
+    type_: str,
+    reflected: bool,  # noqa: FBT001 - Alembic passes it
+    compare_to: object | None,
+) -> bool:
+    """Have Alembic propose nothing for the tables of ids that only the database has.
+
+    Tables of the same name in ``target_metadata``, as of `schema_metadata`, are compared.
+
+    Args:
+        object: the table, column, index or constraint.
+        name: its name.
+        type_: what it is, such as ``"table"``.
+        reflected: whether it comes from the database, not from the models.
+        compare_to: what it is compared with; None if only one side has it.
+
+    Returns:
+        Whether Alembic may propose a change of it.
+    """
+    table = name if type_ in _KINDS else getattr(getattr(object, "table", None), "name", None)
+    return not reflected or compare_to is not None or table not in NAMES
+
+
+def render_item(
+    kind: str,  # noqa: ARG001 - Alembic passes it
+    item: object,
+    autogen_context: AutogenContext,
+) -> str | Literal[False]:
+    """Have Alembic write columns of `ConvertedId` and `TypedIdType` as what the database has.
+
+    Migrations then import nothing of the application, and stay valid when a class is renamed.
+
+    Args:
+        kind: what is rendered, such as ``"type"``.
+        item: the object itself.
+        autogen_context: Alembic's.
+
+    Returns:
+        The Python expression of the type; False for everything else, which Alembic then renders.
+    """
+    if not isinstance(item, ConvertedId):
+        return False
+    sa = autogen_context.opts["sqlalchemy_module_prefix"] or ""
+    return f"{sa}BigInteger().with_variant({sa}Integer(), 'sqlite')"
+
+
+options: Final[Mapping[str, Any]] = {
+    "include_name": include_name,
+    "include_object": include_object,
+    "render_item": render_item,
+}
+"""The arguments for ``context.configure``.  If you migrate the tables of ids yourself, with
+`schema_metadata`, pass on ``render_item`` alone.
+"""

@@ -1,0 +1,75 @@
+"""A migration that creates the tables of ids in one of Django's databases."""
+
+# pyright: basic
+# Strictly, each name of the framework would be an error: it has no annotations.
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.migrations.operations.base import Operation
+
+from ...errors import InvalidArgumentError
+from ...stores.schema import schema_statements
+
+__all__ = ("CreateIdTables",)
+
+
+class CreateIdTables(Operation):  # type: ignore[misc]  # Django has no annotations
+    """Creates what is missing of a store's tables: ``operations = [CreateIdTables()]``.
+
+    For a store in one of Django's own databases.  The statements are those of ``aiocosid init
+    --sql``.  On SQLite it does nothing, since a store creates its tables there by itself.
+
+    To reverse the migration keeps the tables: dropped and created again, the counters would begin
+    at 1, and hand out the ids of rows that exist.
+
+    Attributes:
+        database: the alias of the database.
+    """
+
+    reduces_to_sql = True
+    reversible = True
+
+    def __init__(self, database: str = "default") -> None:
+        """Describe the operation.
+
+        Args:
+            database: the alias of the database; ``migrate`` changes no other one.
+        """
+        self.database = database
+
+    def state_forwards(self, app_label: str, state: Any) -> None:  # noqa: ANN401 - Django's
+        """Change no model."""
+
+    def database_forwards(
+        self,
+        app_label: str,  # noqa: ARG002 - Django passes it
+        schema_editor: Any,  # noqa: ANN401 - Django's
+        from_state: Any,  # noqa: ANN401, ARG002 - Django's
+        to_state: Any,  # noqa: ANN401, ARG002 - Django's
+    ) -> None:
+        """Create the tables.
+
+        Raises:
+            InvalidArgumentError: the database is none that a store can be in, as Oracle.
+        """
+        connection = schema_editor.connection
+        if connection.alias != self.database:
+            return
+        if connection.vendor not in {"postgresql", "mysql", "sqlite"}:
+            argument = f"the database {self.database!r} of CreateIdTables"
+            expected = "PostgreSQL, MySQL, MariaDB or SQLite"
+            raise InvalidArgumentError(argument, connection.vendor, expected=expected)
+        for each in schema_statements(connection.vendor) if connection.vendor != "sqlite" else ():
+            schema_editor.execute(each, params=None)
+
+    def database_backwards(self, app_label: str, *states: Any) -> None:  # noqa: ANN401 - Django's
+        """Keep the tables."""
+
+    def describe(self) -> str:
+        """Return what ``migrate --plan`` shows."""
+        return "Create the tables of ids, unless they exist"
+
+
+CreateIdTables.__module__ = "aiocosid.integrations.django"  # as migrations import it

@@ -1,0 +1,47 @@
+"""Keeps the database from numbering the columns that a generator fills.
+
+SQLAlchemy makes the only primary key of a table a ``BIGSERIAL`` or ``AUTO_INCREMENT`` column, if
+its type is a number and it has no default; Alembic's migrations do so with a default, too.  A row
+that is inserted by plain SQL would get an id that the generator hands out as well.  So
+``autoincrement=False`` is set unless the model says otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Column, PrimaryKeyConstraint, event
+from sqlalchemy.orm import Mapper
+
+from ...models import CosId, mark_of
+from ._converted import ConvertedId
+
+__all__ = ()
+
+
+def _has_generator(column: Column[Any]) -> bool:
+    mark = getattr(column.default, "arg", None)
+    return isinstance(mark, CosId) or isinstance(column.type, ConvertedId)
+
+
+@event.listens_for(Column, "after_parent_attach")
+def _attached(column: Column[Any], _table: object) -> None:
+    if column.primary_key and column.autoincrement == "auto" and _has_generator(column):
+        column.autoincrement = False
+
+
+@event.listens_for(PrimaryKeyConstraint, "after_parent_attach")
+def _constrained(constraint: PrimaryKeyConstraint, table: object) -> None:
+    for column in constraint.columns:
+        _attached(column, table)
+
+
+@event.listens_for(Mapper, "after_mapper_constructed")
+def _mapped(mapper: Mapper[Any], model: type) -> None:
+    """Do so for a key that has only a mark in its annotation, as ``Annotated[int, CosId()]``."""
+    key, *others = mapper.primary_key
+    if others or not isinstance(key, Column) or key.table is not mapper.local_table:
+        return  # of a query, or of a base class
+    name = mapper.get_property_by_column(key).key
+    if key.autoincrement == "auto" and mark_of(model, name) is not None:
+        key.autoincrement = False

@@ -1,0 +1,47 @@
+"""The schema of the SQL stores, for tools that migrate a database.  No driver is imported."""
+
+from __future__ import annotations
+
+from typing import Final, Literal, TypeAlias
+
+from ..errors import InvalidArgumentError
+from ._mysql import MYSQL
+from ._postgres import POSTGRES
+from ._schema import OBJECTS, WITNESS, Creation, note_of
+from ._sqlite import SQLITE
+
+__all__ = ("NAMES", "SchemaDialect", "schema_statements")
+
+SchemaDialect: TypeAlias = Literal["postgresql", "mysql", "sqlite"]
+"""A database's dialect, by SQLAlchemy's name; MariaDB's is ``"mysql"``."""
+
+NAMES: Final = frozenset(OBJECTS)
+"""The tables and views of a store, which no migration of the application may change."""
+
+_DIALECTS: Final = {"postgresql": POSTGRES, "mysql": MYSQL, "sqlite": SQLITE}
+
+
+def schema_statements(dialect: SchemaDialect) -> tuple[str, ...]:
+    """Return the statements that create a store's schema in a database that has nothing of it.
+
+    They are the statements of ``create_schema`` of the stores themselves, one by one and without a
+    semicolon at the end.  Run all of them, in this order, in one session.  Where something of it is
+    there they change nothing, or fail.  On SQLite they write no marker, since that needs a function
+    of the store's own connections.
+
+    Args:
+        dialect: the database's.
+
+    Raises:
+        InvalidArgumentError: the dialect is none of these three.
+    """
+    if dialect not in _DIALECTS:
+        raise InvalidArgumentError("dialect", dialect, expected=f"one of {tuple(_DIALECTS)}")
+    is_sqlite = dialect == "sqlite"
+    tables = tuple(each for each in OBJECTS if each != WITNESS)
+    creation = Creation(0, tables, note_of(disposable=False), vouches=not is_sqlite)
+    text = _DIALECTS[dialect].create(creation)
+    if dialect == "postgresql":
+        return (text.strip(),)  # one block
+    first = 1 if is_sqlite else 0  # the condition, which a plain client does not know
+    return tuple(each.strip() for each in text.split(";")[first:])
