@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Literal, TypeAlias
 
+from ..abc._store import is_disposable
 from ..errors import InvalidArgumentError
 from ._mysql import MYSQL
 from ._postgres import POSTGRES
@@ -39,7 +40,7 @@ def schema_statements(dialect: SchemaDialect) -> tuple[str, ...]:
         raise InvalidArgumentError("dialect", dialect, expected=f"one of {tuple(_DIALECTS)}")
     is_sqlite = dialect == "sqlite"
     tables = tuple(each for each in OBJECTS if each != WITNESS)
-    creation = Creation(0, tables, note_of(disposable=False), vouches=not is_sqlite)
+    creation = Creation(0, tables, note_of(disposable=is_disposable()), vouches=not is_sqlite)
     text = _DIALECTS[dialect].create(creation)
     if dialect == "postgresql":
         return (text.strip(),)  # one block
