@@ -388,7 +388,8 @@ class OwnEngineExecutor(SqlExecutor):
             return await super().spawn(function, *args)
         except StoreError as error:
             cause = error.__cause__
-            if not self._path or cause is None or code_of(cause) != sqlite3.SQLITE_CANTOPEN:
+            cannot_open = code_of(cause) == sqlite3.SQLITE_CANTOPEN
+            if not self._path or not isinstance(cause, Exception) or not cannot_open:
                 raise
             raise await anyio.to_thread.run_sync(
                 as_store_error, self.label, cause, self._path
