@@ -18,9 +18,9 @@ from ._executor import Executor
 from ._sql import SqlBackend
 from ._sql_errors import as_store_error
 from ._sqlite import (
+    IDENTITY,
     SQLITE,
     check_version,
-    identity,
     is_missing,
     path_of,
     prepare,
@@ -75,7 +75,9 @@ class SqliteStore(BackendStore[SqlBackend]):
     def from_url(cls, url: str) -> Self:
         """Use a connection of its own, opened on first use and again after `aclose`.
 
-        The file is in WAL mode and synced at every commit, so a power cut loses no grant.
+        Every commit is synced to the file itself, so a power cut loses no grant, nor does a file
+        that is moved without the journal beside it.  A file that is itself a mount point, as of a
+        container's volume, or that has several hard links, is refused with `StoreError`.
 
         Args:
             url: ``sqlite:///ids.db``, a path relative to the current working directory, or
@@ -109,6 +111,8 @@ class _Borrowed(Executor):
                 if not self._has_table:
                     prepare_foreign(database, self.label)
                     self._has_table = True
+                # If the file was replaced, other processes count in the one that is there now.
+                run(database, self.label, f"SELECT {IDENTITY}", {})
                 return run(database, self.label, statement, values)
 
         return await _call(self.label, connection, step)
@@ -124,7 +128,7 @@ class _Line(NamedTuple):
 class _Own(Executor):
     """Runs on a connection of its own to a file."""
 
-    __slots__ = ("_file", "_own", "_path")
+    __slots__ = ("_own", "_path")
 
     def __init__(self, path: str) -> None:
         check_version()
@@ -136,13 +140,13 @@ class _Own(Executor):
         )
         super().__init__(f"sqlite {path}", self._own)
         self._path = path
-        self._file: tuple[int, int] | None = None
 
     async def fetch_rows(self, statement: str, **values: Value) -> Sequence[Row]:
         line = await self._own.ready()
 
         def step(database: sqlite3.Connection) -> list[Row] | None:
-            if identity(self._path) != self._file:
+            file = line.door.file
+            if file is None or not file.is_there():
                 return None
             return run(database, self.label, statement, values)
 
@@ -152,7 +156,8 @@ class _Own(Executor):
             if self._own.holds(line):
                 await self.aclose()
             remedy = "try again, which opens the new one"
-            raise StoreUnavailableError(self.label, "the file was replaced", remedy=remedy)
+            reason = "the file was replaced, or the log beside it"
+            raise StoreUnavailableError(self.label, reason, remedy=remedy)
         return rows
 
     async def ensure_there(self) -> None:
@@ -179,12 +184,9 @@ class _Own(Executor):
             raise error from exc
         line = _Line(connection, door)
 
-        def step(database: sqlite3.Connection) -> tuple[int, int] | None:
-            prepare(database)
-            return identity(self._path)
-
         try:
-            self._file = await _call(self.label, connection, partial(door.run, step))
+            step = partial(prepare, label=self.label)
+            await _call(self.label, connection, partial(door.run, step))
         except BaseException:
             with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
                 await _disconnect(line)

@@ -118,7 +118,7 @@ class TestProcesses:
         """Opened anew after a fork, it would count without being synced."""
         door = _sqlite_door.Door(str(tmp_path / "ids.db"))
 
-        def refuse(_: sqlite3.Connection) -> None:
+        def refuse(*_: object) -> None:
             raise sqlite3.OperationalError
 
         with monkeypatch.context() as patch:
