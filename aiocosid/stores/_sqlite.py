@@ -195,6 +195,8 @@ def tell_identity(database: sqlite3.Connection, label: str) -> None:
     path = file_of(database)
     ensure_shared(path, label)
     opened = OpenedFile(path)
+    database.execute("SELECT 1 FROM sqlite_master").fetchall()  # creates the log, in WAL mode
+    opened.is_there()
     database.create_function(_FUNCTION, 0, lambda: _identity(path, opened))
 
 
@@ -265,7 +267,6 @@ def prepare(database: sqlite3.Connection, label: str) -> None:
     # with one wrong bit SQLite ignores the rest.
     database.execute("PRAGMA synchronous = EXTRA")  # each step of a commit is on the disk
     database.execute("PRAGMA fullfsync = ON")  # on macOS a plain sync stops at the drive's cache
-    database.execute("SELECT 1 FROM sqlite_master").fetchall()  # waits for a lock; the pragma fails
     try:
         database.execute("PRAGMA journal_mode = TRUNCATE")
     except sqlite3.OperationalError as exc:
