@@ -261,18 +261,20 @@ def prepare(database: sqlite3.Connection, label: str) -> None:
     Raises:
         StoreError: other processes may use the file with another journal.
     """
-    tell_identity(database, label)
+    ensure_shared(file_of(database), label)
     # With a journal all that was granted is in the file itself.  In WAL mode it would be in a log
     # beside the file, which people remove, or leave behind when they move the file; and of a log
     # with one wrong bit SQLite ignores the rest.
     database.execute("PRAGMA synchronous = EXTRA")  # each step of a commit is on the disk
     database.execute("PRAGMA fullfsync = ON")  # on macOS a plain sync stops at the drive's cache
+    database.execute("SELECT 1 FROM sqlite_master").fetchall()  # waits for a lock; the pragma fails
     try:
         database.execute("PRAGMA journal_mode = TRUNCATE")
     except sqlite3.OperationalError as exc:
         if code_of(exc) != sqlite3.SQLITE_BUSY:
             raise
         # Another connection has the file open in WAL mode, and decides.
+    tell_identity(database, label)
     database.execute(SQLITE.create_counters)
 
 
