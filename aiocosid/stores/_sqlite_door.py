@@ -9,9 +9,7 @@ be issued again.  See "How To Corrupt An SQLite Database File", 2.6, in SQLite's
 from __future__ import annotations
 
 import os
-import random
 import sqlite3
-import time
 from contextlib import contextmanager, suppress
 from threading import Condition
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -32,9 +30,9 @@ _T = TypeVar("_T")
 PATIENCE: Final = 1.0  # seconds that a fork waits for statements under way
 
 # SQLite's own wait for a lock ends with pauses of 100 ms, in which a process that commits in a
-# loop always gets there first; so its wait is short, and repeated after random pauses.
+# loop always gets there first; so its wait is short, and begun again.
 SHORT_WAIT: Final = 0.01  # seconds
-PAUSE: Final = 0.005  # seconds, at most
+WAITS: Final = int(BUSY_TIMEOUT / SHORT_WAIT)
 
 
 class Door:
@@ -102,14 +100,13 @@ class Door:
 
 def _patiently(function: Callable[[], _T]) -> _T:
     """Call a function again while another process has the file locked, which undoes the call."""
-    deadline = time.monotonic() + BUSY_TIMEOUT
-    while True:
+    for _ in range(WAITS - 1):
         try:
             return function()
         except sqlite3.OperationalError as exc:
-            if code_of(exc) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+            if code_of(exc) != sqlite3.SQLITE_BUSY:
                 raise
-        time.sleep(random.uniform(0, PAUSE))  # noqa: S311 - no secret
+    return function()
 
 
 _doors: Final[WeakSet[Door]] = WeakSet()

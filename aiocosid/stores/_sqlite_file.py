@@ -50,7 +50,6 @@ def ensure_shared(path: str, label: str) -> None:
         links = os.stat(path).st_nlink  # noqa: PTH116 - as above
     except OSError:
         return
-    reason = ""
     if links > 1:
         reason = f"the file has {links} names (hard links), and SQLite keeps a journal beside each"
         remedy = "remove the other names; a symbolic link may be used instead"
@@ -60,9 +59,9 @@ def ensure_shared(path: str, label: str) -> None:
             "container alone"
         )
         remedy = f"mount its folder instead, as in -v ./data:{folder}"
-    if reason:
-        reason = f"{reason}; ids would be issued again"
-        raise StoreError(label, reason, remedy=remedy)
+    else:
+        return
+    raise StoreError(label, f"{reason}; ids would be issued again", remedy=remedy)
 
 
 def _mounts(paths: tuple[str, ...]) -> Iterator[str]:
