@@ -42,8 +42,9 @@ from ._executor import PARAMETER, TEAR_TIMEOUT, Executor
 from ._mysql import COMMIT, in_foreign_session
 from ._mysql import run as run_mysql
 from ._sql_errors import as_store_error, code_of, is_stale
-from ._sqlite import IDENTITY, alone, create_file, prepare, run, tell_identity
+from ._sqlite import IDENTITY, alone, create_file, file_of, prepare, run, tell_identity
 from ._sqlite_door import ensure_own, in_use, inherit
+from ._sqlite_file import ensure_shared
 from ._url import address_of
 
 try:
@@ -70,7 +71,9 @@ T = TypeVar("T")
 
 DialectName: TypeAlias = Literal["mysql", "postgresql", "sqlite"]
 
-_PREPARED: Final = "aiocosid"  # a key in the `info` of a SQLAlchemy connection
+# Keys in the `info` of a SQLAlchemy connection to a SQLite file.
+_PREPARED: Final = "aiocosid"
+_SHARED: Final = "aiocosid.shared"
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +250,12 @@ class SqlExecutor(Executor):
     def _sqlite_step(
         self, connection: SyncConnection, statement: str, values: Mapping[str, object]
     ) -> Outcome:
+        facts = connection.info
+
         def step(database: sqlite3.Connection) -> Outcome:
+            if _SHARED not in facts:
+                ensure_shared(file_of(database), self.label)
+                facts[_SHARED] = True
             with in_use(), alone(database, self.label) as cursor:
                 rows = cursor.execute(statement.replace("\\:", ":"), values).fetchall()
                 is_insert = statement.lstrip()[:6].lower() == "insert"
@@ -266,9 +274,9 @@ class SqlExecutor(Executor):
             with in_use():
                 if _PREPARED not in facts:
                     if self._is_own:
-                        prepare(database)
+                        prepare(database, self.label)
                     else:
-                        tell_identity(database)
+                        tell_identity(database, self.label)
                     facts[_PREPARED] = True
                 # If the file was replaced, other processes count in the one that is there now.
                 run(database, self.label, f"SELECT {IDENTITY}", {})

@@ -132,7 +132,8 @@ def as_store_error(label: str, exc: BaseException, path: str = "") -> StoreError
         return _cannot_open(label, path, reason)
     if _is_replaced(found):
         remedy = "open a connection to the file that is there now"
-        return StoreUnavailableError(label, "the file was replaced or deleted", remedy=remedy)
+        reason = "the file was replaced or deleted, or the log beside it"
+        return StoreUnavailableError(label, reason, remedy=remedy)
     if code in _NO_TABLE or (code == sqlite3.SQLITE_ERROR and reason.startswith("no such table")):
         names = _TABLE.search(reason)
         return SchemaMissingError(label, table=(names and (names[1] or names[2])) or TABLE)

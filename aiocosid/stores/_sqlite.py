@@ -33,6 +33,7 @@ from ._sql import (
     Dialect,
 )
 from ._sql_errors import code_of
+from ._sqlite_file import OpenedFile, ensure_shared
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -48,7 +49,7 @@ __all__ = (
     "alone",
     "check_version",
     "create_file",
-    "identity",
+    "file_of",
     "path_of",
     "prepare",
     "run",
@@ -59,7 +60,6 @@ __all__ = (
 logger = logging.getLogger("aiocosid")
 
 BUSY_TIMEOUT: Final = 1.5  # seconds for a lock: below the 2 s timeout of a generator's call
-WAL_ATTEMPTS: Final = 20  # at setting the journal mode; each waits for one other process
 OLDEST: Final = (3, 35)  # the first version of SQLite with RETURNING
 
 _FUNCTION: Final = "aiocosid_identity"
@@ -197,35 +197,40 @@ SELECT name FROM sqlite_master WHERE type = 'table' AND lower(name) IN ({MIGRATO
 # function fails, and the statement with it.
 
 
-def tell_identity(database: sqlite3.Connection) -> None:
-    """Define the function on a connection."""
+def tell_identity(database: sqlite3.Connection, label: str) -> None:
+    """Define the function on a connection.
+
+    Raises:
+        StoreError: other processes may use the file with another journal.
+    """
     with closing(database.cursor()) as cursor:
         cursor.row_factory = None
         known = f"SELECT 1 FROM pragma_function_list WHERE name = '{_FUNCTION}'"
         if cursor.execute(known).fetchall():
             return  # it has the function, bound to the file as it was opened
-        found = cursor.execute("PRAGMA database_list").fetchall()
-    path = next((file for _, name, file in found if name == "main"), "")
-    opened = identity(path)
+    path = file_of(database)
+    ensure_shared(path, label)
+    opened = OpenedFile(path)
+    database.execute("SELECT 1 FROM sqlite_master").fetchall()  # creates the log, in WAL mode
+    opened.is_there()
     database.create_function(_FUNCTION, 0, lambda: _identity(path, opened))
 
 
-def _identity(path: str, opened: tuple[int, int] | None) -> str:
+def file_of(database: sqlite3.Connection) -> str:
+    """Return the absolute path of a connection's file; empty if it has none."""
+    with closing(database.cursor()) as cursor:
+        cursor.row_factory = None
+        found = cursor.execute("PRAGMA database_list").fetchall()
+    return next((file for _, name, file in found if name == "main"), "")
+
+
+def _identity(path: str, opened: OpenedFile) -> str:
     """Return the inode number, which a restart and an in-place VACUUM keep."""
     if not path:
         return _NO_FILE
-    if opened is None or identity(path) != opened:
+    if not opened.is_there():
         raise FileNotFoundError(path)
-    return f"{opened[1]}"
-
-
-def identity(path: str) -> tuple[int, int] | None:
-    """Return device and inode of a file, to detect that it was replaced."""
-    try:
-        found = os.stat(path)  # noqa: PTH116 - of a text
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
+    return f"{opened.number}"
 
 
 def check_version() -> None:
@@ -267,23 +272,26 @@ def uri_of(path: str) -> str:
     return f"{Path(path).as_uri()}?mode=rw"
 
 
-def prepare(database: sqlite3.Connection) -> None:
-    """Set up one of our own connections."""
-    tell_identity(database)
-    # In WAL mode the same as FULL: every commit is synced.  On file systems without WAL the
-    # deletion of the journal is synced as well; otherwise it could reappear.
-    database.execute("PRAGMA synchronous = EXTRA")
+def prepare(database: sqlite3.Connection, label: str) -> None:
+    """Set up one of our own connections.
+
+    Raises:
+        StoreError: other processes may use the file with another journal.
+    """
+    ensure_shared(file_of(database), label)
+    # With a journal all that was granted is in the file itself.  In WAL mode it would be in a log
+    # beside the file, which people remove, or leave behind when they move the file; and of a log
+    # with one wrong bit SQLite ignores the rest.
+    database.execute("PRAGMA synchronous = EXTRA")  # each step of a commit is on the disk
     database.execute("PRAGMA fullfsync = ON")  # on macOS a plain sync stops at the drive's cache
-    for _ in range(WAL_ATTEMPTS):
-        try:
-            database.execute("PRAGMA journal_mode = WAL")
-            break
-        except sqlite3.OperationalError as exc:
-            if code_of(exc) != sqlite3.SQLITE_BUSY:
-                raise
-        # This pragma does not wait for the lock as everything else does.
-        database.execute("BEGIN IMMEDIATE")
-        database.execute("ROLLBACK")
+    database.execute("SELECT 1 FROM sqlite_master").fetchall()  # waits for a lock; the pragma fails
+    try:
+        database.execute("PRAGMA journal_mode = TRUNCATE")
+    except sqlite3.OperationalError as exc:
+        if code_of(exc) != sqlite3.SQLITE_BUSY:
+            raise
+        # Another connection has the file open in WAL mode, and decides.
+    tell_identity(database, label)
 
 
 def run(

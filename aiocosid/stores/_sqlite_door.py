@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from weakref import WeakSet
 
 from ..errors import StoreError
-from ._sqlite import BUSY_TIMEOUT, identity, prepare, uri_of
+from ._sql_errors import code_of
+from ._sqlite import BUSY_TIMEOUT, prepare, uri_of
+from ._sqlite_file import OpenedFile, identity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -27,17 +29,26 @@ _T = TypeVar("_T")
 
 PATIENCE: Final = 1.0  # seconds that a fork waits for statements under way
 
+# SQLite's own wait for a lock ends with pauses of 100 ms, in which a process that commits in a
+# loop always gets there first; so its wait is short, and begun again.
+SHORT_WAIT: Final = 0.01  # seconds
+WAITS: Final = int(BUSY_TIMEOUT / SHORT_WAIT)
+
 
 class Door:
     """Opens a file in the worker unless the call was cancelled, and opens it again after a fork.
 
     A call that is cancelled while the worker opens the file would lose the connection.
+
+    Attributes:
+        file: the file as it was first opened; None before.
     """
 
-    __slots__ = ("__weakref__", "_is_closed", "_opened", "_path")
+    __slots__ = ("__weakref__", "_is_closed", "_opened", "_path", "file")
 
     def __init__(self, path: str) -> None:
         self._path = path
+        self.file: OpenedFile | None = None
         self._opened: list[sqlite3.Connection] = []
         self._is_closed = False
         with _gate.changed:
@@ -55,11 +66,12 @@ class Door:
                 raise ValueError
             if not self._opened:
                 try:
-                    prepare(self._open())
+                    database = self._open()
+                    _patiently(lambda: prepare(database, f"sqlite {self._path}"))
                 except BaseException:
                     self._shut()  # otherwise the next call would use it
                     raise
-            return function(self._opened[0])
+            return _patiently(lambda: function(self._opened[0]))
 
     def _open(self) -> sqlite3.Connection:
         ensure_own(self._path)
@@ -67,11 +79,14 @@ class Door:
         opened = sqlite3.connect(
             uri_of(self._path),
             uri=True,
-            timeout=BUSY_TIMEOUT,
+            timeout=SHORT_WAIT,
             isolation_level=None,
             check_same_thread=False,
         )
         self._opened.append(opened)
+        if self.file is None:
+            self.file = OpenedFile(self._path)
+        self.file.reopen()
         if self._is_closed:
             self._shut()
         return opened
@@ -85,6 +100,17 @@ class Door:
     def _shut(self) -> None:
         with suppress(IndexError):
             self._opened.pop().close()
+
+
+def _patiently(function: Callable[[], _T]) -> _T:
+    """Call a function again while another process has the file locked, which undoes the call."""
+    for _ in range(WAITS - 1):
+        try:
+            return function()
+        except sqlite3.OperationalError as exc:
+            if code_of(exc) != sqlite3.SQLITE_BUSY:
+                raise
+    return function()
 
 
 _doors: Final[WeakSet[Door]] = WeakSet()

@@ -18,10 +18,10 @@ from ._executor import Executor
 from ._sql import SqlBackend
 from ._sql_errors import as_store_error
 from ._sqlite import (
+    IDENTITY,
     SQLITE,
     check_version,
     create_file,
-    identity,
     path_of,
     prepare,
     run,
@@ -75,8 +75,12 @@ class SqliteStore(BackendStore[SqlBackend]):
     def from_url(cls, url: str) -> Self:
         """Use a connection of its own, opened on first use and again after `aclose`.
 
-        The file is in WAL mode and synced at every commit, so a power cut loses no grant.  Only
-        `create_schema` creates it; if it is missing, every other call raises `StoreError`.
+        Every commit is synced to the file itself, so a power cut loses no grant, nor does a file
+        that is moved without the journal beside it.  A file that is itself a mount point, as of a
+        container's volume, or that has several hard links, is refused with `StoreError`.
+
+        Only `create_schema` creates the file; if it is missing, every other call raises
+        `StoreError`.
 
         Args:
             url: ``sqlite:///ids.db``, a path relative to the current working directory, or
@@ -108,8 +112,10 @@ class _Borrowed(Executor):
             with in_use():
                 database = connection._conn
                 if not self._is_prepared:
-                    tell_identity(database)
+                    tell_identity(database, self.label)
                     self._is_prepared = True
+                # If the file was replaced, other processes count in the one that is there now.
+                run(database, self.label, f"SELECT {IDENTITY}", {})
                 return run(database, self.label, statement, values)
 
         return await _call(self.label, connection, step)
@@ -125,7 +131,7 @@ class _Line(NamedTuple):
 class _Own(Executor):
     """Runs on a connection of its own to a file."""
 
-    __slots__ = ("_file", "_own", "_path")
+    __slots__ = ("_own", "_path")
 
     def __init__(self, path: str) -> None:
         check_version()
@@ -137,13 +143,13 @@ class _Own(Executor):
         )
         super().__init__(f"sqlite {path}", self._own)
         self._path = path
-        self._file: tuple[int, int] | None = None
 
     async def fetch_rows(self, statement: str, **values: Value) -> Sequence[Row]:
         line = await self._own.ready()
 
         def step(database: sqlite3.Connection) -> list[Row] | None:
-            if identity(self._path) != self._file:
+            file = line.door.file
+            if file is None or not file.is_there():
                 return None
             return run(database, self.label, statement, values)
 
@@ -152,7 +158,7 @@ class _Own(Executor):
             # Other processes count in the file that is there now.
             if self._own.holds(line):
                 await self.aclose()
-            reason = "the file was replaced or deleted"
+            reason = "the file was replaced or deleted, or the log beside it"
             remedy = "try again, which opens the one that is there"
             raise StoreUnavailableError(self.label, reason, remedy=remedy)
         return rows
@@ -178,12 +184,9 @@ class _Own(Executor):
             raise error from exc
         line = _Line(connection, door)
 
-        def step(database: sqlite3.Connection) -> tuple[int, int] | None:
-            prepare(database)
-            return identity(self._path)
-
         try:
-            self._file = await _call(self.label, connection, partial(door.run, step))
+            step = partial(prepare, label=self.label)
+            await _call(self.label, connection, partial(door.run, step))
         except BaseException:
             with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
                 await _disconnect(line)

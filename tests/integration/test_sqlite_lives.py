@@ -121,7 +121,7 @@ class TestProcesses:
         (tmp_path / "ids.db").touch()
         door = _sqlite_door.Door(str(tmp_path / "ids.db"))
 
-        def refuse(_: sqlite3.Connection) -> None:
+        def refuse(*_: object) -> None:
             raise sqlite3.OperationalError
 
         with monkeypatch.context() as patch:
