@@ -333,7 +333,7 @@ class Zookeeper(Backend):
     def forget(self, namespace: str, *, everything: bool) -> None:
         at = Cells("", namespace)
         if everything:
-            for path in (at.space.rpartition("/")[0], at.entries.rpartition("/")[0], at.count):
+            for path in (at.space.rpartition("/")[0], at.entries.rpartition("/")[0]):
                 self.server.behind.delete(path, recursive=True)
         else:
             space = Space.read(self._text(at.space))
@@ -415,9 +415,7 @@ class Nats(Backend):
     def forget(self, namespace: str, *, everything: bool) -> None:
         space = Space() if everything else self._space(namespace)
         if everything:
-            count = nats_key(namespace, "*").replace(".ns.", ".store.count.")
-            for below in (nats_key(namespace, ">"), count):
-                self.server.purge("aiocosid_cells", below)
+            self.server.purge("aiocosid_cells", nats_key(namespace, ">"))
         # Without a cell it would be sound, for the store is marked as a whole.
         self._write(namespace, replace(space, identity="another", epoch=self._epoch()))
 
