@@ -219,7 +219,8 @@ class ShardedPlaces(Places):
             for shard in range(SHARDS):
                 key, ids = self._shard(shard), noted[shard]
                 text, found = Count(changes.count.epoch, ids).text().encode(), before.get(key, b"")
-                if text != found and (ids or found):
+                is_first = snapshot.count is None and shard == 0  # a namespace without ids counts
+                if text != found and (ids or found or is_first):
                     texts[key] = text
         return texts
 
