@@ -200,7 +200,7 @@ def _is_short(snapshot: Snapshot) -> bool:
 def _missing_namespaces(snapshot: Snapshot) -> int:
     """Return how many namespaces have lost their count."""
     counted, there = snapshot.namespaces, snapshot.counted
-    return 0 if counted is None or there is None else counted.number - there
+    return 0 if counted is None or there in {None, -1} else counted.number - there
 
 
 def quarantine_ms(space: Space) -> float:
@@ -528,7 +528,7 @@ def _recount(snapshot: Snapshot, changes: Changes, *, is_anew: bool) -> None:
             noted += snapshot.count.ids - before
         space = changes.space or snapshot.space or Space()
         changes.count = Count(space.epoch, noted)
-        if snapshot.count is None and snapshot.counted is not None:
+        if snapshot.count is None and snapshot.counted not in {None, -1}:
             # This namespace may be one of those that are missing: then it was counted before.
             counted = snapshot.namespaces or NamespaceCount()
             changes.namespaces = NamespaceCount(max(counted.number, snapshot.counted + 1))

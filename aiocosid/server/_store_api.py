@@ -262,10 +262,16 @@ async def _commit(service: Service, access: Access, args: Mapping[str, Any]) -> 
             raise UnsupportedByStoreError(LABEL, "no commit spans its namespaces", remedy=remedy)
     if changes.marker is None or changes.seats or changes.space or changes.own:
         service.check(access, Verb.MACHINES, namespace)
-    fresh = await backend.read(namespace, need_of(read, changes))
+    known, counted = read.namespaces, changes.namespaces
+    if known is not None and counted is not None and counted.number < known.number:
+        service.check(access, Verb.ADMIN)
+        service.note(access, f"stop to miss namespace {namespace!r}")
+    need = need_of(read, changes)
+    fresh = await backend.read(namespace, need)
     if not is_unchanged(read, fresh, changes) and not (fresh.is_complete and not fresh.is_sample):
         # A small read may leave out another instance's cell.
-        fresh = await backend.read(namespace, Need(changes.instance, is_complete=True))
+        need = Need(changes.instance, is_complete=True, namespaces=need.namespaces)
+        fresh = await backend.read(namespace, need)
     if not is_unchanged(read, fresh, changes):
         return {"is_written": False}
     recount(read, fresh, changes)

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote, unquote
 
 from ..errors import CorruptMachineStateError
-from ..machine.cells import MAX_MS, Count, Marker, Note, Owner, Seat, Snapshot, Space
+from ..machine.cells import (
+    MAX_MS,
+    Count,
+    Marker,
+    NamespaceCount,
+    Note,
+    Owner,
+    Seat,
+    Snapshot,
+    Space,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +31,7 @@ SEAT: Final = re.compile(r"(.+)\n(-1|[0-9]{1,16})(?:\n(-?[0-9]{1,16}))?")
 
 SHARDS: Final = 64
 
-C = TypeVar("C", Count, Marker, Note, Space)
+C = TypeVar("C", Count, Marker, NamespaceCount, Note, Space)
 
 
 def quoted(name: str) -> str:
@@ -55,7 +65,9 @@ class Places:
     Attributes:
         namespace: the namespace.
         root: the prefix of the keys that end with the namespace.
-        marker: the key of the store's marker.
+        marker: the key of the store's marker: the same in each version, whatever else moves.
+        namespaces: the key of the number of namespaces, beside the marker.
+        counts: the prefix of the counts of all namespaces.
         space: the key of the namespace's own cell.
         count: the key of the namespace's count, which is stored with the marker.
         seats: the prefix of the keys of machine ids.
@@ -81,7 +93,9 @@ class Places:
         self.namespace = namespace
         self.root = f"{start}ns{part}{name}{part}"
         self.marker = f"{start}store{part}marker"
-        self.count = f"{start}store{part}count{part}{name}"
+        self.namespaces = f"{start}store{part}namespaces"
+        self.counts = f"{start}store{part}count{part}"
+        self.count = f"{self.counts}{name}"
         self.space, self.seats = f"{self.root}space", f"{self.root}id{part}"
         self._owns = f"{self.root}own{part}"
 
@@ -101,6 +115,7 @@ class Places:
     def needed(self, need: Need) -> list[str]:
         """Return the keys to read, in addition to all below `root` where those are needed."""
         keys = [self.marker, self.count]
+        keys += [self.namespaces] if need.namespaces else []
         if not need.is_complete:
             keys += [self.space]
             keys += [self.own(need.instance)] if need.instance else []
@@ -113,7 +128,12 @@ class Places:
         A machine id's text is its note, which names the owner, and its stamp; and unless this is a
         renewal, the time of the last one.
         """
-        cells = {self.marker: changes.marker, self.space: changes.space, self.count: changes.count}
+        cells = {
+            self.marker: changes.marker,
+            self.namespaces: changes.namespaces,
+            self.space: changes.space,
+            self.count: changes.count,
+        }
         texts = {key: cell.text() for key, cell in cells.items() if cell is not None}
         for number, seat in changes.seats.items():
             is_new = number == changes.signed or not self.is_timed
@@ -150,6 +170,7 @@ class Places:
             marker=self._cell(Marker, self.marker, texts.get(self.marker, b"")),
             space=self._cell(Space, self.space, texts.get(self.space, b"")),
             count=self._cell(Count, self.count, texts.get(self.count, b"")),
+            namespaces=self._cell(NamespaceCount, self.namespaces, texts.get(self.namespaces, b"")),
             seats={
                 int(key.removeprefix(self.seats)): self._seat(key, texts[key], written_ms[key])
                 for key in sorted(texts)
@@ -202,7 +223,8 @@ class ShardedPlaces(Places):
             for shard in range(SHARDS):
                 key, ids = self._shard(shard), noted[shard]
                 text, found = Count(changes.count.epoch, ids).text().encode(), before.get(key, b"")
-                if text != found and (ids or found):
+                is_first = snapshot.count is None and shard == 0  # a namespace without ids counts
+                if text != found and (ids or found or is_first):
                     texts[key] = text
         return texts
 

@@ -16,12 +16,14 @@ from ..errors import (
     CorruptMachineStateError,
     CosIdError,
     CounterMissingError,
+    CounterNotCreatedError,
     IdOverflowError,
     InvalidArgumentError,
     NameTooLongError,
     SchemaMissingError,
     StoreAuthenticationError,
     StoreError,
+    StoreFormatError,
     StoreRolledBackError,
     StoreUnavailableError,
     UnsupportedByStoreError,
@@ -32,6 +34,7 @@ from ..machine.cells import (
     Count,
     Damage,
     Marker,
+    NamespaceCount,
     Need,
     Owner,
     Seat,
@@ -83,6 +86,7 @@ _OF_SNAPSHOT: Final[dict[str, tuple[type, ...]]] = {
     "is_doubtful": _FLAG,
     "cells": _WHOLE,
     "notes": _WHOLE,
+    "counted": _WHOLE_OR_NONE,
 }
 _OF_CHANGES: Final[dict[str, tuple[type, ...]]] = {
     "instance": _TEXT,
@@ -95,11 +99,13 @@ _OF_NEED: Final[dict[str, tuple[type, ...]]] = {
     "machine_id": _WHOLE_OR_NONE,
     "is_complete": _FLAG,
     "sample": _WHOLE,
+    "namespaces": _FLAG,
 }
 _CELLS: Final[dict[str, Callable[[str], Any]]] = {
     "marker": Marker.read,
     "space": Space.read,
     "count": Count.read,
+    "namespaces": NamespaceCount.read,
 }
 
 
@@ -334,7 +340,11 @@ def need_of(read: Snapshot, changes: Changes) -> Need:
     is_whole = read.is_complete or len(changes.seats) > 1
     is_sample = read.is_sample and not is_whole
     return Need(
-        changes.instance, number, is_complete=is_whole or is_sample, sample=SAMPLE * is_sample
+        changes.instance,
+        number,
+        is_complete=is_whole or is_sample,
+        sample=SAMPLE * is_sample,
+        namespaces=changes.namespaces is not None,
     )
 
 
@@ -350,6 +360,7 @@ def is_unchanged(read: Snapshot, fresh: Snapshot, changes: Changes) -> bool:
         (read.identity, read.marker, read.space) == (fresh.identity, fresh.marker, fresh.space)
         and read.is_doubtful >= fresh.is_doubtful
         and (changes.count is None or _counted(read, is_one_more) == _counted(fresh, is_one_more))
+        and (changes.namespaces is None or read.namespaces == fresh.namespaces)
         and (changes.last_new is None or read.last_new == fresh.last_new)
         and (changes.instance not in changes.own or read.own == fresh.own)
         and all(_value(read, number) == _value(fresh, number) for number in changes.seats)
@@ -382,8 +393,10 @@ _FACTS: Final[dict[type[CosIdError], tuple[str, ...]]] = {
     IdOverflowError: ("counter", "limit"),
     CorruptCounterError: ("counter", "found"),
     CounterMissingError: ("counter",),
+    CounterNotCreatedError: ("counter", "is_emptied"),
     CorruptMachineStateError: ("place", "found", "expected"),
     SchemaMissingError: ("table", "kind"),
+    StoreFormatError: ("found", "expected"),
     StoreRolledBackError: ("namespace", "name", "seen", "expected"),
     UnsupportedByStoreError: ("reason",),
     ClockSkewError: ("ahead", "tolerance"),
@@ -400,7 +413,9 @@ def as_fault(error: CosIdError) -> dict[str, Any]:
     for kind, names in _FACTS.items():
         if type(error) is kind:
             facts: dict[str, Any] = {name: getattr(error, name) for name in names}
-            shown = {name: each if type(each) is int else str(each) for name, each in facts.items()}
+            shown = {
+                name: each if isinstance(each, int) else str(each) for name, each in facts.items()
+            }
             return {"kind": kind.__name__, "facts": shown}
     kind = StoreUnavailableError if error.retryable else StoreError
     if isinstance(error, StoreAuthenticationError):
@@ -418,7 +433,7 @@ def error_of(fault: object) -> CosIdError:
     found = _object(fault)
     facts, kind = dict(_object(found.get("facts"))), found.get("kind")
     for each in facts.values():
-        if type(each) not in {int, str}:
+        if type(each) not in {bool, int, str}:
             raise ValueError(each)
     try:
         if kind == NameTooLongError.__name__:

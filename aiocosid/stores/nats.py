@@ -32,6 +32,7 @@ from ..abc import MAX_ID, Counter, ServerFacts
 from ..abc._ids import check_integer
 from ..errors import (
     CounterMissingError,
+    CounterNotCreatedError,
     IdOverflowError,
     InvalidArgumentError,
     MissingExtraError,
@@ -277,10 +278,11 @@ class NatsBackend(Backend):
                 told.append((f"storage of stream {stream}", info["config"]["storage"]))
         return findings(RULES, told).facts(f"NATS {client.connected_server_version}")
 
-    async def create_schema(self) -> bool:
-        return await self._call(self._create, creates=True)
+    async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> bool:
+        await self._call(self._create, creates=True)
+        return disposable
 
-    async def _create(self, client: Client) -> bool:
+    async def _create(self, client: Client) -> None:
         common = {"storage": "file", "max_msgs_per_subject": 1, "allow_direct": True}
         by_default = 3 if "cluster" in client._server_info else 1
         common["num_replicas"] = self._options["replicas"] or by_default
@@ -291,11 +293,9 @@ class NatsBackend(Backend):
             "allow_msg_ttl": True,
             "first_seq": SYSTEM_CLOCK.now_ms() * 1000 + random.randrange(1000),  # noqa: S311
         }
-        reply: Any = None
         for name, options in ((self._counters, counters), (self._cells, cells)):
             body = json.dumps({"name": name, **common, **options}).encode()
-            reply = await _ask(client, f"$JS.API.STREAM.CREATE.{name}", body, but=IS_THERE)
-        return bool(reply and reply.get("did_create"))  # the stream of the cells
+            await _ask(client, f"$JS.API.STREAM.CREATE.{name}", body, but=IS_THERE)
 
     # Counters.
 
@@ -305,7 +305,7 @@ class NatsBackend(Backend):
         async def advance(client: Client) -> int:
             if first is not None or name in self._far:
                 start = None if first is None else first - by
-                found = await self._settle(client, name, at_least=0, first=start)
+                found = await self._settle(client, name, 0, start, is_marked=True)
                 if found % BIAS + by > MAX_ID:
                     raise IdOverflowError(name, limit=MAX_ID)
             headers = {"Nats-Incr": f"+{by}"}
@@ -326,7 +326,15 @@ class NatsBackend(Backend):
         value = await self._call(lambda client: self._settle(client, name, above, start))
         return _counter(name, value)
 
-    async def _settle(self, client: Client, name: str, at_least: int, first: int | None) -> int:
+    async def _settle(
+        self,
+        client: Client,
+        name: str,
+        at_least: int,
+        first: int | None,
+        *,
+        is_marked: bool = False,
+    ) -> int:
         """Raise a lower counter, or create a missing one, and return its value.
 
         Of all processes that do so at the same value only one succeeds: the server drops the
@@ -337,6 +345,9 @@ class NatsBackend(Backend):
             name: the counter's name.
             at_least: the value that an existing counter is raised to.
             first: the value of a missing counter that is created; None to create none.
+            is_marked: whether it is created only if the store has a marker.  That is another
+                stream, which is read before: a store that is emptied in between, within one round
+                trip, gets the counter.
         """
         subject, salt = self._subject(name), ""
         while True:
@@ -348,12 +359,26 @@ class NatsBackend(Backend):
                 by = max(at_least - found % BIAS, 0)
             if not by:
                 return found
+            if is_marked and found < BIAS:
+                await self._ensure_marked(client, name)
             message = f"raise {at_least} {subject} {last.sequence} {salt}"
             headers = {"Nats-Incr": f"+{by}", "Nats-Msg-Id": message}
             reply = await _ask(client, subject, headers=headers)
             if not reply.get("duplicate"):
                 return int(reply["val"])
             salt = token_hex(8)  # after a purge another message may have had this sequence
+
+    async def _ensure_marked(self, client: Client, name: str) -> None:
+        """Refuse to create a counter if the counters may be lost.
+
+        Raises:
+            CounterNotCreatedError: there is no marker, or the counters' stream is newer.
+        """
+        marker = await _last(client, self._cells, f"{self._prefix}.cell.store.marker")
+        created_ms = _unix_ms((await self._info(client, self._counters))["created"])
+        if not marker.sequence or marker.time_ms < created_ms:
+            is_emptied = marker.sequence > 0
+            raise CounterNotCreatedError(self.label, counter=name, is_emptied=is_emptied)
 
     async def peek(self, name: str) -> int | None:
         subject = self._subject(name)
@@ -390,6 +415,12 @@ class NatsBackend(Backend):
         if need.is_complete:  # counts are read first, so they are never above the ids
             for below in (f"{places.count}.*", f"{places.root}>"):
                 found |= await _scan(client, self._cells, below)
+        counted = -1
+        has_count = any(key.startswith(f"{places.count}.") for key in found)
+        # After their number, so it is never above those that are counted.
+        if need.namespaces and not (need.sample and has_count):
+            counts = await _scan(client, self._cells, f"{places.counts}>")
+            counted = len({key.removeprefix(places.counts).split(".")[0] for key in counts})
         texts = {key: each.data for key, each in found.items()}
         snapshot = places.snapshot(
             info["created"],
@@ -397,6 +428,7 @@ class NatsBackend(Backend):
             {key: each.time_ms for key, each in found.items()},
             need,
             now_ms=_unix_ms(info["ts"]),
+            counted=counted,
             raw=found | {"": _Last(info["state"]["last_seq"])},
         )
         if is_enough(snapshot, need):

@@ -92,6 +92,10 @@ class Backend(ABC):
         """Lose all of a namespace's machine ids, or become another store that has the same."""
         pytest.skip("this store has no marker yet")
 
+    def vanish(self, namespace: str) -> None:
+        """Remove each key of a namespace, its count too; the store's marker stays."""
+        pytest.skip("this store cannot lose a namespace's count alone, or its own tests do so")
+
 
 class Later(SystemClock):
     """The system's clock, some seconds later."""
@@ -333,18 +337,28 @@ class Zookeeper(Backend):
 
     def forget(self, namespace: str, *, everything: bool) -> None:
         at = Cells("", namespace)
+        space = Space.read(self._text(at.space))
         if everything:
-            for path in (at.space.rpartition("/")[0], at.entries.rpartition("/")[0], at.count):
+            for path in (at.space.rpartition("/")[0], at.entries.rpartition("/")[0]):
                 self.server.behind.delete(path, recursive=True)
-        else:
-            space = Space.read(self._text(at.space))
-            self._write(at.space, replace(space, identity="another").text())
+            # Without a cell it would be sound, for the store is marked as a whole.
+            marker = self.server.behind.exists("/aiocosid/marker")
+            space = Space(epoch=Marker.read(self._text("/aiocosid/marker")).epoch if marker else "")
+            for path in (at.entries, at.pool, at.notes, at.space):
+                self.server.behind.ensure_path(path)
+        self._write(at.space, replace(space, identity="another").text())
 
     def _text(self, path: str) -> str:
         return str(self.server.behind.get(path)[0].decode())
 
     def _write(self, path: str, text: str) -> None:
         self.server.behind.set(path, text.encode())
+
+
+    def vanish(self, namespace: str) -> None:
+        at = Cells("", namespace)
+        for path in (at.space.rpartition("/")[0], at.entries.rpartition("/")[0], at.count):
+            self.server.behind.delete(path, recursive=True)
 
 
 class Etcd(Backend):
@@ -375,11 +389,21 @@ class Etcd(Backend):
 
     def forget(self, namespace: str, *, everything: bool) -> None:
         root = etcd_root(namespace)
+        space = Space.read(self.server.get(f"{root}space") or "")
         if everything:
             self.server.delete(root)
-            return
-        space = Space.read(self.server.get(f"{root}space") or "")
+            # Without a cell it would be sound, for the store is marked as a whole.
+            marker = self.server.get(etcd_root("").replace("ns//", "store/marker"))
+            space = Space(epoch=Marker.read(marker).epoch if marker else "")
         self.server.put(f"{root}space", replace(space, identity="another").text())
+
+
+    def vanish(self, namespace: str) -> None:
+        root = etcd_root(namespace)
+        for below in ("ns/", "store/count/", "store/further/"):
+            key = root.replace("ns/", below, 1)
+            self.server.delete(key)
+            self.server.delete(key[:-1])
 
 
 class Nats(Backend):
@@ -416,11 +440,14 @@ class Nats(Backend):
     def forget(self, namespace: str, *, everything: bool) -> None:
         space = Space() if everything else self._space(namespace)
         if everything:
-            count = nats_key(namespace, "*").replace(".ns.", ".store.count.")
-            for below in (nats_key(namespace, ">"), count):
-                self.server.purge("aiocosid_cells", below)
+            self.server.purge("aiocosid_cells", nats_key(namespace, ">"))
         # Without a cell it would be sound, for the store is marked as a whole.
         self._write(namespace, replace(space, identity="another", epoch=self._epoch()))
+
+    def vanish(self, namespace: str) -> None:
+        count = nats_key(namespace, "*").replace(".ns.", ".store.count.")
+        for below in (nats_key(namespace, ">"), count):
+            self.server.purge("aiocosid_cells", below)
 
     def _epoch(self) -> str:
         marker = "aiocosid.cell.store.marker"
@@ -617,6 +644,9 @@ class Remote(Backend):
 
     def forget(self, namespace: str, *, everything: bool) -> None:
         self.root.forget(namespace, everything=everything)
+
+    def vanish(self, namespace: str) -> None:
+        self.root.vanish(namespace)
 
 
 class RemoteOnValkey(Remote):

@@ -127,7 +127,7 @@ def backend(request: pytest.FixtureRequest) -> Backend:
 
 @pytest_asyncio.fixture
 async def store(backend: Backend) -> AsyncIterator[Store]:
-    """An open store with its tables."""
+    """An open store with its tables, and its marker."""
     async with backend.open() as store:
-        await store.create_schema()
+        await store.create_schema(disposable=True)
         yield store

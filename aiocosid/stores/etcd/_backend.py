@@ -11,14 +11,14 @@ from math import ceil, inf
 from typing import TYPE_CHECKING, Final
 
 from ...abc import MAX_ID, Counter, ServerFacts
-from ...errors import CorruptCounterError
+from ...errors import CorruptCounterError, CounterNotCreatedError
 from ...machine._rules import quarantine_ms
 from ...machine.cells import ENDLESS_MS, MAX_MS, Seat, Snapshot, Space
 from .._backend import MISSING, Backend, Granted, after_add, after_raise, counters_of
 from .._durability import ETCD as RULES
 from .._durability import findings
-from .._own_cells import Places, is_enough
-from ._driver import STORE, put, remove, span, unchanged, unwritten
+from .._own_cells import Places, is_enough, quoted
+from ._driver import STORE, existing, put, remove, span, unchanged, unwritten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -74,7 +74,7 @@ class EtcdBackend(Backend):
     ) -> Granted:
         choose = partial(after_add, by=by, first=first, store=STORE, name=name)
         # The remembered value may be old: then the transaction fails.  It is used once.
-        return Granted(await self._change(name, choose, self._known))
+        return Granted(await self._change(name, choose, self._known, is_marked=True))
 
     async def raise_to(self, name: str, above: int, *, create: bool) -> Counter | None:
         choose = partial(after_raise, above=above, create=create)
@@ -82,10 +82,22 @@ class EtcdBackend(Backend):
         return None if max_id == MISSING else Counter(namespaced_name=name, last_max_id=max_id)
 
     async def _change(
-        self, name: str, choose: Callable[[int | None], int], known: dict[str, bytes]
+        self,
+        name: str,
+        choose: Callable[[int | None], int],
+        known: dict[str, bytes],
+        *,
+        is_marked: bool = False,
     ) -> int:
-        """Write the value that ``choose`` returns for the counter's value, if it differs."""
-        key = self._key(name)
+        """Write the value that ``choose`` returns for the counter's value, if it differs.
+
+        Args:
+            name: the counter's name.
+            choose: returns the value to write.
+            known: the values that may be tried without a read.
+            is_marked: whether a missing counter is created only beside the store's marker.
+        """
+        key, marker = self._key(name), self._key("machine/store/marker")
 
         async def change(member: Member) -> int:
             value = known.pop(key, None) or _value((await member.read(key))[1])
@@ -95,11 +107,16 @@ class EtcdBackend(Backend):
                 if chosen in {MISSING, found}:
                     return chosen
                 text = b"%d" % chosen
-                reply = await member.write([unchanged(key, value)], [put(key, text)], else_read=key)
+                compares = [unchanged(key, value)]
+                if is_creating := is_marked and value is None:
+                    compares.append(existing(marker))
+                reply = await member.write(compares, [put(key, text)], else_read=key)
                 if reply.succeeded:
                     known[key] = text
                     return chosen
                 value = _value(reply.responses[0].response_range.kvs)
+                if is_creating and value is None and not (await member.read(marker))[1]:
+                    raise CounterNotCreatedError(self.label, counter=name)
                 await member.pause()
 
         return await self.link.call(change, key=key)
@@ -140,13 +157,16 @@ class EtcdBackend(Backend):
     async def _find(self, member: Member, places: EtcdPlaces, need: Need) -> Snapshot:
         if need.is_complete and need.sample:
             return await _sample(member, places, replace(need, is_complete=False))
-        prefix, counted = "", 0
+        prefix, further, counted = "", 0, -1
         if need.is_complete:  # the count is read first, so it is never above the ids that are read
             prefix = places.root
+            reply = await member.read_ranges(span(places.further, is_prefix=True, count_only=True))
+            further = reply.responses[0].response_range.count
+        header, found = await member.read(*places.needed(need), prefix=prefix)
+        if need.namespaces:  # after their number, so it is never above those that are counted
             reply = await member.read_ranges(span(places.counts, is_prefix=True, count_only=True))
             counted = reply.responses[0].response_range.count
-        header, found = await member.read(*places.needed(need), prefix=prefix)
-        snapshot = places.read(header, found, need, counted)
+        snapshot = places.read(header, found, need, further, counted=counted)
         if is_enough(snapshot, need):
             return snapshot
         return await self._find(member, places, replace(need, is_complete=True))
@@ -211,7 +231,7 @@ async def _sample(member: Member, places: EtcdPlaces, need: Need) -> Snapshot:
         *(span(key) for key in places.needed(need)),
         span(places.free, is_prefix=True, limit=need.sample, keys_only=True),
         span(places.seats, is_prefix=True, **descending),
-        span(places.counts, is_prefix=True, count_only=True),
+        span(places.further, is_prefix=True, count_only=True),
     )
     *parts, freed, seats, counts = (each.response_range for each in reply.responses)
     found = [each for part in parts for each in part.kvs]
@@ -270,7 +290,7 @@ class EtcdPlaces(Places):
         quarantine: a key that exists while a quarantine runs.
         lives: the prefix of the keys on the owners' leases.
         free: the prefix of the keys of machine ids that were given back.
-        counts: the prefix of the keys of machine ids that were added to the count.
+        further: the prefix of the keys of machine ids that were added to the count.
     """
 
     kind = EtcdSnapshot
@@ -280,7 +300,7 @@ class EtcdPlaces(Places):
         super().__init__(STORE, f"{prefix}/machine/", namespace)
         self.quarantine = f"{self.root}quarantine"
         self.lives, self.free = f"{self.root}alive/", f"{self.root}free/"
-        self.counts = f"{self.count}/"
+        self.further = f"{prefix}/machine/store/further/{quoted(namespace)}/"
 
     def alive(self, machine_id: int) -> str:
         """Return the key on its owner's lease."""
@@ -298,10 +318,16 @@ class EtcdPlaces(Places):
 
     def counted(self, machine_id: int) -> str:
         """Return the key that counts it."""
-        return f"{self.counts}{machine_id:08d}"
+        return f"{self.further}{machine_id:08d}"
 
     def read(
-        self, header: Message, found: Iterable[Message], need: Need, counted: int = 0
+        self,
+        header: Message,
+        found: Iterable[Message],
+        need: Need,
+        further: int = 0,
+        *,
+        counted: int = -1,
     ) -> Snapshot:
         """Return the snapshot, at time 0 of the store's clock.
 
@@ -309,7 +335,8 @@ class EtcdPlaces(Places):
             header: the reply's header.
             found: the keys that were found.
             need: what had to be read.
-            counted: how many keys there are that begin with `counts`.
+            further: how many keys there are that begin with `further`.
+            counted: how many namespaces have a count; -1 if that was not read.
 
         Raises:
             CorruptMachineStateError: a cell is damaged.
@@ -330,9 +357,10 @@ class EtcdPlaces(Places):
             {key: seen.get(key, -ALIVE) for key in raw.cells},
             need,
             raw=raw,
+            counted=counted,
         )
         if snapshot.count is not None:
-            snapshot.count = replace(snapshot.count, ids=snapshot.count.ids + counted)
+            snapshot.count = replace(snapshot.count, ids=snapshot.count.ids + further)
         return snapshot
 
 
@@ -410,8 +438,8 @@ class EtcdCommit:
         if changes.count is None:
             return []
         if changes.signed is None or not self._snapshot.counts_one_more(changes):
-            self._bounds.append(unwritten(places.counts, self._raw.revision))
-            return [remove(places.counts, is_prefix=True)]
+            self._bounds.append(unwritten(places.further, self._raw.revision))
+            return [remove(places.further, is_prefix=True)]
         del self._cells[places.count]
         return [put(places.counted(changes.signed), b"")]
 

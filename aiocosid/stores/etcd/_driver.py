@@ -312,6 +312,13 @@ def unchanged(key: str, value: bytes | None) -> Message:
     return rpc.Compare(key=key.encode(), result=rpc.Compare.EQUAL, **condition)
 
 
+def existing(key: str) -> Message:
+    """Return a comparison: the key is there, whatever its value."""
+    return rpc.Compare(
+        key=key.encode(), target=rpc.Compare.MOD, result=rpc.Compare.GREATER, mod_revision=0
+    )
+
+
 def unwritten(prefix: str, revision: int) -> Message:
     """Return a comparison: no key with that prefix was written after that revision."""
     return rpc.Compare(

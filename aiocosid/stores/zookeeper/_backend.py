@@ -11,9 +11,25 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from ...abc import Counter, ServerFacts
-from ...errors import CorruptCounterError, CorruptMachineStateError, InvalidArgumentError
+from ...errors import (
+    CorruptCounterError,
+    CorruptMachineStateError,
+    CounterNotCreatedError,
+    InvalidArgumentError,
+)
 from ...machine._rules import RELEASE_STAMP_MARGIN
-from ...machine.cells import MAX_MS, Count, Damage, Marker, Note, Owner, Seat, Snapshot, Space
+from ...machine.cells import (
+    MAX_MS,
+    Count,
+    Damage,
+    Marker,
+    NamespaceCount,
+    Note,
+    Owner,
+    Seat,
+    Snapshot,
+    Space,
+)
 from ...machine.distributor import MAX_MACHINE_ID
 from .._backend import MISSING, Backend, Granted, after_add, after_raise, counters_of
 from .._durability import ZOOKEEPER as RULES
@@ -83,14 +99,22 @@ class ZookeeperBackend(Backend):
         self, name: str, by: int, *, first: int | None, note: GrantNote | None = None
     ) -> Granted:
         add = partial(after_add, by=by, first=first, store=self.label, name=name)
-        return Granted(await self._change(name, add))
+        return Granted(await self._change(name, add, is_marked=True))
 
     async def raise_to(self, name: str, above: int, *, create: bool) -> Counter | None:
         max_id = await self._change(name, partial(after_raise, above=above, create=create))
         return None if max_id == MISSING else Counter(namespaced_name=name, last_max_id=max_id)
 
-    async def _change(self, name: str, change: Callable[[int | None], int]) -> int:
-        """Write and return ``change(value)`` of a counter, whose value is None if it is missing."""
+    async def _change(
+        self, name: str, change: Callable[[int | None], int], *, is_marked: bool = False
+    ) -> int:
+        """Write and return ``change(value)`` of a counter, whose value is None if it is missing.
+
+        Args:
+            name: the counter's name.
+            change: returns the value to write.
+            is_marked: whether a missing counter is created only beside the store's marker.
+        """
         path = f"{COSID}/{path_of(name)}"
 
         async def attempt(nodes: Nodes) -> int | None:
@@ -99,7 +123,11 @@ class ZookeeperBackend(Backend):
             after = change(before)
             if after in {MISSING, before}:
                 return after
-            is_done = await nodes.commit(write(path, after.to_bytes(WIDTH, "big"), node))
+            is_creating = is_marked and before is None
+            marked = [("check", MARKER, (ANY,))] if is_creating else []
+            is_done = await nodes.commit(*marked, write(path, after.to_bytes(WIDTH, "big"), node))
+            if is_done is None and is_creating and (await nodes.get(MARKER)) == [None]:
+                raise CounterNotCreatedError(self.label, counter=name)
             return None if is_done is None else after
 
         return await self.link.until_done(attempt)
@@ -172,6 +200,8 @@ class ZookeeperBackend(Backend):
 
 CLOCK: Final = f"{OURS}/clock"  # written to get the server's time
 MARKER: Final = f"{OURS}/marker"
+NAMESPACES: Final = f"{OURS}/namespaces"
+COUNTS: Final = f"{OURS}/counts"
 ENTRIES: Final = "__itc_idx"
 
 ADDER_WIDTH: Final = 4  # bytes, of a Java ``int``, the highest first
@@ -182,7 +212,7 @@ ABSENT: Final = Node(b"", -1, 0, 0, -1, 0, 0)
 _STATE: Final = re.compile(rb"([0-9]{1,10})\|([0-9]{1,16})")
 _NUMBER: Final = re.compile("0|[1-9][0-9]{0,9}|0[0-9]{7}")
 
-C = TypeVar("C", Marker, Space, Count, Note)
+C = TypeVar("C", Marker, Space, Count, NamespaceCount, Note)
 
 
 def _integer(data: bytes) -> int | None:
@@ -213,7 +243,7 @@ class Cells:
         self.pool = f"{theirs}/__revert"
         self.space = f"{OURS}/{own_name}/space"
         self.notes = f"{OURS}/{own_name}/notes"
-        self.count = f"{OURS}/counts/{own_name}"
+        self.count = f"{COUNTS}/{own_name}"
         self.nodes: dict[str, Node | None] = {}
         self.damages: list[Damage] = []
 
@@ -246,7 +276,9 @@ class Cells:
         # Nodes that every hand-out writes: the count before those it is compared with, the adder
         # last.
         shared = self.count, self.notes, self.pool, self.entries, self.adder
-        paths = [OURS, MARKER, self.space, *shared, *own]
+        # The number of namespaces before those that have a count, which it is compared with.
+        counted = (NAMESPACES, COUNTS) if need.namespaces else ()
+        paths = [OURS, MARKER, self.space, *counted, *shared, *own]
         now_ms, found = await nodes.sync_and_read(CLOCK, *paths)
         self.nodes = dict(zip(paths, found, strict=True))
         numbers = {number for number, _ in self._owners(own)}
@@ -282,6 +314,8 @@ class Cells:
             marker=self._cell(Marker, MARKER),
             space=self._cell(Space, self.space),
             count=self._cell(Count, self.count),
+            namespaces=self._cell(NamespaceCount, NAMESPACES),
+            counted=self.node(COUNTS).children if need.namespaces else -1,
             seats={
                 number: self._seat(number, owners[number])
                 for number in sorted({*owners, *numbers, *noted, *pooled})
@@ -390,7 +424,12 @@ class Cells:
         wanted: dict[str, bytes | None] = dict.fromkeys(self._states(before))
         wanted |= self._states(changes.seats)
         notes = {self.note(number): seat.note for number, seat in changes.seats.items()}
-        ours = {MARKER: changes.marker, self.space: changes.space, self.count: changes.count}
+        ours = {
+            MARKER: changes.marker,
+            NAMESPACES: changes.namespaces,
+            self.space: changes.space,
+            self.count: changes.count,
+        }
         for path, cell in (*ours.items(), *notes.items()):
             if cell is not None:
                 wanted[path] = cell.text().encode()

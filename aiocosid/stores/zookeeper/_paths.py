@@ -17,7 +17,7 @@ COSID: Final = "/cosid"
 OURS: Final = "/aiocosid"
 """The root of aiocosid's own nodes."""
 
-STORES_OWN: Final = frozenset(("clock", "counts", "leaf", "marker", "twitter"))
+STORES_OWN: Final = frozenset(("clock", "counts", "leaf", "marker", "namespaces", "twitter"))
 """Nodes below `OURS` that belong to no namespace."""
 
 # Characters that a server refuses in a path: no Java process can have used them.

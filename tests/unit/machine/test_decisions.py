@@ -19,6 +19,7 @@ from aiocosid.errors import (
     MachineIdLostError,
     MachineIdOverflowError,
     MachineIdQuarantineError,
+    StoreFormatError,
     StoreNotInitializedError,
 )
 from aiocosid.machine import _rules
@@ -30,6 +31,7 @@ from aiocosid.machine.cells import (
     Count,
     Damage,
     Marker,
+    NamespaceCount,
     Need,
     Note,
     Owner,
@@ -43,6 +45,7 @@ ME: Final = Asker("me", guard_ms=300_000, nonce="n")
 SPACE: Final = Space("here", "e", bits=2, guard_ms=300_000)
 RUNNING: Final = replace(SPACE, quarantine="q", since_ms=NOW - 1000)
 BEGUN: Final = replace(SPACE, quarantine="n", since_ms=NOW)
+WHOLE: Final = Need("me", is_complete=True, namespaces=True)
 HELD: Final = Seat((Owner("other", NOW),), Note("other", token="t"), NOW)
 
 
@@ -359,12 +362,12 @@ def test_a_renewal(
     ],
 )
 def test_where_something_is_wrong_all_is_read(facts: dict[str, Any]) -> None:
-    due = Decision(need=Need("me", 1, is_complete=True))
+    due = Decision(need=replace(WHOLE, machine_id=1))
     assert renew(snapshot(is_complete=False, **facts)) == due
 
 
 def test_a_hand_out_needs_all_or_a_sample() -> None:
-    assert hand_out(snapshot(is_complete=False)) == Decision(need=Need("me", is_complete=True))
+    assert hand_out(snapshot(is_complete=False)) == Decision(need=WHOLE)
 
 
 @pytest.mark.parametrize(
@@ -591,7 +594,7 @@ def test_a_width_that_is_there_needs_no_change() -> None:
 
 
 def test_all_is_read_for_a_width_and_for_a_marker() -> None:
-    part, due = snapshot(is_complete=False), Decision(need=Need(is_complete=True))
+    part, due = snapshot(is_complete=False), Decision(need=WHOLE)
     assert _rules.set_bits(part, ME, 3) == due
     assert _rules.mark(part, ME, is_new=True) == due
 
@@ -651,7 +654,89 @@ def test_marking_a_namespace(
     assert found.is_alarm == (space == BEGUN)
 
 
+def test_another_format_is_refused() -> None:
+    """The error names both; each rule would take its cells for something else."""
+    _rules.check_format(snapshot())
+    with pytest.raises(StoreFormatError) as caught:
+        _rules.check_format(snapshot(marker=Marker(format=1)))
+    assert (caught.value.found, caught.value.expected) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("there", "counted", "written"),
+    [
+        (None, None, None),  # a store that cannot lose a namespace alone
+        (None, 0, 1),
+        (3, 3, 4),
+        (2, 3, 4),  # one was counted without being written
+    ],
+)
+def test_a_namespace_is_counted_once(
+    there: int | None, counted: int | None, written: int | None
+) -> None:
+    number = None if there is None else NamespaceCount(there)
+    found = hand_out(snapshot(space=None, count=None, namespaces=number, counted=counted))
+    assert found.changes.namespaces == (None if written is None else NamespaceCount(written))
+    later = hand_out(snapshot(namespaces=number, counted=counted))
+    assert later.changes.namespaces is None
+
+
+@pytest.mark.parametrize("space", [None, SPACE])
+def test_a_namespace_that_vanished_is_an_alarm(space: Space | None) -> None:
+    """It may be this one, so its holders get the time to assert their ids."""
+    facts: dict[str, Any] = {"space": space, "count": None, "namespaces": NamespaceCount(3)}
+    found = hand_out(snapshot(**facts, counted=2))
+    assert isinstance(found.error, MachineIdQuarantineError)
+    assert found.is_alarm
+    assert not found.changes.seats
+    taken = Taken(1, NOW - 1, 2, "t")
+    held = renew(snapshot(**facts, counted=2), taken=taken)
+    assert held.changes.seats[1].holders == ("me",)
+    over = replace(BEGUN, since_ms=NOW - 305_000)
+    healed = hand_out(snapshot(**(facts | {"space": over}), counted=2))
+    assert healed.changes.namespaces == NamespaceCount(3)
+
+
+def test_a_namespace_without_a_count_needs_all_namespaces() -> None:
+    """One that has its count asks for nothing more; nor does a store without a marker."""
+    new = snapshot(space=None, count=None, counted=-1)
+    due = Decision(need=WHOLE)
+    assert hand_out(new) == _rules.set_bits(new, ME, 3) == _rules.mark(new, ME, is_new=True) == due
+    assert hand_out(snapshot(counted=-1)).need is None
+    unmarked = hand_out(snapshot(space=Space("here"), marker=None, count=None, counted=-1))
+    assert unmarked.answer.machine_id == 0
+    assert unmarked.changes.namespaces is None
+
+
+def test_a_namespace_is_forgotten() -> None:
+    gone = {"space": None, "count": None, "namespaces": NamespaceCount(3)}
+    assert _rules.forget(snapshot(**gone, counted=-1)).need is not None
+    found = _rules.forget(snapshot(**gone, counted=2))
+    assert (found.changes, found.answer) == (Changes(namespaces=NamespaceCount(2)), True)
+    assert _rules.forget(snapshot(**gone, counted=3)) == Decision(answer=False)
+    there = _rules.forget(snapshot(namespaces=NamespaceCount(3), counted=2))
+    assert isinstance(there.error, InvalidArgumentError)
+
+
+def test_a_partial_marker_begins_a_quarantine_in_each_namespace() -> None:
+    """Counters may be created under it; it does not say that nothing was lost."""
+    partial = _rules.mark_store(snapshot(), ME, is_partial=True).changes.marker
+    assert partial == Marker("here", "n", is_partial=True)
+    for space in (None, SPACE):
+        found = hand_out(snapshot(marker=partial, space=space))
+        assert isinstance(found.error, MachineIdQuarantineError)
+        assert not isinstance(found.error, StoreNotInitializedError)
+        assert found.changes.space is not None
+        over = replace(found.changes.space, since_ms=NOW - 305_000)
+        assert hand_out(snapshot(marker=partial, space=over)).error is None
+    assert not _rules.is_initialized(snapshot(marker=partial))
+
+
 def test_marking_the_store() -> None:
+    """It counts the namespaces that are there."""
+    assert _rules.mark_store(snapshot(counted=-1), ME).need == Need(namespaces=True)
+    counted = _rules.mark_store(snapshot(counted=4, namespaces=NamespaceCount(9)), ME).changes
+    assert counted == Changes(marker=Marker("here", "n"), namespaces=NamespaceCount(4))
     assert _rules.mark_store(snapshot(), ME) == Decision(Changes(marker=Marker("here", "n")))
 
 
