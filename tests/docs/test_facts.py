@@ -195,7 +195,7 @@ async def test_the_invoices_of_the_readme_have_no_gaps(
     """Numbers of invoices go on where they ended, whenever the application starts anew."""
     monkeypatch.chdir(tmp_path)
     config = block_of(ROOT / "README.md", "toml", "store = ")
-    settings = tomllib.loads(config) | {"store": "sqlite:///ids.db"}
+    settings = tomllib.loads(config) | {"store": "sqlite:///ids.db", "create": True}
     numbers: list[str] = []
     for _ in range(3):
         async with aiocosid.configure(settings) as ids:
