@@ -189,7 +189,10 @@ def single_store(settings: Settings) -> tuple[str, Callable[[], Store]]:
 
 
 def _top(settings: Settings) -> tuple[Store | None, str]:
-    return Stores(settings, lambda *_: None).of((), None)
+    def ignore(_path: tuple[str, ...], _reason: str) -> None:
+        """Do nothing: the settings were checked."""
+
+    return Stores(settings, ignore).of((), None)
 
 
 def store_factories(settings: Settings) -> list[tuple[str, Callable[[], Store]]]:
