@@ -25,6 +25,7 @@ from aiocosid.errors import (
 )
 from aiocosid.stores._store import CounterDistributor
 from aiocosid.stores.etcd import EtcdStore
+from tests.machine_marks import mark_etcd_store
 from tests.script import run_python
 from tests.servers import PASSWORD, EtcdServer, FaultProxy, eventually, free_port
 
@@ -33,6 +34,12 @@ from ._snowflakes import until
 pytestmark = [pytest.mark.integration]
 
 ROUNDS: Final = 1000
+
+
+@pytest.fixture(autouse=True)
+def _marker(etcd: EtcdServer) -> None:
+    """Counters are created."""
+    mark_etcd_store(etcd)
 
 
 @asynccontextmanager

@@ -24,11 +24,18 @@ from aiocosid.errors import (
     StoreUnavailableError,
 )
 from aiocosid.stores.zookeeper import ZookeeperStore
+from tests.machine_marks import mark_zookeeper_store
 from tests.servers import FaultProxy, ZookeeperServer, eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
 SET = 5  # the protocol's number of a write
+
+
+@pytest.fixture(autouse=True)
+def _marker(zookeeper: ZookeeperServer) -> None:
+    """Counters are created."""
+    mark_zookeeper_store(zookeeper)
 
 
 @pytest_asyncio.fixture
