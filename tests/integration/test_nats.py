@@ -24,9 +24,8 @@ from nats.errors import Error as NatsError
 from aiocosid import SegmentId, SnowflakeId
 from aiocosid.abc import MAX_ID
 from aiocosid.errors import (
-    CounterMissingError,
-    CounterNotCreatedError,
     CorruptMachineStateError,
+    CounterNotCreatedError,
     IdOverflowError,
     InvalidArgumentError,
     MachineIdLostError,

@@ -18,6 +18,7 @@ from kazoo.security import make_digest_acl  # type: ignore[import-untyped]
 
 from aiocosid.errors import (
     CorruptCounterError,
+    CounterNotCreatedError,
     StoreAuthenticationError,
     StoreError,
     StoreRolledBackError,
@@ -249,6 +250,26 @@ class TestFaults:
             await asyncio.to_thread(server.start)
             with pytest.raises(StoreRolledBackError):
                 await eventually(lambda: counter.next_max_id(10), StoreUnavailableError)
+
+
+async def test_a_counter_is_created_beside_the_marker(
+    zookeeper: ZookeeperServer, namespace: str
+) -> None:
+    """One that exists needs none; nor does the floor of an operator."""
+    async with ZookeeperStore.from_url(zookeeper.url) as store:
+
+        async def add(name: str) -> int:
+            counter = store.segment_distributor(namespace=namespace, name=name)
+            return await counter.next_max_id(10)
+
+        assert await add("old") == 10
+        zookeeper.behind.delete("/aiocosid/marker")
+        assert await add("old") == 20
+        with pytest.raises(CounterNotCreatedError, match="it has no marker"):
+            await add("new")
+        assert zookeeper.behind.exists(f"/cosid/{namespace}.new") is None
+        await store.set_floor(namespace=namespace, name="new", above=7, create=True)
+        assert await add("new") == 17
 
 
 async def is_suspended(store: ZookeeperStore) -> bool:

@@ -26,7 +26,14 @@ from aiocosid.machine.cells import (
 
 Cell = Note | Space | Marker | Count | NamespaceCount
 NOTE: Final = Note("é", stable=True, mark_ms=MAX_MS, token="t", turn=-1)  # noqa: S106
-CELLS: Final[list[Cell]] = [Note(), NOTE, Space(), Space("i", "e", 31, ENDLESS_MS), Marker("i", "e"), Count()]
+CELLS: Final[list[Cell]] = [
+    Note(),
+    NOTE,
+    Space(),
+    Space("i", "e", 31, ENDLESS_MS),
+    Marker("i", "e"),
+    Count(),
+]
 CELLS += [Marker("i", "e", is_partial=True), NamespaceCount(7)]
 
 
