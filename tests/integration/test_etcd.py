@@ -251,6 +251,7 @@ class TestValues:
         """It is told by the URL or the argument; machine ids beneath it are no counters."""
         url = f"{etcd.url}/apps/{namespace}/"
         async with EtcdStore.from_url(url) as store:
+            await store.initialize()
             counter = store.segment_distributor(namespace="a", name="b", step=10)
             assert await counter.next_max_id(10) == 10
             await store.mark_machines(namespace="a.b")
@@ -461,7 +462,7 @@ async def early():
     await counter.aopen()
     await machine.aopen()
     assert machine.instance_id != parents
-    assert await outcome(machine.guard(0, now_ms=1, mark_ms=1)) == "StoreNotInitializedError"
+    assert await outcome(machine.guard(0, now_ms=1, mark_ms=1)) == "MachineIdLostError"
     return [await counter.next_max_id(10)]
 
 told = {"before": forked(early)}

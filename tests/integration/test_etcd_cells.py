@@ -258,7 +258,7 @@ async def test_another_format(etcd: EtcdServer, namespace: str, store: EtcdStore
     marker = Marker.read(etcd.get(key) or "")
     former = f'{{"identity":"{marker.identity}","epoch":"{marker.epoch}"}}'
     etcd.put(key, former)
-    with pytest.raises(StoreFormatError, match="format 1.* uses format 2"):
+    with pytest.raises(StoreFormatError, match=r"format 1.* uses format 2"):
         await take(machine_of(store, "a"))
     with pytest.raises(StoreFormatError):
         await store.initialize(confirm_no_holders=True)

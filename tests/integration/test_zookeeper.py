@@ -119,13 +119,14 @@ class TestNodes:
         """Of a URL it is made; of a client it has to be there."""
         async with ZookeeperStore.from_url(f"{zookeeper.url}/{namespace}/ids") as store:
             assert await store.counters() == []
+            await store.initialize()
             assert await store.segment_distributor(name="a").next_max_id(5) == 5
         assert value(zookeeper, f"/{namespace}/ids/cosid/cosid.a") == 5
         client = KazooClient(f"{zookeeper.hosts}/{namespace}/none")
         client.start_async()
         try:
             with pytest.raises(StoreError, match="chroot"):
-                await ZookeeperStore(client).segment_distributor(name="a").next_max_id(5)
+                await ZookeeperStore(client).initialize()
         finally:
             client.stop()
             client.close()

@@ -93,6 +93,7 @@ def test_what_is_left_out_is_empty() -> None:
         (Count, '{"epoch":"e","ids":true}'),
         (Count, '{"epoch":"e","ids":-2}'),
         (Count, '{"epoch":"e","ids":9007199254740992}'),
+        (Marker, "{}"),
         (Marker, '{"identity":"i","epoch":"e","format":2}'),
         (Marker, '{"identity":"i","epoch":"e","format":"1"}'),
         (NamespaceCount, '{"number":-2}'),
