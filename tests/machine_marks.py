@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from urllib.parse import quote
 
-from aiocosid.machine.cells import Space
+from aiocosid.machine.cells import Marker, Space
 from aiocosid.stores._mysql import IDENTITY as MYSQL_IDENTITY
 from aiocosid.stores._postgres import IDENTITY
 from aiocosid.stores.zookeeper._backend import Cells
@@ -27,11 +27,13 @@ __all__ = (
     "identity",
     "mariadb_run",
     "mark_etcd",
+    "mark_etcd_store",
     "mark_machines",
     "mark_mariadb",
     "mark_nats",
     "mark_postgres",
     "mark_zookeeper",
+    "mark_zookeeper_store",
     "nats_key",
 )
 
@@ -93,6 +95,19 @@ def mark_etcd(server: EtcdServer, *namespaces: str) -> None:
     """The same for etcd."""
     for namespace in namespaces:
         server.put(f"{etcd_root(namespace)}space", Space(identity=etcd_identity(server)).text())
+
+
+def mark_etcd_store(server: EtcdServer, prefix: str = "/cosid") -> None:
+    """Mark a cluster for all namespaces, so that counters are created too."""
+    text = Marker(etcd_identity(server), "marked").text()
+    server.put(f"{prefix}/machine/store/marker", text)
+
+
+def mark_zookeeper_store(server: ZookeeperServer) -> None:
+    """The same for ZooKeeper."""
+    server.behind.ensure_path("/aiocosid/marker")
+    identity = f"{server.behind.exists('/aiocosid').czxid:x}"
+    server.behind.set("/aiocosid/marker", Marker(identity, "marked").text().encode())
 
 
 def mark_nats(server: NatsServer, *namespaces: str) -> None:

@@ -175,7 +175,8 @@ class Marker:
             ValueError: the text is something else.
         """
         found = _tree(text)
-        version = found.get("format", _FIRST_FORMAT)
+        is_first = found.keys() == {"identity", "epoch"}
+        version = _FIRST_FORMAT if is_first else found.get("format")
         if type(version) is int and version != FORMAT:
             return cls(format=version)
         return cls(**_checked(text, found, cls()))

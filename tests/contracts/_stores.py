@@ -354,7 +354,6 @@ class Zookeeper(Backend):
     def _write(self, path: str, text: str) -> None:
         self.server.behind.set(path, text.encode())
 
-
     def vanish(self, namespace: str) -> None:
         at = Cells("", namespace)
         for path in (at.space.rpartition("/")[0], at.entries.rpartition("/")[0], at.count):
@@ -396,7 +395,6 @@ class Etcd(Backend):
             marker = self.server.get(etcd_root("").replace("ns//", "store/marker"))
             space = Space(epoch=Marker.read(marker).epoch if marker else "")
         self.server.put(f"{root}space", replace(space, identity="another").text())
-
 
     def vanish(self, namespace: str) -> None:
         root = etcd_root(namespace)

@@ -124,6 +124,27 @@ class TestOnOneStore(Machines):
             await one.distribute(2, now_ms=1, latest_ms=2**53)
         assert (await one.distribute(3, now_ms=1, latest_ms=2**53)).machine_id == 0
 
+    async def test_a_namespace_that_vanishes_is_missed(self, store: Store) -> None:
+        """With its count, while the store's marker stays: its holder asserts its id again."""
+        namespace = f"gone{uuid.uuid4().hex[:12]}"
+        times = {"now_ms": SYSTEM_CLOCK.now_ms(), "latest_ms": 2**53}
+
+        def of(text: str) -> MachineIdDistributor:
+            return store.machine_id_distributor(namespace=namespace, instance_id=text)
+
+        holder = of("holder")
+        held = await holder.distribute(2, **times)
+        self.backend.vanish(namespace)
+        with pytest.raises(MachineIdQuarantineError):
+            await of("another").distribute(2, **times)
+        await holder.reassert(held.machine_id, now_ms=times["now_ms"], mark_ms=-1)
+        listed = await store.machines(namespace=namespace)
+        assert [(each.machine_id, each.instance_id) for each in listed] == [(0, "holder")]
+        self.backend.vanish(namespace)
+        assert await store.forget_namespace(namespace=namespace)
+        assert not await store.forget_namespace(namespace=namespace)
+        assert (await of("another").distribute(2, **times)).machine_id == 0
+
     async def test_a_marker_remembers_the_longest_lease(self, store: Store) -> None:
         """Of a renewal, of marking; what is marked as new, or is not there, knows nothing."""
         namespace = f"long{uuid.uuid4().hex[:12]}"

@@ -25,6 +25,7 @@ from aiocosid.errors import (
 )
 from aiocosid.stores._store import CounterDistributor
 from aiocosid.stores.etcd import EtcdStore
+from tests.machine_marks import mark_etcd_store
 from tests.script import run_python
 from tests.servers import PASSWORD, EtcdServer, FaultProxy, eventually, free_port
 
@@ -33,6 +34,12 @@ from ._snowflakes import until
 pytestmark = [pytest.mark.integration]
 
 ROUNDS: Final = 1000
+
+
+@pytest.fixture(autouse=True)
+def _marker(etcd: EtcdServer) -> None:
+    """Counters are created."""
+    mark_etcd_store(etcd)
 
 
 @asynccontextmanager
@@ -244,6 +251,7 @@ class TestValues:
         """It is told by the URL or the argument; machine ids beneath it are no counters."""
         url = f"{etcd.url}/apps/{namespace}/"
         async with EtcdStore.from_url(url) as store:
+            await store.initialize()
             counter = store.segment_distributor(namespace="a", name="b", step=10)
             assert await counter.next_max_id(10) == 10
             await store.mark_machines(namespace="a.b")
@@ -454,7 +462,7 @@ async def early():
     await counter.aopen()
     await machine.aopen()
     assert machine.instance_id != parents
-    assert await outcome(machine.guard(0, now_ms=1, mark_ms=1)) == "StoreNotInitializedError"
+    assert await outcome(machine.guard(0, now_ms=1, mark_ms=1)) == "MachineIdLostError"
     return [await counter.next_max_id(10)]
 
 told = {"before": forked(early)}

@@ -11,12 +11,14 @@ import pytest_asyncio
 
 from aiocosid import SegmentId
 from aiocosid.errors import (
+    CounterNotCreatedError,
     MachineIdInUseError,
     MachineIdQuarantineError,
+    StoreFormatError,
     StoreNotInitializedError,
     StoreRolledBackError,
 )
-from aiocosid.machine.cells import Changes, Need, Note, Owner, Seat, Snapshot, Space
+from aiocosid.machine.cells import Changes, Marker, Need, Note, Owner, Seat, Snapshot, Space
 from aiocosid.machine.distributor import CellMachineIdDistributor
 from aiocosid.stores.etcd import EtcdStore
 from aiocosid.stores.etcd._backend import EtcdBackend
@@ -180,7 +182,7 @@ class TestChangedUnderneath:
         async with EtcdStore.from_url(url) as store:
             with pytest.raises(StoreNotInitializedError):
                 await take(machine_of(store, "a"))
-            await store.initialize()
+            await store.initialize(confirm_no_holders=True)
             assert await take(machine_of(store, "a")) == 0
             other = store.machine_id_distributor(namespace="another", instance_id="a")
             assert await take(other) == 0
@@ -248,3 +250,31 @@ async def test_a_term_that_rises_is_noted_by_hand_outs_alone(
     assert [etcd.get(key) for key in keys] == earlier
     await take(machine_of(store, "b"))
     assert [etcd.get(key) for key in keys] == sound
+
+
+async def test_another_format(etcd: EtcdServer, namespace: str, store: EtcdStore) -> None:
+    """Its cells may have other keys, so the store would seem to be empty: both are named."""
+    key = f"/cosid/{namespace}/machine/store/marker"
+    marker = Marker.read(etcd.get(key) or "")
+    former = f'{{"identity":"{marker.identity}","epoch":"{marker.epoch}"}}'
+    etcd.put(key, former)
+    with pytest.raises(StoreFormatError, match=r"format 1.* uses format 2"):
+        await take(machine_of(store, "a"))
+    with pytest.raises(StoreFormatError):
+        await store.initialize(confirm_no_holders=True)
+    assert etcd.get(key) == former
+
+
+async def test_a_counter_is_created_beside_the_marker(
+    etcd: EtcdServer, namespace: str, store: EtcdStore
+) -> None:
+    """One that exists needs none; nor does the floor of an operator."""
+    counter = store.segment_distributor(name="old")
+    assert await counter.next_max_id(10) == 10
+    etcd.delete(f"/cosid/{namespace}/machine/store/marker")
+    assert await store.segment_distributor(name="old").next_max_id(10) == 20
+    with pytest.raises(CounterNotCreatedError, match="it has no marker"):
+        await store.segment_distributor(name="new").next_max_id(10)
+    assert await store.segment_distributor(name="new").peek() is None
+    await store.set_floor(name="new", above=7, create=True)
+    assert await store.segment_distributor(name="new").next_max_id(10) == 17

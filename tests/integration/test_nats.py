@@ -25,6 +25,7 @@ from aiocosid import SegmentId, SnowflakeId
 from aiocosid.abc import MAX_ID
 from aiocosid.errors import (
     CorruptMachineStateError,
+    CounterNotCreatedError,
     IdOverflowError,
     InvalidArgumentError,
     MachineIdLostError,
@@ -66,7 +67,7 @@ def url(nats: NatsServer, namespace: str) -> Iterator[str]:
 async def store(url: str) -> AsyncIterator[NatsStore]:
     """A store on them, which are there, and initialised."""
     async with NatsStore.from_url(url) as store:
-        await store.create_schema()
+        await store.create_schema(disposable=True)
         yield store
 
 
@@ -138,7 +139,7 @@ class TestServers:
         with old_server(version) as url:
             async with NatsStore.from_url(url) as store:
                 for call in (
-                    store.create_schema(),
+                    store.create_schema(disposable=True),
                     store.segment_distributor(name="order").next_max_id(1),
                     store.is_initialized(),
                 ):
@@ -162,7 +163,7 @@ class TestServers:
             ):
                 with pytest.raises(SchemaMissingError, match=r"stream .*aiocosid init --store"):
                     await call
-            await store.create_schema()
+            await store.create_schema(disposable=True)
             assert await counter.next_max_id(10) == 10
             nats.call(f"STREAM.DELETE.{namespace}_counters")
             with pytest.raises(SchemaMissingError, match=f"stream '{namespace}_counters'"):
@@ -170,14 +171,16 @@ class TestServers:
             await store.create_schema()
             with pytest.raises(StoreRolledBackError):
                 await counter.next_max_id(10)
+            with pytest.raises(CounterNotCreatedError):  # nor for a process that starts now
+                await store.segment_distributor(name="order").next_max_id(10)
             assert await store.counters() == []
 
-    async def test_who_creates_them_marks_the_store(self, url: str) -> None:
-        """One of many at once, and nobody who finds them."""
+    async def test_creating_them_does_not_vouch(self, url: str) -> None:
+        """The server does not remember what was deleted: no call marks the store, nor any later."""
         stores = [NatsStore.from_url(url) for _ in range(8)]
         created = await asyncio.gather(*(backend_of(each).create_schema() for each in stores))
-        assert sorted(created) == [False] * 7 + [True]
-        assert not await stores[0].is_initialized()  # which is the caller's
+        assert created == [False] * 8
+        assert not await stores[0].is_initialized()
         await stores[0].create_schema()
         assert not await stores[0].is_initialized()
         with pytest.raises(StoreNotInitializedError):
@@ -208,12 +211,12 @@ class TestServers:
         """More than one server can hold are refused."""
         async with NatsStore.from_url(f"{url}&replicas=3") as store:
             with pytest.raises(StoreError, match="replicas"):
-                await store.create_schema()
+                await store.create_schema(disposable=True)
 
     async def test_a_prefix_of_ones_own(self, nats: NatsServer, url: str, namespace: str) -> None:
         async with NatsStore.from_url(url) as store, NatsStore.from_url(nats.url) as other:
-            await store.create_schema()
-            await other.create_schema()
+            await store.create_schema(disposable=True)
+            await other.create_schema(disposable=True)
             assert await store.segment_distributor(namespace=namespace, name="x").next_max_id(5)
             assert await other.counters(namespace=namespace) == []
             assert namespace in repr(store)
@@ -228,7 +231,7 @@ class TestCounters:
     async def test_thirty_two_begin_at_once(self, url: str, offset: int) -> None:
         """The counter is created once, at its offset."""
         stores = [NatsStore.from_url(url) for _ in range(32)]
-        await stores[0].create_schema()
+        await stores[0].create_schema(disposable=True)
         counters = [each.segment_distributor(name="order", offset=offset) for each in stores]
         found = await asyncio.gather(*(each.next_max_id(100) for each in counters))
         assert sorted(found) == [offset + 100 * n for n in range(1, 33)]
@@ -493,7 +496,7 @@ class TestFaults:
         """With all that it had; emptied, it is noticed."""
         server = nats_factory()
         async with NatsStore.from_url(server.url) as store:
-            await store.create_schema()
+            await store.create_schema(disposable=True)
             counter, machine = store.segment_distributor(name="order"), machine_of(store, "a")
             assert await counter.next_max_id(10) == 10
             number = await take(machine)
@@ -511,6 +514,8 @@ class TestFaults:
             await store.create_schema()
             with pytest.raises(StoreRolledBackError):
                 await counter.next_max_id(10)
+            with pytest.raises(CounterNotCreatedError):  # nor for a process that starts now
+                await store.segment_distributor(name="order").next_max_id(10)
 
 
 @pytest.mark.asyncio
@@ -522,7 +527,7 @@ class TestLogin:
         assert server.certificates is not None
         trust = f"?timeout=5&ssl_ca_certs={server.certificates.ca}"
         async with NatsStore.from_url(server.url + trust) as store:
-            await store.create_schema()
+            await store.create_schema(disposable=True)
             assert await store.segment_distributor(name="order").next_max_id(10) == 10
             for secret in (PASSWORD, server.quoted_password):
                 assert secret not in repr(store)
@@ -586,7 +591,7 @@ class TestLogin:
         server = nats_factory("--config", str(config), password=SHORT)
         server_url = server.url.replace("app:x@", "{}:x@")
         async with NatsStore.from_url(server_url.format("init")) as store:
-            await store.create_schema()
+            await store.create_schema(disposable=True)
         async with NatsStore.from_url(server_url.format("app")) as store:
             assert await store.segment_distributor(name="order").next_max_id(10) == 10
             machine = machine_of(store, "a")
@@ -594,7 +599,7 @@ class TestLogin:
             assert len(await store.counters()) == len(await store.machines()) == 1
             monkeypatch.setattr("aiocosid.stores.nats.CREATE_TIMEOUT", 0.5)
             with pytest.raises(StoreAuthenticationError, match=r"(?i)permissions violation"):
-                await store.create_schema()
+                await store.create_schema(disposable=True)
         async with NatsStore.from_url(server_url.format("few")) as store:
             with pytest.raises(StoreAuthenticationError, match=r"(?i)permissions violation"):
                 await store.segment_distributor(name="order").next_max_id(10)
@@ -608,7 +613,7 @@ class TestClients:
         client = Client()
         await client.connect(nats.url)
         async with NatsStore(client, prefix=namespace) as store:
-            await store.create_schema()
+            await store.create_schema(disposable=True)
             counter = store.segment_distributor(name="order")
             assert await counter.next_max_id(10) == 10
             machine = machine_of(store, "a")
@@ -633,7 +638,7 @@ class TestClients:
     async def test_nothing_is_sent_on_an_interrupted_one(self, nats: NatsServer, url: str) -> None:
         """The driver would send it later."""
         async with NatsStore.from_url(url) as own, FaultProxy(nats.host, nats.port) as proxy:
-            await own.create_schema()
+            await own.create_schema(disposable=True)
             client = Client()
             await client.connect(f"nats://{proxy.host}:{proxy.port}", reconnect_time_wait=1)
             prefix = url.rpartition("/")[2].partition("?")[0]
@@ -809,13 +814,13 @@ class TestLosses:
             nats.call(f"STREAM.DELETE.{namespace}_cells")
             with pytest.raises(SchemaMissingError):
                 await owner.guard(number, now_ms=T, mark_ms=T)
-            assert await backend_of(store).create_schema()
+            assert not await backend_of(store).create_schema()
         with pytest.raises(MachineIdQuarantineError):
             await owner.guard(number, now_ms=T + 1, mark_ms=T + 1)
         await owner.reassert(number, now_ms=T + 2, mark_ms=T + 2)
         with pytest.raises(MachineIdQuarantineError):
             await take(machine_of(store, "b"))
-        await store.initialize()
+        await store.initialize(confirm_no_holders=True)
         assert await take(machine_of(store, "b")) == 1
 
     async def test_initialised_anew_under_an_owner(
@@ -825,7 +830,7 @@ class TestLosses:
         owner = machine_of(store, "a")
         number = await take(owner)
         nats.call(f"STREAM.DELETE.{namespace}_cells")
-        await store.create_schema()
+        await store.create_schema(disposable=True)
         assert await take(machine_of(store, "b")) == number
         with pytest.raises(MachineIdLostError, match="b holds it"):
             await owner.guard(number, now_ms=T + 1, mark_ms=T + 1)
@@ -853,7 +858,7 @@ class TestLosses:
         """The files of a server, put back: who was handed an id since has lost it."""
         server = nats_factory()
         async with NatsStore.from_url(server.url) as store:
-            await store.create_schema()
+            await store.create_schema(disposable=True)
             early, late = machine_of(store, "a"), machine_of(store, "b")
             counter = store.segment_distributor(name="order")
             assert (await take(early), await counter.next_max_id(10)) == (0, 10)
@@ -895,7 +900,7 @@ class TestClusters:
     ) -> None:
         """One that was stopped is asked again until it has what the leader has."""
         async with NatsStore.from_url(f"{nats_cluster.url}?timeout=15") as store:
-            await store.create_schema()
+            await store.create_schema(disposable=True)
             for stream in ("aiocosid_counters", "aiocosid_cells"):
                 info = nats_cluster.call(f"STREAM.INFO.{stream}")
                 assert info["config"]["num_replicas"] == 3
@@ -921,7 +926,7 @@ class TestClusters:
     async def test_many_ask_while_leaders_change(self, nats_cluster: NatsCluster) -> None:
         """Everybody is served, with an id of its own."""
         async with NatsStore.from_url(nats_cluster.url) as store:
-            await store.create_schema()
+            await store.create_schema(disposable=True)
         stores = [NatsStore.from_url(nats_cluster.url) for _ in range(12)]
         killed = await asyncio.to_thread(nats_cluster.kill_leader, "aiocosid_cells")
         numbers = await asyncio.gather(

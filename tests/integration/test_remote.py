@@ -76,7 +76,7 @@ async def test_two_servers_are_killed_in_turn(
     """The others go on without an error, and no segment is handed out twice."""
     server: ValkeyServer | PostgresServer = request.getfixturevalue(behind)
     async with open_store(server.url) as store:
-        await store.create_schema()
+        await store.create_schema(disposable=True)
     ports = [free_port() for _ in range(2)]
     hosts = ",".join(f"{HOST}:{port}" for port in ports)
     found: list[int] = []
@@ -346,7 +346,7 @@ async def test_errors(namespace: str, tmp_path: Path, *, is_unix: bool) -> None:
     """Each has its class and facts, and none names what the server's store is."""
     limits = Limits(step=1_000, name=300)
     async with open_store(f"sqlite:///{tmp_path}/hidden.db") as store:
-        await store.create_schema()
+        await store.create_schema(disposable=True)
     with serve_store(f"sqlite:///{tmp_path}/hidden.db", is_unix=is_unix, limits=limits) as url:
         async with open_store(url) as store:
             counter = store.segment_distributor(namespace=namespace, name="a")
@@ -389,7 +389,7 @@ async def test_a_striped_store_behind(tmp_path: Path, namespace: str) -> None:
     striped = "striped:?" + "&".join(f"store={each}" for each in files)
     with serve_store(striped, is_unix=True) as url:
         async with open_store(url) as store:
-            await store.create_schema()
+            await store.create_schema(disposable=True)
             counter = store.segment_distributor(namespace=namespace, name="order")
             with pytest.raises(UnsupportedByStoreError, match="no contiguous ranges"):
                 await counter.next_max_id(1)
@@ -403,7 +403,7 @@ async def test_a_tiered_store_behind(valkey: ValkeyServer, tmp_path: Path, names
     root, cache = (quote(each, safe="") for each in parts)
     with serve_store(f"tiered:?root={root}&cache={cache}&span=1000", is_unix=True) as url:
         async with open_store(url) as store:
-            await store.create_schema()
+            await store.create_schema(disposable=True)
             counter = store.segment_distributor(namespace=namespace, name="order")
             assert [await counter.next_max_id(10) for _ in range(3)] == [10, 20, 30]
             assert [each.last_max_id for each in await store.counters()] == [1000]

@@ -18,17 +18,25 @@ from kazoo.security import make_digest_acl  # type: ignore[import-untyped]
 
 from aiocosid.errors import (
     CorruptCounterError,
+    CounterNotCreatedError,
     StoreAuthenticationError,
     StoreError,
     StoreRolledBackError,
     StoreUnavailableError,
 )
 from aiocosid.stores.zookeeper import ZookeeperStore
+from tests.machine_marks import mark_zookeeper_store
 from tests.servers import FaultProxy, ZookeeperServer, eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
 SET = 5  # the protocol's number of a write
+
+
+@pytest.fixture(autouse=True)
+def _marker(zookeeper: ZookeeperServer) -> None:
+    """Counters are created."""
+    mark_zookeeper_store(zookeeper)
 
 
 @pytest_asyncio.fixture
@@ -111,13 +119,14 @@ class TestNodes:
         """Of a URL it is made; of a client it has to be there."""
         async with ZookeeperStore.from_url(f"{zookeeper.url}/{namespace}/ids") as store:
             assert await store.counters() == []
+            await store.initialize()
             assert await store.segment_distributor(name="a").next_max_id(5) == 5
         assert value(zookeeper, f"/{namespace}/ids/cosid/cosid.a") == 5
         client = KazooClient(f"{zookeeper.hosts}/{namespace}/none")
         client.start_async()
         try:
             with pytest.raises(StoreError, match="chroot"):
-                await ZookeeperStore(client).segment_distributor(name="a").next_max_id(5)
+                await ZookeeperStore(client).initialize()
         finally:
             client.stop()
             client.close()
@@ -242,6 +251,26 @@ class TestFaults:
             await asyncio.to_thread(server.start)
             with pytest.raises(StoreRolledBackError):
                 await eventually(lambda: counter.next_max_id(10), StoreUnavailableError)
+
+
+async def test_a_counter_is_created_beside_the_marker(
+    zookeeper: ZookeeperServer, namespace: str
+) -> None:
+    """One that exists needs none; nor does the floor of an operator."""
+    async with ZookeeperStore.from_url(zookeeper.url) as store:
+
+        async def add(name: str) -> int:
+            counter = store.segment_distributor(namespace=namespace, name=name)
+            return await counter.next_max_id(10)
+
+        assert await add("old") == 10
+        zookeeper.behind.delete("/aiocosid/marker")
+        assert await add("old") == 20
+        with pytest.raises(CounterNotCreatedError, match="it has no marker"):
+            await add("new")
+        assert zookeeper.behind.exists(f"/cosid/{namespace}.new") is None
+        await store.set_floor(namespace=namespace, name="new", above=7, create=True)
+        assert await add("new") == 17
 
 
 async def is_suspended(store: ZookeeperStore) -> bool:

@@ -34,7 +34,7 @@ NOW = 1_700_000_000_000
 async def store(zookeeper: ZookeeperServer) -> AsyncIterator[ZookeeperStore]:
     """A store that is initialised, for all namespaces."""
     async with ZookeeperStore.from_url(zookeeper.url) as store:
-        await store.initialize()
+        await store.initialize(confirm_no_holders=True)
         yield store
     zookeeper.behind.delete("/aiocosid/marker")
 
@@ -127,7 +127,7 @@ async def test_a_namespace_that_was_lost_under_a_marker(
     assert marker.is_quarantined
     for number in range(2):
         await one.reassert(0, now_ms=SYSTEM_CLOCK.now_ms(), mark_ms=number)
-    await store.initialize()
+    await store.initialize(confirm_no_holders=True)
     assert await take(other) == 1
     await one.guard(0, now_ms=SYSTEM_CLOCK.now_ms(), mark_ms=-1)
 
@@ -162,7 +162,7 @@ async def test_a_store_that_was_never_initialised(
         for _ in range(2):
             with pytest.raises(StoreNotInitializedError, match="aiocosid init"):
                 await take(one_of(store, "here", "a"))
-        await store.initialize()
+        await store.initialize(confirm_no_holders=True)
         assert await store.is_initialized()
         for name in ("here", "there", "marker", "counts", "a/b"):
             assert await take(one_of(store, name, "a")) == 0

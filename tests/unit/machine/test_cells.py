@@ -26,7 +26,14 @@ from aiocosid.machine.cells import (
 
 Cell = Note | Space | Marker | Count | NamespaceCount
 NOTE: Final = Note("é", stable=True, mark_ms=MAX_MS, token="t", turn=-1)  # noqa: S106
-CELLS: Final[list[Cell]] = [Note(), NOTE, Space(), Space("i", "e", 31, ENDLESS_MS), Marker("i", "e"), Count()]
+CELLS: Final[list[Cell]] = [
+    Note(),
+    NOTE,
+    Space(),
+    Space("i", "e", 31, ENDLESS_MS),
+    Marker("i", "e"),
+    Count(),
+]
 CELLS += [Marker("i", "e", is_partial=True), NamespaceCount(7)]
 
 
@@ -86,6 +93,7 @@ def test_what_is_left_out_is_empty() -> None:
         (Count, '{"epoch":"e","ids":true}'),
         (Count, '{"epoch":"e","ids":-2}'),
         (Count, '{"epoch":"e","ids":9007199254740992}'),
+        (Marker, "{}"),
         (Marker, '{"identity":"i","epoch":"e","format":2}'),
         (Marker, '{"identity":"i","epoch":"e","format":"1"}'),
         (NamespaceCount, '{"number":-2}'),

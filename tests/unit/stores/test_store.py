@@ -41,7 +41,7 @@ class Backend(MemoryBackend):
         self.before_peek: Callable[[], object] = lambda: None
         self.lost_commits = self.closings = 0
 
-    async def create_schema(self) -> bool:
+    async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> bool:
         return self.creates
 
     async def peek(self, name: str) -> int | None:
@@ -144,7 +144,7 @@ async def test_a_child_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.asyncio
 @pytest.mark.parametrize("creates", [False, True])
 @pytest.mark.parametrize("has_marker", [False, True])
-async def test_who_creates_the_tables_marks_the_store(*, creates: bool, has_marker: bool) -> None:
+async def test_a_disposable_store_is_marked(*, creates: bool, has_marker: bool) -> None:
     backend = Backend(creates=creates)
     backend.marker, backend.has_marker = None, has_marker
     store = store_on(backend)
@@ -169,7 +169,7 @@ async def test_markers_are_listed() -> None:
     assert not (await store.mark_machines(namespace="b")).is_new
     due = [MachineMarker(namespace="b", seconds_left=0.0)]
     assert await store.machine_markers() == due
-    await store.initialize()
+    await store.initialize(confirm_no_holders=True)
     assert await store.machine_markers(namespace="b") == due
     assert [each.namespace for each in await store.machine_markers(namespace="a")] == ["a"]
 
