@@ -319,10 +319,13 @@ class ServerFacts:
         version: its name and version, as ``Redis 8.2.1``; empty if it does not tell.
         weaknesses: one text for each setting with which it may lose grants: its value, what may be
             lost, and what to set.  None if it does not show such settings.
+        is_disposable: whether the store was made for tests, so that what is dropped is made again;
+            False also where it does not remember that.
     """
 
     version: str
     weaknesses: Sequence[str] | None = None
+    is_disposable: bool = False
 
 
 def is_disposable() -> bool:

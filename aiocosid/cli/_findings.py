@@ -108,6 +108,10 @@ def judge_server(facts: ServerFacts, took: float, driver: str) -> Iterator[Findi
         yield Finding(check="durable", status=Status.OK, text="no setting loses writes")
     for each in facts.weaknesses or ():
         yield Finding(check="durable", status=Status.WARNING, text=each)
+    if facts.is_disposable:
+        text = "the store is for tests: what is dropped is made again, and its ids are issued twice"
+        remedy = "in production use one that was made without --disposable"
+        yield Finding(check="disposable", status=Status.WARNING, text=text, remedy=remedy)
 
 
 def judge_reading(

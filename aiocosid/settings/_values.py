@@ -158,6 +158,8 @@ else:
 
 Whole = Annotated[int, from_text(_whole)]
 Seconds = Annotated[float, from_text(float)]
+
+
 def _creation(value: object) -> object:
     if isinstance(value, date) and not isinstance(value, datetime):  # TOML has a type for it
         value = value.isoformat()

@@ -29,7 +29,7 @@ from ..errors import (
 )
 from ._backend import Backend, Granted
 from ._durability import DurabilityCheck
-from ._schema import CELL_TABLE, GRANT_TABLE, MACHINE_TABLE, TABLE, Schema, creation_of
+from ._schema import CELL_TABLE, GRANT_TABLE, MACHINE_TABLE, TABLE, WITNESS, Schema, creation_of
 from ._sql_cells import (
     SHOWN,
     CellNames,
@@ -272,7 +272,12 @@ class SqlBackend(Backend):
     async def ask_server(self) -> ServerFacts:
         await self.link.ensure_there()
         ((version,),) = await self.link.fetch_rows(self._dialect.version)
-        return ServerFacts(version=str(version), weaknesses=await self._weaknesses())
+        schema = Schema.read(await self.link.fetch_rows(self._dialect.schema))
+        return ServerFacts(
+            version=str(version),
+            weaknesses=await self._weaknesses(),
+            is_disposable=schema.is_disposable,
+        )
 
     async def _weaknesses(self) -> list[str]:
         meanings = self._dialect.weaknesses
@@ -302,6 +307,12 @@ class SqlBackend(Backend):
 
     async def _schema(self) -> Schema:
         return Schema.read(await self._run(self._dialect.schema))
+
+    async def is_in_use(self) -> bool:
+        """Whether there were tables before: with those that a store makes it has its marker."""
+        schema = await self._schema()
+        is_known = WITNESS in schema.found and not schema.is_disposable
+        return is_known or await super().is_in_use()
 
     async def _run(self, statement: str, **values: Value) -> Sequence[Row]:
         """Run a statement after a check of the settings; repeat it if the server rolled it back."""

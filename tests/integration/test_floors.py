@@ -72,7 +72,10 @@ def test_a_counter_of_the_period_to_come(
     for name, url in (("cache", valkey.url), ("books", postgres_database)):
         lines += [f"[generators.{name}]", 'kind = "grouped"', f'store = "{url}"']
         lines += ['group_by = "year"', 'zone = "UTC"']
-        assert aiocosid("init", "--confirm-no-holders", "--namespace", namespace, "--store", url).code == 0
+        assert (
+            aiocosid("init", "--confirm-no-holders", "--namespace", namespace, "--store", url).code
+            == 0
+        )
     config = tmp_path / "ids.toml"
     config.write_text("\n".join(lines))
     check = ("groups", "check", str(config), "--at", "2099-01-01")
