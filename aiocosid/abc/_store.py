@@ -323,12 +323,15 @@ class ServerFacts:
             its grants only if this and ``weaknesses`` are both empty.
         migrators: the tables in which tools for migrations keep their state, beside the store's
             own; a tool may drop or empty what it does not know.
+        is_disposable: whether the store was made for tests, so that what is dropped is made again;
+            False also where it does not remember that.
     """
 
     version: str
     weaknesses: Sequence[str] | None = None
     unproved: Sequence[str] = ()
     migrators: Sequence[str] = ()
+    is_disposable: bool = False
 
 
 def is_disposable() -> bool:

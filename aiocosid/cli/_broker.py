@@ -38,7 +38,10 @@ def broker(
         ),
     ] = 60.0,
     create: Annotated[
-        bool, typer.Option("--create", help="Create missing tables and files of the stores.")
+        bool,
+        typer.Option(
+            "--create", help="Create tables and files of the stores that were never there."
+        ),
     ] = False,
 ) -> None:
     """Run the broker of a host until SIGTERM or Ctrl-C: one chain and one machine id for all.

@@ -125,6 +125,10 @@ def judge_server(facts: ServerFacts, took: float, driver: str) -> Iterator[Findi
         yield Finding(check="durable", status=Status.SKIPPED, text=each)
     for table in facts.migrators:
         yield judge_migrator(table)
+    if facts.is_disposable:
+        text = "the store is for tests: what is dropped is made again, and its ids are issued twice"
+        remedy = "in production use one that was made without --disposable"
+        yield Finding(check="disposable", status=Status.WARNING, text=text, remedy=remedy)
 
 
 def judge_migrator(table: str) -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from math import ceil, inf
@@ -173,7 +174,9 @@ def init(
         raise InvalidArgumentError("--dialect", dialect.value, expected="left out without --sql")
     floors = _floors(floor or (), floor_from or ())
     if floors and not after_loss:
-        raise InvalidArgumentError("--floor", next(iter(floors)), expected="with --after-loss")
+        raise InvalidArgumentError(
+            "--floor", next(iter(floors)), expected="given with --after-loss"
+        )
     request = _Request(
         namespace,
         says_yes=yes,
@@ -212,15 +215,14 @@ def _floors(given: Sequence[str], columns: Sequence[str]) -> dict[str, Floor]:
 
 
 def _initialize(session: StoreSession, where: str, request: _Request) -> None:
-    after_loss = request.floors is not None
-    session.call(session.store.create_schema, disposable=request.disposable, after_loss=after_loss)
+    if request.floors is not None:
+        _recover(session, where, request.floors, request)
+        return
+    session.call(session.store.create_schema, disposable=request.disposable)
     try:
         markers = session.call(session.store.machine_markers, namespace=request.namespace)
     except UnsupportedByStoreError:  # it has counters only
         write(f"{where} is ready\n")
-        return
-    if request.floors is not None:
-        _recover(session, where, request.floors, request)
         return
     is_ready = _is_ready(session, markers, request)
     suffix = ", initialised for machine ids"
@@ -249,22 +251,31 @@ def _initialize(session: StoreSession, where: str, request: _Request) -> None:
 def _recover(
     session: StoreSession, where: str, floors: Mapping[str, Floor], request: _Request
 ) -> None:
-    """Let each counter go on above its floor, and begin a quarantine of all machine ids."""
+    """Let each counter go on above its floor, and begin a quarantine of all machine ids.
+
+    Until a person has answered, and each column was read, nothing is created.
+    """
     namespace = request.namespace or DEFAULT_NAMESPACE
+    found = {
+        name: floor
+        if isinstance(floor, int)
+        else session.call(highest_in_column, session.store, floor) or 0
+        for name, floor in floors.items()
+    }
     if not request.says_yes:
         others = "all others" if floors else "every counter"
-        _ask(LOST.format(where, ", ".join(sorted(floors)) or "none", others), where)
-    for name, floor in floors.items():
-        above = floor
-        if isinstance(above, str):
-            above = session.call(highest_in_column, session.store, above) or 0
+        question = LOST.format(where, ", ".join(sorted(floors)) or "none", others)
+        _ask(question, where, "given if there is no terminal to ask on, after a look at the floors")
+    create = partial(session.store.create_schema, after_loss=True)
+    session.call(create, disposable=request.disposable)
+    for name, above in found.items():
         session.call(session.store.set_floor, namespace=namespace, name=name, above=above)
         write(f"counter {printable(name)} goes on above {above}\n")
-    session.call(session.store.initialize, after_loss=True)
-    write(
-        f"{where} is ready; machine ids are handed out again once every lease of before "
-        "has expired\n"
-    )
+    ready = "is ready"
+    with suppress(UnsupportedByStoreError):  # it has counters only
+        session.call(session.store.initialize, after_loss=True)
+        ready += "; machine ids are handed out again once every lease of before has expired"
+    write(f"{where} {ready}\n")
 
 
 def _is_ready(session: StoreSession, markers: Sequence[MachineMarker], request: _Request) -> bool:
@@ -275,15 +286,15 @@ def _is_ready(session: StoreSession, markers: Sequence[MachineMarker], request: 
 
 def _confirm(where: str) -> None:
     """Ask for confirmation that no process holds a machine id; else end the command."""
-    _ask(QUESTION.format(where), where)
+    expected = (
+        "given if there is no terminal to ask on and the store is empty; or --wait, or "
+        "--confirm-no-holders if no process that was started before holds a machine id in it"
+    )
+    _ask(QUESTION.format(where), where, expected)
 
 
-def _ask(question: str, where: str) -> None:
+def _ask(question: str, where: str, expected: str) -> None:
     if not has_terminal():
-        expected = (
-            "given if there is no terminal to ask on and the store is empty; or --wait, or "
-            "--confirm-no-holders if no process that was started before holds a machine id in it"
-        )
         raise InvalidArgumentError("--yes", False, expected=expected)
     if not confirmed(question):
         write(f"{where} was not changed\n")

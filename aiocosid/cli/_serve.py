@@ -41,7 +41,10 @@ def serve(
         ),
     ] = None,
     create: Annotated[
-        bool, typer.Option("--create", help="Create missing tables and files of the stores.")
+        bool,
+        typer.Option(
+            "--create", help="Create tables and files of the stores that were never there."
+        ),
     ] = False,
     insecure: Annotated[
         bool,

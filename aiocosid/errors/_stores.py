@@ -116,13 +116,13 @@ class SchemaDroppedError(StoreError):
 
 
 class StoreNotEmptyError(StoreError):
-    """A store without a marker has keys of aiocosid's or CosId's: a living process may own them."""
+    """A store without a marker was in use before: a living process may hold its machine ids."""
 
     def __init__(self, store: str) -> None:
         super().__init__(
             store,
-            "it has no marker, but keys of counters or machine ids: it was restored or emptied, or "
-            "a process that was started before still uses it",
+            "it has no marker, but tables, counters or machine ids of before: it was restored or "
+            "emptied, or a process that was started before still uses it",
             remedy="stop every process that holds a machine id in it, then run 'aiocosid init "
             "--store URL --confirm-no-holders'",
         )

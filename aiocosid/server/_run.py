@@ -23,10 +23,12 @@ import uvicorn
 
 from .._life.clock import SYSTEM_CLOCK
 from ..errors import CosIdError, InvalidArgumentError
+from ..inspection import parts_of
 from ..provider import configure
 from ..settings import address_of, configured_stores
 from ._app import App
 from ._listen import EitherProtocol, Patience
+from ._problems import Problem
 from ._processes import supervise
 from ._service import Limits
 from ._sockets import bound
@@ -201,6 +203,15 @@ def _tell(settings: Settings, found: Sequence[Listener]) -> None:
     logger.info("listening on %s%s", names, many)
 
 
+async def _warn_of_disposable(service: Service) -> None:
+    """Warn of stores for tests, in which what is dropped is made again."""
+    with suppress(Problem):  # there is none
+        for store in parts_of(service.store):
+            with suppress(CosIdError):
+                if (await store.ask_server()).is_disposable:
+                    logger.warning("%r is a store for tests; in production ids may repeat", store)
+
+
 def _allow_connections() -> None:
     """Open as many files as the system allows; the usual limit is 1024."""
     if find_spec("resource") is None:  # on Windows
@@ -298,6 +309,7 @@ async def _serve(
         timeout_graceful_shutdown=ceil(options.graceful_timeout),
     )
     async with app.running():
+        await _warn_of_disposable(app.service)
         server = _Server(config, app.service, settings, on_ready, parent)
         await server.serve([*sockets])
     logger.info("process %d has ended", os.getpid())

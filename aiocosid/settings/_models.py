@@ -15,7 +15,7 @@ from ._generators import (  # noqa: TC001 - pydantic reads annotations
 )
 from ._server import ServerSettings
 from ._sharding import ShardingSettings  # noqa: TC001 - pydantic reads annotations
-from ._values import STRICT, Flag, Function, Seconds, StoreValue, Whole, declared
+from ._values import STRICT, Creation, Flag, Function, Seconds, StoreValue, Whole, declared
 
 __all__ = ("MachineSettings", "OwnStoreSettings", "Settings", "TieredSettings")
 
@@ -137,8 +137,9 @@ class Settings(BaseModel):
         store: a URL, or a name in ``stores``; a mapping may also have a store object, which stays
             open.
         stores: a table of URLs, tiered stores or stores of your own, by name.
-        create: whether opening creates missing tables and files, and marks what it creates as ready
-            for machine ids; ``aiocosid init --config FILE`` does it once, for existing stores too.
+        create: what opening may create: true for tables and files that were never there, in stores
+            that can tell so; a day such as "2026-12-31", until which others are prepared, too; or
+            "disposable" for tests.  ``aiocosid init --config FILE`` prepares each store once.
         close_timeout: seconds that closing may take.
         machine: where machine ids come from.
         share: the default generator, ``__share__``: ``ids.share``.
@@ -152,7 +153,7 @@ class Settings(BaseModel):
     namespace: Annotated[Name, declared("namespace")] = DEFAULT_NAMESPACE
     store: StoreValue | None = None
     stores: dict[str, StoreSettings] = Field(default_factory=dict)
-    create: Flag = False
+    create: Creation = False
     close_timeout: Timeout = 5.0
     machine: MachineSettings = MachineSettings()
     share: GeneratorSettings | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime
+from datetime import date, datetime
 from importlib import import_module
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
@@ -16,12 +16,15 @@ from pydantic_core import PydanticCustomError
 
 from .._kinds import OPTIONS
 from ..abc import Store
+from ..errors import InvalidArgumentError
+from ..provider._creation import check_create
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
 __all__ = (
     "STRICT",
+    "Creation",
     "EnvironmentText",
     "Flag",
     "Function",
@@ -166,7 +169,27 @@ else:
 
 Whole = Annotated[int, from_text(_whole)]
 Seconds = Annotated[float, from_text(float)]
+
+
+def _creation(value: object) -> object:
+    words = ""
+    if isinstance(value, EnvironmentText):
+        words = f"{', '.join(YES + NO)}; that is "
+        word = value.lower()
+        value = word in YES if word in YES + NO else str(value)
+    if isinstance(value, date) and not isinstance(value, datetime):  # TOML has a type for it
+        value = value.isoformat()
+    try:
+        return check_create(value)
+    except InvalidArgumentError as error:
+        expected = f"{words}{error.expected}"
+        message = "Input should be {expected}"
+        raise PydanticCustomError("create", message, {"expected": expected}) from None
+
+
 Flag = Annotated[bool, BeforeValidator(_flag)]
+
+Creation = Annotated[bool | str, BeforeValidator(_creation)]
 Function = Annotated[Callable[..., Any], BeforeValidator(_imported)]
 """A function of the user's, by module and name; reading the settings imports it."""
 Threshold = Annotated[int | None, BeforeValidator(_threshold)]

@@ -267,5 +267,9 @@ class Backend(NotCopyable, ABC):
         """Return the namespaces that have machine ids or cells, in any order."""
         raise self._has_no_machine_ids()
 
+    async def is_in_use(self) -> bool:
+        """Whether there are counters or machine ids, of CosId's too."""
+        return bool(await self.namespaces() or await self.counters(""))
+
     def _has_no_machine_ids(self) -> UnsupportedByStoreError:
         return UnsupportedByStoreError(self.label, "this store hands out no machine ids")

@@ -52,10 +52,11 @@ _SECONDS: Final = "extract(epoch from now())::bigint"
 
 
 _NAMES: Final = ", ".join(f"'{each}'" for each in OBJECTS)
-_FOUND: Final = f"unnest(ARRAY[{_NAMES}]) AS o(name) WHERE to_regclass(o.name) IS NOT NULL"
+# In the catalogue itself: to_regclass() may not see yet what others have created just before.
+_FOUND: Final = f"pg_class AS o WHERE o.relname IN ({_NAMES}) AND pg_table_is_visible(o.oid)"
 
 _SCHEMA: Final = f"""
-SELECT o.name, CASE o.name WHEN '{WITNESS}' THEN pg_get_viewdef(to_regclass(o.name)) ELSE '' END
+SELECT o.relname, CASE o.relname WHEN '{WITNESS}' THEN pg_get_viewdef(o.oid) ELSE '' END
 FROM {_FOUND}
 """
 

@@ -30,7 +30,7 @@ from ..errors import (
 )
 from ._backend import Backend, Granted
 from ._durability import DurabilityCheck, findings
-from ._schema import CELL_TABLE, GRANT_TABLE, MACHINE_TABLE, TABLE, Schema, creation_of
+from ._schema import CELL_TABLE, GRANT_TABLE, MACHINE_TABLE, TABLE, WITNESS, Schema, creation_of
 from ._sql_cells import (
     SHOWN,
     CellNames,
@@ -293,7 +293,9 @@ class SqlBackend(Backend):
     async def ask_server(self) -> ServerFacts:
         ((version,),) = await self.link.fetch_rows(self._dialect.version)
         migrators = [str(name) for (name,) in await self.link.fetch_rows(self._dialect.migrators)]
-        return replace((await self._findings()).facts(str(version)), migrators=migrators)
+        schema = Schema.read(await self.link.fetch_rows(self._dialect.schema))
+        facts = (await self._findings()).facts(str(version))
+        return replace(facts, migrators=migrators, is_disposable=schema.is_disposable)
 
     async def _findings(self) -> Findings:
         dialect = self._dialect
@@ -324,6 +326,12 @@ class SqlBackend(Backend):
 
     async def _schema(self) -> Schema:
         return Schema.read(await self._run(self._dialect.schema))
+
+    async def is_in_use(self) -> bool:
+        """Whether there were tables before: with those that a store makes it has its marker."""
+        schema = await self._schema()
+        is_known = WITNESS in schema.found and not schema.is_disposable
+        return is_known or await super().is_in_use()
 
     async def _run(self, statement: str, **values: Value) -> Sequence[Row]:
         """Run a statement after a check of the settings; repeat it if the server rolled it back."""

@@ -432,14 +432,10 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         if not (confirm_no_holders or after_loss):
             if await self.is_initialized():
                 return
-            if await self._is_in_use():
+            if await self._backend.is_in_use():
                 raise StoreNotEmptyError(self._backend.label)
         rule = partial(_rules.mark_store, after_loss=after_loss and not confirm_no_holders)
         await self._change(EVERYWHERE, rule, need=Need(namespaces=True))
-
-    async def _is_in_use(self) -> bool:
-        """Whether there are counters or machine ids, of CosId's too."""
-        return bool(await self._backend.namespaces() or await self._backend.counters(""))
 
     async def forget_namespace(self, *, namespace: str) -> bool:
         """Stop to miss a namespace; see `aiocosid.abc.Store.forget_namespace`.

@@ -138,13 +138,15 @@ class ScriptedStore(Store):
     async def is_initialized(self) -> bool:
         return await self.memory.is_initialized()
 
-    async def initialize(self) -> None:
-        await self.memory.initialize()
+    async def initialize(
+        self, *, confirm_no_holders: bool = False, after_loss: bool = False
+    ) -> None:
+        await self.memory.initialize(confirm_no_holders=confirm_no_holders, after_loss=after_loss)
 
     async def machine_markers(self, *, namespace: str | None = None) -> Sequence[MachineMarker]:
         return await self.memory.machine_markers(namespace=namespace)
 
-    async def create_schema(self) -> None:
+    async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> None:
         await self.answer()
 
     async def counters(self, *, namespace: str | None = None) -> Sequence[Counter]:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from io import StringIO
 from pathlib import Path
 
 import pytest
 
+from aiocosid import open_store
 from aiocosid.errors import UnsupportedByStoreError
+from aiocosid.stores._schema import WITNESS
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.stores.schema import SchemaDialect, schema_statements
 from aiocosid.testing import ManualClock
@@ -223,3 +227,124 @@ def test_it_prints_no_other_statements(
     assert (ended.code, ended.out, scripted.urls) == (2, "", [])
     assert wrong in ended.err
     assert "s3cret" not in ended.err
+
+
+OURS = ("cosid", "cosid_machine", "aiocosid_cell", "aiocosid_grant")
+
+
+def execute(path: Path, *statements: str) -> None:
+    """Change a database behind the back of its store."""
+    with closing(sqlite3.connect(path)) as database:
+        for each in statements:
+            database.execute(each)
+        database.commit()
+
+
+@pytest.fixture
+def dropped(aiocosid: Command, tmp_path: Path) -> Path:
+    """A file whose tables were dropped after ids were handed out, beside a table of the user's."""
+    path = tmp_path / "ids.db"
+    assert aiocosid("init").code == 0
+    assert aiocosid("next", "order", "-n", 3).code == 0
+    execute(path, *(f"DROP TABLE {each}" for each in OURS))
+    execute(path, "CREATE TABLE bills (id INTEGER)", "INSERT INTO bills VALUES (7), (77)")
+    return path
+
+
+def test_dropped_tables_are_made_again_if_a_person_says_so(
+    aiocosid: Command, dropped: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever does not answer, or names a column that is not there, has changed nothing."""
+    floors = ("--floor", "order=3", "--floor-from", "bill=bills.id")
+    wrong = ("--floor-from", "bill=bills.number", "--yes")
+    monkeypatch.setattr("sys.stdin", Terminal("n\n"))
+    refused = aiocosid("init", "--after-loss", *floors)
+    assert (refused.code, refused.out) == (1, "sqlite:///ids.db was not changed\n")
+    assert "Of these you gave the highest id: bill, order. Of all others" in refused.err
+    monkeypatch.setattr("sys.stdin", StringIO())
+    for words, code in (((), 4), (("--yes",), 4), (("--after-loss",), 2), (wrong, 4)):
+        chosen = ("--after-loss",) if words == wrong else ()
+        assert aiocosid("init", *chosen, *words).code == code
+    assert aiocosid("next", "order").code == 4
+
+    ended = aiocosid("init", "--after-loss", *floors, "--yes")
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.splitlines()[:2] == [
+        "counter order goes on above 3",
+        "counter bill goes on above 77",
+    ]
+    assert [aiocosid("next", each).out for each in ("order", "bill", "x")] == ["4\n", "78\n", "1\n"]
+    assert "hands out no machine id for" in aiocosid("doctor").out
+    assert aiocosid("init", "--yes").code == 4
+    assert aiocosid("init", "--confirm-no-holders").out == INITIALIZED
+    assert aiocosid("snowflake").code == 0
+
+
+def test_half_of_a_recovery_vouches_for_nothing(aiocosid: Command, dropped: Path) -> None:
+    """Tables that were made again, without the marker: a command killed in between."""
+
+    async def create() -> None:
+        async with open_store(f"sqlite:///{dropped}") as store:
+            await store.create_schema(after_loss=True)
+
+    asyncio.run(create())
+    for words in ((), ("--yes",)):
+        assert aiocosid("init", *words).code in {2, 4}
+    assert aiocosid("next", "order").code == 4
+
+
+@pytest.mark.parametrize("words", [("--floor", "order"), ("--floor", "order=x"), ("--floor", "=1")])
+def test_a_floor_that_is_none(aiocosid: Command, words: tuple[str, ...]) -> None:
+    ended = aiocosid("init", "--after-loss", *words)
+    assert (ended.code, "NAME=N, as order=123456" in ended.err) == (2, True)
+
+
+def test_a_floor_is_for_a_loss(aiocosid: Command, tmp_path: Path) -> None:
+    assert aiocosid("init", "--floor", "order=1").code == 2
+    assert aiocosid("init", "--floor-from", "order=orders").code == 2
+    assert not (tmp_path / "ids.db").exists()
+
+
+def test_yes_is_no_answer_about_a_store_in_use(aiocosid: Command, tmp_path: Path) -> None:
+    """An entrypoint says it each time, also when the marker has vanished; of an empty table too."""
+    assert aiocosid("init", "--yes").code == 0
+    assert aiocosid("next", "order").code == 0
+    execute(tmp_path / "ids.db", "DELETE FROM aiocosid_cell")
+    refused = aiocosid("init", "--yes")
+    assert (refused.code, "--confirm-no-holders" in refused.err) == (4, True)
+    execute(tmp_path / "ids.db", "DELETE FROM cosid")
+    assert aiocosid("init", "--yes").code == 4
+    assert aiocosid("next", "order").code == 4
+    assert aiocosid("init", "--confirm-no-holders").out == INITIALIZED
+
+
+def test_a_disposable_store_is_made_again(aiocosid: Command, tmp_path: Path) -> None:
+    """It was made so; and the doctor says it."""
+    assert "disposable" not in aiocosid("doctor").out
+    execute(tmp_path / "ids.db", *(f"DROP TABLE {each}" for each in OURS), "DROP VIEW " + WITNESS)
+    for _ in range(2):
+        assert aiocosid("init", "--disposable").out == READY
+        assert aiocosid("next", "order").out == "1\n"
+        execute(tmp_path / "ids.db", *(f"DROP TABLE {each}" for each in OURS))
+    assert aiocosid("init").out == READY
+    assert aiocosid("snowflake").code == 0
+    assert "the store is for tests" in aiocosid("doctor").out
+
+
+def test_a_namespace_that_was_removed(aiocosid: Command, tmp_path: Path) -> None:
+    """The next one that is new has to wait, until somebody says that it was on purpose."""
+    assert aiocosid("init").code == 0
+    assert aiocosid("snowflake", "--namespace", "old").code == 0
+    refused = aiocosid("machines", "forget", "old")
+    assert (refused.code, "'old' still has some" in refused.err) == (2, True)
+    execute(
+        tmp_path / "ids.db",
+        "DELETE FROM aiocosid_cell WHERE name LIKE '%old%'",
+        "DELETE FROM cosid_machine",
+    )
+    told = "namespace old is no longer missed\n"
+    assert aiocosid("machines", "forget", "old").out == told
+    assert aiocosid("machines", "forget", "old").out == told.replace(
+        "is no longer missed", "was not missed: all that were counted are there"
+    )
+    assert aiocosid("snowflake", "--namespace", "new").code == 0
