@@ -66,7 +66,7 @@ class Rule(NamedTuple):
         """Return whether a value loses nothing."""
         if self.at_least is not None and value.isdecimal() and int(value) >= self.at_least:
             return True
-        return any(_matches(each, value) for each in self.good)
+        return any(_matches(each, value.lower()) for each in self.good)
 
 
 class Findings(NamedTuple):
@@ -93,12 +93,14 @@ def findings(rules: Iterable[Rule], settings: Iterable[Sequence[object]]) -> Fin
         rules: the good values.
         settings: name and value of each setting that the server has told.
     """
-    told = {f"{name}": f"{value}".lower() for name, value in settings}
+    told = {f"{name}": f"{value}" for name, value in settings}
     weaknesses: list[str] = []
     unproved: list[str] = []
     for rule in rules:
-        if rule.if_set is not None and told.get(rule.if_set[0]) not in rule.if_set[1]:
-            continue
+        if rule.if_set is not None:
+            name, values = rule.if_set
+            if told.get(name, "").lower() not in values:
+                continue
         found = {name: value for name, value in told.items() if _matches(rule.setting, name)}
         if not found and not rule.setting.endswith("*"):
             unproved.append(
@@ -177,10 +179,7 @@ MYSQL: Final = (
     ),
 )
 
-# SQLite.  A deleted journal may come back in a power cut, and undo the last commit, unless its
-# folder is synced, which only EXTRA does.
-_FULL: Final = ("2", "3")
-_WRITES: Final = f"a power cut loses the last grants, {_AGAIN}"
+# SQLite.
 SQLITE: Final = (
     Rule(
         "journal_mode",
@@ -191,15 +190,16 @@ SQLITE: Final = (
     ),
     Rule(
         "synchronous",
-        _FULL,
-        _WRITES,
+        ("full", "extra"),
+        f"a power cut loses the last grants, {_AGAIN}",
         "PRAGMA synchronous = FULL",
         ("journal_mode", ("wal", "truncate", "persist", "memory", "off")),
     ),
     Rule(
         "synchronous",
-        ("3",),
-        _WRITES,
+        ("extra",),
+        "a deleted journal may come back in a power cut, because its folder is not synced, "
+        f"and undoes the last grants, {_AGAIN}",
         "PRAGMA journal_mode = WAL with synchronous = FULL, or PRAGMA synchronous = EXTRA",
         ("journal_mode", ("delete",)),
     ),

@@ -126,7 +126,9 @@ _OF_FILE: Final = "pragma_database_list AS d WHERE d.name = 'main' AND d.file <>
 _SETTINGS: Final = f"""
 SELECT 'file', 1 FROM {_OF_FILE}
 UNION ALL SELECT 'journal_mode', j.journal_mode FROM pragma_journal_mode AS j, {_OF_FILE}
-UNION ALL SELECT 'synchronous', s.synchronous FROM pragma_synchronous AS s, {_OF_FILE}
+UNION ALL SELECT 'synchronous',
+    CASE s.synchronous WHEN 0 THEN 'OFF' WHEN 1 THEN 'NORMAL' WHEN 2 THEN 'FULL' ELSE 'EXTRA' END
+    FROM pragma_synchronous AS s, {_OF_FILE}
 """
 
 

@@ -179,7 +179,7 @@ def what_a_child_may_not_use() -> None:
     own: list[SqliteStore] = []
 
     async def store() -> None:
-        own.append(SqliteStore(await connection))
+        own.append(SqliteStore(await connection, durability="ignore"))
 
     starter = ids["order"]
     starter._session.call(lambda _: store())

@@ -140,7 +140,7 @@ def test_settings_that_lose_writes(
     code, found = examined(aiocosid, "--store", valkey_factory().url)
     assert (code, statuses(found)["durable"]) == (0, "warning")
     assert "appendonly is no" in found["durable"][0]["text"]
-    safe = valkey_factory("--appendfsync", "always", "--aof-load-truncated", "no", persistent=True)
+    safe = valkey_factory("--aof-load-truncated", "no", persistent=True)
     code, found = examined(aiocosid, "--store", safe.url)
     assert statuses(found)["durable"] == "ok"
 

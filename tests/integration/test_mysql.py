@@ -173,7 +173,7 @@ class TestSessions:
                 f"alter table {mariadb_database.rpartition('/')[2]}.cosid engine = Aria"
             )
             async with MysqlStore.from_url(refuse) as store:
-                with pytest.raises(StoreError, match=r"master_timeout is 1: .*cosid is aria"):
+                with pytest.raises(StoreError, match=r"master_timeout is 1: .*cosid is Aria"):
                     await store.segment_distributor(name="a").next_max_id(1)
         finally:
             mariadb.execute("set global innodb_flush_log_at_trx_commit = 1")
