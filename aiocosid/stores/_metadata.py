@@ -43,7 +43,7 @@ _INDEX: Final = re.compile(r"INDEX IF NOT EXISTS (\w+) ON (\w+) \((\w+)\)")
 
 _COSIDS: Final = {TABLE, MACHINE_TABLE}  # whose numbers are unsigned on MySQL
 _MYSQL: Final = ("mysql", "mariadb")
-_OPTIONS: Final = {
+_OPTIONS: Final[dict[str, Any]] = {
     f"{dialect}_{option}": value
     for dialect in _MYSQL
     for option, value in {

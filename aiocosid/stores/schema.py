@@ -7,7 +7,7 @@ from typing import Final, Literal, TypeAlias
 from ..errors import InvalidArgumentError
 from ._mysql import MYSQL
 from ._postgres import POSTGRES
-from ._sql_cells import NAMES
+from ._sql_cells import NAMES as NAMES  # noqa: PLC0414 - re-exported
 from ._sqlite import SQLITE
 
 __all__ = ("NAMES", "SchemaDialect", "schema_statements")
