@@ -31,7 +31,7 @@ _KINDS: Final = {"table", "view"}
 def include_name(
     name: str | None,
     type_: str,
-    parent_names: Mapping[Any, str | None],  # noqa: ARG001 - Alembic passes it
+    parent_names: object,  # noqa: ARG001 - Alembic passes it
 ) -> bool:
     """Have Alembic not even read the tables of ids.
 

@@ -69,7 +69,8 @@ def schema_metadata(*, schema: str | None = None) -> MetaData:
         key = PrimaryKeyConstraint("name", name=f"{name}_pk")
         Table(name, metadata, *_columns(name, columns), key, **_OPTIONS)
     for name, table, column in _INDEX.findall(MACHINE_INDEXES):
-        Index(name, metadata.tables[f"{schema}.{table}" if schema else table].c[column])
+        indexed: Any = metadata.tables[f"{schema}.{table}" if schema else table]
+        Index(name, indexed.c[column])
     return metadata
 
 

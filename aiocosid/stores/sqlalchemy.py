@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Self
 from ._durability import DurabilityCheck
 from ._engine import EngineExecutor, OwnEngineExecutor
 from ._engine_url import text_of
-from ._metadata import schema_metadata
+from ._metadata import schema_metadata as schema_metadata  # noqa: PLC0414 - re-exported
 from ._mysql import MYSQL
 from ._postgres import POSTGRES, without_durability
 from ._sql import SqlBackend

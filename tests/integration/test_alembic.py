@@ -26,6 +26,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlmodel import SQLModel
 
 from aiocosid.integrations import alembic as aiocosid_alembic
 from aiocosid.integrations.sqlalchemy import SegmentPrimaryKey, SnowflakePrimaryKey, cosid_default
@@ -43,6 +44,7 @@ SAMPLES = (
     test_sqlalchemy.Data.metadata,
     test_typed_columns.Base.metadata,
 )
+SQLMODELS = (test_sqlmodel.Client, test_sqlmodel.Bill)
 
 
 class Base(DeclarativeBase):
@@ -160,9 +162,9 @@ async def test_a_migrated_key_is_not_numbered_by_the_database(
     metadata = [*SAMPLES, Base.metadata]
     taken = {name for each in metadata for name in each.tables}
     sqlmodels = MetaData()
-    for model in (test_sqlmodel.Client, test_sqlmodel.Bill):
-        model.__table__.to_metadata(sqlmodels)  # type: ignore[attr-defined]
-        assert model.__table__.name not in taken  # type: ignore[attr-defined]
+    for name in [each.__name__.lower() for each in SQLMODELS]:
+        assert name not in taken
+        SQLModel.metadata.tables[name].to_metadata(sqlmodels)
 
     def numbered(connection: Connection) -> tuple[set[str], str]:
         code = migrate(connection, [*metadata, sqlmodels])

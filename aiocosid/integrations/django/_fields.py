@@ -184,7 +184,8 @@ class CosIdQuerySet(models.QuerySet):  # type: ignore[misc]  # as above
         **options: Any,  # noqa: ANN401 - Django's
     ) -> Any:  # noqa: ANN401 - Django's
         """Insert one batch; after an update take the keys that the database returns."""
-        key = self.model._meta.pk
+        model: Any = self.model
+        key = model._meta.pk
         updates = options.get("on_conflict") == OnConflict.UPDATE
         if returning_fields is None or not updates or not isinstance(key, CosIdField):
             return super()._insert(objs, fields, returning_fields=returning_fields, **options)

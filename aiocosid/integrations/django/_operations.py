@@ -39,22 +39,23 @@ class CreateIdTables(Operation):  # type: ignore[misc]  # Django has no annotati
         """
         self.database = database
 
-    def state_forwards(self, app_label: str, state: Any) -> None:  # noqa: ANN401 - Django's
+    def state_forwards(self, app_label: str, state: object) -> None:
         """Change no model."""
 
     def database_forwards(
         self,
         app_label: str,  # noqa: ARG002 - Django passes it
-        schema_editor: Any,  # noqa: ANN401 - Django's
-        from_state: Any,  # noqa: ANN401, ARG002 - Django's
-        to_state: Any,  # noqa: ANN401, ARG002 - Django's
+        schema_editor: object,
+        from_state: object,  # noqa: ARG002 - as above
+        to_state: object,  # noqa: ARG002 - as above
     ) -> None:
         """Create the tables.
 
         Raises:
             InvalidArgumentError: the database is none that a store can be in, as Oracle.
         """
-        connection = schema_editor.connection
+        editor: Any = schema_editor
+        connection = editor.connection
         if connection.alias != self.database:
             return
         if connection.vendor not in {"postgresql", "mysql", "sqlite"}:
@@ -62,9 +63,9 @@ class CreateIdTables(Operation):  # type: ignore[misc]  # Django has no annotati
             expected = "PostgreSQL, MySQL, MariaDB or SQLite"
             raise InvalidArgumentError(argument, connection.vendor, expected=expected)
         for each in schema_statements(connection.vendor) if connection.vendor != "sqlite" else ():
-            schema_editor.execute(each, params=None)
+            editor.execute(each, params=None)
 
-    def database_backwards(self, app_label: str, *states: Any) -> None:  # noqa: ANN401 - Django's
+    def database_backwards(self, app_label: str, *states: object) -> None:
         """Keep the tables."""
 
     def describe(self) -> str:
