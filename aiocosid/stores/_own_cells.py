@@ -128,8 +128,12 @@ class Places:
         A machine id's text is its note, which names the owner, and its stamp; and unless this is a
         renewal, the time of the last one.
         """
-        cells = {self.marker: changes.marker, self.space: changes.space, self.count: changes.count}
-        cells[self.namespaces] = changes.namespaces
+        cells = {
+            self.marker: changes.marker,
+            self.space: changes.space,
+            self.count: changes.count,
+            self.namespaces: changes.namespaces,
+        }
         texts = {key: cell.text() for key, cell in cells.items() if cell is not None}
         for number, seat in changes.seats.items():
             is_new = number == changes.signed or not self.is_timed
