@@ -130,15 +130,9 @@ class Places:
         """
         cells = {
             self.marker: changes.marker,
-<<<<<<< HEAD
             self.namespaces: changes.namespaces,
             self.space: changes.space,
             self.count: changes.count,
-=======
-            self.space: changes.space,
-            self.count: changes.count,
-            self.namespaces: changes.namespaces,
->>>>>>> wip-keys
         }
         texts = {key: cell.text() for key, cell in cells.items() if cell is not None}
         for number, seat in changes.seats.items():
