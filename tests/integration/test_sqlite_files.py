@@ -191,9 +191,9 @@ class TestJournal:
         log = anyio.Path(f"{path}-wal")
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("PRAGMA journal_mode = WAL")
+            other.execute("SELECT * FROM cosid").fetchall()  # opens the log
             assert await granted(path) == 20
             assert other.execute("PRAGMA journal_mode").fetchall() == [("wal",)]
-            other.execute("UPDATE cosid SET last_max_id = 20")
             left = await log.read_bytes()
         await log.write_bytes(left)  # as if it had been killed
         async with SqliteStore.from_url(f"sqlite:///{path}") as store:
