@@ -54,6 +54,7 @@ __all__ = (
     "give_back",
     "hand_out",
     "is_initialized",
+    "is_used",
     "list_machines",
     "mark",
     "mark_store",
@@ -236,6 +237,9 @@ def _examine(snapshot: Snapshot, asker: Asker) -> _Soundness:
     if is_known and not _is_short(snapshot):
         return found
     found.is_alarm, found.is_recounted = is_known, False
+    # A namespace that has lost its cell has also forgotten its longest safe guard.
+    is_lost = snapshot.space is None and _missing_namespaces(snapshot) > 0
+    guard_ms = max(asker.guard_ms, UNNAMED_MS) if is_lost else asker.guard_ms
     found.space = _remembering(
         replace(
             found.space,
@@ -245,7 +249,7 @@ def _examine(snapshot: Snapshot, asker: Asker) -> _Soundness:
             since_ms=now_ms,
             is_new=snapshot.space is None and not snapshot.is_marked,
         ),
-        asker.guard_ms,
+        guard_ms,
     )
     found.left_ms = quarantine_ms(found.space)
     return found
@@ -529,9 +533,11 @@ def _recount(snapshot: Snapshot, changes: Changes, *, is_anew: bool) -> None:
         space = changes.space or snapshot.space or Space()
         changes.count = Count(space.epoch, noted)
         if snapshot.count is None and snapshot.counted not in {None, -1}:
-            # This namespace may be one of those that are missing: then it was counted before.
-            counted = snapshot.namespaces or NamespaceCount()
-            changes.namespaces = NamespaceCount(max(counted.number, snapshot.counted + 1))
+            # If it still has machine ids it is one of those that are missing, and was counted.
+            # Otherwise it counts as new: it must not hide that another one is missing.
+            counted, is_known = snapshot.namespaces or NamespaceCount(), bool(snapshot.seats)
+            number = max(counted.number + (not is_known), snapshot.counted + 1)
+            changes.namespaces = NamespaceCount(number)
 
 
 # Renewing.
@@ -798,6 +804,16 @@ def is_initialized(snapshot: Snapshot) -> bool:
     """Return whether the marker vouches for all namespaces of the store as it is now."""
     marker = snapshot.marker
     return marker is not None and marker.identity != "" and snapshot.knows(marker.identity)
+
+
+def is_used(snapshot: Snapshot) -> bool:
+    """Return whether a process ever held a machine id of the namespace, as far as is known.
+
+    One that has only asked for one, and was refused, has left the namespace's cell.
+    """
+    space = snapshot.space
+    was_marked = space is not None and not space.is_new
+    return bool(snapshot.seats or snapshot.damages or snapshot.count or was_marked)
 
 
 def mark_store(snapshot: Snapshot, asker: Asker, *, after_loss: bool = False) -> Decision:

@@ -23,12 +23,14 @@ from ..errors import (
     WouldBlock,
 )
 from ..errors._base import REOPEN
+from ..machine._rules import is_used
+from ..machine.cells import Need
 from ._durability import DurabilityCheck
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ..machine.cells import Changes, Need, Snapshot
+    from ..machine.cells import Changes, Snapshot
     from ._give_back import GrantNote
 
 __all__ = ("MISSING", "Backend", "Granted", "after_add", "after_raise", "counters_of")
@@ -268,8 +270,13 @@ class Backend(NotCopyable, ABC):
         raise self._has_no_machine_ids()
 
     async def is_in_use(self) -> bool:
-        """Whether there are counters or machine ids, of CosId's too."""
-        return bool(await self.namespaces() or await self.counters(""))
+        """Whether there are counters, or machine ids that were ever held, of CosId's too."""
+        if await self.counters(""):
+            return True
+        for name in await self.namespaces():
+            if is_used(await self.read(name, Need(is_complete=True))):
+                return True
+        return False
 
     def _has_no_machine_ids(self) -> UnsupportedByStoreError:
         return UnsupportedByStoreError(self.label, "this store hands out no machine ids")
