@@ -43,6 +43,12 @@ SCENARIOS: Final = {
     "lost-leases": Scenario(
         "CosId 342, 946", _accidents.lost_leases, {"valkey": NEVER}, processes=4
     ),
+    "people": Scenario(
+        "dropped, emptied, swapped",
+        _accidents.people,
+        {"sqlite": NEVER, "postgres": NEVER, "valkey": NEVER},
+        processes=4,
+    ),
     "strict": Scenario("PostgreSQL killed", _accidents.strict, {"postgres": NEVER}, processes=4),
     "volume": Scenario(
         "very many ids", partial(soak, batch=99_000, singles=1_000), {"valkey": NEVER}, processes=4
