@@ -34,9 +34,9 @@ class OwnStore(MemoryStore):
             made.fail()
         return made
 
-    async def create_schema(self) -> None:
+    async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> None:
         self.calls.append("create_schema")
-        await super().create_schema()
+        await super().create_schema(disposable=disposable, after_loss=after_loss)
 
     async def aclose(self) -> None:
         self.calls.append("aclose")
