@@ -277,7 +277,7 @@ async def test_a_server_that_hides_what_it_is(
     valkey: ValkeyServer, namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Ids come, nothing goes back, and the log says why, once."""
-    words = ("SETUSER", namespace, "on", ">x", "~cosid:*", "+@all", "-info")
+    words = ("SETUSER", namespace, "on", ">x", "~cosid:*", "~aiocosid:*", "+@all", "-info")
     valkey.call("ACL", *words)
     url = valkey.url_for(username=namespace, password="x")  # noqa: S106 - the test's
     store = RedisStore.from_url(url)
