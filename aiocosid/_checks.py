@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
+from datetime import date
 from math import inf, isfinite
-from typing import Final, TypeGuard
+from typing import Final, TypeAlias, TypeGuard
 
 from .errors import InvalidArgumentError, WrongLoopError
 
 __all__ = (
+    "DISPOSABLE",
     "MAX_MACHINE_BITS",
     "MAX_MS",
+    "Create",
     "check_above",
     "check_boolean",
+    "check_create",
     "check_integer",
     "check_machine_bits",
     "check_seconds",
@@ -31,6 +36,11 @@ MAX_MACHINE_BITS: Final = 31
 MAX_MS: Final = 2**53 - 1
 """What a number of Lua holds exactly: the latest time that is kept of a machine id, in milliseconds
 since 1970."""
+
+Create: TypeAlias = bool | str
+"""False, True, ``"disposable"``, or the last day on which something is created, ``YYYY-MM-DD``."""
+
+DISPOSABLE: Final = "disposable"
 
 
 def check_text(argument: str, value: object, *, at_most: int | None = None) -> None:
@@ -127,3 +137,19 @@ def refuse_in_workflow(what: str) -> None:
     """Raise `WrongLoopError` in the code of a Temporal workflow, which a replay repeats."""
     if in_workflow():
         raise WrongLoopError(what, in_workflow=True)
+
+
+def check_create(create: object) -> Create:
+    """Return what opening a provider may create.
+
+    Raises:
+        InvalidArgumentError: it is nothing of that kind.
+    """
+    if isinstance(create, bool) or create == DISPOSABLE:
+        return create
+    if isinstance(create, str):
+        with suppress(ValueError):
+            date.fromisoformat(create)
+            return create
+    expected = "False, True, 'disposable', or the last day to create, such as '2026-12-31'"
+    raise InvalidArgumentError("create", create, expected=expected)

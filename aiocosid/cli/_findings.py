@@ -198,9 +198,10 @@ def judge_initialized(*, is_initialized: bool) -> Finding:
     return Finding(
         check="initialised",
         status=Status.WARNING,
-        text="no machine id is handed out, so no Snowflake, and no counter is created; those that "
-        "exist work",
-        remedy="run 'aiocosid init' once, with the same --store",
+        text="no machine id is handed out, so no Snowflake; without a marker no counter is created "
+        "either; those that exist work",
+        remedy="run 'aiocosid init' once, with the same --store; after --after-loss wait until "
+        "every lease of before has expired",
     )
 
 

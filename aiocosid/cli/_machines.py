@@ -147,7 +147,7 @@ def revert(
 
 @machines.command()
 def forget(
-    namespace: Annotated[str, typer.Argument(metavar="NAMESPACE")],
+    lost: Annotated[str, typer.Argument(metavar="NAMESPACE")],
     *,
     store: StoreUrl = None,
     config: Config = None,
@@ -159,11 +159,11 @@ def forget(
     namespace has to wait: it may be the one that was lost.  No process may still use the namespace.
     """
     with StoreSession.on(store, config, timeout=timeout) as session:
-        was_missed = session.call(session.store.forget_namespace, namespace=namespace)
+        was_missed = session.call(session.store.forget_namespace, namespace=lost)
     missed = (
         "is no longer missed" if was_missed else "was not missed: all that were counted are there"
     )
-    write(f"namespace {printable(namespace)} {missed}\n")
+    write(f"namespace {printable(lost)} {missed}\n")
 
 
 @machines.command()

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from .._checks import check_create
 from .._default import use_provider
 from ..abc import SHARE
 from ..errors import ClosedError, CosIdError, InvalidArgumentError
-from ._creation import check_create, create_in
+from ._creation import create_in
 from ._hosting import Hosting, component_of
 
 if TYPE_CHECKING:
@@ -17,13 +18,13 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from os import PathLike
 
+    from .._checks import Create
     from .._life.loop import Root
     from ..abc import AnyGenerator, Clock, Store
     from ..events import Instrument
     from ..machine import MachineIdLease
     from ..settings import Settings
     from ..sharding import Sharding
-    from ._creation import Create
 
 __all__ = ("ConfiguredProvider", "configure")
 

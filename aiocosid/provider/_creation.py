@@ -3,44 +3,26 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
-from ..abc._store import is_disposable
+from .._checks import DISPOSABLE
+from .._life.clock import SYSTEM_CLOCK
 from ..errors import InvalidArgumentError, UnsupportedByStoreError
 
 if TYPE_CHECKING:
+    from .._checks import Create
     from ..abc import Store
 
-__all__ = ("DISPOSABLE", "Create", "check_create", "create_in")
+__all__ = ("create_in",)
 
-Create: TypeAlias = bool | str
-"""False, True, ``"disposable"``, or the last day on which something is created, ``YYYY-MM-DD``."""
-
-DISPOSABLE: Final = "disposable"
-
-_EXPECTED: Final = "False, True, 'disposable', or the last day to create, such as '2026-12-31'"
 _NO_MEMORY: Final = (
     "False for a store that cannot tell new from emptied: run 'aiocosid init --store URL' once; or "
     "a day such as '2026-12-31', until which it is created; or 'disposable' for tests"
 )
 
 
-def check_create(create: object) -> Create:
-    """Return the value of ``create``.
-
-    Raises:
-        InvalidArgumentError: it is none of those.
-    """
-    if isinstance(create, bool) or create == DISPOSABLE:
-        return create
-    if isinstance(create, str):
-        try:
-            date.fromisoformat(create)
-        except ValueError:
-            pass
-        else:
-            return create
-    raise InvalidArgumentError("create", create, expected=_EXPECTED)
+def _today() -> date:
+    return datetime.fromtimestamp(SYSTEM_CLOCK.now_ms() / 1000, UTC).date()
 
 
 async def create_in(store: Store, create: Create) -> None:
@@ -54,12 +36,11 @@ async def create_in(store: Store, create: Create) -> None:
     """
     if create is False:
         return
+    from ..abc._store import is_disposable
+
     if create is True and not (store.has_witness or is_disposable()):
         raise InvalidArgumentError("create", create, expected=_NO_MEMORY)
-    is_over = create not in {True, DISPOSABLE} and datetime.now(UTC).date() > date.fromisoformat(
-        str(create)
-    )
-    if is_over:
+    if create not in {True, DISPOSABLE} and _today() > date.fromisoformat(str(create)):
         return
     await store.aopen()  # it may be the parent process's
     await store.create_schema(disposable=create == DISPOSABLE)

@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING, Any, Final, Never, TypeVar, Unpack, cast
 
 import anyio
 
+from .._checks import check_create
 from .._default import generator_named
 from .._kind_methods import KindMethods
 from .._kinds import LeaseTerms, MachineOptions, own
 from ..abc import DEFAULT_NAMESPACE, MachineIdDistributor
 from ..errors import InvalidArgumentError
-from ._creation import check_create, create_in
+from ._creation import create_in
 from ._hosting import Hosting, OwnGenerator
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from .._checks import Create
     from .._kinds import GeneratorSpec
     from .._life.loop import Root
     from .._text_generator import StringIdGenerator
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
     from ..segment import GroupedSegmentId, LeafSegmentId, RemoteId, SegmentChainId, SegmentId
     from ..segment._generator import SegmentGenerator
     from ..snowflake import CachedSnowflakeId, CosIdGenerator, ShardedId, SnowflakeId
-    from ._creation import Create
 
 __all__ = ("IdProvider", "connect")
 

@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, ConfigDict, Field, SecretStr, WrapValidator
 from pydantic_core import PydanticCustomError
 
+from .._checks import check_create
 from .._kinds import OPTIONS
 from ..abc import Store
 from ..errors import InvalidArgumentError
-from ..provider._creation import check_create
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

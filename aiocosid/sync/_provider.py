@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
+    from .._checks import Create
     from .._kinds import GeneratorSpec
     from ..abc import AnyGenerator, IdGenerator, TextIdGenerator
     from ..events import Instrument
     from ..provider import MachineOptions
-    from ..provider._creation import Create
 
 __all__ = ("SyncIdProvider", "SyncProvider", "connect")
 

@@ -202,7 +202,7 @@ class TestRefusals:
         self, aiocosid: Command, valkey_factory: Callable[..., ValkeyServer]
     ) -> None:
         """Code 3 says: try again; and when the server is back it works."""
-        server = valkey_factory()
+        server = valkey_factory(persistent=True)
         server.stop()
         done = aiocosid("next", "order", "--store", server.url)
         assert (done.code, done.out, done.err.count("\n")) == (3, "", 1)

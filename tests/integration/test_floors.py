@@ -87,3 +87,25 @@ def test_a_counter_of_the_period_to_come(
     told = f"problem: books: counter {namespace}.books@2099 exists already, at 1\n"
     assert ended.out.endswith(told)
     assert aiocosid(*words).out == "2\n"
+
+
+def test_counters_go_on_after_a_loss(
+    aiocosid: Command, postgres: PostgresServer, postgres_database: str, namespace: str
+) -> None:
+    """Tables that were dropped are made again above what the application's own table has."""
+    where = ("--store", postgres_database)
+    assert aiocosid("init", *where).code == 0
+    assert aiocosid("next", "bill", *where).code == 0
+    ours = "cosid, cosid_machine, aiocosid_cell, aiocosid_grant"
+    postgres.execute(f"DROP TABLE {ours}", database=namespace)
+    postgres.execute("CREATE TABLE bills (id bigint)", database=namespace)
+    postgres.execute("INSERT INTO bills VALUES (7), (77)", database=namespace)
+    refused = aiocosid("init", "--yes", *where)
+    assert (refused.code, "--after-loss" in refused.err) == (4, True)
+    words = ("init", "--after-loss", "--floor", "order=10", "--floor-from", "bill=bills.id")
+    ended = aiocosid(*words, "--yes", *where)
+    assert (ended.code, ended.err) == (0, "")
+    told = ["counter order goes on above 10", "counter bill goes on above 77"]
+    assert ended.out.splitlines()[:2] == told
+    assert [aiocosid("next", each, *where).out for each in ("order", "bill")] == ["11\n", "78\n"]
+    assert aiocosid("snowflake", "--timeout", "1", *where).code == 3

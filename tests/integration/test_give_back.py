@@ -17,6 +17,7 @@ from aiocosid import SegmentChainId, connect, open_store
 from aiocosid.abc import MAX_ID, Store
 from aiocosid.errors import SchemaMissingError, StoreUnavailableError
 from aiocosid.stores._give_back import GrantNote, GrantRun, Offer
+from aiocosid.stores._schema import GRANT_TABLE
 from aiocosid.stores._sqlite import SQLITE
 from aiocosid.stores.redis import RedisStore
 from aiocosid.stores.sqlite import SqliteStore
@@ -230,11 +231,15 @@ class _Between:
     def __init__(self, inner: Any, grant: Callable[[], Awaitable[int]]) -> None:
         self._inner = inner
         self._grant = grant
+        self._missing = 2  # also when it was made on first use: somebody drops it
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
     async def fetch_rows(self, statement: str, **values: Any) -> Any:
+        if statement == SQLITE.raise_to.creating and self._missing:
+            self._missing -= 1
+            raise SchemaMissingError("sqlite", table=GRANT_TABLE)
         if statement == SQLITE.raise_unnoted.creating:
             await self._grant()
         return await self._inner.fetch_rows(statement, **values)
@@ -277,7 +282,7 @@ async def test_a_server_that_hides_what_it_is(
     valkey: ValkeyServer, namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Ids come, nothing goes back, and the log says why, once."""
-    words = ("SETUSER", namespace, "on", ">x", "~cosid:*", "+@all", "-info")
+    words = ("SETUSER", namespace, "on", ">x", "~cosid:*", "~aiocosid:*", "+@all", "-info")
     valkey.call("ACL", *words)
     url = valkey.url_for(username=namespace, password="x")  # noqa: S106 - the test's
     store = RedisStore.from_url(url)

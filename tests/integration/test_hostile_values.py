@@ -123,6 +123,8 @@ async def test_counters_on_sqlite(tmp_path: Path, namespace: str) -> None:
             (f"{namespace}.n",),
         )
         async with open_store(f"sqlite:///{path}") as store:
+            await store.create_schema()
+            await store.initialize(confirm_no_holders=True)
             await store.segment_distributor(namespace=namespace, name="sound").next_max_id(7)
             for value in (*values, MAX_ID, -MAX_ID - 1):
                 database.execute(

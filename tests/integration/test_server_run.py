@@ -196,6 +196,12 @@ def test_a_store_is_prepared_if_asked_to() -> None:
     assert "Traceback" not in str(refused.value)
 
 
+def test_a_store_for_tests_is_told() -> None:
+    """Its ids repeat once it was dropped, so it may not serve what is real."""
+    with IdServer(create=False, settings='create = "disposable"') as server:
+        assert "is a store for tests; in production ids may repeat" in server.log()
+
+
 ACTIVATED = """
 import os, sys
 os.dup2(int(sys.argv[1]), 3)

@@ -40,6 +40,8 @@ class TestContract:
             server: ValkeyServer = request.getfixturevalue("valkey")
             urls = [server.patient_url.replace("/0?", f"/{number}?") for number in (4, 5, 6)]
             self.stores = [RedisStore.from_url(url) for url in urls]
+            for store in self.stores:
+                await store.initialize(confirm_no_holders=True)
         async with StripedStore(self.stores, store_timeout=10, owns_stores=True) as striped:
             yield striped.segment_distributor
 

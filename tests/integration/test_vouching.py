@@ -203,3 +203,34 @@ async def test_another_format_is_refused_with_both_named(tables: Tables) -> None
         with pytest.raises(StoreFormatError):
             await store.is_initialized()
         assert await store.segment_distributor(name="order").next_max_id(10) == 20
+
+
+@pytest.mark.parametrize("tables", ["postgres"], indirect=True)
+async def test_test_suites_drop_everything_and_migrate(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As under the pytest plugin, which sets the variable; a store of before stays what it was."""
+    monkeypatch.setenv("AIOCOSID_DISPOSABLE", "1")
+    for _ in range(5):
+        async with connect(tables.url, create=True) as ids:
+            assert await (await ids.segment_chain("order")).next_id() == 1
+            assert await (await ids.snowflake("event")).next_id() > 0
+        drop(tables, *OURS)
+    tables.execute("drop view aiocosid_witness;")
+    monkeypatch.setenv("AIOCOSID_DISPOSABLE", "0")
+    await lived(tables)
+    monkeypatch.setenv("AIOCOSID_DISPOSABLE", "1")
+    drop(tables, *OURS)
+    with pytest.raises(SchemaDroppedError):
+        async with connect(tables.url, create=True):
+            pass
+
+
+async def test_without_a_marker_only_a_person_vouches_for_empty_tables(tables: Tables) -> None:
+    """All of them were emptied: the witness still knows that there was something."""
+    await lived(tables)
+    for each in OURS:
+        tables.execute(f"delete from {each};")  # noqa: S608 - names of ours
+    async with tables.store.from_url(tables.url) as store:
+        with pytest.raises(StoreNotEmptyError):
+            await store.initialize()

@@ -75,7 +75,7 @@ LONGER = {
 MAX_FUNCTION_LINES = 25  # for nine in ten
 MAX_PUBLIC_METHODS = 12
 MORE_METHODS = {
-    "Backend": 14,  # what a server does: its life, counters, cells
+    "Backend": 16,  # what a server does: its life, counters, cells
     "MemoryBackend": 13,  # the same, and what it does without a suspension
     "KindMethods": 14,  # one for each kind of generator
 }

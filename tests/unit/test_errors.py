@@ -25,6 +25,7 @@ from aiocosid.errors import (
     CorruptMachineStateError,
     CosIdError,
     CounterMissingError,
+    CounterNotCreatedError,
     ForkedError,
     GeneratorMissingError,
     IdOverflowError,
@@ -43,13 +44,16 @@ from aiocosid.errors import (
     NameTooLongError,
     NotOpenError,
     RingEmptyError,
+    SchemaDroppedError,
     SchemaMissingError,
     SegmentUnavailableError,
     SequenceExhaustedError,
     SequenceUnavailableError,
     StoreAuthenticationError,
     StoreError,
+    StoreFormatError,
     StoreIdentityHiddenError,
+    StoreNotEmptyError,
     StoreNotInitializedError,
     StoreRolledBackError,
     StoreUnavailableError,
@@ -98,6 +102,11 @@ EVERY = [
     NameTooLongError("cosid.order", limit=100),
     NotOpenError("chain"),
     SchemaMissingError("postgres", table="cosid"),
+    SchemaDroppedError("postgres", tables=("cosid", "cosid_machine")),
+    StoreNotEmptyError("redis"),
+    StoreFormatError("redis", found=1, expected=2),
+    CounterNotCreatedError("redis", counter="a.b"),
+    CounterNotCreatedError("postgres", counter="a.b", is_emptied=True),
     SegmentUnavailableError("cosid.order", waited=5.0, reason="it is unplugged"),
     StoreAuthenticationError("redis", "wrong password"),
     StoreError("redis", "it refuses"),
@@ -226,7 +235,7 @@ def test_the_way_out_is_in_the_sentence() -> None:
 VERB = re.compile(
     r"(add|advance|allow|ask|await|build|check|choose|close|connect|correct|create|define|delete|"
     r"fork|free|give|install|leave|let|look|make|mark|mend|move|name|open|pass|raise|read|remove|"
-    r"repair|restart|return|run|set|spawn|start|stop|switch|take|trust|try|update|use|wait)\b|"
+    r"repair|restart|restore|return|run|set|spawn|start|stop|switch|take|trust|try|update|use|wait)\b|"
     r"it has to be |if "  # "if that was this process's former session, wait ..."
 )
 

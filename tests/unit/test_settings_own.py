@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from aiocosid.abc import IdConverter, IdGenerator, IdSegmentDistributor
 from aiocosid.converter import ToStringIdConverter
 from aiocosid.errors import InvalidSettingsError, SegmentUnavailableError
 from aiocosid.generators import CounterId
-from aiocosid.settings import Settings, check_settings, configured_stores
+from aiocosid.settings import Settings, check_settings, configured_stores, load_settings
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.stores.postgres import PostgresStore
 from aiocosid.testing import FailingDistributor
@@ -34,9 +35,9 @@ class OwnStore(MemoryStore):
             made.fail()
         return made
 
-    async def create_schema(self) -> None:
+    async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> None:
         self.calls.append("create_schema")
-        await super().create_schema()
+        await super().create_schema(disposable=disposable, after_loss=after_loss)
 
     async def aclose(self) -> None:
         self.calls.append("aclose")
@@ -277,3 +278,31 @@ def test_a_generator_that_cannot_be_made() -> None:
         [problem] = problems({"generators": {"order": {"kind": "own", **told}}})
         assert problem.startswith(f"generators.order.{key}: "), problem
         assert reason in problem
+
+
+@pytest.mark.parametrize(
+    ("given", "create"),
+    [
+        (True, True),
+        ("disposable", "disposable"),
+        ("2026-12-31", "2026-12-31"),
+        (date(2026, 12, 31), "2026-12-31"),  # as TOML has it
+    ],
+)
+def test_what_may_be_created(given: object, create: object) -> None:
+    assert load_settings({"store": "memory://", "create": given}).create == create
+
+
+@pytest.mark.parametrize(("text", "create"), [("yes", True), ("false", False), ("2026-12-31", ...)])
+def test_what_may_be_created_by_the_environment(
+    monkeypatch: pytest.MonkeyPatch, text: str, create: object
+) -> None:
+    monkeypatch.setenv("AIOCOSID_CREATE", text)
+    monkeypatch.setenv("AIOCOSID_STORE", "memory://")
+    assert load_settings().create == (text if create is ... else create)
+
+
+@pytest.mark.parametrize("given", [1, "soon", "2026-13-01", datetime(2026, 1, 1, tzinfo=UTC)])
+def test_what_may_not_be_created(given: object) -> None:
+    with pytest.raises(InvalidSettingsError, match=r"create.*'disposable', or the last day"):
+        load_settings({"store": "memory://", "create": given})

@@ -69,6 +69,13 @@ def test_settings_that_lose_writes() -> None:
     assert (told.status, told.text) == (Status.SKIPPED, *untold.unproved)
 
 
+def test_a_store_for_tests() -> None:
+    facts = ServerFacts(version="SQLite 3", weaknesses=(), is_disposable=True)
+    *_, found = judge_server(facts, 0.001, "")
+    assert (found.check, found.status) == ("disposable", Status.WARNING)
+    assert "--disposable" in found.remedy
+
+
 def test_the_marker() -> None:
     assert judge_initialized(is_initialized=True).status is Status.OK
     missing = judge_initialized(is_initialized=False)

@@ -257,7 +257,7 @@ def test_bits_while_somebody_holds_an_id(aiocosid: Command, namespace: str) -> N
 
 
 def test_a_quarantine_is_told(aiocosid: Command, scripted: ScriptedStore) -> None:
-    """By `init`, which asks first, and beside what is listed; `--yes` ends it."""
+    """By `init`, which asks first, and beside what is listed; a person ends it."""
     scripted.memory = MemoryStore(clock=ManualClock())
     scripted.memory.forget_machines(namespace="shop", everything=False)
     for _ in range(2):
@@ -272,7 +272,7 @@ def test_a_quarantine_is_told(aiocosid: Command, scripted: ScriptedStore) -> Non
         assert aiocosid(*command, "--namespace", "other").err == ""
     assert json.loads(aiocosid("machines", "list", "--format", "json").out)
     ready = "redis://host is ready, marked for the machine ids of namespace shop\n"
-    assert aiocosid("init", "--namespace", "shop", "--yes").out == ready
+    assert aiocosid("init", "--namespace", "shop", "--confirm-no-holders").out == ready
     assert aiocosid("init", "--namespace", "shop").out == "redis://host is ready\n"
     assert aiocosid("machines", "list").err == ""
 

@@ -103,11 +103,15 @@ class Suite:
         (self.root / name).write_text(text)
 
     def run(self, *options: str) -> str:
-        """Run its tests, with warnings as errors; return what pytest prints."""
+        """Run its tests, with warnings as errors; return what pytest prints.
+
+        They have an environment of a user's, where nobody has said what stores are for.
+        """
+        ours = ("PYTEST_", "AIOCOSID_DISPOSABLE")
         done = subprocess.run(
             [sys.executable, "-m", "pytest", *QUIET, *options],
             cwd=self.root,
-            env={key: text for key, text in os.environ.items() if not key.startswith("PYTEST_")},
+            env={key: text for key, text in os.environ.items() if not key.startswith(ours)},
             capture_output=True,
             text=True,
             check=False,
@@ -184,3 +188,57 @@ def test_the_fixtures_are_listed(suite: Suite) -> None:
     listed = suite.run("--fixtures", *STRICT[2:])
     for name in ("aiocosid_ids", "aiocosid_store", "aiocosid_clock"):
         assert f"\n{name} -- " in listed
+
+
+MIGRATING_TESTS = """
+import sqlite3, subprocess, sys
+import aiocosid, pytest
+from contextlib import closing
+
+pytestmark = pytest.mark.asyncio
+URL = "sqlite:///app.db"
+
+@pytest.fixture(scope="session", autouse=True)
+def by_command():
+    subprocess.run([sys.executable, "-m", "aiocosid", "init", "--store", URL], check=True)
+
+@pytest.fixture(autouse=True)
+def migrated():
+    with closing(sqlite3.connect("app.db")) as database:
+        kinds = database.execute("SELECT type, name FROM sqlite_master WHERE type = 'table'")
+        for kind, name in kinds.fetchall():
+            database.execute(f"DROP {kind} {name}")
+        database.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY)")
+
+@pytest.mark.parametrize("number", range(50))
+async def test_it_begins_at_one(number):
+    if number % 25 == 24:
+        subprocess.run([sys.executable, "-m", "aiocosid", "init", "--store", URL], check=True)
+    async with aiocosid.connect(URL, create=number % 25 != 24) as ids:
+        orders = await ids.segment_chain("order")
+        assert await orders.next_id() == 1
+        events = await ids.snowflake("event")
+        assert await events.next_id() > 0
+"""
+
+
+def test_a_suite_that_drops_and_migrates_all_day(suite: Suite) -> None:
+    """No test says that its store is for tests: the plugin does, also to commands."""
+    suite.write("test_shop.py", MIGRATING_TESTS)
+    options = ("-q", "-o", "asyncio_mode=strict", *STRICT)
+    assert "50 passed" in suite.run(*options)
+
+
+def test_a_store_of_production_stays_one(suite: Suite) -> None:
+    """Its witness says so, whatever the tests' environment says."""
+    command = [sys.executable, "-m", "aiocosid", "init", "--store", "sqlite:///app.db"]
+    subprocess.run(command, cwd=suite.root, check=True, capture_output=True, timeout=60)
+    text = MIGRATING_TESTS.replace("range(50)", "range(1)")
+    suite.write(
+        "test_shop.py",
+        text[: text.index("    if number %")]
+        + "    with pytest.raises(aiocosid.errors.SchemaDroppedError):\n"
+        + "        async with aiocosid.connect(URL, create=True):\n            pass\n",
+    )
+    options = ("-q", "-o", "asyncio_mode=strict", *STRICT)
+    assert "1 passed" in suite.run(*options)
