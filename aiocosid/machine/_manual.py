@@ -44,6 +44,9 @@ class ManualMachineIdDistributor(NotCopyable, MachineIdDistributor):
     other's locks.  If the directory is lost with the container, the mark is lost too, and ids that
     were ahead of the clock may be issued twice (see `CachedSnowflakeId`'s ``max_borrow``).
 
+    No store knows of this machine id.  If other processes lease theirs, a lease may have the same
+    number, and ids repeat: choose all machine ids of a system by hand, or lease all of them.
+
     A forked child cannot use it: the id is its parent's.  Create a new distributor there.
 
     Attributes:

@@ -160,7 +160,8 @@ class CachedSnowflakeId(SnowflakeId):
         Args:
             machine: the source of the machine id, as for `SnowflakeId`; its store has to keep time
                 marks, which a CosId proxy does not.
-            name: the generator's name; its ids are unique under it.
+            name: the generator's name.  Its ids are unique under it; generators of two names may
+                issue equal ids.
             layout: the layout of the ids, with ticks of seconds.  By default 8192 ids per second of
                 1024 machines, until the year 36858.
             boost: the ring holds the ids of ``2^boost`` seconds, 1 to 16; uid-generator's

@@ -61,7 +61,8 @@ class SnowflakeId(Component, IdGenerator):
         Args:
             machine: the source of the machine id.  Generators with the same distributor, or the
                 same lease, share one machine id.
-            name: the generator's name; its ids are unique under it.
+            name: the generator's name.  Its ids are unique under it; generators of two names may
+                issue equal ids.
             layout: the layout of the ids.
             broken_threshold: seconds that a call waits for a clock that stepped back; None for no
                 limit.  CosId's is 0.5.

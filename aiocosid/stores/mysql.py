@@ -43,7 +43,7 @@ _Session = Any
 
 
 class MysqlStore(BackendStore[SqlBackend]):
-    """Counters and machine ids in MySQL 8 or MariaDB, in CosId's tables and one of our own.
+    """Counters and machine ids in MariaDB or MySQL, in CosId's tables and one of our own.
 
     Runs on asyncio.  `create_schema` creates the tables; tables that CosId has created work as
     well. If the collation of CosId's tables treats two names as equal, as MySQL's default does with

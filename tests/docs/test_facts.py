@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pkgutil
 import re
+import sqlite3
 import tomllib
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from urllib.parse import quote
@@ -189,18 +191,23 @@ def test_the_api_pages_have_every_module() -> None:
 
 
 @pytest.mark.asyncio
-async def test_the_invoices_of_the_readme_have_no_gaps(
+async def test_the_tickets_of_the_readme_have_a_gap_for_each_insert_that_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Numbers of invoices go on where they ended, whenever the application starts anew."""
+    """A restart leaves none."""
     monkeypatch.chdir(tmp_path)
     config = block_of(ROOT / "README.md", "toml", "store = ")
-    settings = tomllib.loads(config) | {"store": "sqlite:///ids.db"}
-    numbers: list[str] = []
-    for _ in range(3):
+    settings = tomllib.loads(config) | {"store": "sqlite:///ids.db", "create": True}
+    table = sqlite3.connect(":memory:")
+    table.execute("CREATE TABLE tickets (number TEXT, title TEXT UNIQUE)")
+    for titles in (["tea", "tea"], ["cups"]):  # in two lives of the application
         async with aiocosid.configure(settings) as ids:
-            numbers += [str(each) for each in await ids["invoice"].next_ids(2)]
-    assert [number[-6:] for number in numbers] == [f"{n:06}" for n in range(1, 7)]
+            for title in titles:
+                row = (str(await ids["ticket"].next_id()), title)
+                with suppress(sqlite3.IntegrityError), table:
+                    table.execute("INSERT INTO tickets VALUES (?, ?)", row)
+    numbers = [number[-6:] for (number,) in table.execute("SELECT number FROM tickets")]
+    assert numbers == ["000001", "000003"]
 
 
 def anchors(page: Path) -> set[str]:

@@ -65,6 +65,18 @@ def test_the_versions_of_programs(store: str, program: str) -> None:
     assert re.search(rf"\b{re.escape(said)}\b", done.stdout), done.stdout
 
 
+@pytest.mark.parametrize("store", ["MySQL", "MariaDB", "PostgreSQL", "ZooKeeper", "etcd", "NATS"])
+def test_the_readme_says_which_server_is_untested(store: str) -> None:
+    """This page alone knows the versions; the README says of a store only if it has no test."""
+    (tested,) = re.findall(rf"^\| {store} \| ([^|]+) \|", PAGE, re.MULTILINE)
+    (cell,) = re.findall(
+        rf"^\| ([^|]*\b{store}\b[^|]*)\| `\w+://", (ROOT / "README.md").read_text(), re.MULTILINE
+    )
+    said = re.search(rf"\b{store}\b[^;]*", cell)
+    assert said is not None
+    assert ("untested" in said[0]) == (tested == "none")
+
+
 def test_the_citation_has_the_version() -> None:
     assert f"version: {aiocosid.__version__}\n" in (ROOT / "CITATION.cff").read_text("utf-8")
 

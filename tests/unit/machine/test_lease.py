@@ -37,6 +37,8 @@ from ._kit import Link, store_of
 
 pytestmark = pytest.mark.asyncio
 
+STABLE = InstanceId("one", stable=True)
+
 
 @pytest.fixture
 def clock() -> ManualClock:
@@ -135,6 +137,32 @@ async def test_past_the_mark_it_is_silent_until_the_store_answers(clock: ManualC
             await clock.advance(35)
             assert call.result is not None or isinstance(call.error, MachineIdUnavailableError)
         assert await gen.next_id() > 0
+
+
+@pytest.mark.parametrize(
+    ("named", "until_the_cut", "unnoticed"),
+    [("one", 0.0, 90.0), ("one", 59.999, 30.001), (STABLE, 0.0, 15.0), (STABLE, 9.999, 5.001)],
+)
+async def test_how_long_an_outage_is_unnoticed(
+    clock: ManualClock,
+    monkeypatch: pytest.MonkeyPatch,
+    named: str | InstanceId,
+    until_the_cut: float,
+    unnoticed: float,
+) -> None:
+    """Longest if the store fails just after a renewal, and shortest just before one."""
+    monkeypatch.setattr("random.uniform", max)  # no renewal comes earlier
+    link = Link(store_of(clock), named)
+    lease = MachineIdLease(link, clock=clock)
+    async with lease, SnowflakeId(lease, clock=clock) as gen:
+        await clock.advance(until_the_cut)
+        assert link.calls == ["distribute", "guard"]
+        link.cut()
+        await clock.advance(unnoticed)
+        assert gen.next_id_nowait() > 0
+        await clock.advance(0.001)
+        with pytest.raises(WouldBlock):
+            gen.next_id_nowait()
 
 
 async def test_past_the_lease_it_is_silent_by_the_monotonic_clock(clock: ManualClock) -> None:

@@ -170,3 +170,13 @@ async def test_without_a_ttl_nothing_ages(clock: ManualClock) -> None:
         assert clock.pending == 0
         await clock.advance(1e9)
         assert await chain.next_id() == 2
+
+
+async def test_the_wall_clock_does_not_count(clock: ManualClock) -> None:
+    """Neither for the ids of a counter nor for their age."""
+    async with SegmentId(counter(), ttl=60, clock=clock) as generator:
+        assert await generator.next_id() == 1
+        clock.step_wall_ms(-86_400_000)
+        assert await generator.next_id() == 2
+        clock.step_wall_ms(2 * 86_400_000)
+        assert await generator.next_id() == 3

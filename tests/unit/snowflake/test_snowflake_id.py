@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
+from aiocosid.abc import MachineIdDistributor
 from aiocosid.errors import (
     BusyError,
     ClockTooFarForwardError,
@@ -21,7 +23,7 @@ from aiocosid.errors import (
     WouldBlock,
 )
 from aiocosid.events import ClockBackwards
-from aiocosid.machine import MachineIdLease
+from aiocosid.machine import MachineIdLease, ManualMachineIdDistributor
 from aiocosid.snowflake import COSID_MS, COSID_S, UID_GENERATOR, SnowflakeId, SnowflakeLayout
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import ManualClock, settle
@@ -237,6 +239,29 @@ async def test_two_generators_of_one_name_share_one_sequence(clock: ManualClock)
         assert distributor is not None
         await one.aclose()
         assert await two.next_id() == ids[-1] + 1
+
+
+@pytest.mark.parametrize("differ_in", ["name", "namespace", "store", "choice by hand"])
+async def test_what_is_unique_alone_is_not_unique_together(
+    differ_in: str, clock: ManualClock, tmp_path: Path
+) -> None:
+    """Each of two generators makes all ids of the tick, as the pages say."""
+    store = MemoryStore()
+    one = machines(store)
+    lease = MachineIdLease(one, clock=clock)
+    others: dict[str, MachineIdLease | MachineIdDistributor] = {
+        "name": lease,
+        "namespace": machines(store, namespace="other"),
+        "store": machines(),
+        "choice by hand": ManualMachineIdDistributor(0, state_dir=tmp_path),
+    }
+    name = "other" if differ_in == "name" else "one"
+    async with (
+        lease,
+        SnowflakeId(lease, name="one", clock=clock) as first,
+        SnowflakeId(others[differ_in], name=name, clock=clock) as second,
+    ):
+        assert await first.next_ids(3) == await second.next_ids(3)
 
 
 async def test_what_a_cancelled_batch_leaves_is_a_gap(clock: ManualClock) -> None:

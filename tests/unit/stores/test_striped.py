@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import pytest
 
-from aiocosid import SegmentChainId, open_store
+from aiocosid import SegmentChainId, SegmentId, open_store
 from aiocosid._life import fork
 from aiocosid.abc import MAX_ID, Counter
 from aiocosid.errors import (
@@ -70,6 +70,12 @@ async def started(*stores: Flaky) -> list[Flaky]:
 def fate(rng: random.Random, rate: float) -> str:
     """What becomes of a call."""
     return rng.choice(("away", "lost")) if rng.random() < rate else ""
+
+
+def test_it_is_refused_for_strict_order() -> None:
+    """Ids of its stores interleave."""
+    with pytest.raises(UnsupportedByStoreError, match="each of its stores counts by itself"):
+        SegmentId(at(flaky()), strict=True)
 
 
 class TestPlaces:

@@ -1,0 +1,246 @@
+"""Each figure on the pages that make promises comes from a constant, or from a recorded result.
+
+A figure is a number with a unit.  It belongs to a *fact*: a few words of the page around values
+that are computed here.  A constant that changes makes its facts miss on the page, and a figure that
+belongs to no fact is a sentence that nothing checks.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from math import ceil
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+import pytest
+
+from aiocosid import SegmentChainId, SnowflakeId
+from aiocosid.abc import DEFAULT_GUARD_INTERVAL, DEFAULT_SAFE_GUARD, DEFAULT_STEP
+from aiocosid.abc._machine import QUARANTINE_MARGIN, RELEASE_MARGIN, STABLE_GUARD_INTERVAL
+from aiocosid.compat.leaf_snowflake._address import INTERVAL as LEAF_INTERVAL
+from aiocosid.converter import Radix62IdConverter
+from aiocosid.machine import _leasing, _options, _restart
+from aiocosid.machine._manual import DEFAULT_MARK_INTERVAL
+from aiocosid.segment import _opening, _pace
+from aiocosid.snowflake import CachedSnowflakeId
+from aiocosid.stores.nats import OLDEST
+from aiocosid.stores.redis._sequence import DEFAULT_MARGIN
+
+from ._blocks import ROOT
+from ._exceptions import BOX, README
+
+DOCS: Final = ROOT / "docs"
+RESULTS: Final = json.loads((ROOT / "bench" / "results" / "py3.11.json").read_text("utf-8"))
+
+UNIT: Final = (
+    "seconds?|s|ms|min|minutes?|hours?|years|intervals?|ids|segments?|tasks|calls?|processes|bits"
+    "|bytes|characters|lines|times|MB|kB|µs|%|x"
+)
+NUMBER: Final = r"\d[\d,.]*"
+FIGURE: Final = re.compile(rf"(?<![\w.^=-]){NUMBER}(?: to {NUMBER})? (?:{UNIT})\b")
+
+
+def default(made: type, name: str) -> Any:
+    """The default of an option."""
+    return inspect.signature(made).parameters[name].default
+
+
+def rows(question: str) -> list[list[Any]]:
+    """The table of a benchmark, as it was recorded last."""
+    return RESULTS["answers"][question]["rows"]  # type: ignore[no-any-return]
+
+
+def rounded(recorded: str) -> str:
+    """A recorded number of ids, in thousands."""
+    return f"{round(int(recorded.replace(',', '')), -3):,}"
+
+
+WORDS: Final = {500: "half a second", 60.0: "minute"}  # milliseconds; seconds
+GUARD: Final = DEFAULT_SAFE_GUARD
+INTERVAL: Final = DEFAULT_GUARD_INTERVAL
+STABLE: Final = STABLE_GUARD_INTERVAL
+SHARE: Final = _options.LEAD_SHARE
+LEAD: Final = SHARE * INTERVAL
+STABLE_LEAD: Final = SHARE * STABLE
+UNNOTICED: Final = f"{LEAD - INTERVAL:g} to {LEAD:g}"
+UNNOTICED_IF_STABLE: Final = f"{STABLE_LEAD - STABLE:g} to {STABLE_LEAD:g}"
+LEASE: Final = _options.LEASE_SHARE * GUARD
+QUARANTINE: Final = GUARD + QUARANTINE_MARGIN
+WAIT: Final = default(SnowflakeId, "wait_timeout")
+BEHIND: Final = default(SnowflakeId, "broken_threshold")
+BORROWED: Final = default(CachedSnowflakeId, "max_borrow")
+RESERVE: Final = _pace.ENDURANCE + _pace.SPARE
+BY_HAND: Final = SHARE * DEFAULT_MARK_INTERVAL
+LEAF: Final = SHARE * LEAF_INTERVAL
+WHICH: Final = {row[0]: row[1:] for row in rows("q21_which")}
+KINDS: Final = ("uuid4", "uuid7", "Snowflake", "SegmentId", "chain")
+STRICT: Final = [
+    1e6 / int(row[3].replace(",", "")) for row in rows("q30_strict") if row[1] == "1,000"
+]
+
+FACTS: Final[dict[Path, tuple[str, ...]]] = {
+    README: (
+        f"{8 * len(uuid4().bytes)} bits, {len(str(uuid4()))} characters",
+        f"ids for the next {WORDS[_pace.ENDURANCE]}, at the measured rate",
+        f"[NATS] {'.'.join(map(str, OLDEST))} and later",
+    ),
+    DOCS / "index.md": (
+        "up to 124 segments for one short wait",  # 4 + 8 + 16 + 32 + 64: CosId's
+        f"adds a *step* to it, say {DEFAULT_STEP}",
+        f"`step=`, {DEFAULT_STEP} by default",
+        f"`safe_distance=`, {default(SegmentChainId, 'safe_distance')} ",
+    ),
+    BOX: (
+        f"the ids of [{RESERVE:g} to {RESERVE * _pace.REFILL:g} seconds]",
+        f"a chain goes on for [{_pace.ENDURANCE:g} seconds]",
+        f"A Snowflake goes on for [{UNNOTICED} seconds]",
+        f"a stable instance for {UNNOTICED_IF_STABLE} seconds",
+        f"no machine id for [{QUARANTINE:g} seconds]",
+        f"a killed process is free after {GUARD / 60:g} minutes",
+        f"set back by more than [{BEHIND:g} seconds]",
+    ),
+    DOCS / "explanation" / "guarantees.md": (
+        f"stops within `margin`, {DEFAULT_MARGIN} s;",
+        "`sync_interval` as it is by default, 2 min",  # NATS'
+        "twenty leaders, one every 3 s",
+        f"new processes wait: {QUARANTINE:g} seconds by default",
+        f"a chain holds ids for [{RESERVE:g} to {RESERVE * _pace.REFILL:g} seconds]",
+        "1,000 waiting tasks",
+        "1,000 tasks that ask together",
+        f"an id then costs {min(STRICT):.0f} to {max(STRICT):.0f} µs",
+        f"the piece in hand, up to {_opening.LONG_PIECE:,} ids",
+        f"a turn after every {_opening.LONG_PIECE:,} ids",
+    ),
+    DOCS / "explanation" / "leases.md": (
+        f"for the *safe guard duration*, {GUARD / 60:g} minutes",
+        f"Every `interval`, {INTERVAL:g} seconds, it renews",
+        f"`lead`, {SHARE:g} intervals, after the last renewal: {LEAD:g} s;",
+        f"for a stable instance {STABLE_LEAD:g} s |",
+        (
+            f"{_options.LEASE_SHARE:g} of the shortest safe guard after the last renewal was "
+            f"*sent*: {LEASE:g} s"
+        ),
+        f"calls wait for `wait_timeout`, {WAIT:g} seconds, and then raise",
+        f"do not notice an outage of the store for {UNNOTICED} seconds.",
+        f"A stable instance renews every {STABLE:g} seconds;",
+        f"its callers do not notice an outage for {UNNOTICED_IF_STABLE} seconds.",
+        f"With `lead=200` that is {200 - INTERVAL:g} to 200 seconds",
+        f"The lead may be up to {_options.LEASE_SHARE:g} of the safe guard",
+        (
+            f"The id's mark is up to {LEAD:g} seconds ahead; that of a stable instance up to "
+            f"{STABLE_LEAD:g}."
+        ),
+        f"The old one is handed out after {GUARD / 60:g} minutes without a renewal",
+        (
+            f"up to `lead`: {STABLE_LEAD:g} seconds, because a stable instance renews every "
+            f"{STABLE:g} seconds"
+        ),
+        f"the mark on its disk has passed, {STABLE_LEAD:g} seconds at most",
+        (
+            f"written every {DEFAULT_MARK_INTERVAL:g} seconds, so the wait is at most {BY_HAND:g} "
+            "seconds"
+        ),
+        (
+            f"with `interval=5` it waits for {SHARE * 5:g} seconds at most, and makes "
+            f"{60 / 5:g} calls a minute"
+        ),
+        f"instead of {STABLE_LEAD:g}. The record",
+        f"a nearer mark of its own, {STABLE_LEAD:g} seconds ahead",
+        f"does not answer within {_leasing.OFFLINE_PATIENCE:g} seconds",
+        f"tries for `start_timeout`, {_options.USUAL_PATIENCE:g} seconds by default",
+        f"ids stop within {STABLE_LEAD:g} seconds, with an error",
+        f"does not wait for the {LEAF:g} seconds",
+        f"The file's time is up to {LEAF_INTERVAL:g} seconds old",
+        f"A quarantine takes {QUARANTINE_MARGIN:g} seconds more than the longest safe guard",
+        f"in the namespace: {QUARANTINE:g} seconds by default",
+        f"with `safe_guard=40, interval=10` it is {40 + QUARANTINE_MARGIN:g} seconds",
+        f"`CachedSnowflakeId` at most, {BORROWED:g} seconds by default",
+        f"our ids end {LEASE:g} seconds after the last stamp, CosId takes over after {GUARD:g}.",
+        f"Clocks that differ by less than {GUARD - LEASE:g} seconds are safe",
+        f"For {LEAD + RELEASE_MARGIN:g} seconds at most, a Java process",
+        f"repeat ids of that process's last {LEAD:g} seconds",
+        f"A thousand processes make {ceil(1000 / INTERVAL)} calls a second",
+        f"unavailable for {GUARD / 60:g} minutes",
+        f"died within the last {GUARD / 60:g} minutes",
+        f"plus {WORDS[_restart.MARGIN_MS]}",
+        f"jumps forward by more than {WORDS[_restart.MARGIN_MS]}",
+    ),
+    DOCS / "howto" / "which-generator.md": (
+        "".join(f" | {rounded(WHICH[kind][1])} ({WHICH[kind][0]} x)" for kind in KINDS),
+        "".join(f" | {WHICH[kind][2]} µs" for kind in KINDS),
+        "| bytes" + "".join(f" | {WHICH[kind][3]}" for kind in KINDS),
+        f"continues for {UNNOTICED} s, a stable instance for {UNNOTICED_IF_STABLE} s",
+        "with 1000 ids a segment",  # of the benchmark
+        f"Radix62IdConverter())`: {len(Radix62IdConverter().as_str(1))} characters",
+    ),
+}
+
+ELSEWHERE: Final = {  # what other pages say of the same constants
+    "howto/deploy-id-service.md": (
+        f"until their [mark], for {UNNOTICED} seconds",
+        f"free after the safe guard duration, {GUARD / 60:g} minutes",
+    ),
+    "howto/kubernetes-shutdown.md": (f"the safe guard duration, {GUARD / 60:g} minutes",),
+    "howto/machine-ids-kubernetes.md": (
+        f"killed within the last {GUARD / 60:g} minutes",
+        f"holds {GUARD / 10:g}. The default layout",
+        f"the safe guard duration, {GUARD / 60:g} minutes",
+        f"for [{QUARANTINE:g} seconds]",
+        f"at most {BY_HAND:g} seconds",
+    ),
+    "howto/operate.md": (
+        f"handed out again after {GUARD / 60:g} minutes of silence",
+        f"each is free {GUARD / 60:g} minutes after its last renewal",
+        f"at most {QUARANTINE:g} s by default",
+        f"`broken_threshold`, {BEHIND:g} s",
+        f"{UNNOTICED} s ahead (of a stable instance {UNNOTICED_IF_STABLE} s)",
+        f"`kill -9` one is unavailable for {GUARD / 60:g} minutes",
+        f"| `endurance` | {_pace.ENDURANCE:g} s |",
+    ),
+    "howto/restored-backups.md": (f"the quarantine, {QUARANTINE:g} seconds by default",),
+    "howto/task-queues.md": (f"machine id taken for {GUARD / 60:g} minutes",),
+    "howto/threads-and-celery.md": (f"the safe guard duration, {GUARD / 60:g} minutes",),
+    "howto/workers.md": (f"at most {BY_HAND:g} seconds",),
+    "glossary.md": (f"without a renewal; {GUARD / 60:g} minutes by default",),
+    "reference/cli.md": (f"duration, {GUARD / 60:g} minutes by default",),
+}
+
+
+def prose(page: Path) -> str:
+    """The text of a page in one line, without code, the targets of links and the README's copy."""
+    text = page.read_text("utf-8")
+    text = re.sub(r"<!-- docs/_includes/.*?<!-- end -->", "", text, flags=re.DOTALL)
+    text = re.sub(r"^ *```.*?^ *```$", "", text, flags=re.DOTALL | re.MULTILINE)
+    return " ".join(re.sub(r"\]\([^)]*\)", "]", text).split())
+
+
+@pytest.mark.parametrize("page", FACTS, ids=lambda page: page.name)
+def test_each_fact_is_on_its_page(page: Path) -> None:
+    text = prose(page)
+    assert [fact for fact in FACTS[page] if fact not in text] == []
+
+
+@pytest.mark.parametrize("page", ELSEWHERE)
+def test_other_pages_say_the_same(page: str) -> None:
+    text = prose(DOCS / page)
+    assert [fact for fact in ELSEWHERE[page] if fact not in text] == []
+
+
+@pytest.mark.parametrize("page", FACTS, ids=lambda page: page.name)
+def test_each_figure_belongs_to_a_fact(page: Path) -> None:
+    text = prose(page)
+    known = [m.span() for fact in FACTS[page] for m in re.finditer(re.escape(fact), text)]
+    unknown = [
+        text[max(0, found.start() - 40) : found.end() + 20]
+        for found in FIGURE.finditer(text)
+        if not any(start <= found.start() and found.end() <= end for start, end in known)
+    ]
+    assert unknown == []
+
+
+@pytest.mark.parametrize("text", ["for 5 s.", "1,000 tasks", "some 30 to 90 seconds", "(0.9 x)"])
+def test_a_figure_is_seen(text: str) -> None:
+    assert FIGURE.search(text)
