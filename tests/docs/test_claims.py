@@ -21,6 +21,7 @@ QUARANTINE: Final = "tests/unit/machine/test_quarantine.py"
 RESTART: Final = "tests/unit/machine/test_restart.py"
 OFFLINE: Final = "tests/unit/machine/test_offline.py"
 REDIS: Final = "tests/integration/test_redis_cancellation.py"
+VOUCHING: Final = "tests/integration/test_vouching.py"
 CHAOS: Final = "tests/stress/test_chaos.py"
 OF_MACHINES: Final = "aiocosid/testing/_machine_contract.py"
 OF_COUNTERS: Final = "aiocosid/testing/_distributor_contract.py"
@@ -172,7 +173,9 @@ CLAIMS: Final[dict[tuple[str, str], dict[str, str]]] = {
         "::test_a_longer_one_is_noted_before_an_id_is_handed_out",
         "a Redis is split": UNDETECTED,
         "an old primary": UNDETECTED,
-        "`aiocosid init`": UNDETECTED,
+        "tables are dropped": f"{VOUCHING}::test_dropped_tables_are_not_made_again",
+        "rows or keys are put back": UNDETECTED,
+        "`aiocosid init": UNDETECTED,
         "a process with another width": f"{OF_MACHINES}::test_a_namespace_has_one_width",
         "two generators with different names": ALONE,
         "two namespaces, or two stores": ALONE,

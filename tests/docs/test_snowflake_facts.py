@@ -14,11 +14,13 @@ from aiocosid import snowflake
 from aiocosid.abc import DEFAULT_GUARD_INTERVAL, DEFAULT_SAFE_GUARD, InstanceId, Store
 from aiocosid.machine import _options as machine_options
 from aiocosid.machine._manual import DEFAULT_MARK_INTERVAL
-from aiocosid.machine.cells import Count, Marker, Note, Space
+from aiocosid.machine.cells import Count, Marker, NamespaceCount, Note, Space
 from aiocosid.machine.distributor import CellMachineIdDistributor
 from aiocosid.snowflake import LAYOUTS, _sequencer, _stamping
 from aiocosid.stores._mysql import MYSQL
 from aiocosid.stores._postgres import POSTGRES
+from aiocosid.stores._schema import CELL_TABLE, MACHINE_TABLE, Creation, Schema, creation_of
+from aiocosid.stores._sql import COLUMNS
 from aiocosid.stores._sqlite import SQLITE
 from aiocosid.stores.redis._backend import CellCodec
 from tests.machine_marks import mark_machines
@@ -39,6 +41,17 @@ def included(source: str) -> str:
     return re.sub(r'--8<-- "(.+)"', lambda found: (ROOT / found[1]).read_text(), source)
 
 
+CELL_NAMES = {NamespaceCount: "namespaces"}
+
+
+def first_creation() -> Creation:
+    """What is created where there is nothing."""
+    schema = Schema(frozenset())
+    found = creation_of(schema, store="store", disposable=False, after_loss=False)
+    assert found is not None
+    return found
+
+
 def test_the_schema_page_has_every_script_and_table() -> None:
     """Each script, and each statement that creates a table, word for word."""
     section = SCHEMA.read_text().split("\n## Machine ids\n")[1].split("\n## ")[0]
@@ -46,7 +59,7 @@ def test_the_schema_page_has_every_script_and_table() -> None:
     shown = {unpadded(included(block.source)) for block in page if block.language in {"sql", "lua"}}
     shown = {each for each in shown if not each.startswith("GRANT")}
     real = {path.read_text() for path in (SCRIPTS / "server.lua", *SCRIPTS.glob("cells_*.lua"))}
-    real |= {dialect.create_cells for dialect in (POSTGRES, MYSQL, SQLITE)}
+    real |= {dialect.create(first_creation()) for dialect in (POSTGRES, MYSQL, SQLITE)}
     assert shown == {unpadded(each) for each in real}
 
 
@@ -63,15 +76,15 @@ def test_the_schema_page_has_every_column() -> None:
     """A new column of the two tables needs its line."""
     section = SCHEMA.read_text().split("\n### SQL: machine ids\n")[1].split("\n### ")[0]
     said = sorted(re.findall(r"^\| `(\w+)` \| `[a-z]+", section, re.MULTILINE))
-    tables = SQLITE.create_cells
+    tables = COLUMNS[MACHINE_TABLE] + COLUMNS[CELL_TABLE].format("varchar(255)")
     assert said == sorted(re.findall(r"^    ([a-z_]+) [a-z]+", tables, re.MULTILINE))
 
 
-@pytest.mark.parametrize("cell", [Count, Marker, Note, Space])
+@pytest.mark.parametrize("cell", [Count, Marker, NamespaceCount, Note, Space])
 def test_the_schema_page_has_every_field_of_a_cell(cell: type) -> None:
     """A new field needs its words."""
     page = SCHEMA.read_text().split("\n### Cells\n")[1].split("\n### ")[0]
-    [row] = [line for line in page.splitlines() if line.startswith(f"| {cell.__name__.lower()} |")]
+    [row] = [line for line in page.splitlines() if line.startswith(f"| {CELL_NAMES.get(cell, cell.__name__.lower())} |")]
     fields = {each.name for each in dataclasses.fields(cell)}
     assert set(re.findall(r"`(\w+)`", row.split("|")[3])) == fields
 

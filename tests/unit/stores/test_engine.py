@@ -26,6 +26,7 @@ from aiocosid.stores._engine import OwnEngineExecutor, _marked
 from aiocosid.stores._engine_url import engine_of
 from aiocosid.stores._executor import PARAMETER
 from aiocosid.stores._postgres import POSTGRES
+from aiocosid.stores._schema import Schema, creation_of
 from aiocosid.stores._sql_cells import SqlCommit, SqlRaw
 from aiocosid.stores._sql_errors import OutOfRangeError, as_store_error, is_stale
 from aiocosid.stores.sqlalchemy import SqlAlchemyStore
@@ -108,8 +109,10 @@ def test_timeouts_of_a_url_count() -> None:
 
 def test_notation() -> None:
     """Casts, remainders and dollars come out as they went in, whatever the driver's notation."""
-    statements = [*POSTGRES.add, POSTGRES.create_counters, POSTGRES.give_back]
-    statements += [POSTGRES.create_cells, POSTGRES.read]
+    creation = creation_of(Schema(frozenset()), store="a", disposable=False, after_loss=False)
+    assert creation is not None
+    statements = [*POSTGRES.add, POSTGRES.create(creation), POSTGRES.give_back]
+    statements += [POSTGRES.schema, POSTGRES.read]
     seat = Seat((Owner("a", 1),), Note("a"))
     changes = Changes("a", space=Space(), seats={0: seat}, own={"a": 0})
     commit = SqlCommit(POSTGRES, Snapshot("dev", "x", raw=SqlRaw()), changes)
