@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -81,10 +82,14 @@ def test_the_schema_page_has_every_column() -> None:
 
 
 @pytest.mark.parametrize("cell", [Count, Marker, NamespaceCount, Note, Space])
-def test_the_schema_page_has_every_field_of_a_cell(cell: type) -> None:
+def test_the_schema_page_has_every_field_of_a_cell(cell: Any) -> None:
     """A new field needs its words."""
     page = SCHEMA.read_text().split("\n### Cells\n")[1].split("\n### ")[0]
-    [row] = [line for line in page.splitlines() if line.startswith(f"| {CELL_NAMES.get(cell, cell.__name__.lower())} |")]
+    [row] = [
+        line
+        for line in page.splitlines()
+        if line.startswith(f"| {CELL_NAMES.get(cell, cell.__name__.lower())} |")
+    ]
     fields = {each.name for each in dataclasses.fields(cell)}
     assert set(re.findall(r"`(\w+)`", row.split("|")[3])) == fields
 

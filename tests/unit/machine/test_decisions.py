@@ -693,8 +693,9 @@ def test_a_namespace_that_vanished_is_an_alarm(space: Space | None) -> None:
     held = renew(snapshot(**facts, counted=2), taken=taken)
     assert held.changes.seats[1].holders == ("me",)
     over = replace(BEGUN, since_ms=NOW - 305_000)
-    healed = hand_out(snapshot(**(facts | {"space": over}), counted=2))
-    assert healed.changes.namespaces == NamespaceCount(3)
+    for seats, number in (({1: HELD}, 3), ({}, 4)):  # a new one does not hide the lost one
+        found = hand_out(snapshot(**(facts | {"space": over, "seats": seats}), counted=2))
+        assert found.changes.namespaces == NamespaceCount(number)
 
 
 def test_a_namespace_without_a_count_needs_all_namespaces() -> None:
@@ -718,10 +719,39 @@ def test_a_namespace_is_forgotten() -> None:
     assert isinstance(there.error, InvalidArgumentError)
 
 
-def test_a_partial_marker_begins_a_quarantine_in_each_namespace() -> None:
+def test_a_namespace_that_vanished_waits_as_long_as_any_by_default() -> None:
+    """Its longest safe guard is forgotten with its cell."""
+    facts: dict[str, Any] = {"count": None, "namespaces": NamespaceCount(3), "counted": 2}
+    short = replace(ME, guard_ms=1000)
+    for space, guard_ms in ((None, 300_000), (SPACE, max(SPACE.guard_ms, 1000))):
+        found = _rules.hand_out(
+            snapshot(space=space, **facts), short, bits=2, now_ms=NOW, latest_ms=NOW, token="t"
+        )
+        assert found.changes.space is not None
+        assert found.changes.space.guard_ms == guard_ms
+
+
+@pytest.mark.parametrize(
+    ("facts", "was_used"),
+    [
+        ({"space": None, "count": None}, False),
+        ({"space": Space(quarantine="q", is_new=True), "count": None}, False),
+        ({"space": Space("here"), "count": None}, True),
+        ({"space": None, "count": None, "seats": {0: HELD}}, True),
+        ({"space": None, "count": Count("e", 1)}, True),
+    ],
+)
+def test_whoever_was_refused_alone_has_not_used_a_namespace(
+    facts: dict[str, Any], *, was_used: bool
+) -> None:
+    """So ``init`` may follow a start that failed."""
+    assert _rules.is_used(snapshot(**facts)) == was_used
+
+
+def test_a_marker_after_a_loss_begins_a_quarantine_in_each_namespace() -> None:
     """Counters may be created under it; it does not say that nothing was lost."""
-    partial = _rules.mark_store(snapshot(), ME, is_partial=True).changes.marker
-    assert partial == Marker("here", "n", is_partial=True)
+    partial = _rules.mark_store(snapshot(), ME, after_loss=True).changes.marker
+    assert partial == Marker("", "n")
     for space in (None, SPACE):
         found = hand_out(snapshot(marker=partial, space=space))
         assert isinstance(found.error, MachineIdQuarantineError)
