@@ -53,7 +53,7 @@ class Wrapping(Store):
         self.made.setdefault(about["name"], []).append(wrapped)
         return wrapped
 
-    async def create_schema(self) -> None:
+    async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> None:
         pass
 
     async def counters(self, *, namespace: str | None = None) -> Sequence[Counter]:

@@ -111,7 +111,9 @@ async def test_a_store_without_machine_ids_says_so() -> None:
         def segment_distributor(self, **_described: object) -> None:  # type: ignore[override]
             raise AssertionError
 
-        async def create_schema(self) -> None: ...
+        async def create_schema(
+            self, *, disposable: bool = False, after_loss: bool = False
+        ) -> None: ...
 
         async def counters(self, *, namespace: str | None = None) -> list[Counter]:
             del namespace

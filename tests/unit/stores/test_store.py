@@ -41,7 +41,7 @@ class Backend(MemoryBackend):
         self.before_peek: Callable[[], object] = lambda: None
         self.lost_commits = self.closings = 0
 
-    async def create_schema(self) -> bool:
+    async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> bool:
         return self.creates
 
     async def peek(self, name: str) -> int | None:
