@@ -54,7 +54,7 @@ async def test_the_rights_that_a_redis_url_needs_besides(
 ) -> None:
     """For the options and for a cluster, each with its own line and no other."""
     rights = block_of(LEAST, "text", "~cosid").replace("{shop", f"{{{namespace}")
-    tasks = ("segments with an offset", "aiocosid set-floor", "aiocosid inspect")
+    tasks = ("segments of counters that are new", "aiocosid set-floor", "aiocosid inspect")
     base = [line.partition("#")[0] for line in rights.splitlines() if line.endswith(tasks)]
     lines = [line.partition("#") for line in block_of(LEAST, "text", "+select").splitlines()]
     extra = {what.strip(): rights for rights, _, what in lines}
