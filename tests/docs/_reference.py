@@ -152,6 +152,7 @@ def power(number: float) -> str:
 MARKED: Final = {
     "_imported": '`"package.module:name"`',
     "_threshold": 'an integer, -1 or more, or `"none"`',
+    "_creation": '`true`, `false`, a day, or `"disposable"`',
     "_store": "a text",
 }
 """What a key takes that a function of these names reads."""

@@ -66,6 +66,8 @@ async def test_the_rights_that_a_redis_url_needs_besides(
         "health_check_interval": f"redis://{valkey.host}:{valkey.port}?health_check_interval=1",
         "redis+cluster://": valkey_cluster.url,
     }
+    async with aiocosid.open_store(urls["a db other than 0"]) as store:
+        await store.initialize(confirm_no_holders=True)
     for what, url in urls.items():
         servers = valkey_cluster.masters if "cluster" in what else [valkey]
         for server in servers:

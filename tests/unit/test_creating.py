@@ -72,6 +72,7 @@ PAGES: Final = {
     "howto/operate.md": NEW,
     "howto/prepare-a-store.md": NEW,
     "howto/sharded-ids.md": KNOWS,
+    "howto/test-your-code.md": "of tests",
     "howto/workers.md": KNOWS,
     "reference/cli.md": TEXT,
     "reference/errors.md": TEXT,
