@@ -84,7 +84,11 @@ def test_the_schema_page_has_every_column() -> None:
 def test_the_schema_page_has_every_field_of_a_cell(cell: type) -> None:
     """A new field needs its words."""
     page = SCHEMA.read_text().split("\n### Cells\n")[1].split("\n### ")[0]
-    [row] = [line for line in page.splitlines() if line.startswith(f"| {CELL_NAMES.get(cell, cell.__name__.lower())} |")]
+    [row] = [
+        line
+        for line in page.splitlines()
+        if line.startswith(f"| {CELL_NAMES.get(cell, cell.__name__.lower())} |")
+    ]
     fields = {each.name for each in dataclasses.fields(cell)}
     assert set(re.findall(r"`(\w+)`", row.split("|")[3])) == fields
 
