@@ -42,7 +42,7 @@ def included(source: str) -> str:
     return re.sub(r'--8<-- "(.+)"', lambda found: (ROOT / found[1]).read_text(), source)
 
 
-CELL_NAMES = {NamespaceCount: "namespaces"}
+CELL_NAMES: dict[type, str] = {NamespaceCount: "namespaces"}
 
 
 def first_creation() -> Creation:
