@@ -7,26 +7,37 @@ no clock, no randomness; random values are arguments.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain, count, islice
-from math import inf
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from ..abc import DEFAULT_SAFE_GUARD, Machine, MachineGrant, MachineMarker
-from ..abc._machine import QUARANTINE_MARGIN, bits_in_use, check_same_bits
+from ..abc import Machine, MachineGrant, MachineMarker
+from ..abc._machine import bits_in_use, check_same_bits
 from ..errors import (
     CorruptMachineStateError,
-    CosIdError,
     InvalidArgumentError,
     MachineIdLostError,
     MachineIdOverflowError,
-    MachineIdQuarantineError,
-    StoreFormatError,
-    StoreNotInitializedError,
+)
+from ._losses import (
+    Asker,
+    Decision,
+    Soundness,
+    check_format,
+    epoch_of,
+    examine,
+    is_initialized,
+    is_known,
+    is_uncounted,
+    missing_namespaces,
+    noted_in,
+    quarantine_ms,
+    refused,
+    remembering,
+    space_written,
 )
 from .cells import (
     ENDLESS_MS,
-    FORMAT,
     MAX_MS,
     Changes,
     Count,
@@ -67,10 +78,6 @@ __all__ = (
     "take_away",
 )
 
-MARGIN_MS: Final = int(QUARANTINE_MARGIN * 1000)
-UNNAMED_MS: Final = int(DEFAULT_SAFE_GUARD * 1000)
-"""The safe guard of a namespace in which no process has named one."""
-
 RELEASE_STAMP_MARGIN: Final = 1000
 """Milliseconds between the mark and the stamp of an id that is released while its owner may still
 use it.
@@ -78,23 +85,6 @@ use it.
 
 HOLDERS_NAMED: Final = 5
 """How many holders of a full pool the error names."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asker:
-    """The caller.
-
-    Attributes:
-        instance: the instance id.
-        stable: whether the instance keeps its id when it is closed.
-        guard_ms: its safe guard, `ENDLESS_MS` for no end; 0 for a caller that holds no id.
-        nonce: a fresh name, for a quarantine that this call begins.
-    """
-
-    instance: str
-    stable: bool = False
-    guard_ms: int = 0
-    nonce: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,169 +102,6 @@ class Taken:
     born_ms: int
     bits: int
     token: str
-
-
-@dataclass(slots=True)
-class Decision:
-    """What to write, and the caller's answer after the commit.
-
-    Attributes:
-        changes: what is written; nothing, if it is empty.
-        answer: the caller's result.
-        error: raised instead of the answer; a refusal may write something, too.
-        need: what has to be read before a decision is possible; all other fields are void then.
-        is_alarm: whether a quarantine begins because something is missing.  It is read once more
-            first: CosId's peers on ZooKeeper write in two steps.
-    """
-
-    changes: Changes = field(default_factory=Changes)
-    answer: Any = None
-    error: CosIdError | None = None
-    need: Need | None = None
-    is_alarm: bool = False
-
-
-# Whether the store has lost anything.
-
-
-@dataclass(slots=True)
-class _Soundness:
-    """What follows from the marker, the count and the namespace's cell.
-
-    Attributes:
-        space: the namespace's cell as it should be.
-        left_ms: milliseconds left of a quarantine; 0 if none runs, inf if it has no end.
-        is_recounted: whether the machine ids have to be counted again.
-        is_alarm: whether a quarantine begins because something is missing.
-    """
-
-    space: Space
-    left_ms: float = 0.0
-    is_recounted: bool = False
-    is_alarm: bool = False
-
-
-def check_format(snapshot: Snapshot) -> None:
-    """Raise `StoreFormatError` if another version of this library keeps its cells in the store."""
-    if snapshot.marker is not None and snapshot.marker.format != FORMAT:
-        raise StoreFormatError(snapshot.store, found=snapshot.marker.format, expected=FORMAT)
-
-
-def _epoch(snapshot: Snapshot) -> str:
-    return snapshot.marker.epoch if snapshot.marker is not None else ""
-
-
-def _noted(snapshot: Snapshot) -> int:
-    return sum(seat.is_noted for seat in snapshot.seats.values())
-
-
-def _is_known(snapshot: Snapshot) -> bool:
-    """Whether the namespace's cell was written for the store as it is now."""
-    space = snapshot.space
-    return space is not None and space.epoch == _epoch(snapshot) and snapshot.knows(space.identity)
-
-
-def _is_newly_initialized(snapshot: Snapshot) -> bool:
-    """Whether the marker was written for this store after the namespace's cell."""
-    space = snapshot.space
-    return is_initialized(snapshot) and (space is None or space.epoch != _epoch(snapshot))
-
-
-def _is_uncounted(snapshot: Snapshot) -> bool:
-    """Whether the namespaces have to be read: this one has no count, so it is new or was lost."""
-    return snapshot.counted == -1 and snapshot.count is None and snapshot.marker is not None
-
-
-def _is_short(snapshot: Snapshot) -> bool:
-    """Whether fewer machine ids, or namespaces, are there than were counted."""
-    counted = snapshot.count
-    if counted is None:
-        return _missing_namespaces(snapshot) > 0
-    if counted.epoch != _epoch(snapshot):
-        return False
-    if snapshot.is_sample:  # an upper bound; no quarantine begins before all was read
-        return min(snapshot.cells, snapshot.notes) < counted.ids
-    # A damaged cell counts as held, and may be one of the missing ids.
-    return snapshot.is_complete and _noted(snapshot) + len(snapshot.damages) < counted.ids
-
-
-def _missing_namespaces(snapshot: Snapshot) -> int:
-    """Return how many namespaces have lost their count."""
-    counted, there = snapshot.namespaces, snapshot.counted
-    return 0 if counted is None or there in {None, -1} else counted.number - there
-
-
-def quarantine_ms(space: Space) -> float:
-    """Return the length of a quarantine in milliseconds; inf if a safe guard has no end."""
-    guard_ms = space.guard_ms or UNNAMED_MS
-    return inf if guard_ms >= ENDLESS_MS else guard_ms + MARGIN_MS
-
-
-def _examine(snapshot: Snapshot, asker: Asker) -> _Soundness:
-    """Check that nothing was lost; begin a quarantine if it was, and end one that is over."""
-    now_ms = snapshot.now_ms
-    found = _Soundness(snapshot.space or Space())
-    is_known = _is_known(snapshot)
-    if is_known and found.space.quarantine:
-        if found.space.since_ms - now_ms > quarantine_ms(found.space):  # the clock was ahead
-            found.space = replace(found.space, since_ms=now_ms)
-        found.space = _remembering(found.space, asker.guard_ms)
-        found.left_ms = max(0, found.space.since_ms + quarantine_ms(found.space) - now_ms)
-        if not found.left_ms:
-            found.space = replace(found.space, quarantine="", since_ms=0, is_new=False)
-            found.is_recounted = True
-        return found
-    if not is_known and _is_newly_initialized(snapshot):
-        found.space = replace(
-            found.space,
-            identity=snapshot.identity,
-            epoch=_epoch(snapshot),
-            quarantine="",
-            since_ms=0,
-            is_new=False,
-        )
-        found.is_recounted = is_known = True
-    if is_known and not _is_short(snapshot):
-        return found
-    found.is_alarm, found.is_recounted = is_known, False
-    # A namespace that has lost its cell has also forgotten its longest safe guard.
-    is_lost = snapshot.space is None and _missing_namespaces(snapshot) > 0
-    guard_ms = max(asker.guard_ms, UNNAMED_MS) if is_lost else asker.guard_ms
-    found.space = _remembering(
-        replace(
-            found.space,
-            identity=snapshot.identity,
-            epoch=_epoch(snapshot),
-            quarantine=asker.nonce,
-            since_ms=now_ms,
-            is_new=snapshot.space is None and not snapshot.is_marked,
-        ),
-        guard_ms,
-    )
-    found.left_ms = quarantine_ms(found.space)
-    return found
-
-
-def _remembering(space: Space, guard_ms: int) -> Space:
-    """Make the next quarantine at least so long."""
-    return replace(space, guard_ms=max(space.guard_ms, guard_ms))
-
-
-def _quarantine_error(snapshot: Snapshot, space: Space, left_ms: float) -> MachineIdQuarantineError:
-    is_new = space.is_new and not snapshot.is_marked
-    kind = StoreNotInitializedError if is_new else MachineIdQuarantineError
-    return kind(snapshot.store, namespace=snapshot.namespace, seconds_left=left_ms / 1000)
-
-
-def _space_written(snapshot: Snapshot, space: Space) -> Space | None:
-    return None if space == snapshot.space else space
-
-
-def _refused(snapshot: Snapshot, found: _Soundness) -> Decision:
-    """Refuse because of a quarantine, and write that it has begun or is longer now."""
-    changes = Changes(space=_space_written(snapshot, found.space))
-    error = _quarantine_error(snapshot, found.space, found.left_ms)
-    return Decision(changes, error=error, is_alarm=found.is_alarm)
 
 
 # Handing out.
@@ -306,13 +133,13 @@ def hand_out(
         token: names this call; it is stored with the id.
         spread: how many equally good ids are skipped, after conflicts over the first ones.
     """
-    if not (snapshot.is_complete or snapshot.is_sample) or _is_uncounted(snapshot):
+    if not (snapshot.is_complete or snapshot.is_sample) or is_uncounted(snapshot):
         return Decision(need=_whole(asker))
     if (damage := _own_damage(snapshot, asker.instance)) is not None:
         return Decision(error=damage)
-    found = _examine(snapshot, asker)
+    found = examine(snapshot, asker)
     if found.left_ms:
-        return _refused(snapshot, found)
+        return refused(snapshot, found)
     size = 1 << bits
     check_same_bits(snapshot.namespace, bits, found.space.bits or None)
     pool = _Pool(snapshot, asker, size, latest_ms)
@@ -325,8 +152,8 @@ def hand_out(
         return Decision(error=error)
     changes = _taking(snapshot, asker, number, token=token, now_ms=now_ms)
     _return_skipped(snapshot, changes, number)
-    space = _remembering(replace(found.space, bits=bits), asker.guard_ms)
-    changes.space = _space_written(snapshot, space)
+    space = remembering(replace(found.space, bits=bits), asker.guard_ms)
+    changes.space = space_written(snapshot, space)
     _recount(snapshot, changes, is_anew=found.is_recounted)
     seat = snapshot.seats.get(number, Seat())
     is_marked = seat.note is not None or not seat.owners
@@ -425,7 +252,7 @@ def _choose(pool: _Pool, spread: int) -> int | None:
 def _is_enough(snapshot: Snapshot, pool: _Pool, number: int | None) -> bool:
     """Return whether a number can be taken whatever the sample leaves out."""
     counted, last_new = snapshot.count, snapshot.last_new
-    if counted is None or counted.epoch != _epoch(snapshot):
+    if counted is None or counted.epoch != epoch_of(snapshot):
         return False  # all of them have to be counted
     if number is None or (last_new is not None and snapshot.cells > last_new + 1):
         return False  # a number is held that was not handed out yet
@@ -526,7 +353,7 @@ def _left_by(seat: Seat, instance: str) -> Seat:
 def _recount(snapshot: Snapshot, changes: Changes, *, is_anew: bool) -> None:
     """Update the count of machine ids that have a note of ours: add one, or count all again."""
     seats = {**snapshot.seats, **changes.seats}
-    noted, before = sum(seat.is_noted for seat in seats.values()), _noted(snapshot)
+    noted, before = sum(seat.is_noted for seat in seats.values()), noted_in(snapshot)
     if is_anew or noted > before:
         if snapshot.is_sample and snapshot.count is not None:
             noted += snapshot.count.ids - before
@@ -535,8 +362,8 @@ def _recount(snapshot: Snapshot, changes: Changes, *, is_anew: bool) -> None:
         if snapshot.count is None and snapshot.counted not in {None, -1}:
             # If it still has machine ids it is one of those that are missing, and was counted.
             # Otherwise it counts as new: it must not hide that another one is missing.
-            counted, is_known = snapshot.namespaces or NamespaceCount(), bool(snapshot.seats)
-            number = max(counted.number + (not is_known), snapshot.counted + 1)
+            counted, has_ids = snapshot.namespaces or NamespaceCount(), bool(snapshot.seats)
+            number = max(counted.number + (not has_ids), snapshot.counted + 1)
             changes.namespaces = NamespaceCount(number)
 
 
@@ -566,14 +393,14 @@ def renew(
     """
     seat = snapshot.seats.get(machine_id, Seat())
     is_ours = asker.instance in seat.holders and _is_latest(seat, token)
-    is_sound = _is_known(snapshot) and not (snapshot.space or Space()).quarantine
-    is_enough = snapshot.is_complete and not _is_uncounted(snapshot)
+    is_sound = is_known(snapshot) and not (snapshot.space or Space()).quarantine
+    is_enough = snapshot.is_complete and not is_uncounted(snapshot)
     if not (is_ours and is_sound) and not is_enough:
         return Decision(need=_whole(asker, machine_id))
-    found = _examine(snapshot, asker)
+    found = examine(snapshot, asker)
     if found.left_ms:
         if taken is None:
-            return _refused(snapshot, found)
+            return refused(snapshot, found)
         return _assert(snapshot, asker, taken, found, now_ms=now_ms, mark_ms=mark_ms)
     if not is_ours:
         error = MachineIdLostError(
@@ -585,8 +412,8 @@ def renew(
     changes.seats[machine_id] = _signed(
         seat, asker, now_ms=now_ms, mark_ms=mark_ms, token=note.token or token, at=snapshot.now_ms
     )
-    space = _remembering(found.space, asker.guard_ms)
-    changes.space = _space_written(snapshot, space)
+    space = remembering(found.space, asker.guard_ms)
+    changes.space = space_written(snapshot, space)
     if found.is_recounted:
         _recount(snapshot, changes, is_anew=True)
     return Decision(changes)
@@ -626,7 +453,7 @@ def _assert(
     snapshot: Snapshot,
     asker: Asker,
     taken: Taken,
-    found: _Soundness,
+    found: Soundness,
     *,
     now_ms: int,
     mark_ms: int,
@@ -642,12 +469,12 @@ def _assert(
             holder = Seat((Owner(claim.instance, 0),))
             reason = _loss(holder, asker.instance)
             error = MachineIdLostError(snapshot.namespace, number, reason=reason)
-            changes = Changes(space=_space_written(snapshot, space))
+            changes = Changes(space=space_written(snapshot, space))
             return Decision(changes, error=error, is_alarm=found.is_alarm)
     before = snapshot.seats.get(number, Seat())
     if (peer := _living_peer(snapshot, before, asker.instance, space)) is not None:
         error = MachineIdLostError(snapshot.namespace, number, reason=f"{peer} holds it")
-        changes = Changes(space=_space_written(snapshot, space))
+        changes = Changes(space=space_written(snapshot, space))
         return Decision(changes, error=error, is_alarm=found.is_alarm)
     changes = _taking(snapshot, asker, number, token=taken.token, now_ms=now_ms)
     seat = changes.seats[number]
@@ -661,7 +488,7 @@ def _assert(
     if changes.last_new is not None:
         # The numbers between may be held by others that have not renewed yet.
         space = replace(space, gaps=True)
-    changes.space = _space_written(snapshot, replace(space, bits=taken.bits))
+    changes.space = space_written(snapshot, replace(space, bits=taken.bits))
     return Decision(changes, is_alarm=found.is_alarm)
 
 
@@ -782,13 +609,13 @@ def set_bits(snapshot: Snapshot, asker: Asker, bits: int) -> Decision:
     All seats and the count are written unchanged, so that the commit fails if an id is taken
     meanwhile.
     """
-    if not snapshot.is_complete or _is_uncounted(snapshot):
+    if not snapshot.is_complete or is_uncounted(snapshot):
         return Decision(need=_whole(asker))
     if snapshot.space is not None and snapshot.space.bits == bits:
         return Decision()
-    found = _examine(snapshot, asker)
+    found = examine(snapshot, asker)
     if found.left_ms:
-        return _refused(snapshot, found)
+        return refused(snapshot, found)
     if any(seat.is_held for seat in snapshot.seats.values()):
         holders = _holders(snapshot)
         return Decision(error=bits_in_use(snapshot.namespace, found.space.bits or None, holders))
@@ -798,12 +625,6 @@ def set_bits(snapshot: Snapshot, asker: Asker, bits: int) -> Decision:
         changes.seats[number] = replace(seat, note=replace(note, turn=note.turn + 1))
     _recount(snapshot, changes, is_anew=True)
     return Decision(changes)
-
-
-def is_initialized(snapshot: Snapshot) -> bool:
-    """Return whether the marker vouches for all namespaces of the store as it is now."""
-    marker = snapshot.marker
-    return marker is not None and marker.identity != "" and snapshot.knows(marker.identity)
 
 
 def is_used(snapshot: Snapshot) -> bool:
@@ -843,7 +664,7 @@ def forget(snapshot: Snapshot) -> Decision:
     """
     if not snapshot.is_complete or snapshot.counted == -1:
         return Decision(need=Need(is_complete=True, namespaces=True))
-    number, name = _missing_namespaces(snapshot), snapshot.namespace
+    number, name = missing_namespaces(snapshot), snapshot.namespace
     if snapshot.count is not None or any(seat.is_held for seat in snapshot.seats.values()):
         expected = f"one whose machine ids were removed from the store; {name!r} still has some"
         return Decision(error=InvalidArgumentError("namespace", name, expected=expected))
@@ -870,7 +691,7 @@ def mark(snapshot: Snapshot, asker: Asker, *, is_new: bool) -> Decision:
     space = replace(
         snapshot.space or Space(),
         identity=snapshot.identity,
-        epoch=_epoch(snapshot),
+        epoch=epoch_of(snapshot),
         quarantine="",
         since_ms=0,
         is_new=False,
@@ -882,13 +703,13 @@ def mark(snapshot: Snapshot, asker: Asker, *, is_new: bool) -> Decision:
 
 
 def _look_at_marker(snapshot: Snapshot, asker: Asker) -> Decision:
-    runs = _is_known(snapshot) and bool((snapshot.space or Space()).quarantine)
+    runs = is_known(snapshot) and bool((snapshot.space or Space()).quarantine)
     # A caller that holds no id does not prolong a running quarantine.
-    found = _examine(snapshot, replace(asker, guard_ms=0) if runs else asker)
+    found = examine(snapshot, replace(asker, guard_ms=0) if runs else asker)
     space = found.space
     if not found.left_ms:
-        space = _remembering(space, asker.guard_ms)
-    changes = Changes(space=_space_written(snapshot, space))
+        space = remembering(space, asker.guard_ms)
+    changes = Changes(space=space_written(snapshot, space))
     if found.is_recounted:
         _recount(snapshot, changes, is_anew=True)
     left = found.left_ms / 1000
@@ -900,7 +721,7 @@ def seconds_left(snapshot: Snapshot) -> float:
     """Return the seconds left of a quarantine; its whole length, if one is about to begin."""
     if not snapshot.space and not snapshot.is_marked:
         return 0.0
-    return _examine(snapshot, Asker("")).left_ms / 1000
+    return examine(snapshot, Asker("")).left_ms / 1000
 
 
 def list_machines(snapshot: Snapshot) -> Iterator[Machine]:

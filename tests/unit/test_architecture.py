@@ -39,7 +39,13 @@ PURE = (
     "snowflake/_clearance.py",
     "snowflake/_cosid_state.py",
     "snowflake/_friendly.py",
-    *("machine/_restart.py", "machine/_rules.py", "machine/_state.py", "machine/cells.py"),
+    *(
+        "machine/_losses.py",
+        "machine/_restart.py",
+        "machine/_rules.py",
+        "machine/_state.py",
+        "machine/cells.py",
+    ),
     "snowflake/_layout.py",
     "snowflake/_ring.py",
     "snowflake/_sequencer.py",
@@ -70,7 +76,7 @@ WRITE_LATER = {"integrations/_failures.py", "integrations/prometheus.py"}
 MAX_MODULE_LINES = 700
 LONGER = {
     "_kinds.py": 740,  # every kind, one after the other
-    "machine/_rules.py": 865,  # every rule about machine ids, which are read as one
+    "machine/_rules.py": 740,  # every rule about machine ids, which are read as one
 }
 MAX_FUNCTION_LINES = 25  # for nine in ten
 MAX_PUBLIC_METHODS = 12

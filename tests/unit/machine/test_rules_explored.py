@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from aiocosid.machine import _rules
+from aiocosid.machine import _losses, _rules
 from aiocosid.machine.cells import Seat, Snapshot
 
 from ._exploration import Budget, explore
@@ -132,7 +132,7 @@ DEFECTS: Final[dict[str, tuple[object, str, object, str]]] = {
         "a peer",
     ),
     "missing ids are not counted": (
-        *(_rules, "_is_short", _is_never_short),
+        *(_losses, "is_short", _is_never_short),
         "a part is emptied",
     ),
     "the identity of the store is not looked at": (
@@ -140,11 +140,11 @@ DEFECTS: Final[dict[str, tuple[object, str, object, str]]] = {
         "an older state",
     ),
     "a quarantine is over at once": (
-        *(_rules, "quarantine_ms", _ends_at_once),
+        *(_losses, "quarantine_ms", _ends_at_once),
         "an older state",
     ),
     "a marker of another server will do": (
-        *(_rules, "_is_newly_initialized", _believes_markers),
+        *(_losses, "is_newly_initialized", _believes_markers),
         "an older state",
     ),
 }
