@@ -97,7 +97,7 @@ def forget(run: Run, namespace: str, *, everything: bool) -> None:
         run(
             f"delete from aiocosid_cell where name like {quoted(f'note/{namespace}.%')} "
             f"or name like {quoted(f'own/%/{namespace}/%')} "
-            f"or name in ({quoted(f'space/{namespace}')}, {quoted(f'count/{namespace}')})"
+            f"or name = {quoted(f'space/{namespace}')}"
         )
         space = Space()
     epoch = _epoch(run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeAlias, TypeVar
@@ -225,10 +226,11 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         given = disposable or is_disposable()
         if not await backend.create_schema(disposable=given, after_loss=after_loss):
             return
-        if not backend.has_marker:
-            await backend.mark_counters()
-        elif not await self.is_initialized():
-            await self.initialize(confirm_no_holders=True)
+        with suppress(UnsupportedByStoreError):  # it has counters only
+            if not backend.has_marker:
+                await backend.mark_counters()
+            elif not await self.is_initialized():
+                await self.initialize(confirm_no_holders=True)
 
     @property
     def has_witness(self) -> bool:

@@ -164,6 +164,9 @@ class Sqlite(Backend):
             return connection.execute(sql).fetchall()
 
 
+MARKER: Final = "aiocosid:marker"
+
+
 class Valkey(Backend):
     """The session's Valkey."""
 
@@ -198,7 +201,7 @@ class Valkey(Backend):
         mark_machines(self.server, namespace)
 
     def unmark(self) -> None:
-        self.server.call("HDEL", "aiocosid:marker", "store")
+        self.server.call("HDEL", MARKER, "store")
 
     def forget(self, namespace: str, *, everything: bool) -> None:
         if not everything:
@@ -206,7 +209,10 @@ class Valkey(Backend):
             return
         for suffix in ("itc_idx", "adder", "revert", "note", "seen", "space"):
             self.server.call("DEL", f"cosid:{{{namespace}}}:{suffix}")
-        self.server.call("HDEL", "aiocosid:marker", f"count:{namespace}")
+        self.server.call("HDEL", MARKER, f"count:{namespace}")
+        # Without a cell it would be sound, for the store is marked as a whole.
+        marker = self.server.call("HGET", MARKER, "store")
+        self._put(namespace, Space("another one", Marker.read(f"{marker}").epoch))
 
     def _space(self, namespace: str) -> Space:
         return Space.read(str(self.server.call("GET", f"cosid:{{{namespace}}}:space")))

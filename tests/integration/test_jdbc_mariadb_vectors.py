@@ -103,7 +103,7 @@ async def test_segments(store: MysqlStore, raw: Any) -> None:
         await store.segment_distributor(name="order").next_max_id(1)
     fetch(raw, COSIDS["INIT_COSID_TABLE_SQL"])
     await store.create_schema()
-    await store.initialize()
+    await store.initialize(confirm_no_holders=True)
     for vector in vectors("segment_scenario"):
         replay = Replay(vector["args"], store, raw)
         for step, due in zip(vector["args"]["steps"], vector["result"], strict=True):
@@ -191,7 +191,7 @@ async def test_machines(store: MysqlStore, raw: Any) -> None:
     fetch(raw, "CREATE TABLE test_clock (ms bigint)")
     fetch(raw, "INSERT INTO test_clock VALUES (0)")
     await store.create_schema()
-    await store.initialize()
+    await store.initialize(confirm_no_holders=True)
     for vector in vectors("machine_scenario", MACHINES):
         replay = MachineReplay(vector["args"], store, raw)
         await replay.run(vector["result"])

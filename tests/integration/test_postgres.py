@@ -125,7 +125,7 @@ class TestSchema:
         )
         async with PostgresStore.from_url(postgres_database) as store:
             await store.create_schema()
-            await store.initialize()
+            await store.initialize(confirm_no_holders=True)
             counter = store.segment_distributor(name="order", offset=2**31 - 11)
             assert await counter.next_max_id(10) == 2**31 - 1
             with pytest.raises(IdOverflowError) as caught:
