@@ -453,6 +453,9 @@ class Nats(Backend):
         for below in (nats_key(namespace, ">"), count):
             self.server.purge("aiocosid_cells", below)
 
+    def unmark(self) -> None:
+        self.server.purge("aiocosid_cells", "aiocosid.cell.store.marker")
+
     def _epoch(self) -> str:
         marker = "aiocosid.cell.store.marker"
         is_there = marker in self.server.subjects("aiocosid_cells", marker)

@@ -200,6 +200,7 @@ async def test_the_metadata_is_the_schema(engine: AsyncEngine) -> None:
     assert by_store == by_metadata
     assert set(by_store) == NAMES - {"aiocosid_witness"}
     store = SqlAlchemyStore(engine)
+    await store.initialize(confirm_no_holders=True)
     counter = store.segment_distributor(namespace="shop", name="order", step=10)
     assert await counter.next_max_id(10) == 10
 

@@ -49,7 +49,7 @@ async def backend(kind: Backend, namespace: str) -> AsyncIterator[CellBackend]:
 async def opened(stack: AsyncExitStack, kind: Backend, namespace: str) -> CellBackend:
     store = await stack.enter_async_context(kind.open())
     assert isinstance(store, BackendStore)
-    await store.create_schema()
+    await store.create_schema(disposable=True)
     kind.mark(namespace)
     for who in "ab":
         one = store.machine_id_distributor(namespace=namespace, instance_id=who)

@@ -102,6 +102,8 @@ async def test_segments(store: MysqlStore, raw: Any) -> None:
     with pytest.raises(SchemaMissingError, match="'cosid'"):
         await store.segment_distributor(name="order").next_max_id(1)
     fetch(raw, COSIDS["INIT_COSID_TABLE_SQL"])
+    fetch(raw, "CREATE TABLE test_clock (ms bigint)")
+    fetch(raw, "INSERT INTO test_clock VALUES (0)")
     await store.create_schema()
     await store.initialize(confirm_no_holders=True)
     for vector in vectors("segment_scenario"):

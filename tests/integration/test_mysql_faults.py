@@ -135,7 +135,7 @@ class TestOutages:
 
         await until(lambda: server.execute("select unix_timestamp()") != was)
         server.execute("drop table aiocosid_cell")
-        await store.create_schema()
+        await store.create_schema(after_loss=True)
         server.execute(f"insert into aiocosid_cell values {', '.join(map(repr, cells))}")
         with pytest.raises(MachineIdQuarantineError):
             await node.guard(0, now_ms=T0 + 1, mark_ms=T0 + 2)

@@ -45,8 +45,10 @@ def test_a_file_that_runs_them_is_not_marked(aiocosid: Command, tmp_path: Path) 
     script = aiocosid("init", "--sql", "--store", url).out
     with closing(sqlite3.connect(tmp_path / "ids.db")) as database:
         database.executescript(script)
-        database.executescript(script)
+        with pytest.raises(sqlite3.OperationalError, match="already exists"):
+            database.executescript(script)
         tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
     assert {"cosid", "cosid_machine", "aiocosid_cell", "aiocosid_grant"} <= tables
     assert aiocosid("init", "--store", url).code == 2
-    assert aiocosid("init", "--yes", "--store", url).out.endswith("initialised for machine ids\n")
+    sure = aiocosid("init", "--confirm-no-holders", "--store", url)
+    assert sure.out.endswith("initialised for machine ids\n")

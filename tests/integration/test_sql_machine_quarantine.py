@@ -23,7 +23,7 @@ from aiocosid.abc import MachineMarker
 from aiocosid.errors import (
     MachineIdLostError,
     MachineIdQuarantineError,
-    SchemaMissingError,
+    SchemaDroppedError,
     StoreNotInitializedError,
     StoreUnavailableError,
 )
@@ -112,9 +112,10 @@ def note_of(tables: Tables, machine_id: int) -> Note:
 
 
 def erase(tables: Tables) -> None:
-    """Lose who holds which machine id, and that there was anybody."""
+    """Lose who holds which machine id, that there was anybody, and that this was counted."""
     tables.execute("delete from cosid_machine")
     tables.execute("delete from aiocosid_cell where name like '%dev%' and name <> 'space/dev'")
+    tables.execute("delete from aiocosid_cell where name = 'namespaces'")
 
 
 class TestOnBoth:
@@ -372,9 +373,9 @@ class TestPostgres:
         tables.execute("create table dump as select * from aiocosid_cell")
         tables.execute("drop table aiocosid_cell")
         async with PostgresStore.from_url(tables.url) as store:
-            with pytest.raises(SchemaMissingError, match=r"aiocosid_cell.*aiocosid init"):
+            with pytest.raises(SchemaDroppedError, match=r"aiocosid_cell.*--after-loss"):
                 await take(of(store, 0))
-            await store.create_schema()
+            await store.create_schema(after_loss=True)
             tables.execute("insert into aiocosid_cell select * from dump")
             await refused(take(of(store, 0)))
 
@@ -592,6 +593,7 @@ class TestSqlite:
         """As CosId makes it: nobody knows whether somebody holds an id, until it is marked."""
         for namespace in ("dev", "marked"):
             with closing(sqlite3.connect(path)) as database, database:
+                database.execute("drop view aiocosid_witness")
                 database.execute("drop table aiocosid_cell")
             async with SqliteStore.from_url(f"sqlite:///{path}") as store:
                 if namespace == "dev":

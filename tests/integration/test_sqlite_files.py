@@ -88,6 +88,8 @@ def can_mount() -> bool:
 async def path(tmp_path: Path) -> Path:
     """A file with one counter."""
     path = tmp_path / "ids.db"
+    async with SqliteStore.from_url(f"sqlite:///{path}") as store:
+        await store.create_schema()
     assert await granted(path) == 10
     return path
 
