@@ -146,12 +146,14 @@ async def test_a_slot_that_is_on_its_way_and_one_that_has_moved(
             "+eval",
             "+get",
             "+incrby",
+            "+hexists",
             "+wait",
             "+asking",
             "+command",
             "+cluster|slots",
         ]
-        node.call("ACL", "SETUSER", namespace, "reset", "on", ">x", f"~{key}", *rights)
+        keys = f"~{key}", "~aiocosid:marker"
+        node.call("ACL", "SETUSER", namespace, "reset", "on", ">x", *keys, *rights)
     before = valkey_cluster.owner(key)
     after = next(each for each in valkey_cluster.masters if each is not before)
     slot, its_id = str(before.call("CLUSTER", "KEYSLOT", key)), str(after.call("CLUSTER", "MYID"))
