@@ -57,7 +57,7 @@ async def _check_histories(url: str) -> None:
             await history.take(generator.next_ids, rng.choice((1, 1, 3)))
 
     async with open_store(url) as one, open_store(url) as two:
-        await one.create_schema()
+        await one.create_schema(disposable=True)
         made = [
             SegmentId(
                 store.segment_distributor(namespace=namespace, name="order"),
