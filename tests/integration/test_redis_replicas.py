@@ -12,9 +12,15 @@ from redis.asyncio import Redis, RedisCluster
 
 from aiocosid import open_store
 from aiocosid.abc import IdSegmentDistributor
-from aiocosid.errors import InvalidArgumentError, StoreError, StoreUnavailableError
+from aiocosid.errors import (
+    CounterNotCreatedError,
+    InvalidArgumentError,
+    StoreError,
+    StoreUnavailableError,
+)
 from aiocosid.stores.redis import RedisStore
 from tests.servers import ValkeyCluster, ValkeySentinel, ValkeyServer, eventually
+from tests.servers.valkey import MARK
 
 from ._snowflakes import until
 
@@ -119,6 +125,17 @@ async def test_wait_is_sent_on_the_connection_of_the_grant(
         assert {type(each) for each in errors} == {StoreUnavailableError}
     finally:
         replica.resume()
+
+
+async def test_a_counter_that_is_not_created_waits_for_no_replica(
+    valkey_factory: Callable[..., ValkeyServer],
+) -> None:
+    """Nothing was written, so there is nothing to confirm."""
+    server = valkey_factory()
+    server.call("DEL", MARK[1])
+    async with open_store(f"{server.url}?replicas=1&replica_timeout=0.05") as store:
+        with pytest.raises(CounterNotCreatedError):
+            await store.segment_distributor(name="n").next_max_id(10)
 
 
 async def test_a_cluster_asks_the_node_of_the_key(
