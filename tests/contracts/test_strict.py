@@ -20,7 +20,7 @@ REFUSED: Final[dict[type[Backend], str]] = {
     Http: "the store behind the proxy is not known",
     Service: "the store behind the proxy is not known",
     Remote: "the store behind the server is not known",
-    Nats: "a power cut may take grants back, .*sync_always=true",
+    Nats: "a power cut or a crash .* may take grants back, .*sync_always=true",
     TieredOnSqlite: "the root and each cache .* different spans",
     Valkey: "it replicates asynchronously",
 }

@@ -87,7 +87,7 @@ async def test_a_log_on_redis(
 ) -> None:
     """Only one that is synced at each write, and is never loaded in part; proved, not supposed."""
     server = valkey_factory("--appendonly", "yes")
-    server.call("ACL", "SETUSER", namespace, "on", ">x", "~cosid:*", "+@all")
+    server.call("ACL", "SETUSER", namespace, "on", ">x", "~cosid:*", "~aiocosid:*", "+@all")
     url = server.url_for(username=namespace, password="x")  # noqa: S106 - the test's
 
     async def grant(demand: str = "refuse") -> int:

@@ -50,7 +50,7 @@ def url(request: pytest.FixtureRequest) -> str:
 
 async def _create_schema(url: str) -> None:
     async with open_store(url) as store:
-        await store.create_schema()
+        await store.create_schema(disposable=True)
 
 
 class TestLoops:

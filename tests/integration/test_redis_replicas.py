@@ -12,9 +12,15 @@ from redis.asyncio import Redis, RedisCluster
 
 from aiocosid import open_store
 from aiocosid.abc import IdSegmentDistributor
-from aiocosid.errors import InvalidArgumentError, StoreError, StoreUnavailableError
+from aiocosid.errors import (
+    CounterNotCreatedError,
+    InvalidArgumentError,
+    StoreError,
+    StoreUnavailableError,
+)
 from aiocosid.stores.redis import RedisStore
 from tests.servers import ValkeyCluster, ValkeySentinel, ValkeyServer, eventually
+from tests.servers.valkey import MARK
 
 from ._snowflakes import until
 
@@ -121,6 +127,17 @@ async def test_wait_is_sent_on_the_connection_of_the_grant(
         replica.resume()
 
 
+async def test_a_counter_that_is_not_created_waits_for_no_replica(
+    valkey_factory: Callable[..., ValkeyServer],
+) -> None:
+    """Nothing was written, so there is nothing to confirm."""
+    server = valkey_factory()
+    server.call("DEL", MARK[1])
+    async with open_store(f"{server.url}?replicas=1&replica_timeout=0.05") as store:
+        with pytest.raises(CounterNotCreatedError):
+            await store.segment_distributor(name="n").next_max_id(10)
+
+
 async def test_a_cluster_asks_the_node_of_the_key(
     valkey_cluster: ValkeyCluster, namespace: str
 ) -> None:
@@ -146,12 +163,14 @@ async def test_a_slot_that_is_on_its_way_and_one_that_has_moved(
             "+eval",
             "+get",
             "+incrby",
+            "+hexists",
             "+wait",
             "+asking",
             "+command",
             "+cluster|slots",
         ]
-        node.call("ACL", "SETUSER", namespace, "reset", "on", ">x", f"~{key}", *rights)
+        keys = f"~{key}", "~aiocosid:marker"
+        node.call("ACL", "SETUSER", namespace, "reset", "on", ">x", *keys, *rights)
     before = valkey_cluster.owner(key)
     after = next(each for each in valkey_cluster.masters if each is not before)
     slot, its_id = str(before.call("CLUSTER", "KEYSLOT", key)), str(after.call("CLUSTER", "MYID"))

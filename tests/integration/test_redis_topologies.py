@@ -55,6 +55,7 @@ async def keeps_going(counter: CounterDistributor, step: int = 10) -> int:
 async def test_unix_socket(valkey_unix: ValkeyServer, namespace: str) -> None:
     """With a database of its own in the URL."""
     async with RedisStore.from_url(f"{valkey_unix.unix_url}?db=3") as store:
+        await store.create_schema(disposable=True)
         counter = store.segment_distributor(namespace=namespace, name="n", offset=7)
         assert await counter.next_max_id(5) == 12
         expected = [Counter(namespaced_name=f"{namespace}.n", last_max_id=12)]
@@ -70,6 +71,7 @@ async def test_database_of_a_url(valkey: ValkeyServer, namespace: str) -> None:
     for database in (5, 6):
         url = f"valkey://{valkey.host}:{valkey.port}/{database}"
         async with RedisStore.from_url(url) as store:
+            await store.create_schema(disposable=True)
             counter = store.segment_distributor(namespace=namespace, name="n")
             assert await counter.next_max_id(1) == 1
 
@@ -132,6 +134,11 @@ class TestTls:
         node.call("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
         url = f"rediss+cluster://127.0.0.1:{node.port}?ssl_ca_certs={node.ca_path}"
         async with RedisStore.from_url(url) as store:
+
+            async def initialize() -> None:
+                await store.create_schema(disposable=True)
+
+            await eventually(initialize, StoreUnavailableError, deadline=FAILOVER)
             assert await keeps_going(store.segment_distributor(namespace=namespace, name="n")) == 10
 
 

@@ -22,7 +22,7 @@ def url(request: pytest.FixtureRequest) -> str:
 async def test_processes(url: str, namespace: str) -> None:
     """No call gets an id below one whose call had ended, in whichever process."""
     async with open_store(url) as store:
-        await store.create_schema()
+        await store.create_schema(disposable=True)
     async with take_in_processes(url, namespace) as history:
         pass  # each of them has made its calls by now
     assert len(history) >= PROCESSES * CALLS

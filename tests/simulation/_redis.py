@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from aiocosid.machine.cells import Marker
+
 from ._clock import START_NS
 from ._redis_commands import Keyspace, Reply
 from ._redis_server import RedisServer
@@ -39,7 +41,7 @@ class SimulatedRedis:
     def __init__(
         self, world: World, *, persistence: Persistence = "always", replicas: int = 0
     ) -> None:
-        """Start the servers.
+        """Start the servers, initialised.
 
         Args:
             world: where they run; its clock is theirs.
@@ -50,9 +52,10 @@ class SimulatedRedis:
         self._world = world
         names = ("redis", *(f"redis-{each}" for each in range(2, replicas + 2)))
         self.master, *self.replicas = (RedisServer(name, self._now, self._new_id) for name in names)
+        self.initialize()
         for replica in self.replicas:
             replica.follow(self.master)
-        self._snapshot = 0.0
+        self._snapshot = world.time
         self._strays: dict[Node, RedisServer] = {}
 
     # For nodes.
@@ -87,6 +90,10 @@ class SimulatedRedis:
         return server.execute(words, denied=denied)
 
     # For the scenario.
+
+    def initialize(self) -> None:
+        """Let counters begin, as ``aiocosid init`` does; it vouches for no machine id."""
+        self.master.execute([b"HSETNX", b"aiocosid:marker", b"store", Marker().text().encode()])
 
     def save(self) -> None:
         """Take a snapshot."""

@@ -104,6 +104,9 @@ class HttpBackend(Backend):
             await (await self.link.ready()).ask("GET", "/actuator/health")
         return ServerFacts(version="")
 
+    async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> bool:
+        return False  # there is nothing to create or to mark
+
     async def add(
         self, name: str, by: int, *, first: int | None, note: GrantNote | None = None
     ) -> Granted:

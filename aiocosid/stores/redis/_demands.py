@@ -91,6 +91,8 @@ class Confirmed:
         for each in (reply, confirmed):
             if isinstance(each, Exception):
                 raise each
+        if reply is None or reply == b"":  # there is no such counter: nothing was written
+            return reply
         asked, seconds = self._demands.replicas, self._demands.replica_timeout
         if confirmed < asked:
             few = f"{confirmed} of {asked} replicas confirmed a grant within {seconds:g} s"

@@ -51,6 +51,10 @@ _OUTAGES: Final = (
     # A script's message for CLUSTERDOWN.
     "while the cluster is down",
 )
+_ELSEWHERE: Final = (
+    *("MOVED ", "ASK ", "CROSSSLOT"),
+    "Keys in request don't hash to the same slot",  # CROSSSLOT, which the drivers strip
+)
 _MOVING: Final = (
     "TRYAGAIN",  # a script's keys are on both nodes
     "non local key",  # a script removed a key, and may not write it again on the node that is left
@@ -103,7 +107,7 @@ def _refusal(exc: Exception) -> StoreError | None:
             return StoreAuthenticationError(STORE, text)
         if isinstance(cause, ssl.SSLCertVerificationError):
             return untrusted(STORE, text)
-    if "AskError" in _names(exc) or str(exc).startswith(("MOVED ", "ASK ", "CROSSSLOT")):
+    if "AskError" in _names(exc) or str(exc).startswith(_ELSEWHERE):
         remedy = "use redis+cluster:// or a RedisCluster client"
         return StoreError(STORE, "the server is part of a cluster", remedy=remedy)
     if "Cluster mode is not enabled" in str(exc):

@@ -13,7 +13,7 @@ import anyio
 from aiocosid import CosIdError, SegmentChainId
 from aiocosid._life.loop import Root
 from aiocosid._life.waiting_line import WaiterQueue
-from aiocosid.machine import MachineIdLease, _leasing, _rules
+from aiocosid.machine import MachineIdLease, _leasing, _losses
 from aiocosid.machine._leasing import Leasing
 from aiocosid.snowflake._stamping import Stamping
 from aiocosid.stores.redis import RedisStore, _backend, _sequence, _span
@@ -35,7 +35,7 @@ from tests.simulation._redis import Persistence
 from tests.simulation._redis_client import SimulatedRedisClient
 from tests.simulation._redis_commands import Reply
 from tests.simulation._scenarios import STEP
-from tests.simulation._store_trouble import RedisAct
+from tests.simulation._store_trouble import RedisAct, strike
 
 from . import _broken_generators
 from ._breaking import Broken, broken
@@ -60,7 +60,7 @@ from ._broken_leases import (
 
 
 async def plain_redis_that_forgets(world: World) -> None:
-    """Two processes and more on plain Redis: nobody can see what it has lost."""
+    """Two processes and more on plain Redis, initialised again after a loss by its operator."""
     redis = SimulatedRedis(world, persistence="none", replicas=1)
 
     def make(node: Node) -> SegmentChainId:
@@ -68,8 +68,17 @@ async def plain_redis_that_forgets(world: World) -> None:
         counter = store.segment_distributor(name="order", step=STEP)
         return SegmentChainId(counter, clock=node.clock)
 
-    acts: tuple[RedisAct, ...] = ("restart", "flush", "fail over", "split")
-    await churn(world, make, meanwhile=partial(redis_trouble, redis=redis, seconds=5.0, acts=acts))
+    async def losses(world: World) -> None:
+        acts: tuple[RedisAct, ...] = ("restart", "flush", "fail over", "split")
+        end = world.time + 5.0
+        while world.time < end:
+            await world.sleep(world.rng.expovariate(1.0))
+            await strike(world, redis, acts)
+            redis.initialize()
+        redis.mend()
+        redis.initialize()
+
+    await churn(world, make, meanwhile=losses)
 
 
 PERSISTENCES: tuple[Persistence, ...] = ("none", "everysec", "snapshot")
@@ -156,9 +165,13 @@ class PoolsCancelled(SimulatedRedisClient):
         line.append(self._send(words))
         try:
             reply: Reply = await anyio_shielded(line[0])
+        except Exception:  # an error is a reply, too
+            line.popleft()
+            raise
+        else:
+            line.popleft()
         finally:
             lines.append(line)
-        line.popleft()
         return reply
 
 
@@ -307,12 +320,12 @@ BROKEN: dict[str, Broken] = {
         0,
     ),
     "resend of a plain give-back": Broken(
-        broken(gives_back, (_backend, "GIVE_BACK", PLAIN_GIVE_BACK)), "handed out twice", 14
+        broken(gives_back, (_backend, "GIVE_BACK", PLAIN_GIVE_BACK)), "handed out twice", 148
     ),
     "cancelled call whose connection is pooled": Broken(
         broken(two_counters, (SimulatedRedisClient, "_exchange", PoolsCancelled._exchange)),
         "handed out twice",
-        57,
+        62,
     ),
     "waiters overtaken": Broken(
         broken(SCENARIOS["segment_chain_faults"], (WaiterQueue, "serve", serves_small)),
@@ -338,7 +351,7 @@ BROKEN: dict[str, Broken] = {
         320,
     ),
     "no quarantine": Broken(
-        broken(SCENARIOS["store_quarantine"], (_rules, "quarantine_ms", ends_at_once)),
+        broken(SCENARIOS["store_quarantine"], (_losses, "quarantine_ms", ends_at_once)),
         "machine id|handed out twice",
         0,
     ),
