@@ -418,11 +418,15 @@ def test_yes_in_a_variable(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
 def test_neither_yes_nor_no_in_a_variable(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error lists the words; a file has TOML's own."""
     monkeypatch.setenv("AIOCOSID_CREATE", "maybe")
-    said = "is 'maybe'; it has to be true, 1, yes, on, false, 0, no or off"
+    said = (
+        "is 'maybe'; it has to be true, 1, yes, on, false, 0, no, off, disposable, or the last day "
+        "to create, such as 2026-12-31"
+    )
     assert refused(None) == [f"AIOCOSID_CREATE: create: {said}"]
     monkeypatch.delenv("AIOCOSID_CREATE")
     assert refused(write('create = "yes"\n')) == [
-        "ids.toml:1: create: is 'yes'; it has to be a valid boolean"
+        "ids.toml:1: create: is 'yes'; it has to be False, True, 'disposable', or the last day to "
+        "create, such as '2026-12-31'"
     ]
 
 
