@@ -379,6 +379,7 @@ def test_variables_that_are_mistyped(write: Write, monkeypatch: pytest.MonkeyPat
     fine = (
         *("AIOCOSID_SERVICE_HOST", "AIOCOSID_PORT", "AIOCOSID_PORT_6379_TCP_ADDR"),
         *("AIOCOSID_STORE_SERVICE_PORT_HTTP", "AIOCOSID_A__B_SERVICE_HOST", "AIOCOSID_STORES_PORT"),
+        "AIOCOSID_DISPOSABLE",  # of the stores, not of the settings
     )
     for name in (*fine, "AIOCOSID_OWN"):
         monkeypatch.setenv(name, "s3cret")
@@ -424,9 +425,9 @@ def test_neither_yes_nor_no_in_a_variable(write: Write, monkeypatch: pytest.Monk
     )
     assert refused(None) == [f"AIOCOSID_CREATE: create: {said}"]
     monkeypatch.delenv("AIOCOSID_CREATE")
+    expected = "False, True, 'disposable', or the last day to create, such as '2026-12-31'"
     assert refused(write('create = "yes"\n')) == [
-        "ids.toml:1: create: is 'yes'; it has to be False, True, 'disposable', or the last day to "
-        "create, such as '2026-12-31'"
+        f"ids.toml:1: create: is 'yes'; it has to be {expected}"
     ]
 
 

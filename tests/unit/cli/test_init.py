@@ -190,26 +190,27 @@ kind = "snowflake"
 
 
 @pytest.mark.parametrize(
-    ("words", "variable", "dialect"),
+    ("words", "dialect"),
     [
-        (("--dialect", "mysql"), "redis://host", "mysql"),
-        (("--store", "postgresql+psycopg://app:s3cret@db/shop"), "redis://host", "postgresql"),
-        (("--store", "mariadb://db/shop"), "redis://host", "mysql"),
-        ((), "postgresql://app:s3cret@db/shop", "postgresql"),
-        ((), "sqlite:///ids.db", "sqlite"),
+        ("--dialect mysql", "mysql"),
+        ("--store postgresql+psycopg://app:s3cret@db/shop", "postgresql"),
+        ("--store mariadb://db/shop", "mysql"),
+        ("postgresql://app:s3cret@db/shop", "postgresql"),  # by the environment
+        ("sqlite:///ids.db", "sqlite"),
     ],
 )
 def test_it_prints_the_statements_of_a_dialect(
     aiocosid: Command,
     scripted: ScriptedStore,
     monkeypatch: pytest.MonkeyPatch,
-    words: tuple[str, ...],
-    variable: str,
+    words: str,
     dialect: SchemaDialect,
 ) -> None:
     """That of the store that is found, unless one is given; and it connects nowhere."""
-    monkeypatch.setenv("AIOCOSID_STORE", variable)
-    ended = aiocosid("init", "--sql", *words)
+    option, _, value = words.rpartition(" ")
+    if not option:
+        monkeypatch.setenv("AIOCOSID_STORE", value)
+    ended = aiocosid("init", "--sql", *((option, value) if option else ()))
     assert (ended.code, ended.err, scripted.urls) == (0, "", [])
     header, *statements = ended.out.split("\n\n", 1)
     assert f" on {dialect}.\n" in header
