@@ -145,9 +145,11 @@ def check_create(create: object) -> Create:
     Raises:
         InvalidArgumentError: it is nothing of that kind.
     """
-    if isinstance(create, bool) or create == DISPOSABLE:
+    if isinstance(create, bool):
         return create
     if isinstance(create, str):
+        if create == DISPOSABLE:
+            return create
         with suppress(ValueError):
             date.fromisoformat(create)
             return create

@@ -10,7 +10,17 @@ from typing import Final, NamedTuple
 from .errors import InvalidSettingsError
 from .errors._base import SettingsProblem
 
-__all__ = ("CONFIG", "DELIMITER", "KEYS", "PREFIX", "TABLES", "Path", "Variables", "plain")
+__all__ = (
+    "CONFIG",
+    "DELIMITER",
+    "DISPOSABLE",
+    "KEYS",
+    "PREFIX",
+    "TABLES",
+    "Path",
+    "Variables",
+    "plain",
+)
 
 PREFIX: Final = "AIOCOSID_"
 DELIMITER: Final = "__"
@@ -18,6 +28,9 @@ DELIMITER: Final = "__"
 
 CONFIG: Final = "config"
 """The variable, in lower case and without the prefix, that names a file of settings."""
+
+DISPOSABLE: Final = "disposable"
+"""The variable whose stores are for tests; it is no key of the settings."""
 
 TABLES: Final = ("stores", "machine", "share", "generators", "sharding", "server")
 KEYS: Final = ("close_timeout", "create", "namespace", "store", *TABLES)
@@ -83,7 +96,7 @@ def plain(text: str) -> str:
 def _problem(path: Path, name: str) -> tuple[SettingsProblem, bool] | None:
     """Return what is wrong with a variable, and whether only aiocosid can be meant."""
     first, *rest = path
-    if _KUBERNETES.fullmatch(name[len(PREFIX) :].upper()):
+    if path == (DISPOSABLE,) or _KUBERNETES.fullmatch(name[len(PREFIX) :].upper()):
         return None
     if first in TABLES or path == (CONFIG,) or (first in KEYS and not rest):
         if plain(os.environ[name]):

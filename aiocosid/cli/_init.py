@@ -22,9 +22,9 @@ from ..stores.columns import highest_in_column
 from ._exit import ExitCode, printable
 from ._options import DEFAULT_TIMEOUT, StoreUrl, Timeout, declared
 from ._output import confirmed, has_terminal, progress_bar, write
-from ._schema import SqlDialect, write_schema
+from ._schema import SqlDialect, dialect_of, write_schema
 from ._session import StoreSession
-from ._stores import chosen_stores
+from ._stores import chosen_store, chosen_stores
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -194,7 +194,7 @@ def init(
 def _print_schema(dialect: SqlDialect | None, url: str | None, config: str | None) -> None:
     if config is not None:
         raise InvalidArgumentError("--config", config, expected="left out with --sql")
-    write_schema(dialect, url or "")
+    write_schema(dialect or dialect_of(chosen_store(url, None).where))
 
 
 def _floors(given: Sequence[str], columns: Sequence[str]) -> dict[str, Floor]:

@@ -11,7 +11,7 @@ from ..stores.schema import schema_statements
 from ._exit import PROGRAM
 from ._output import write
 
-__all__ = ("SqlDialect", "write_schema")
+__all__ = ("SqlDialect", "dialect_of", "write_schema")
 
 
 class SqlDialect(StrEnum):
@@ -33,18 +33,21 @@ HEADER: Final = """\
 """
 
 
-def write_schema(dialect: SqlDialect | None, url: str) -> None:
-    """Print the statements for a dialect; if none is given, for that of the store's URL.
+def dialect_of(url: str) -> SqlDialect:
+    """Return the dialect of a store's URL.
 
     Raises:
-        InvalidArgumentError: no dialect is given, and the URL is of no SQL database.
+        InvalidArgumentError: the URL is of no SQL database.
     """
-    if dialect is None:
-        scheme = url.partition(":")[0].partition("+")[0].lower()
-        dialect = SCHEMES.get(scheme)
+    dialect = SCHEMES.get(url.partition(":")[0].partition("+")[0].lower())
     if dialect is None:
         expected = f"one of {', '.join(SqlDialect)}: the store is no SQL database"
         raise InvalidArgumentError("--dialect", None, expected=expected)
+    return dialect
+
+
+def write_schema(dialect: SqlDialect) -> None:
+    """Print the statements for a dialect."""
     write(HEADER.format(PROGRAM, version(PROGRAM), dialect))
     for each in schema_statements(dialect.value):
         write(f"\n{each};\n")

@@ -149,7 +149,7 @@ def is_short(snapshot: Snapshot) -> bool:
 def missing_namespaces(snapshot: Snapshot) -> int:
     """Return how many namespaces have lost their count."""
     counted, there = snapshot.namespaces, snapshot.counted
-    return 0 if counted is None or there in {None, -1} else counted.number - there
+    return 0 if counted is None or there is None or there < 0 else counted.number - there
 
 
 def quarantine_ms(space: Space) -> float:

@@ -359,11 +359,12 @@ def _recount(snapshot: Snapshot, changes: Changes, *, is_anew: bool) -> None:
             noted += snapshot.count.ids - before
         space = changes.space or snapshot.space or Space()
         changes.count = Count(space.epoch, noted)
-        if snapshot.count is None and snapshot.counted not in {None, -1}:
+        there = snapshot.counted
+        if snapshot.count is None and there is not None and there >= 0:
             # If it still has machine ids it is one of those that are missing, and was counted.
             # Otherwise it counts as new: it must not hide that another one is missing.
             counted, has_ids = snapshot.namespaces or NamespaceCount(), bool(snapshot.seats)
-            number = max(counted.number + (not has_ids), snapshot.counted + 1)
+            number = max(counted.number + (not has_ids), there + 1)
             changes.namespaces = NamespaceCount(number)
 
 

@@ -175,7 +175,7 @@ class Marker:
             ValueError: the text is something else.
         """
         found = _tree(text)
-        is_first = found.keys() == {"identity", "epoch"}
+        is_first = set(found) == {"identity", "epoch"}
         version = _FIRST_FORMAT if is_first else found.get("format")
         if type(version) is int and version != FORMAT:
             return cls(format=version)
@@ -546,7 +546,7 @@ def _tree(text: str) -> Mapping[str, Any]:
 
 
 def _checked(text: str, facts: Mapping[str, Any], like: _Cell) -> Mapping[str, Any]:
-    if facts.keys() != set(like.__slots__):
+    if set(facts) != set(like.__slots__):
         raise ValueError(text)
     for name, value in facts.items():
         is_time = type(value) is int and -1 <= value <= MAX_MS

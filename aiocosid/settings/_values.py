@@ -174,7 +174,7 @@ Seconds = Annotated[float, from_text(float)]
 def _creation(value: object) -> object:
     words = ""
     if isinstance(value, EnvironmentText):
-        words = f"{', '.join(YES + NO)}; that is "
+        words = f"{', '.join(YES + NO)}, disposable, or the last day to create, such as 2026-12-31"
         word = value.lower()
         value = word in YES if word in YES + NO else str(value)
     if isinstance(value, date) and not isinstance(value, datetime):  # TOML has a type for it
@@ -182,7 +182,7 @@ def _creation(value: object) -> object:
     try:
         return check_create(value)
     except InvalidArgumentError as error:
-        expected = f"{words}{error.expected}"
+        expected = words or error.expected
         message = "Input should be {expected}"
         raise PydanticCustomError("create", message, {"expected": expected}) from None
 

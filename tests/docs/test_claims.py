@@ -132,7 +132,7 @@ CLAIMS: Final[dict[tuple[str, str], dict[str, str]]] = {
         "the store fails": f"{OFFLINE}::test_it_goes_on_up_to_the_confirmed_mark",
         "a start while the store": f"{OFFLINE}::test_a_silent_store_is_not_waited_for",
         "the store is back": f"{OFFLINE}::test_the_store_is_asked_first_when_it_is_back",
-        "a start of the same instance": f"{OFFLINE}::test_elsewhere_it_waits_for_the_mark",
+        "a start of the same instance": f"{OFFLINE}::test_another_state_dir_takes_nothing",
         "a start while another": f"{OFFLINE}::test_beside_a_living_process_it_takes_nothing",
         "the disk fails": f"{OFFLINE}::test_a_disk_that_fails_stops_it",
     },

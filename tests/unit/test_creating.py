@@ -23,6 +23,7 @@ TEXT: Final = "a text for people"
 CLIENT: Final = "a method of redis-py, which only connects"
 
 CODE: Final = {
+    "_store_urls.py": (1, TEXT),
     "abc/_store.py": (1, PASSES),
     "cli/_init.py": (4, "asks a person, or `initialize` refuses what is not empty"),
     "compat/_group.py": (1, PASSES),
@@ -37,6 +38,7 @@ CODE: Final = {
     "provider/_id_provider.py": (1, DOOR),
     "server/_span_store.py": (1, PASSES),
     "server/_store_api.py": (2, PASSES),
+    "stores/_metadata.py": (1, "a pattern: it reads the statements of an index, and runs none"),
     "stores/_mysql.py": (4, DECIDED),
     "stores/_postgres.py": (2, DECIDED),
     "stores/_sql.py": (3, f"on first use of a SQLite file; {DECIDED}; indexes"),
@@ -57,25 +59,27 @@ NEW: Final = "a new Redis: `--yes` is refused once it has keys"
 KNOWS: Final = "a SQLite file has a witness: dropped tables are refused"
 
 PAGES: Final = {
-    "examples/django/shop/settings.py": KNOWS,
-    "examples/fastapi/compose.yaml": "PostgreSQL has a witness: a loss is refused at each start",
-    "examples/index.md": NEW,
     "explanation/leases.md": TEXT,
-    "explanation/runtimes.md": KNOWS,
     "howto/configure.md": NEW,
-    "howto/django.md": KNOWS,
     "howto/fastapi.md": NEW,
+    "howto/give-back.md": KNOWS,
+    "howto/gunicorn.md": KNOWS,
     "howto/id-service.md": NEW,
+    "howto/id-types.md": KNOWS,
     "howto/kubernetes-shutdown.md": NEW,
     "howto/machine-ids-kubernetes.md": NEW,
     "howto/move-from-cosid.md": NEW,
+    "howto/move-from-uuid-or-auto-increment.md": KNOWS,
+    "howto/observe.md": KNOWS,
     "howto/operate.md": NEW,
     "howto/prepare-a-store.md": NEW,
     "howto/sharded-ids.md": KNOWS,
+    "howto/sqlalchemy.md": KNOWS,
     "howto/test-your-code.md": "of tests",
-    "howto/workers.md": KNOWS,
+    "howto/threads-and-celery.md": KNOWS,
+    "index.md": KNOWS,
     "reference/cli.md": TEXT,
-    "reference/errors.md": TEXT,
+    "tutorial.md": f"{KNOWS}; {NEW}",
 }
 
 

@@ -234,7 +234,7 @@ def test_the_way_out_is_in_the_sentence() -> None:
 # What an operator or a programmer can do begins with a verb; a new one is added here by hand.
 VERB = re.compile(
     r"(add|advance|allow|ask|await|build|check|choose|close|connect|correct|create|define|delete|"
-    r"fork|free|give|install|leave|let|look|make|mark|mend|move|name|open|pass|raise|read|remove|"
+    r"fork|free|give|install|leave|let|look|make|mark|mend|mount|move|name|open|pass|raise|read|remove|"
     r"repair|restart|restore|return|run|set|spawn|start|stop|switch|take|trust|try|update|use|wait)\b|"
     r"it has to be |if "  # "if that was this process's former session, wait ..."
 )

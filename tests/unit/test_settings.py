@@ -379,6 +379,7 @@ def test_variables_that_are_mistyped(write: Write, monkeypatch: pytest.MonkeyPat
     fine = (
         *("AIOCOSID_SERVICE_HOST", "AIOCOSID_PORT", "AIOCOSID_PORT_6379_TCP_ADDR"),
         *("AIOCOSID_STORE_SERVICE_PORT_HTTP", "AIOCOSID_A__B_SERVICE_HOST", "AIOCOSID_STORES_PORT"),
+        "AIOCOSID_DISPOSABLE",  # of the stores, not of the settings
     )
     for name in (*fine, "AIOCOSID_OWN"):
         monkeypatch.setenv(name, "s3cret")
@@ -418,11 +419,15 @@ def test_yes_in_a_variable(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
 def test_neither_yes_nor_no_in_a_variable(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error lists the words; a file has TOML's own."""
     monkeypatch.setenv("AIOCOSID_CREATE", "maybe")
-    said = "is 'maybe'; it has to be true, 1, yes, on, false, 0, no or off"
+    said = (
+        "is 'maybe'; it has to be true, 1, yes, on, false, 0, no, off, disposable, or the last day "
+        "to create, such as 2026-12-31"
+    )
     assert refused(None) == [f"AIOCOSID_CREATE: create: {said}"]
     monkeypatch.delenv("AIOCOSID_CREATE")
+    expected = "False, True, 'disposable', or the last day to create, such as '2026-12-31'"
     assert refused(write('create = "yes"\n')) == [
-        "ids.toml:1: create: is 'yes'; it has to be a valid boolean"
+        f"ids.toml:1: create: is 'yes'; it has to be {expected}"
     ]
 
 

@@ -192,17 +192,25 @@ kind = "snowflake"
 @pytest.mark.parametrize(
     ("words", "dialect"),
     [
-        (("--dialect", "mysql"), "mysql"),
-        (("--store", "postgresql+psycopg://app:s3cret@db/shop"), "postgresql"),
-        (("--store", "mariadb://db/shop"), "mysql"),
-        ((), "sqlite"),
+        ("--dialect mysql", "mysql"),
+        ("--store postgresql+psycopg://app:s3cret@db/shop", "postgresql"),
+        ("--store mariadb://db/shop", "mysql"),
+        ("postgresql://app:s3cret@db/shop", "postgresql"),  # by the environment
+        ("sqlite:///ids.db", "sqlite"),
     ],
 )
 def test_it_prints_the_statements_of_a_dialect(
-    aiocosid: Command, scripted: ScriptedStore, words: tuple[str, ...], dialect: SchemaDialect
+    aiocosid: Command,
+    scripted: ScriptedStore,
+    monkeypatch: pytest.MonkeyPatch,
+    words: str,
+    dialect: SchemaDialect,
 ) -> None:
-    """Those of the stores, and it connects nowhere."""
-    ended = aiocosid("init", "--sql", *words)
+    """That of the store that is found, unless one is given; and it connects nowhere."""
+    option, _, value = words.rpartition(" ")
+    if not option:
+        monkeypatch.setenv("AIOCOSID_STORE", value)
+    ended = aiocosid("init", "--sql", *((option, value) if option else ()))
     assert (ended.code, ended.err, scripted.urls) == (0, "", [])
     header, *statements = ended.out.split("\n\n", 1)
     assert f" on {dialect}.\n" in header
@@ -216,6 +224,7 @@ def test_it_prints_the_statements_of_a_dialect(
     ("words", "wrong"),
     [
         (("--sql", "--store", "redis://:s3cret@db"), "--dialect"),
+        (("--sql",), "--dialect"),
         (("--sql", "--config", "ids.toml"), "--config"),
         (("--dialect", "mysql"), "--dialect"),
     ],
@@ -230,6 +239,11 @@ def test_it_prints_no_other_statements(
 
 
 OURS = ("cosid", "cosid_machine", "aiocosid_cell", "aiocosid_grant")
+
+
+def file_url(path: Path) -> str:
+    """As the command shows a file that the environment names by a relative path."""
+    return f"sqlite:///{path}"
 
 
 def execute(path: Path, *statements: str) -> None:
@@ -259,7 +273,7 @@ def test_dropped_tables_are_made_again_if_a_person_says_so(
     wrong = ("--floor-from", "bill=bills.number", "--yes")
     monkeypatch.setattr("sys.stdin", Terminal("n\n"))
     refused = aiocosid("init", "--after-loss", *floors)
-    assert (refused.code, refused.out) == (1, "sqlite:///ids.db was not changed\n")
+    assert (refused.code, refused.out) == (1, f"{file_url(dropped)} was not changed\n")
     assert "Of these you gave the highest id: bill, order. Of all others" in refused.err
     monkeypatch.setattr("sys.stdin", StringIO())
     for words, code in (((), 4), (("--yes",), 4), (("--after-loss",), 2), (wrong, 4)):
@@ -276,7 +290,8 @@ def test_dropped_tables_are_made_again_if_a_person_says_so(
     assert [aiocosid("next", each).out for each in ("order", "bill", "x")] == ["4\n", "78\n", "1\n"]
     assert "no machine id is handed out" in aiocosid("doctor").out
     assert aiocosid("init", "--yes").code == 4
-    assert aiocosid("init", "--confirm-no-holders").out == INITIALIZED
+    told = f"{file_url(dropped)} is ready, initialised for machine ids\n"
+    assert aiocosid("init", "--confirm-no-holders").out == told
     assert aiocosid("snowflake").code == 0
 
 
@@ -315,19 +330,21 @@ def test_yes_is_no_answer_about_a_store_in_use(aiocosid: Command, tmp_path: Path
     execute(tmp_path / "ids.db", "DELETE FROM cosid")
     assert aiocosid("init", "--yes").code == 4
     assert aiocosid("next", "order").code == 4
-    assert aiocosid("init", "--confirm-no-holders").out == INITIALIZED
+    told = f"{file_url(tmp_path / 'ids.db')} is ready, initialised for machine ids\n"
+    assert aiocosid("init", "--confirm-no-holders").out == told
 
 
 def test_a_disposable_store_is_made_again(aiocosid: Command, tmp_path: Path) -> None:
     """It was made so; and the doctor says it."""
-    assert aiocosid("init").out == READY
+    ready = f"{file_url(tmp_path / 'ids.db')} is ready\n"
+    assert aiocosid("init").out == ready
     assert "the store is for tests" not in aiocosid("doctor").out
     execute(tmp_path / "ids.db", *(f"DROP TABLE {each}" for each in OURS), "DROP VIEW " + WITNESS)
     for _ in range(2):
-        assert aiocosid("init", "--disposable").out == READY
+        assert aiocosid("init", "--disposable").out == ready
         assert aiocosid("next", "order").out == "1\n"
         execute(tmp_path / "ids.db", *(f"DROP TABLE {each}" for each in OURS))
-    assert aiocosid("init").out == READY
+    assert aiocosid("init").out == ready
     assert aiocosid("snowflake").code == 0
     assert "the store is for tests" in aiocosid("doctor").out
 

@@ -71,10 +71,14 @@ def test_a_registry_needs_no_address_of_ours(aiocosid: Command) -> None:
     assert "name" in ended.err
 
 
-def test_a_store_without_machine_ids(aiocosid: Command) -> None:
+def test_a_store_without_machine_ids(aiocosid: Command, tmp_path: Path) -> None:
     """Is created, and looked at, without a word about them."""
     ended = aiocosid("init", "--store", f"leaf+{STORE}")
-    assert (ended.code, ended.out, ended.err) == (0, f"leaf+{STORE} is ready\n", "")
+    assert (ended.code, ended.out, ended.err) == (
+        0,
+        f"leaf+sqlite:///{tmp_path}/leaf.db is ready\n",
+        "",
+    )
     ended = aiocosid("inspect", "--store", f"leaf+{STORE}")
     assert (ended.code, ended.out, ended.err) == (0, "no counters\n", "")
     ended = aiocosid("machines", "list", "--store", f"leaf+{STORE}")
