@@ -61,7 +61,7 @@ async def take_under_kills(ensemble: Ensemble, *, kills: int, each: int = 2) -> 
     """
     over = asyncio.Event()
     async with open_store(ensemble.url) as store:
-        await store.create_schema()
+        await store.create_schema(disposable=True)
         await store.mark_machines(namespace="leaders", is_new=True, safe_guard=SAFE_GUARD)
     async with asyncio.TaskGroup() as group:
         tasks = [

@@ -98,16 +98,14 @@ def mark_etcd(server: EtcdServer, *namespaces: str) -> None:
 
 
 def mark_etcd_store(server: EtcdServer, prefix: str = "/cosid") -> None:
-    """Mark a cluster for all namespaces, so that counters are created too."""
-    text = Marker(etcd_identity(server), "marked").text()
-    server.put(f"{prefix}/machine/store/marker", text)
+    """Let counters be created; it vouches for no machine id."""
+    server.put(f"{prefix}/machine/store/marker", Marker().text())
 
 
 def mark_zookeeper_store(server: ZookeeperServer) -> None:
     """The same for ZooKeeper."""
     server.behind.ensure_path("/aiocosid/marker")
-    identity = f"{server.behind.exists('/aiocosid').czxid:x}"
-    server.behind.set("/aiocosid/marker", Marker(identity, "marked").text().encode())
+    server.behind.set("/aiocosid/marker", Marker().text().encode())
 
 
 def mark_nats(server: NatsServer, *namespaces: str) -> None:

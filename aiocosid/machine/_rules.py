@@ -713,8 +713,7 @@ def _look_at_marker(snapshot: Snapshot, asker: Asker) -> Decision:
     changes = Changes(space=space_written(snapshot, space))
     if found.is_recounted:
         _recount(snapshot, changes, is_anew=True)
-    left = found.left_ms / 1000
-    marker = MachineMarker(namespace=snapshot.namespace, seconds_left=left)
+    marker = MachineMarker(namespace=snapshot.namespace, seconds_left=found.left_ms / 1000)
     return Decision(changes, marker, is_alarm=found.is_alarm)
 
 

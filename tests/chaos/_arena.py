@@ -177,7 +177,7 @@ class Arena:
 
         async def prepare() -> None:
             async with place.opened() as store:
-                await store.create_schema()
+                await store.create_schema(disposable=True)
                 if machines and (mark := getattr(store, "mark_machines", None)):
                     await mark(namespace=NAMESPACE)
 

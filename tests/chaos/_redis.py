@@ -10,6 +10,7 @@ from typing import Protocol
 
 from tests.servers import ValkeyCluster, ValkeySentinel, ValkeyServer, wait_until
 from tests.servers._resp import RespError
+from tests.servers.valkey import MARK
 
 from ._arena import SEQUENCES, Arena
 from ._fleet import Fleet
@@ -29,6 +30,8 @@ def redis_kill(arena: Arena) -> None:
             with _nobody_there_or(arena, fleet, all_anew=arena.faults["kill"] % 4 == 3):
                 server.kill()
                 server.start()
+                if arena.options.store == "plain":
+                    server.call(*MARK)  # as by an init that nobody should have run
             arena.faults["kill"] += 1
             # Sequences count anew with each second: kills must not be in step with them.
             every = arena.between(0.6, 1.4) if arena.options.store in SEQUENCES else KILL_EVERY

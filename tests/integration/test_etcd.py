@@ -197,6 +197,7 @@ class TestFaults:
     ) -> None:
         """Long before the driver by itself would try again."""
         server = etcd_factory()
+        mark_etcd_store(server)
         async with EtcdStore.from_url(server.url) as store:
             counter = store.segment_distributor(namespace=namespace, name="order")
             assert await counter.next_max_id(10) == 10
@@ -317,6 +318,7 @@ class TestLogin:
     ) -> None:
         """A login that has ended is renewed; whoever may not is told so."""
         server = etcd_factory()
+        mark_etcd_store(server)
         server.require_login()
         login = server.url.replace("://", f"://root:{server.quoted_password}@")
         async with EtcdStore.from_url(login) as store:
@@ -355,6 +357,7 @@ class TestLogin:
         assert server.certificates is not None
         url = f"{server.url}?ssl_ca_certs={server.certificates.ca}"
         async with EtcdStore.from_url(url) as store:
+            await store.create_schema(disposable=True)
             counter = store.segment_distributor(namespace=namespace, name="order")
             assert await counter.next_max_id(10) == 10
         stranger = f"{server.url}?ssl_ca_certs={server.certificates.stranger_ca}"
@@ -462,7 +465,7 @@ async def early():
     await counter.aopen()
     await machine.aopen()
     assert machine.instance_id != parents
-    assert await outcome(machine.guard(0, now_ms=1, mark_ms=1)) == "MachineIdLostError"
+    assert await outcome(machine.guard(0, now_ms=1, mark_ms=1)) == "MachineIdQuarantineError"
     return [await counter.next_max_id(10)]
 
 told = {"before": forked(early)}

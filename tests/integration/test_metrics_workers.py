@@ -44,6 +44,7 @@ def serving(folder: Path, url: str, namespace: str) -> Generator[str]:
     """Run gunicorn with the page's settings; yield its base URL."""
     for name, text in {**FILES, "named.py": NAMED}.items():
         source = text.replace("sqlite:///ids.db", url).replace('"shop"', f'"{namespace}"')
+        source = source.replace("create=True", 'create="disposable"')
         (folder / str(name)).write_text(source)
     (folder / "multiprocess").mkdir()
     base = f"http://{HOST}:{(port := free_port())}"

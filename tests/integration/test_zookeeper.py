@@ -243,6 +243,7 @@ class TestFaults:
         """A server that forgot takes a client that has seen more, and the loss is told."""
         server: ZookeeperServer = await asyncio.to_thread(zookeeper_factory)
         async with ZookeeperStore.from_url(server.url) as store:
+            await store.create_schema(disposable=True)
             counter = store.segment_distributor(namespace=namespace, name="order")
             for _ in range(3):
                 await counter.next_max_id(10)

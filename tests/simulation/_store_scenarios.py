@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from aiocosid.abc import InstanceId
-from aiocosid.errors import CosIdError, StoreRolledBackError
+from aiocosid.errors import CosIdError, CounterNotCreatedError, StoreRolledBackError
 from aiocosid.segment import SegmentChainId
 from aiocosid.snowflake import SnowflakeId
 
@@ -122,7 +122,7 @@ async def segment_chain_rolled_back(world: World) -> None:
         while True:
             try:
                 await ids.next_ids(world.rng.randrange(1, 30))
-            except StoreRolledBackError:
+            except (StoreRolledBackError, CounterNotCreatedError):
                 raise
             except CosIdError:
                 pass
@@ -133,15 +133,15 @@ async def segment_chain_rolled_back(world: World) -> None:
         # One for all chains: it remembers what it has seen.
         counter = store.segment_distributor(name="order", step=STEP)
         while True:
-            try:
-                async with SegmentChainId(counter, clock=node.clock) as chain:
-                    await use(node, chain)
-            except StoreRolledBackError as error:
-                world.note(node.name, "sees it")
-                with suppress(CosIdError):
+            with suppress(CosIdError):
+                try:
+                    async with SegmentChainId(counter, clock=node.clock) as chain:
+                        await use(node, chain)
+                except StoreRolledBackError as error:
+                    world.note(node.name, "sees it")
                     await store.set_floor(name="order", above=error.expected)
-            except CosIdError:
-                pass
+                except CounterNotCreatedError:
+                    redis.initialize()  # by somebody who takes it for new
             await node.clock.sleep(0.1)
 
     node = world.node(main, faults=ROUGH)

@@ -54,6 +54,7 @@ async def under_load(ensemble: ZookeeperEnsemble, *, kills: int, every: float) -
     told = {name: Told() for name in ("store", "chain", "snowflake")}
     over = asyncio.Event()
     async with ZookeeperStore.from_url(ensemble.url) as store:
+        await store.create_schema(disposable=True)
         await store.mark_machines()
         counter = store.segment_distributor(name="one by one", step=1)
         chains = [

@@ -21,6 +21,7 @@ SHORT = {
     "lost-leases": "valkey",
     "strict": "postgres",
     "volume": "valkey",
+    "people": "sqlite",
 }
 
 

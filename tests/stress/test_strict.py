@@ -44,7 +44,7 @@ async def test_the_leader_of_etcd_is_killed(etcd_ensemble: EtcdEnsemble, kills: 
 
 async def _take_under(url: str, kill: Callable[[], Server], kills: int) -> None:
     async with open_store(url) as store:
-        await store.create_schema()
+        await store.create_schema(disposable=True)
     async with take_in_processes(url, "strict") as history:
         for _ in range(kills):
             killed = await asyncio.to_thread(kill)

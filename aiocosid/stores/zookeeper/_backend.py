@@ -233,6 +233,7 @@ class Cells:
         count: aiocosid's number of those notes.
         nodes: the nodes by path; None for a missing one.
         damages: the damaged entries.
+        is_old: whether they were written since; another process may have removed them meanwhile.
     """
 
     def __init__(self, label: str, namespace: str) -> None:
@@ -246,6 +247,7 @@ class Cells:
         self.count = f"{COUNTS}/{own_name}"
         self.nodes: dict[str, Node | None] = {}
         self.damages: list[Damage] = []
+        self.is_old = False
 
     def note(self, machine_id: int) -> str:
         """Return the path of an id's note."""
@@ -384,7 +386,11 @@ class Cells:
         A node that was removed and created again has the version 0 again.  So a node is written
         before it is removed, which shows whether it is the one that was read.  If it is another
         one, its owner may have issued ids until now, and the next owner has to begin above that.
+        For the same reason nothing is written by what was read before the last commit: after a
+        minute all versions can be those of other nodes.
         """
+        if self.is_old:
+            return False
         wanted = self._wanted(snapshot, changes)
         if self.nodes.get(self.entries, ...) is None and (changes.space or changes.seats):
             await nodes.ensure(self.entries, self.pool, self.notes)
@@ -409,7 +415,7 @@ class Cells:
             after = self._states(changes.seats, now_ms + RELEASE_STAMP_MARGIN)
             await nodes.commit(*(("set_data", path, (data, ANY)) for path, data in after.items()))
             return False
-        self.nodes = kept
+        self.nodes, self.is_old = kept, True
         for number, seat in changes.seats.items():
             seen_ms = self.node(self.note(number)).changed_ms
             changes.seats[number] = replace(seat, seen_ms=seen_ms)
