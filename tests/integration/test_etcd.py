@@ -465,7 +465,7 @@ async def early():
     await counter.aopen()
     await machine.aopen()
     assert machine.instance_id != parents
-    assert await outcome(machine.guard(0, now_ms=1, mark_ms=1)) == "MachineIdQuarantineError"
+    assert await outcome(machine.guard(0, now_ms=1, mark_ms=1)) == "StoreNotInitializedError"
     return [await counter.next_max_id(10)]
 
 told = {"before": forked(early)}
