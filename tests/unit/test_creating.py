@@ -55,7 +55,7 @@ SAYS: Final = re.compile(
 )
 """What a reader may copy into a script that runs at every start."""
 
-NEW: Final = "a new Redis: `--yes` is refused once it has keys"
+NEW: Final = "a new server: `--yes` is refused once it has keys"
 KNOWS: Final = "a SQLite file has a witness: dropped tables are refused"
 
 PAGES: Final = {
@@ -68,8 +68,8 @@ PAGES: Final = {
     "howto/id-types.md": KNOWS,
     "howto/kubernetes-shutdown.md": NEW,
     "howto/machine-ids-kubernetes.md": NEW,
-    "howto/move-from-cosid.md": NEW,
     "howto/move-from-uuid-or-auto-increment.md": KNOWS,
+    "howto/nats.md": NEW,
     "howto/observe.md": KNOWS,
     "howto/operate.md": NEW,
     "howto/prepare-a-store.md": NEW,
