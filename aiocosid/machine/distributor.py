@@ -168,7 +168,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
 
     A store's ``machine_id_distributor`` creates it.  Each call is one atomic step on the store: it
     reads, decides by the rules that all stores share, and writes if nothing has changed since. A
-    renewal uses what was read last, and takes one round trip; three on ZooKeeper.
+    renewal uses what was read last, and takes one round trip.
     """
 
     __slots__ = (

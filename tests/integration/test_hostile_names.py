@@ -65,7 +65,7 @@ def accepted(backend: Backend) -> tuple[str, ...]:
 @pytest_asyncio.fixture
 async def store(backend: Backend) -> AsyncIterator[Store]:
     async with backend.open() as store:
-        await store.create_schema()
+        await store.create_schema(disposable=True)
         yield store
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from aiocosid.errors import (
 )
 from aiocosid.machine import _rules
 from aiocosid.machine._rules import Asker, Decision
-from aiocosid.machine.cells import Snapshot
+from aiocosid.machine.cells import Changes, Need, Snapshot
 from aiocosid.machine.distributor import CellMachineIdDistributor
 from aiocosid.stores.zookeeper import ZookeeperStore
 from aiocosid.stores.zookeeper._wire import Wire
@@ -76,15 +77,21 @@ def hand_out(snapshot: Snapshot, text: str) -> Decision:
     )
 
 
-async def test_a_renewal_is_three_trips(
+def _signed(snapshot: Snapshot) -> Changes:
+    """A renewal of machine id 0."""
+    seat = snapshot.seats[0]
+    assert seat.note is not None
+    note = replace(seat.note, turn=seat.note.turn + 1)
+    return Changes("a", seats={0: replace(seat, note=note)}, signed=0)
+
+
+async def test_a_renewal_is_one_trip(
     store: ZookeeperStore, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two that read, for versions begin anew with each node, and a transaction.
-
-    It stands in nobody's way who takes or renews another.
-    """
+    """A transaction, and nothing else; it stands in nobody's way who takes or renews another."""
     one, other = one_of(store, namespace, "a"), one_of(store, namespace, "b")
     assert [await take(one), await take(other)] == [0, 1]
+    await one.guard(0, now_ms=SYSTEM_CLOCK.now_ms(), mark_ms=-1)  # it made the namespace: reads
     ask, sent = Wire.ask, list[int]()
 
     async def counted(wire: Wire, *requests: Any) -> list[Any]:
@@ -95,13 +102,39 @@ async def test_a_renewal_is_three_trips(
     for number in range(1, 4):
         for machine_id, each in enumerate((one, other)):
             await each.guard(machine_id, now_ms=SYSTEM_CLOCK.now_ms(), mark_ms=number)
-    assert len(sent) == 3 * 6
+    assert sent == [1] * 6
     monkeypatch.undo()
     assert await take(one_of(store, namespace, "c")) == 2
     await other.revert(1, last_ms=-1)
     monkeypatch.setattr(Wire, "ask", counted)
     await one.guard(0, now_ms=SYSTEM_CLOCK.now_ms(), mark_ms=9)
-    assert len(sent) == 3 * 7
+    assert sent == [1] * 7
+
+
+async def test_a_namespace_that_has_the_versions_of_before(
+    zookeeper: ZookeeperServer, store: ZookeeperStore, namespace: str
+) -> None:
+    """It was removed and written again, and is another one: nothing is written to it."""
+    one, server, backend = one_of(store, namespace, "a"), zookeeper.behind, store._backend
+    assert await take(one) == 0
+    need = Need("a", 0)
+    snapshot = await backend.read(namespace, need)
+    assert await backend.commit(snapshot, _signed(snapshot))
+    former = tree(zookeeper, namespace)
+    server.delete(f"/cosid/{namespace}", recursive=True)
+    server.delete(f"/aiocosid/{namespace}", recursive=True)
+    for path, (data, version) in former.items():
+        if path.startswith((f"/cosid/{namespace}", f"/aiocosid/{namespace}")):
+            if not path.startswith(f"/aiocosid/{namespace}/space/"):
+                server.ensure_path(path)
+            for _ in range(version):
+                server.set(path, data)
+    copied = tree(zookeeper, namespace)
+    assert {path: each for path, each in former.items() if "/space/" not in path} == copied
+    assert not await backend.commit(snapshot, _signed(snapshot))
+    assert tree(zookeeper, namespace) == copied
+    again = await backend.read(namespace, need)
+    assert await backend.commit(again, _signed(again))
 
 
 @pytest.mark.parametrize("lost", ["all", "theirs", "ours", "entries", "notes"])

@@ -228,12 +228,13 @@ class Cells:
         entries: CosId's path with a node for each instance that holds an id.
         adder: CosId's number of ids that were ever handed out as new.
         pool: CosId's path with a node for each id that was given back.
-        space: aiocosid's node about the namespace.
+        space: aiocosid's node about the namespace.  Below it is a node that is named after the
+            transaction that created it, so it is not there below another one in its place.
         notes: aiocosid's path with a node for each id that it handed out.
         count: aiocosid's number of those notes.
         nodes: the nodes by path; None for a missing one.
         damages: the damaged entries.
-        is_old: whether they were written since; another process may have removed them meanwhile.
+        is_old: whether they were written since, and the space may be another one by now.
     """
 
     def __init__(self, label: str, namespace: str) -> None:
@@ -248,6 +249,7 @@ class Cells:
         self.nodes: dict[str, Node | None] = {}
         self.damages: list[Damage] = []
         self.is_old = False
+        self._is_guarded = False
 
     def note(self, machine_id: int) -> str:
         """Return the path of an id's note."""
@@ -264,6 +266,11 @@ class Cells:
     def node(self, path: str) -> Node:
         """Return a node as it was read; `ABSENT` if it was missing."""
         return self.nodes.get(path) or ABSENT
+
+    @property
+    def guard(self) -> str:
+        """The path of the node that is below this space alone."""
+        return f"{self.space}/{self.node(self.space).created:x}"
 
     # From nodes to a snapshot.
 
@@ -299,7 +306,13 @@ class Cells:
             noted = numbers | _numbers(await nodes.children(self.notes))
         paths = [*map(self.note, noted), *(self.owned(each, "") for each in pooled)]
         paths += shared if is_sample else ()  # read again, for fewer conflicts
+        if (space := self.node(self.space)) is not ABSENT:
+            paths.append(self.guard)
         self.nodes |= zip(paths, await nodes.get(*paths), strict=True)
+        self._is_guarded = self.node(self.guard) is not ABSENT
+        if not self._is_guarded and space is not ABSENT:
+            done = await nodes.commit(expect(self.space, space), create(self.guard, b""))
+            self._is_guarded = done is not None
         is_used_up = is_sample and not pooled and self._last_new() + 1 not in numbers
         are_taken = pooled and all(self.node(self.owned(each, "")) is ABSENT for each in pooled)
         if is_used_up or (need.is_complete and are_taken):
@@ -386,8 +399,9 @@ class Cells:
         A node that was removed and created again has the version 0 again.  So a node is written
         before it is removed, which shows whether it is the one that was read.  If it is another
         one, its owner may have issued ids until now, and the next owner has to begin above that.
-        For the same reason nothing is written by what was read before the last commit: after a
-        minute all versions can be those of other nodes.
+        After a minute all versions can be those of other nodes: a namespace that was removed and
+        written again.  So the node below the space is compared as well; without it, nothing is
+        written by what was read before the last commit.
         """
         if self.is_old:
             return False
@@ -396,6 +410,7 @@ class Cells:
             await nodes.ensure(self.entries, self.pool, self.notes)
         compared = ((path, self.nodes[path]) for path in (MARKER, self.space) if path not in wanted)
         ops = [expect(path, node) for path, node in compared if node is not None]
+        ops += [("check", self.guard, (ANY,))] if self._is_guarded else []
         for path, data in wanted.items():
             ops += _changed(path, data, self.nodes.get(path))
         results = await nodes.commit(*ops)
@@ -415,7 +430,7 @@ class Cells:
             after = self._states(changes.seats, now_ms + RELEASE_STAMP_MARGIN)
             await nodes.commit(*(("set_data", path, (data, ANY)) for path, data in after.items()))
             return False
-        self.nodes, self.is_old = kept, True
+        self.nodes, self.is_old = kept, not self._is_guarded
         for number, seat in changes.seats.items():
             seen_ms = self.node(self.note(number)).changed_ms
             changes.seats[number] = replace(seat, seen_ms=seen_ms)
