@@ -395,7 +395,7 @@ def int32(**options: Unpack[NamedInner]) -> GeneratorSpec[IntegerIdGenerator]:
     """Return the spec of an `IntegerIdGenerator` around ids from a counter."""
     from .generators import IntegerIdGenerator
 
-    return _around(IntegerIdGenerator, options, {})
+    return _around(IntegerIdGenerator, options, lambda inner, _: IntegerIdGenerator(inner))
 
 
 def uncertainty(
@@ -404,11 +404,25 @@ def uncertainty(
     """Return the spec of an `UncertaintyIdGenerator` around ids from a counter."""
     from .generators import UncertaintyIdGenerator
 
-    return _around(UncertaintyIdGenerator, options, {"bits": bits})
+    def wrap(inner: IdGenerator, store: Store) -> UncertaintyIdGenerator:
+        return UncertaintyIdGenerator(inner, bits, store=creating(store))
+
+    return _around(UncertaintyIdGenerator, options, wrap, f"bits {bits} and ")
+
+
+def creating(store: Store | None) -> Store | None:
+    """Return a store in which any counter may begin; None if an operator creates each of them."""
+    from .stores._over import StoreOverStores
+    from .stores._store import BackendStore
+
+    return store if isinstance(store, BackendStore | StoreOverStores) else None
 
 
 def _around(
-    kind: type[W], options: Mapping[str, Any], own_options: Mapping[str, int]
+    kind: type[W],
+    options: Mapping[str, Any],
+    wrap: Callable[[IdGenerator, Store], W],
+    detail: str = "",
 ) -> GeneratorSpec[W]:
     from .segment._group_parts import KINDS as INNER
 
@@ -420,9 +434,8 @@ def _around(
     )
 
     def make(host: GeneratorHost, name: str) -> W:
-        return kind(inner.make(host, name), **own_options)
+        return wrap(inner.make(host, name), host.store)
 
-    detail = "".join(f"{name} {value} and " for name, value in own_options.items())
     return GeneratorSpec(kind.__name__, f"{detail}inner {inner}", make, resumes="counter")
 
 

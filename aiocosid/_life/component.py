@@ -31,7 +31,7 @@ from .loop import Root, is_dead, loop_finder, no_loop, running_loop, start_root_
 from .open_state import Sleeps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
     from types import TracebackType
 
     from anyio.abc import TaskStatus
@@ -81,6 +81,7 @@ class Component:
     """
 
     __slots__ = (
+        "_before",
         "_born",
         "_clock",
         "_closing",
@@ -110,6 +111,7 @@ class Component:
         self._loop: object = None
         self._find_loop: Callable[[], object | None] = no_loop
         self._born = fork.generation
+        self._before: Callable[[], Awaitable[None]] | None = None  # what an opening begins with
         self._opening: Any = None  # the state of one opening, where it has an object of its own
         self._sleeps = Sleeps(self._clock)
         self._unusable: CosIdError | None = NotOpenError(self._label())
@@ -165,7 +167,7 @@ class Component:
         async def opening() -> None:
             # Kept out of the group, which would wrap it in an ExceptionGroup.
             try:
-                await self._start()
+                await self._begin()
             except CosIdError as error:
                 refused.append(error)
                 root._close.set()
@@ -232,6 +234,11 @@ class Component:
                 self._closing = None
             closing.ended.set()
 
+    async def _begin(self) -> None:
+        if self._before is not None:
+            await self._before()
+        await self._start()
+
     # For the rest of the package.
 
     async def _open(self, root: Root | None) -> None:
@@ -243,7 +250,7 @@ class Component:
         try:
             if root is None:
                 await mine.start(f"aiocosid {self._label()}")
-            await self._start()
+            await self._begin()
         except BaseException:
             # Else somebody closes it, and need not be waited for, or has even opened it anew.
             if self._closing is None and self._root is mine:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from anyio.lowlevel import checkpoint
 
 from .._life import fork
+from .._life.component import Component
 from .._life.delegating import DelegatingLifecycle
 from ..abc import IdGenerator, Statistics
 from ..abc._ids import check_integer
 from ..errors import ForkedError, IdOverflowError, InvalidArgumentError
+
+if TYPE_CHECKING:
+    from ..abc import IdSegmentDistributor, Store
 
 __all__ = (
     "MAX_INT32",
@@ -104,6 +109,20 @@ STRETCH: Final = 4000
 
 WORD: Final = 8  # bytes
 
+FROZEN: Final = 40
+"""Bits below the frozen width in a counter of it, so that a trillion processes may open."""
+
+
+async def _check_bits(record: IdSegmentDistributor, bits: int) -> None:
+    """Raise if the first process that ever opened the generator had other bits.
+
+    One atomic step, for a counter begins above the offset of the process that creates it.
+    """
+    found = await record.next_max_id(1) >> FROZEN
+    if found != bits:
+        expected = f"{found}: the store has them in counter {record.namespaced_name!r}"
+        raise InvalidArgumentError("bits", bits, expected=expected)
+
 
 class UncertaintyIdGenerator(WrappedGenerator):
     """Appends random bits to the ids of another generator.
@@ -118,13 +137,15 @@ class UncertaintyIdGenerator(WrappedGenerator):
 
     __slots__ = ("_limit", "bits")
 
-    def __init__(self, generator: IdGenerator, bits: int) -> None:
+    def __init__(self, generator: IdGenerator, bits: int, *, store: Store | None = None) -> None:
         """Wrap a generator.
 
         Args:
-            generator: not open, or open for as long as this one is used.
+            generator: not open, or without ``store`` open for as long as this one is used.
             bits: random bits of each id, 1 to 62.  The wrapped generator's ids may be at most
                 ``2**(63 - bits) - 1``; above that, calls raise `IdOverflowError`.
+            store: keeps the bits, in a counter ``{name}~bits``: opening with other bits raises
+                `InvalidArgumentError`, in any process.  None keeps them nowhere.
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
@@ -133,6 +154,15 @@ class UncertaintyIdGenerator(WrappedGenerator):
         check_integer("bits", bits, at_least=1, at_most=62)
         self.bits: int = bits
         self._limit = 2 ** (63 - bits) - 1
+        if store is not None:
+            actual = generator.statistics()
+            record = store.segment_distributor(
+                namespace=actual.namespace, name=f"{actual.name}~bits", offset=bits << FROZEN
+            )
+            while isinstance(generator, WrappedGenerator):
+                generator = generator._inner
+            if isinstance(generator, Component):  # else it is a user's own
+                generator._before = partial(_check_bits, record, bits)
 
     async def next_id(self) -> int:
         """Return the next id; see `aiocosid.abc.IdGenerator.next_id`."""

@@ -415,3 +415,18 @@ async def test_a_strangers_generator_is_refused() -> None:
 
     with pytest.raises(InvalidArgumentError, match=r"generators\['order'\].*of this library"):
         ConfiguredProvider({"order": Stranger()})  # type: ignore[dict-item]
+
+
+async def test_random_bits_are_frozen_in_the_store(tmp_path: Any) -> None:
+    """Settings with other bits do not open."""
+
+    def settings(bits: int) -> dict[str, Any]:
+        token = {"kind": "uncertainty", "bits": bits, "inner": {"kind": "chain"}}
+        return {"store": f"sqlite:///{tmp_path}/ids.db", "generators": {"token": token}}
+
+    async with configure({**settings(8), "create": "disposable"}, default=False) as provider:
+        assert await provider["token", int].next_id() >> 8 == 1
+    with pytest.raises(InvalidArgumentError, match="has to be 8: the store has them"):
+        await configure(settings(9), default=False).__aenter__()
+    async with configure(settings(8), default=False) as provider:
+        assert await provider["token", int].next_id() >> 8 > 1

@@ -181,6 +181,25 @@ async def test_kinds_around_a_counter(namespace: str) -> None:
     assert tasks() == []
 
 
+async def test_random_bits_are_frozen_in_the_store() -> None:
+    """Those of another process too, by whatever door: 1 with 2 bits may be 2 with one."""
+    async with MemoryStore() as store:
+        async with aiocosid.connect(store, namespace="shop") as ids:
+            await (await ids.uncertainty("token", bits=8)).next_id()
+            await (await ids.uncertainty("other", bits=9)).next_id()
+        for _ in range(2):
+            async with aiocosid.connect(store, namespace="shop") as ids:
+                with pytest.raises(InvalidArgumentError, match="has to be 8: the store has"):
+                    await ids.uncertainty("token", bits=9)
+        inner = SegmentChainId(store.segment_distributor(namespace="shop", name="token"))
+        blurred = UncertaintyIdGenerator(inner, 4, store=store)
+        with pytest.raises(InvalidArgumentError, match="has to be 8"):
+            await blurred.run()
+        async with aiocosid.connect(store, namespace="shop") as ids:
+            assert await (await ids.uncertainty("token", bits=8)).next_id() >> 8 > 1
+    assert tasks() == []
+
+
 async def test_random_uuids() -> None:
     async with aiocosid.connect("memory://", namespace="shop") as ids:
         tokens = await ids.uuid4("token")
