@@ -1,0 +1,142 @@
+"""What clients without a token can do to a server: nothing that others notice."""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+import time
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+from aiocosid.server import digest_of
+
+from ._id_server import IdServer, reply_of
+from .test_server_run import BEARER, RESP, SECRET, memory_kb, send_for_ever
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+
+VERBS = 'verbs = ["ids", "segments", "machines", "read"]\n'
+TOKEN = f'[[server.tokens]]\nname = "shop"\ndigest = "{digest_of(SECRET)}"\n{VERBS}'
+ASK = b"POST /v1/ids/order HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
+LIVE = b"GET /health/live HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
+LAST = b"GET /health/live HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n"
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Generator[IdServer]:
+    """A server that wants tokens."""
+    with IdServer(server=RESP + TOKEN) as server:
+        yield server
+
+
+@contextmanager
+def longest_wait(server: IdServer) -> Generator[list[float]]:
+    """Ask now and then; give a list whose last is the longest wait for an answer."""
+    waits, is_over = [0.0], threading.Event()
+
+    def ask() -> None:
+        while not is_over.wait(0.02):
+            began = time.monotonic()
+            server.client.get("/health/live")
+            waits.append(max(waits[-1], time.monotonic() - began))
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        yield waits
+    finally:
+        is_over.set()
+        asking.join()
+
+
+# Requests in a row.
+
+
+def test_requests_in_a_row_do_not_pile_up(guarded: IdServer) -> None:
+    """Sixteen connections that read nothing fill up no memory and keep nobody waiting."""
+    flood = ASK * 4000
+    with ExitStack() as stack:
+        opened = [stack.enter_context(guarded.connect()) for _ in range(16)]
+        before = memory_kb(guarded.pid)
+        with longest_wait(guarded) as waits:
+            for each in opened:
+                each.setblocking(False)
+            until = time.monotonic() + 3
+            while time.monotonic() < until:
+                for each in opened:
+                    send_some(each, flood)
+                time.sleep(0.01)
+        assert memory_kb(guarded.pid) < before + 32_000
+        assert len(waits) > 1
+        assert waits[-1] < 1.5
+
+
+def send_some(connection: socket.socket, data: bytes) -> None:
+    try:
+        connection.send(data)
+    except BlockingIOError:
+        return
+
+
+def test_all_requests_in_a_row_are_answered_in_order(guarded: IdServer) -> None:
+    head = f"host: 127.0.0.1\r\nauthorization: Bearer {SECRET}\r\n".encode()
+    asked = b"POST /v1/ids/order HTTP/1.1\r\n%b\r\n" % head
+    body = b'{"instance_id": "", "bits": 10}'  # is refused, once it was read
+    refused = b"POST /v1/machines/shop HTTP/1.1\r\n%bcontent-length: %d\r\n\r\n%b"
+    refused %= head, len(body), body
+    with guarded.connect() as connection:
+        connection.sendall((asked * 9 + refused) * 50 + LAST)
+        answers = reply_of(connection)
+    ids = [int(each) for each in re.findall(rb'"ids":\["(\d+)"', answers)]
+    assert len(ids) == 450
+    assert ids == sorted(ids)
+    kinds = [int(each) for each in re.findall(rb"HTTP/1.1 (\d+)", answers)]
+    assert kinds == ([200] * 9 + [400]) * 50 + [200]
+
+
+# What is too long.
+
+
+@pytest.mark.parametrize("size", [280_000, 500_000, 800_000])
+def test_a_long_body_that_is_served_has_one_answer(guarded: IdServer, size: int) -> None:
+    """It was served, and the answer was 431 in addition."""
+    asked = {"name": "cosid.order", "by": 1, "padding": "x" * size}
+    answers = [guarded.client.post("/v1/store/add", json=asked, headers=BEARER) for _ in range(3)]
+    assert [each.status_code for each in answers] == [200] * 3
+
+
+ENDLESS = {
+    "a head behind a body that nobody took": (
+        b"POST /v1/ids/order HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\n\r\n",
+        b"yGET / HTTP/1.1\r\nhost: x\r\n",
+    ),
+    "the trailers of a body": (
+        b"POST /v1/store/add HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n",
+        b"1\r\ny\r\n0\r\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("parts", ENDLESS.values(), ids=[*ENDLESS])
+def test_what_has_no_end_is_cut(guarded: IdServer, parts: tuple[bytes, bytes]) -> None:
+    first, second = parts
+    with guarded.connect() as connection:
+        connection.sendall(first)
+        if b"chunked" not in first:
+            assert connection.recv(65_536).startswith(b"HTTP/1.1 401")
+        connection.sendall(second)
+        with pytest.raises((ConnectionResetError, BrokenPipeError)):
+            send_for_ever(connection, b"x-%d: " + b"y" * 100 + b"\r\n")
+
+
+def test_answers_come_before_the_refusal_of_what_follows(guarded: IdServer) -> None:
+    head = f"host: 127.0.0.1\r\nauthorization: Bearer {SECRET}\r\n".encode()
+    asked = b"POST /v1/ids/order?count=10 HTTP/1.1\r\n%b\r\n" % head
+    with guarded.connect() as connection:
+        connection.sendall(asked * 3 + b"\x01\x02 no HTTP\r\n\r\n")
+        answers = reply_of(connection)
+    assert answers.count(b"HTTP/1.1 200") == 3
+    assert b"HTTP/1.1 400" not in answers[: answers.rindex(b"HTTP/1.1 200")]
