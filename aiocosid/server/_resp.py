@@ -297,6 +297,11 @@ class RespProtocol(asyncio.Protocol):
         return self._writable
 
     @property
+    def is_stranger(self) -> bool:
+        """Whether the client needs a token, and has not shown one that is valid."""
+        return self._session.access is None
+
+    @property
     def transport(self) -> Any:  # noqa: ANN401 - of either loop
         """The connection's; None once it has ended."""
         return self._transport

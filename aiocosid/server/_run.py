@@ -11,7 +11,6 @@ import asyncio
 import logging
 import os
 import signal
-import ssl
 from contextlib import ExitStack, suppress
 from functools import partial
 from importlib import import_module
@@ -32,6 +31,7 @@ from ._problems import Problem
 from ._processes import supervise
 from ._service import Limits
 from ._sockets import bound
+from ._tls import TlsServer, context_of
 from ._tokens import Token, Verb
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def run_app(settings: Settings, make: Callable[[Settings], App]) -> None:
     """Run an application that settings describe; see `run`."""
     server = settings.server
     _check_processes(settings)
-    _tls(settings)
+    context_of(settings)
     _begin_log()
     _allow_connections()
     with ExitStack() as stack:
@@ -172,25 +172,6 @@ def _check_private(found: Sequence[Listener]) -> None:
                 "(`aiocosid token new` makes one; --insecure does without)"
             )
             raise InvalidArgumentError("listen", each.name, expected=expected)
-
-
-def _tls(settings: Settings) -> ssl.SSLContext | None:
-    """Return what TLS needs; None without TLS.
-
-    Raises:
-        InvalidArgumentError: a file cannot be read, or is none of TLS.
-    """
-    server = settings.server
-    if server.tls_certificate is None:
-        return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    try:
-        context.load_cert_chain(server.tls_certificate, server.tls_key)
-    except OSError as error:  # ssl.SSLError, too
-        expected = f"a PEM file with a certificate that fits the key ({error.strerror or error})"
-        name = "tls_certificate"
-        raise InvalidArgumentError(name, server.tls_certificate, expected=expected) from error
-    return context
 
 
 def _tell(settings: Settings, found: Sequence[Listener]) -> None:
@@ -335,7 +316,7 @@ class _Server(uvicorn.Server):
         self.signal = 0
         self._service = service
         self._drain = settings.server.drain
-        self._tls = _tls(settings)
+        self._tls = context_of(settings)
         self._on_ready = on_ready
         self._parent = parent
         self._ends_at = 0.0
@@ -349,10 +330,20 @@ class _Server(uvicorn.Server):
         loop = asyncio.get_running_loop()
         make = partial(EitherProtocol, self.config, self.server_state, app_state={}, _loop=loop)
         self.servers: list[Any] = []
+        backlog, limits = self.config.backlog, self._service.limits
         for each in sockets or []:
-            context = None if isinstance(each.getsockname(), str | bytes) else self._tls
-            backlog = self.config.backlog
-            server = await loop.create_server(make, sock=each, ssl=context, backlog=backlog)
+            if self._tls is None or isinstance(each.getsockname(), str | bytes):
+                self.servers.append(await loop.create_server(make, sock=each, backlog=backlog))
+                continue
+            server = TlsServer(
+                each,
+                make,
+                self._tls,
+                connections=self.server_state.connections,
+                at_most=limits.connections,
+                timeout=limits.header_timeout,
+            )
+            server.start(backlog)
             self.servers.append(server)
         self.started = True
         self._on_ready()

@@ -88,8 +88,9 @@ class LimitSettings(BaseModel):
         name: maximum characters of a name.
         body: maximum bytes of a request's body.
         connections: maximum open connections of each process; further ones are closed at once.
-        header_timeout: seconds that a request may take to arrive, that an answer may stay unread,
-            and that a connection may stay idle; idle connections of RESP stay open.
+        header_timeout: seconds that a TLS handshake or a request may take, that an answer may stay
+            unread, and that a connection may stay idle; idle connections of RESP stay open once
+            they have shown the token that they need.
     """
 
     model_config = STRICT

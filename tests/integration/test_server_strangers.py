@@ -8,13 +8,16 @@ import threading
 import time
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import pytest
 
 from aiocosid.server import digest_of
+from tests.servers import wait_until
+from tests.servers._certificates import Certificates
 
 from ._id_server import IdServer, reply_of
-from .test_server_run import BEARER, RESP, SECRET, memory_kb, send_for_ever
+from .test_server_run import BEARER, PING, RESP, SECRET, memory_kb, send_for_ever
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
@@ -95,6 +98,57 @@ def test_all_requests_in_a_row_are_answered_in_order(guarded: IdServer) -> None:
     assert ids == sorted(ids)
     kinds = [int(each) for each in re.findall(rb"HTTP/1.1 (\d+)", answers)]
     assert kinds == ([200] * 9 + [400]) * 50 + [200]
+
+
+# Connections that say nothing useful.
+
+
+HURRY = "[server.limits]\nheader_timeout = 0.6\nconnections = 12\n"
+WHO = f"*2\r\n$4\r\nAUTH\r\n${len(SECRET)}\r\n{SECRET}\r\n".encode()
+
+
+def test_connections_that_show_no_token_end() -> None:
+    """Those of Redis' clients too, even if they go on to ask; one that has shown it stays."""
+    with IdServer(server=HURRY + RESP + TOKEN) as server, ExitStack() as stack:
+        known = stack.enter_context(server.connect())
+        known.sendall(WHO)
+        assert known.recv(100) == b"+OK\r\n"
+        strangers = [stack.enter_context(server.connect()) for _ in range(11)]
+        for each in strangers:
+            each.sendall(PING)
+            assert each.recv(100).startswith(b"-NOAUTH")
+        wait_until(lambda: has_ended(strangers[0], PING), "one that goes on to ask has ended")
+        assert [reply_of(each) for each in strangers[1:]] == [b""] * 10
+        known.sendall(PING)
+        assert known.recv(100) == b"+PONG\r\n"
+        assert server.client.get("/health/live").status_code == 200
+
+
+def has_ended(connection: socket.socket, data: bytes) -> bool:
+    try:
+        connection.sendall(data)
+        return connection.recv(65_536) == b""
+    except OSError:
+        return True
+
+
+def test_handshakes_are_connections_with_a_deadline(tmp_path: Path) -> None:
+    certificates = Certificates(tmp_path)
+    certificates.make()
+    files = f'tls_certificate = "{certificates.certificate}"\ntls_key = "{certificates.key}"\n'
+    with IdServer(server=files + HURRY, tls=certificates.ca) as server, ExitStack() as stack:
+        stalled = [stack.enter_context(server.connect()) for _ in range(12)]
+        began = time.monotonic()
+        refused = stack.enter_context(server.connect())
+        assert reply_of(refused) == b""
+        assert time.monotonic() < began + 0.5, "it is one too many"
+        for each in stalled:
+            assert reply_of(each) == b""
+        assert time.monotonic() < began + 5
+        assert server.ids() == [1]
+        stack.enter_context(server.connect())
+        assert server.end() == 0
+        assert "Traceback" not in server.log()
 
 
 # What is too long.
