@@ -40,7 +40,7 @@ def routes(service: Service) -> Sequence[BaseRoute]:
         Route("/v1/segments/{name:path}", _Segments(service), methods=["POST"]),
         Route("/v1/machines/{namespace:path}", _Machines(service), methods=["POST"]),
         Route(
-            "/v1/machines/{namespace:path}/{machine_id:int}",
+            "/v1/machines/{namespace:path}/{machine_id}",
             _Machines(service),
             methods=["PATCH", "DELETE"],
         ),
@@ -115,10 +115,10 @@ class _Machines:
                 return
             case "PATCH":
                 renewal = _asked(_machines.Renew, body)
-                await _machines.renew(service, namespace, path["machine_id"], renewal)
+                await _machines.renew(service, namespace, whole(path, "machine_id"), renewal)
             case _:
                 release = _asked(_machines.Release, body)
-                await _machines.release(service, namespace, path["machine_id"], release)
+                await _machines.release(service, namespace, whole(path, "machine_id"), release)
         await reply(send, b"{}")
 
 

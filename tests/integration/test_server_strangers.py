@@ -162,6 +162,18 @@ def test_a_long_body_that_is_served_has_one_answer(guarded: IdServer, size: int)
     assert [each.status_code for each in answers] == [200] * 3
 
 
+@pytest.mark.parametrize("method", ["PATCH", "DELETE"])
+@pytest.mark.parametrize("number", ["9" * 5000, "x"])
+def test_a_machine_id_that_is_no_number(guarded: IdServer, method: str, number: str) -> None:
+    """Python reads no integer of more than 4,300 digits; it was a bug's 500, before any token."""
+    path = f"/v1/machines/shop/{number}"
+    assert guarded.client.request(method, path).status_code == 401
+    body = {"instance_id": "a", "token": "b"}
+    answer = guarded.client.request(method, path, json=body, headers=BEARER)
+    assert (answer.status_code, answer.json()["kind"]) == (400, "invalid-argument")
+    assert "Traceback" not in guarded.log()
+
+
 ENDLESS = {
     "a head behind a body that nobody took": (
         b"POST /v1/ids/order HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\n\r\n",
