@@ -101,11 +101,11 @@ def access_of(service: Service, scope: Scope) -> Access:
     """
     if not service.tokens:
         check_site(scope)
-        return EVERYTHING
+        return service.tokens.anybody
     # ASGI names a Unix socket by its path, and None instead of a port.
     server: tuple[str, int | None] = scope["server"] or ("", 0)
     if not service.tokens.needed_at(server[0] if server[1] is None else server):
-        return EVERYTHING
+        return service.tokens.anybody
     return service.access(bearer_of(scope), SYSTEM_CLOCK.now_ms())
 
 

@@ -19,13 +19,13 @@ from ..errors import CosIdError, IdOverflowError, WouldBlock
 from ._problems import FAILURES, Problem, problem_of
 from ._resp_codec import Commands, RespError, encoded
 from ._service import grant
-from ._tokens import Access
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ..abc import Clock, IdSegmentDistributor
     from ._service import Service, StoreCalls
+    from ._tokens import Access
 
 __all__ = (
     "NO_ACCESS",
@@ -97,7 +97,7 @@ class Session:
         """Forget what the client has said."""
         self.protocol = 2
         self.name = b""
-        self.set_access(Access() if self.is_trusted else None)
+        self.set_access(self.service.tokens.anybody if self.is_trusted else None)
 
     def set_access(self, access: Access | None) -> None:
         """Let the client do something else from now on."""

@@ -32,11 +32,11 @@ from ._processes import supervise
 from ._service import Limits
 from ._sockets import bound
 from ._tls import TlsServer, context_of
-from ._tokens import Token, Verb
+from ._tokens import EVERY, Token, Verb
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from types import FrameType
 
     from starlette.routing import BaseRoute
@@ -97,13 +97,19 @@ def run_app(settings: Settings, make: Callable[[Settings], App]) -> None:
             supervise(work, server.workers, on_ready=on_ready)
 
 
-def app_of(settings: Settings, over: Callable[[Store], Store] | None = None) -> App:
+def app_of(
+    settings: Settings,
+    over: Callable[[Store], Store] | None = None,
+    *,
+    offers: Iterable[Verb] = EVERY,
+) -> App:
     """Return the application that settings describe; nothing is opened.
 
     Args:
         settings: as `load_settings` returns them.
         over: returns the store of segments and machine ids, over the one at the top of the
             settings; without it that one itself.
+        offers: what it does at all, whatever a token allows.
 
     Raises:
         InvalidSettingsError: the settings are wrong.
@@ -137,6 +143,7 @@ def app_of(settings: Settings, over: Callable[[Store], Store] | None = None) -> 
         limits=Limits(**server.limits.model_dump()),
         create=server.create,
         unix_tokens=server.unix_tokens,
+        offers=offers,
         dialects=[*_dialects(settings)],
         resp=commands,
     )

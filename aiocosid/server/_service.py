@@ -27,7 +27,7 @@ from ..provider import ConfiguredProvider, IdProvider
 from ..provider._hosting import component_of
 from ..segment._generator import SegmentGenerator
 from ._problems import Problem
-from ._tokens import Access, Tokens, Verb
+from ._tokens import EVERY, Access, Tokens, Verb
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -119,10 +119,11 @@ class Service:
         tokens: Iterable[Token] = (),
         limits: Limits | None = None,
         create: bool = False,
-        unix_tokens: bool = False,
+        unix_tokens: bool = True,
+        offers: Iterable[Verb] = EVERY,
     ) -> None:
         self.limits: Limits = limits or Limits()
-        self.tokens: Tokens = Tokens(tokens, unix=unix_tokens)
+        self.tokens: Tokens = Tokens(tokens, unix=unix_tokens, offers=offers)
         self.namespace: str = namespace
         self.is_draining: bool = False
         self.calls: StoreCalls = StoreCalls()
@@ -206,7 +207,7 @@ class Service:
             detail = f"a name has at most {self.limits.name} characters"
             raise Problem(HTTPStatus.BAD_REQUEST, "invalid-argument", detail)
         if not access.allows(verb, name):
-            detail = f"this token {access.refusal(verb, name)}"
+            detail = access.refusal(verb, name)
             raise Problem(HTTPStatus.FORBIDDEN, "not-allowed", detail)
 
     def note(self, access: Access, what: str) -> None:

@@ -159,7 +159,8 @@ class ServerSettings(BaseModel):
         listen: addresses: "host:port", "[::1]:port", "unix:/path", or "fd://" for the sockets that
             systemd passes.
         unix_mode: permissions of Unix sockets.
-        unix_tokens: whether tokens are needed on Unix sockets too.
+        unix_tokens: whether tokens are needed on Unix sockets too; false if no proxy is in front of
+            them, and their permissions say enough.
         workers: processes that share the addresses.
         create: whether asking for an unknown name creates a segment chain; tables and files are
             created by ``create`` at the top of the settings.
@@ -182,7 +183,7 @@ class ServerSettings(BaseModel):
         "127.0.0.1:8688"
     ]
     unix_mode: Annotated[str, Field(pattern=r"^0?[0-7]{3}$")] = "660"
-    unix_tokens: Flag = False
+    unix_tokens: Flag = True
     workers: Annotated[Whole, Field(ge=1, le=1024)] = 1
     create: Flag = False
     insecure: Flag = False

@@ -140,8 +140,9 @@ def test_unless_it_is_said() -> None:
 
 
 def test_tokens_are_for_tcp() -> None:
-    """On a Unix socket its permissions say who may do what, unless tokens are wanted there too."""
-    with IdServer(server=RESP + TOKEN) as server, server.unix_client() as client:
+    """On a Unix socket of one's own, if that is said, its permissions say who may do what."""
+    own = "unix_tokens = false\n"
+    with IdServer(server=own + RESP + TOKEN) as server, server.unix_client() as client:
         assert client.post("/v1/ids/order").status_code == 200
         assert server.client.post("/v1/ids/order").status_code == 401
         assert server.client.post("/v1/ids/order", headers=BEARER).status_code == 200
@@ -152,7 +153,7 @@ def test_tokens_are_for_tcp() -> None:
             with connected(address) as connection:
                 connection.sendall(b"*3\r\n$6\r\nINCRBY\r\n$1\r\na\r\n$1\r\n7\r\n")
                 assert connection.recv(100).startswith(reply)
-    with IdServer(server=f"unix_tokens = true\n{TOKEN}") as server, server.unix_client() as client:
+    with IdServer(server=TOKEN) as server, server.unix_client() as client:
         assert client.post("/v1/ids/order").status_code == 401
         assert client.post("/v1/ids/order", headers=BEARER).status_code == 200
         assert SECRET not in server.log()
