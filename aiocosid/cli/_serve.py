@@ -28,6 +28,13 @@ def serve(
             help="HOST:PORT, unix:/PATH or fd:// for systemd's sockets; may be repeated.",
         ),
     ] = None,
+    host_name: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="A name of this server, for requests without a token; may be repeated.",
+        ),
+    ] = None,
     workers: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Processes that share the addresses.")
     ] = None,
@@ -63,6 +70,7 @@ def serve(
         address_of(each)
     options = {
         "listen": listen or None,
+        "hosts": host_name or None,
         "workers": workers,
         "drain": drain,
         "insecure": insecure or None,

@@ -55,6 +55,7 @@ class App:
         create: bool = False,
         unix_tokens: bool = True,
         offers: Iterable[Verb] = EVERY,
+        hosts: Iterable[str] = (),
         dialects: Iterable[Dialect] = (),
         resp: Mapping[bytes, Command | Adder] | None = None,
         dashboard: bool = True,
@@ -73,6 +74,8 @@ class App:
             unix_tokens: whether callers on Unix sockets need a token, if others do.  False if the
                 socket is for its owner alone: a proxy in front of it would need none.
             offers: what it does at all, whatever a token allows; a broker offers no ``admin``.
+            hosts: the names of its hosts, in which ``*`` stands for any characters.  A request
+                without a token may name these, ``localhost`` and addresses; a Unix socket has none.
             dialects: other systems' protocols to speak, as `dialects.leaf.routes`.
             resp: the commands of RESP, as `dialects.resp.commands` returns them; None to speak
                 HTTP only.  It needs ``aiocosid serve``, whose sockets speak both.
@@ -87,6 +90,7 @@ class App:
             create=create,
             unix_tokens=unix_tokens,
             offers=offers,
+            hosts=hosts,
         )
         self.resp: Mapping[bytes, Command | Adder] | None = resp
         # They are tried one after the other, so the busiest come first.

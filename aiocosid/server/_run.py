@@ -144,6 +144,7 @@ def app_of(
         create=server.create,
         unix_tokens=server.unix_tokens,
         offers=offers,
+        hosts=server.hosts,
         dialects=[*_dialects(settings)],
         resp=commands,
     )

@@ -26,6 +26,7 @@ from ..integrations._source import opened
 from ..provider import ConfiguredProvider, IdProvider
 from ..provider._hosting import component_of
 from ..segment._generator import SegmentGenerator
+from ._hosts import Hosts
 from ._problems import Problem
 from ._tokens import EVERY, Access, Tokens, Verb
 
@@ -90,6 +91,7 @@ class Service:
     Attributes:
         limits: what one request may ask for.
         tokens: who may ask.
+        hosts: which names requests without a token may have for this server.
         namespace: of counters that are named without one.
         calls: the additions that it has asked the store for.
         is_draining: whether it tells its balancer to send no more requests; it still serves.
@@ -104,6 +106,7 @@ class Service:
         "_source",
         "_store",
         "calls",
+        "hosts",
         "is_draining",
         "limits",
         "namespace",
@@ -121,8 +124,10 @@ class Service:
         create: bool = False,
         unix_tokens: bool = True,
         offers: Iterable[Verb] = EVERY,
+        hosts: Iterable[str] = (),
     ) -> None:
         self.limits: Limits = limits or Limits()
+        self.hosts: Hosts = Hosts(hosts)
         self.tokens: Tokens = Tokens(tokens, unix=unix_tokens, offers=offers)
         self.namespace: str = namespace
         self.is_draining: bool = False

@@ -161,6 +161,8 @@ class ServerSettings(BaseModel):
         unix_mode: permissions of Unix sockets.
         unix_tokens: whether tokens are needed on Unix sockets too; false if no proxy is in front of
             them, and their permissions say enough.
+        hosts: the server's names, in which ``*`` stands for any characters; a request without a
+            token may name these, localhost and addresses as its host.
         workers: processes that share the addresses.
         create: whether asking for an unknown name creates a segment chain; tables and files are
             created by ``create`` at the top of the settings.
@@ -184,6 +186,7 @@ class ServerSettings(BaseModel):
     ]
     unix_mode: Annotated[str, Field(pattern=r"^0?[0-7]{3}$")] = "660"
     unix_tokens: Flag = True
+    hosts: Annotated[list[Name], BeforeValidator(_listed)] = []
     workers: Annotated[Whole, Field(ge=1, le=1024)] = 1
     create: Flag = False
     insecure: Flag = False

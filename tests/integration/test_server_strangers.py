@@ -9,6 +9,7 @@ import time
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -149,6 +150,79 @@ def test_handshakes_are_connections_with_a_deadline(tmp_path: Path) -> None:
         stack.enter_context(server.connect())
         assert server.end() == 0
         assert "Traceback" not in server.log()
+
+
+# Other sites.
+
+
+DIALECTS = "[server.cosid]\n[server.leaf]\n[server.tinyid]\n"
+
+
+@pytest.fixture(scope="module")
+def open_to_all() -> Generator[IdServer]:
+    """A server without tokens, which has a name."""
+    options = "--host-name", "ids.internal"
+    with IdServer(*options, server=DIALECTS) as server:
+        yield server
+
+
+ROUTES = [
+    ("POST", "/v1/ids/order"),
+    ("POST", "/v1/segments/order?step=9"),
+    ("GET", "/v1/generators"),
+    ("GET", "/metrics"),
+    ("POST", "/v1/store/raise_to"),
+    ("GET", "/dashboard"),
+    ("GET", "/dashboard/overview.json"),
+    ("POST", "/dashboard"),
+    ("GET", "/ids/order"),
+    ("GET", "/api/segment/get/order"),
+]
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+def test_a_rebound_name_is_none_of_ours(open_to_all: IdServer, method: str, path: str) -> None:
+    """To a browser it is the site that its page is of, so nothing else tells."""
+    asked: dict[str, Any] = {}
+    if path.endswith("raise_to"):
+        asked["json"] = {"name": "cosid.order", "above": 10}
+    for host, is_ours in (("evil.example:80", False), ("ids.internal", True), ("LOCALHOST", True)):
+        origin = {"host": host, "origin": f"http://{host}"}
+        answer = open_to_all.client.request(method, path, headers=origin, **asked)
+        assert (answer.status_code == 421) is not is_ours, (host, answer.text)
+
+
+def test_tinyid_does_not_answer_to_one_either(open_to_all: IdServer) -> None:
+    path = "/tinyid/id/nextIdSimple?bizType=order&token=x"
+    headers = {"host": "evil.example"}
+    assert open_to_all.client.get(path, headers=headers).text == ""
+    assert open_to_all.client.get(path).text.isdecimal()
+
+
+def test_a_token_is_enough_for_any_name(guarded: IdServer) -> None:
+    headers = BEARER | {"host": "ids.example"}
+    assert guarded.client.post("/v1/ids/order", headers=headers).status_code == 200
+    assert guarded.client.get("/health/ready", headers={"host": "x"}).status_code == 200
+
+
+MANY = [
+    "/api/segment/get/order/1000",
+    "/tinyid/id/nextIdSimple?bizType=order&token=x&batchSize=1000",
+    "/tinyid/id/nextId?bizType=order&token=x&batchSize=1000",
+    "/tinyid/id/nextSegmentIdSimple?bizType=order&token=x",
+    "/tinyid/id/nextSegmentId?bizType=order&token=x",
+]
+
+
+@pytest.mark.parametrize("path", MANY)
+def test_an_image_takes_one_id_at_most(open_to_all: IdServer, path: str) -> None:
+    """A browser fetches it with GET, and over plain HTTP does not say which site wants it."""
+    answer = open_to_all.client.get(path)
+    assert answer.status_code == 405 or '"code":6' in answer.text or not answer.text
+    answer = open_to_all.client.post(path)
+    assert answer.status_code == 200
+    assert '"code":6' not in answer.text
+    assert answer.text
 
 
 # What is too long.
