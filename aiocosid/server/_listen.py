@@ -122,6 +122,10 @@ class _HttpProtocol(HttpToolsProtocol):
         else:
             self._parse(data)
 
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Answer what has arrived: who sends no more may still read; with TLS it cannot."""
+        return self.scheme != "https" and self._ends_after_answers()
+
     def on_response_complete(self) -> None:
         """Begin the next request, and parse more."""
         super().on_response_complete()

@@ -326,6 +326,12 @@ class RespProtocol(asyncio.Protocol):
         else:
             self._transport.pause_reading()  # until what has arrived is served
 
+    def eof_received(self) -> bool:
+        """Answer what has arrived: who sends no more may still read; with TLS it cannot."""
+        self._is_ending = True
+        is_encrypted = self._transport.get_extra_info("sslcontext") is not None
+        return self._task is not None and not is_encrypted
+
     def pause_writing(self) -> None:
         """Serve nothing more until the client reads its replies."""
         if self._writable is None:

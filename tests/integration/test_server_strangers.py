@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import socket
 import threading
@@ -13,11 +14,17 @@ from typing import Any
 
 import pytest
 
-from aiocosid.server import digest_of
+from aiocosid import connect
+from aiocosid.server import App, digest_of
+from aiocosid.server._listen import EitherProtocol
+from aiocosid.server.dialects import resp
+from aiocosid.testing import WrappedDistributor
 from tests.servers import wait_until
 from tests.servers._certificates import Certificates
+from tests.unit.server._wire import Around
 
-from ._id_server import IdServer, reply_of
+from ._id_server import IdServer, connected, reply_of
+from ._web import serve
 from .test_server_run import BEARER, PING, RESP, SECRET, memory_kb, send_for_ever
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
@@ -223,6 +230,44 @@ def test_an_image_takes_one_id_at_most(open_to_all: IdServer, path: str) -> None
     assert answer.status_code == 200
     assert '"code":6' not in answer.text
     assert answer.text
+
+
+# Half-closed connections.
+
+
+class LateDistributor(WrappedDistributor):
+    """Answers after a while."""
+
+    async def next_max_id(self, step: int) -> int:
+        await asyncio.sleep(0.3)
+        return await super().next_max_id(step)
+
+
+SEGMENT = b"POST /v1/segments/order?step=5 HTTP/1.1\r\nhost: localhost\r\n\r\n"
+INCREMENT = b"*3\r\n$6\r\nINCRBY\r\n$1\r\na\r\n$1\r\n5\r\n"
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+@pytest.mark.parametrize(
+    ("asked", "answered"),
+    [
+        (SEGMENT, [b'"last": "5"']),
+        (SEGMENT * 3, [b'"last": "5"', b'"last": "10"', b'"last": "15"']),
+        (INCREMENT, [b":5\r\n"]),
+        (INCREMENT + PING + INCREMENT, [b":5\r\n+PONG\r\n:10\r\n"]),
+    ],
+)
+def test_who_sends_no_more_gets_its_answers(loop: str, asked: bytes, answered: list[bytes]) -> None:
+    """Those that wait for the store too, as ``nc -N`` and some load balancers expect."""
+    store = Around(LateDistributor)
+    app = App(connect("memory://"), store=store, create=True, resp=resp.commands())
+    with serve(app, http=EitherProtocol, loop=loop) as client:
+        with connected((client.base_url.host, client.base_url.port)) as connection:
+            connection.sendall(asked)
+            connection.shutdown(socket.SHUT_WR)
+            answer = reply_of(connection)
+        assert [each for each in answered if each in answer] == answered
+        assert client.get("/health/live").status_code == 200
 
 
 # What is too long.
