@@ -66,6 +66,8 @@ class Session:
         name: what it calls itself.
         number: tells it from the other connections of this process.
         is_trusted: whether it may do everything without a token.
+        socket_name: of our end; it says whether a token is needed there.
+        tokens: of the server, when it was looked for its access; it may read others.
         is_closing: whether the connection ends after the reply to this command.
         counters: what `Adder` has found by the words of a key; emptied with each new access.
     """
@@ -80,6 +82,8 @@ class Session:
         "number",
         "protocol",
         "service",
+        "socket_name",
+        "tokens",
     )
 
     _numbers = count(1)
@@ -90,8 +94,17 @@ class Session:
         self.number = next(self._numbers)
         self.counters: dict[bytes, IdSegmentDistributor] = {}
         self.is_closing = False
+        self.tokens = service.tokens
         self.is_trusted = not service.tokens
+        self.socket_name: object = None
         self.reset()
+
+    def begin_at(self, socket_name: object) -> None:
+        """Find out whether a token is needed on this socket; forget what was shown."""
+        self.tokens = self.service.tokens
+        self.socket_name = socket_name
+        self.is_trusted = not self.tokens.needed_at(socket_name)
+        self.set_access(self.tokens.anybody if self.is_trusted else None)
 
     def reset(self) -> None:
         """Forget what the client has said."""
@@ -105,8 +118,12 @@ class Session:
         self.counters.clear()
 
     def expire(self) -> None:
-        """Take the access away if its token has expired."""
+        """Take the access away if its token has expired, or is none of the server's any more."""
         token = self.access and self.access.token
+        if self.tokens is not self.service.tokens:
+            self.begin_at(self.socket_name)
+            if token and not self.is_trusted:
+                self.set_access(self.tokens.access_by(token))
         if token and token.expires_ms is not None and self.clock.now_ms() >= token.expires_ms:
             self.set_access(None)
 
@@ -313,10 +330,7 @@ class RespProtocol(asyncio.Protocol):
         self._transport = transport
         self._loop = asyncio.get_running_loop()
         self._connections.add(self)
-        session = self._session
-        name = transport.get_extra_info("sockname")
-        session.is_trusted = not session.service.tokens.needed_at(name)
-        session.reset()
+        self._session.begin_at(transport.get_extra_info("sockname"))
 
     def data_received(self, data: bytes) -> None:
         """Serve the commands that are complete."""

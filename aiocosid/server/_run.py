@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -29,10 +30,11 @@ from ._app import App
 from ._listen import EitherProtocol, Patience
 from ._problems import Problem
 from ._processes import supervise
+from ._reload import read_again, tokens_of
 from ._service import Limits
 from ._sockets import bound
 from ._tls import TlsServer, context_of
-from ._tokens import EVERY, Token, Verb
+from ._tokens import EVERY
 
 if TYPE_CHECKING:
     import socket
@@ -45,6 +47,10 @@ if TYPE_CHECKING:
     from ..settings import Settings
     from ._service import Service
     from ._sockets import Listener
+    from ._tokens import Verb
+
+    Load = Callable[[], Settings]
+    Make = Callable[[Settings], App]
 
 __all__ = ("app_of", "run", "run_app")
 
@@ -52,18 +58,22 @@ logger = logging.getLogger("aiocosid.server")
 
 HTTP_DIALECTS: Final = ("cosid", "leaf", "tinyid")
 LOOKS: Final = 4  # at waiting connections, within their timeout
+HANGUP: Final[signal.Signals | None] = getattr(signal, "SIGHUP", None)
+"""Has the tokens, the certificates and the names read again; Windows has no such signal."""
+
 TICKS: Final = 10  # of uvicorn, in a second
 CLOSE: Final = b"connection", b"close"
-MS: Final = 1000
 
 
-def run(settings: Settings) -> None:
+def run(settings: Settings, load: Load | None = None) -> None:
     """Run the server that settings describe, in this process or several, until a signal ends it.
 
-    It writes its log to standard error.
+    It writes its log to standard error.  With SIGHUP it reads tokens, certificates and names again.
 
     Args:
         settings: as `load_settings` returns them.
+        load: reads the settings again; with several processes each calls it, so it can be pickled.
+            Without it SIGHUP does nothing.
 
     Raises:
         InvalidSettingsError: the settings are wrong.
@@ -72,17 +82,19 @@ def run(settings: Settings) -> None:
         CosIdError: the generators cannot be opened.
         KeyboardInterrupt: SIGINT has ended it, in order.
     """
-    run_app(settings, app_of)
+    run_app(settings, app_of, load)
 
 
-def run_app(settings: Settings, make: Callable[[Settings], App]) -> None:
+def run_app(settings: Settings, make: Make, load: Load | None = None) -> None:
     """Run an application that settings describe; see `run`."""
-    server = settings.server
+    plan, server = _Plan(make, settings, load), settings.server
     _check_processes(settings)
     context_of(settings)
     _begin_log()
     _allow_connections()
     with ExitStack() as stack:
+        if HANGUP is not None:
+            stack.callback(signal.signal, HANGUP, signal.signal(HANGUP, signal.SIG_IGN))
         found = bound(map(address_of, server.listen), unix_mode=int(server.unix_mode, 8))
         for each in found:
             stack.callback(each.close)
@@ -91,10 +103,10 @@ def run_app(settings: Settings, make: Callable[[Settings], App]) -> None:
         sockets = [each.socket for each in found]
         on_ready = partial(_tell, settings, found)
         if server.workers == 1:
-            _run(make, settings, sockets, on_ready=on_ready)
+            _run(plan, sockets, on_ready=on_ready)
         else:
-            work = partial(_work, make, settings, sockets)
-            supervise(work, server.workers, on_ready=on_ready)
+            work = partial(_work, plan, sockets)
+            supervise(work, server.workers, on_ready=on_ready, reload=HANGUP)
 
 
 def app_of(
@@ -130,16 +142,7 @@ def app_of(
         provider,
         store=store,
         namespace=settings.namespace,
-        tokens=[
-            Token(
-                name=each.name,
-                digest=each.digest,
-                verbs=tuple(map(Verb, each.verbs)),
-                names=tuple(each.names),
-                expires_ms=None if each.expires is None else ceil(each.expires.timestamp() * MS),
-            )
-            for each in server.tokens
-        ],
+        tokens=tokens_of(server),
         limits=Limits(**server.limits.model_dump()),
         create=server.create,
         unix_tokens=server.unix_tokens,
@@ -222,9 +225,23 @@ def _begin_log() -> None:
 # One process.
 
 
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What a process serves.
+
+    Attributes:
+        make: makes the application.
+        settings: describe it.
+        load: reads them again; None to keep them.
+    """
+
+    make: Make
+    settings: Settings
+    load: Load | None
+
+
 def _work(
-    make: Callable[[Settings], App],
-    settings: Settings,
+    plan: _Plan,
     sockets: Sequence[socket.socket],
     index: int,
     parent: Any,  # noqa: ANN401 - a connection of multiprocessing
@@ -233,8 +250,7 @@ def _work(
     _begin_log()
     try:
         _run(
-            make,
-            _numbered(settings, index),
+            replace(plan, settings=_numbered(plan.settings, index)),
             sockets,
             on_ready=partial(parent.send, None),
             parent=os.getppid(),
@@ -255,15 +271,14 @@ def _numbered(settings: Settings, index: int) -> Settings:
 
 
 def _run(
-    make: Callable[[Settings], App],
-    settings: Settings,
+    plan: _Plan,
     sockets: Sequence[socket.socket],
     *,
     on_ready: Callable[[], None],
     parent: int | None = None,
 ) -> None:
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        number = runner.run(_serve(make, settings, sockets, on_ready, parent))
+        number = runner.run(_serve(plan, sockets, on_ready, parent))
     if number == signal.SIGINT:
         raise KeyboardInterrupt
 
@@ -277,14 +292,13 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 async def _serve(
-    make: Callable[[Settings], App],
-    settings: Settings,
+    plan: _Plan,
     sockets: Sequence[socket.socket],
     on_ready: Callable[[], None],
     parent: int | None,
 ) -> int:
     """Serve until a signal; return its number."""
-    options, app = settings.server, make(settings)
+    options, app = plan.settings.server, plan.make(plan.settings)
     config = uvicorn.Config(
         app,
         http=EitherProtocol,
@@ -299,7 +313,7 @@ async def _serve(
     )
     async with app.running():
         await _warn_of_disposable(app.service)
-        server = _Server(config, app.service, settings, on_ready, parent)
+        server = _Server(config, app.service, plan, on_ready, parent)
         await server.serve([*sockets])
     logger.info("process %d has ended", os.getpid())
     return server.signal
@@ -316,15 +330,17 @@ class _Server(uvicorn.Server):
         self,
         config: uvicorn.Config,
         service: Service,
-        settings: Settings,
+        plan: _Plan,
         on_ready: Callable[[], None],
         parent: int | None,
     ) -> None:
         super().__init__(config)
         self.signal = 0
         self._service = service
-        self._drain = settings.server.drain
-        self._tls = context_of(settings)
+        self._settings = plan.settings
+        self._load = plan.load
+        self._reading: asyncio.Task[None] | None = None
+        self._tls = context_of(plan.settings)
         self._on_ready = on_ready
         self._parent = parent
         self._ends_at = 0.0
@@ -354,7 +370,28 @@ class _Server(uvicorn.Server):
             server.start(backlog)
             self.servers.append(server)
         self.started = True
+        if self._load is not None and HANGUP is not None:
+            loop.add_signal_handler(HANGUP, self._begin_reading, self._load)
         self._on_ready()
+
+    def _begin_reading(self, load: Load) -> None:
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.get_running_loop().create_task(self._read_again(load))
+
+    async def _read_again(self, load: Load) -> None:
+        """Take the tokens, certificates and names of today; or none of them, if one is wrong."""
+        try:
+            found = await asyncio.to_thread(read_again, self._settings, load)
+        except CosIdError as error:
+            logger.error("process %d keeps its tokens and certificates: %s", os.getpid(), error)  # noqa: TRY400 - its message says it
+            return
+        self._settings, server = found, found.server
+        self._service.trust(tokens_of(server), server.hosts)
+        context = context_of(found)
+        for each in self.servers:
+            if isinstance(each, TlsServer) and context is not None:
+                each.context = context
+        logger.info("process %d has read %d tokens again", os.getpid(), len(server.tokens))
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin the end; the second signal is the end.
@@ -372,8 +409,9 @@ class _Server(uvicorn.Server):
 
     def _begin_end(self, number: int) -> None:
         self.signal = number
-        logger.info("process %d ends in order, after %g s", os.getpid(), self._drain)
-        self._ends_at = SYSTEM_CLOCK.monotonic() + self._drain
+        drain = self._settings.server.drain
+        logger.info("process %d ends in order, after %g s", os.getpid(), drain)
+        self._ends_at = SYSTEM_CLOCK.monotonic() + drain
         self._service.is_draining = True
         # Clients with kept connections go elsewhere.
         self.config.encoded_headers.append(CLOSE)

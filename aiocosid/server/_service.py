@@ -155,6 +155,11 @@ class Service:
             self._created = await stack.enter_async_context(created)
             self._created.fail_fast()
 
+    def trust(self, tokens: Iterable[Token], hosts: Iterable[str]) -> None:
+        """Take other tokens and names of the server; those before count no more."""
+        self.tokens = self.tokens.replaced(tokens)
+        self.hosts = Hosts(hosts)
+
     def adopt(self, provider: Provider) -> None:
         """Serve from a provider that is open already."""
         self._provider = provider

@@ -162,6 +162,15 @@ class Tokens:
         hashes = ((bytes.fromhex(each.digest.removeprefix(KIND)), each) for each in tokens)
         self._known = {found: (found, Access(each, offered)) for found, each in hashes}
 
+    def replaced(self, tokens: Iterable[Token]) -> Tokens:
+        """Return other tokens of the same server."""
+        return Tokens(tokens, unix=self._on_unix, offers=self.anybody.verbs)
+
+    def access_by(self, token: Token) -> Access | None:
+        """Return what a token's holder may do; None if it is none of these."""
+        kept, access = self._known.get(bytes.fromhex(token.digest.removeprefix(KIND)), NOBODY)
+        return access if kept else None
+
     def __bool__(self) -> bool:
         """Return whether callers need a token."""
         return bool(self._known)
