@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -15,11 +16,10 @@ from ._problems import Problem
 from ._tokens import Verb
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from starlette.routing import BaseRoute
 
-    from ..integrations.asgi import Health
     from ._http import Receive, Scope, Send
     from ._service import Service
 
@@ -53,36 +53,16 @@ class _Ready:
     async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
         """Answer one request."""
         service = self._service
-        try:
-            health = check_health(service.provider)
-        except NotOpenError:
-            health = None
-        is_ready = health is not None and health.healthy and not service.is_draining
-        tree: dict[str, object] = {"status": "up" if is_ready else "down"}
-        reasons = [*_reasons(service, health)]
-        if reasons:
-            tree["reasons"] = reasons
-        if health is not None and _may_see_names(service, scope):
-            tree["generators"] = health.generators
-        status = HTTPStatus.OK if is_ready else HTTPStatus.SERVICE_UNAVAILABLE
+        found = service.condition
+        tree: dict[str, object] = {"status": found.status}
+        if found.reasons:
+            tree["reasons"] = found.reasons
+        if _may_see_names(service, scope):
+            with suppress(NotOpenError):
+                tree["generators"] = check_health(service.provider).generators
+        status = HTTPStatus.OK if found.is_ready else HTTPStatus.SERVICE_UNAVAILABLE
         body = json.dumps(tree).encode()
         await reply(send, body, status=status, is_head=scope["method"] == "HEAD")
-
-
-def _reasons(service: Service, health: Health | None) -> Iterator[str]:
-    """Yield what is wrong, without the names of generators, hosts and users."""
-    if service.is_draining:
-        yield "draining"
-    if health is None:
-        yield "not open"
-        return
-    states = health.generators.values()
-    for status in ("down", "degraded"):
-        found = [each for each in states if each["status"] == status]
-        errors = sorted({str(each["error"]) for each in found if each["error"]})
-        if found:
-            why = f" ({', '.join(errors)})" if errors else ""
-            yield f"{len(found)} of {len(states)} generators {status}{why}"
 
 
 def _may_see_names(service: Service, scope: Scope) -> bool:

@@ -6,18 +6,17 @@ reading them takes a tenth of the time, however many browsers ask.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
-
-import anyio
 
 from .. import __version__
 from .._life.clock import SYSTEM_CLOCK
 from ..inspection import Rates, read_store, seconds_text
 from ..machine import MachineIdStatistics
-from ..provider import ConfiguredProvider
 from ._view import (
     COUNTERS,
     GENERATORS,
@@ -35,6 +34,7 @@ from ._view import (
     name_text,
     pictures_of,
     quarantine_rows,
+    server_fact,
     store_row,
     table_of,
     time_text,
@@ -53,6 +53,7 @@ __all__ = ("Overview", "Watch")
 
 SHORTEST_PAUSE: Final = 2.0  # seconds between two readings of the stores
 PAUSE_FACTOR: Final = 9  # times as long as the reading took
+PATIENCE: Final = 0.5  # seconds that a page waits for the stores; then it shows what was there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +90,8 @@ class Watch:
     """Collects what the page shows, when somebody asks."""
 
     __slots__ = (
-        *("_clock", "_due", "_latency", "_lock", "_rates", "_readings", "_service", "_started_ms"),
-        "_timed",
+        *("_clock", "_due", "_latency", "_rates", "_reading", "_readings", "_service"),
+        *("_started_ms", "_timed"),
     )
 
     def __init__(self, service: Service, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -104,31 +105,37 @@ class Watch:
         self._clock = clock
         self._started_ms = clock.now_ms()
         self._rates = Rates()
+        self._reading: asyncio.Task[None] | None = None
         self._readings: list[StoreReading] = []
         self._due = -inf
-        self._lock = anyio.Lock()
         self._timed = (0, 0.0)  # the service's calls and their seconds, at the last reading
         self._latency: float | None = None
 
     async def overview(self) -> Overview:
-        """Return everything; a store that does not answer delays it by some seconds at most.
+        """Return everything; of a store that does not answer at once, what it said before.
 
         Raises:
             NotOpenError: the server's provider is not open.
         """
-        async with self._lock:
-            if self._clock.monotonic() >= self._due:
-                await self._read_stores()
+        stores, reading = self._service.stores, self._reading
+        if (reading is None or reading.done()) and self._clock.monotonic() >= self._due:
+            reading = self._reading = self._service.tasks.start(partial(self._read, stores))
+        if reading is not None and not self._service.pulse.failing:
+            with self._clock.move_on_after(PATIENCE):
+                await asyncio.wait([reading])
         return self._overview()
 
     def refresh(self) -> None:
         """Read the stores again at the next call: something was changed."""
-        self._due = -inf
+        self._reading, self._due = None, -inf
 
-    async def _read_stores(self) -> None:
+    async def _read(self, stores: Sequence[Store]) -> None:
         began = self._clock.monotonic()
-        self._readings = [await read_store(each, self._clock) for each in self._stores()]
+        found = [await read_store(each, self._clock) for each in stores]
+        if self._reading is not asyncio.current_task():  # something was changed meanwhile
+            return
         now = self._clock.monotonic()
+        self._readings = found
         self._due = now + max(SHORTEST_PAUSE, PAUSE_FACTOR * (now - began))
         self._rates.drop_old(now)
         calls = self._service.calls
@@ -136,22 +143,13 @@ class Watch:
         self._latency = seconds / count if count and seconds else None
         self._timed = calls.count, calls.seconds
 
-    def _stores(self) -> list[Store]:
-        """Return the stores of the service; its main one first."""
-        provider = self._service.provider
-        found: list[Store] = []
-        if isinstance(provider, ConfiguredProvider):
-            found += [*provider._stores, *provider._borrowed]
-        main = self._service._store
-        if main is not None:
-            # A store over another one has that one's counters and machine ids.
-            beneath = getattr(main, "root", None)
-            found = [main, *(each for each in found if each is not main and each is not beneath)]
-        return found
-
     def _overview(self) -> Overview:
         provider, rates, now = self._service.provider, self._rates, self._clock.monotonic()
-        rows = [generator_row(name, provider[name], rates, now) for name in provider]
+        pulse, silent = self._service.pulse, self._service.pulse.failing
+        rows = [
+            generator_row(name, provider[name], rates, now, is_cut_off=pulse.is_cut_off)
+            for name in provider
+        ]
         pictures = [each for n in provider for each in pictures_of(provider[n].statistics())]
         leases, readings, now_ms = leases_of(pictures), self._readings, self._clock.now_ms()
         return Overview(
@@ -164,7 +162,10 @@ class Watch:
                 ),
                 table_of(
                     *("stores", "Stores and clocks", STORES),
-                    [store_row(each, self._traffic(pictures, leases)) for each in readings],
+                    [
+                        store_row(each, self._traffic(pictures, leases), silent.get(each.label, ""))
+                        for each in readings
+                    ],
                     "The server has no store.",
                     remark="Clock error: how far this host's clock is ahead of the store's.",
                 ),
@@ -209,6 +210,8 @@ class Watch:
 
     def _why(self, part: str, otherwise: str) -> str:
         """Return why a table has no rows."""
+        if self._service.stores and not self._readings:
+            return "The store has not been read yet."
         failed = [each for each in self._readings if part in each.errors]
         return "; ".join(f"{name_text(r.label)}: {r.errors[part]}" for r in failed) or otherwise
 
@@ -216,15 +219,24 @@ class Watch:
         bad = sum(row[2].level == "bad" for row in rows)
         warn = sum(row[2].level == "warn" for row in rows)
         level = "bad" if bad else "warn" if warn else "good"
-        server = Shown("serving", level="good")
-        if self._service.is_draining:
-            server = Shown("draining", "not ready", "warn")
+        in_hand = f"{warn} with the ids in hand" if warn else ""
         now_ms = self._clock.now_ms()
         return {
-            "Server": server,
-            "Generators": Shown(f"{len(rows) - bad} of {len(rows)} up", level=level),
+            "Server": server_fact(self._service.condition),
+            "Generators": Shown(f"{len(rows) - bad} of {len(rows)} up", in_hand, level),
+            "Stores": self._stores_fact(),
             "Up for": Shown(seconds_text((now_ms - self._started_ms) / 1000)),
             "Version": Shown(__version__),
             "Process": Shown(str(os.getpid())),
             "Time (UTC)": Shown(time_text(now_ms)),
         }
+
+    def _stores_fact(self) -> Shown:
+        pulse, now = self._service.pulse, self._clock.monotonic()
+        if not pulse.asked:
+            return Shown("-", "there is none" if not self._service.stores else "not asked")
+        if not pulse.failing:
+            return Shown("answer" if pulse.asked > 1 else "answers", level="good")
+        longest = max(now - pulse.since[each] for each in pulse.failing)
+        text = f"{len(pulse.failing)} of {pulse.asked} give no answer"
+        return Shown(text, f"for {seconds_text(longest)}", "bad")

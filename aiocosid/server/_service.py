@@ -23,11 +23,15 @@ from ..errors import (
     WouldBlock,
 )
 from ..integrations._source import opened
+from ..integrations.asgi import check_health
 from ..provider import ConfiguredProvider, IdProvider
 from ..provider._hosting import component_of
 from ..segment._generator import SegmentGenerator
+from ._condition import condition_of
 from ._hosts import Hosts
 from ._problems import Problem
+from ._pulse import Pulse
+from ._tasks import Tasks
 from ._tokens import EVERY, Access, Tokens, Verb
 
 if TYPE_CHECKING:
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
 
     from ..abc import AnyGenerator, IdSegmentDistributor, Provider, Store
     from ..integrations._source import Source
+    from ._condition import Condition
     from ._tokens import Token
 
 __all__ = ("Limits", "Service", "StoreCalls", "grant", "has_answered")
@@ -94,6 +99,8 @@ class Service:
         hosts: which names requests without a token may have for this server.
         namespace: of counters that are named without one.
         calls: the additions that it has asked the store for.
+        pulse: whether its stores answer.
+        tasks: what goes on beside the requests.
         is_draining: whether it tells its balancer to send no more requests; it still serves.
     """
 
@@ -110,6 +117,8 @@ class Service:
         "is_draining",
         "limits",
         "namespace",
+        "pulse",
+        "tasks",
         "tokens",
     )
 
@@ -132,6 +141,8 @@ class Service:
         self.namespace: str = namespace
         self.is_draining: bool = False
         self.calls: StoreCalls = StoreCalls()
+        self.pulse: Pulse = Pulse(SYSTEM_CLOCK)
+        self.tasks: Tasks = Tasks()
         self._source = source
         self._given_store = store
         self._creates = create
@@ -154,6 +165,8 @@ class Service:
             created = IdProvider(self.store, namespace=self.namespace)
             self._created = await stack.enter_async_context(created)
             self._created.fail_fast()
+        stack.push_async_callback(self.tasks.aclose)
+        stack.callback(self.tasks.start(partial(self.pulse.beat, self.stores)).cancel)
 
     def trust(self, tokens: Iterable[Token], hosts: Iterable[str]) -> None:
         """Take other tokens and names of the server; those before count no more."""
@@ -191,6 +204,26 @@ class Service:
             detail = "the server has no store: give one in its settings"
             raise Problem(HTTPStatus.NOT_IMPLEMENTED, "no-store", detail)
         return self._store
+
+    @property
+    def stores(self) -> list[Store]:
+        """All its stores; the main one first."""
+        provider, main = self.provider, self._store
+        found: list[Store] = []
+        if isinstance(provider, ConfiguredProvider):
+            found += [*provider._stores, *provider._borrowed]
+        if main is not None:
+            # A store over another one has that one's counters and machine ids.
+            beneath = getattr(main, "root", None)
+            found = [main, *(each for each in found if each is not main and each is not beneath)]
+        return found
+
+    @property
+    def condition(self) -> Condition:
+        """What the server can do now."""
+        health = None if self._provider is None else check_health(self._provider)
+        pulse = self.pulse
+        return condition_of(health, pulse.failing, pulse.asked, is_draining=self.is_draining)
 
     # Who may do what.
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from ..abc import AnyGenerator, Machine
     from ..inspection import Rates, StoreReading
+    from ._condition import Condition
 
 __all__ = (
     "COUNTERS",
@@ -38,6 +39,7 @@ __all__ = (
     "name_text",
     "pictures_of",
     "quarantine_rows",
+    "server_fact",
     "store_row",
     "table_of",
     "time_text",
@@ -139,6 +141,8 @@ def _error(error: BaseException | None) -> Shown:
 
 # Generators.
 
+WORDS: Final = {"up": "serving", "degraded": "serving in part"}
+
 GENERATORS: Final = (
     *("Name", "Kind", "State", "#Ids/s", "#Ids in hand", "#They last", "#Distance"),
     *("#Starvations", "#Waits", "#Store calls", "#Failed", "Last error"),
@@ -156,8 +160,28 @@ def pictures_of(statistics: Any) -> Iterator[Any]:  # noqa: ANN401 - a dataclass
             yield from pictures_of(inner)
 
 
-def generator_row(name: str, generator: AnyGenerator, rates: Rates, now: float) -> Row:
-    """Return the row of one generator."""
+def server_fact(condition: Condition) -> Shown:
+    """Return what the server can do, and why it is not all of it."""
+    level = {"up": "good", "degraded": "warn"}.get(condition.status, "bad")
+    is_draining = "draining" in condition.reasons
+    text = "draining" if is_draining else WORDS.get(condition.status, condition.status)
+    others = [each for each in condition.reasons if each != "draining"]
+    why = ["not ready"] * (not condition.is_ready) + others
+    return Shown(text, "; ".join(why), "warn" if is_draining and not others else level)
+
+
+def generator_row(
+    name: str, generator: AnyGenerator, rates: Rates, now: float, *, is_cut_off: bool = False
+) -> Row:
+    """Return the row of one generator.
+
+    Args:
+        name: its name.
+        generator: the generator.
+        rates: of the ids that it hands out.
+        now: monotonic seconds.
+        is_cut_off: whether no store answers.
+    """
     pictures = list(pictures_of(generator.statistics()))
     core = next((each for each in pictures if hasattr(each, "ids_handed_out")), pictures[0])
     lease = next((each for each in pictures if isinstance(each, MachineIdStatistics)), None)
@@ -169,7 +193,7 @@ def generator_row(name: str, generator: AnyGenerator, rates: Rates, now: float) 
     return (
         Shown(name_text(name)),
         Shown(pictures[0].kind),
-        _state(pictures, lease, error),
+        _state(pictures, lease, error, is_cut_off=is_cut_off),
         NOT_COUNTED if handed_out is None else _rate(rate),
         *_in_hand(core, rate),
         _distance(core),
@@ -182,14 +206,19 @@ def generator_row(name: str, generator: AnyGenerator, rates: Rates, now: float) 
 
 
 def _state(
-    pictures: Sequence[Any], lease: MachineIdStatistics | None, error: Exception | None
+    pictures: Sequence[Any],
+    lease: MachineIdStatistics | None,
+    error: Exception | None,
+    *,
+    is_cut_off: bool,
 ) -> Shown:
     ended = next((e for each in pictures if (e := getattr(each, "ended", None))), None)
     if ended is not None:
         return Shown("ended", type(ended).__name__, "bad")
     if lease is not None and (lease.machine_id is None or lease.seconds_left <= 0):
         return Shown("down", "no machine id", "bad")
-    if error is None:
+    has_store = any(trips_of(each) is not None for each in pictures)
+    if error is None and not (is_cut_off and has_store):
         return Shown("up", level="good")
     is_dry = any(getattr(each, "remaining", None) == 0 for each in pictures)
     return Shown("down", "no ids left", "bad") if is_dry else Shown("up", "store fails", "warn")
@@ -284,15 +313,16 @@ class Traffic:
     latency: float | None = None
 
 
-def store_row(reading: StoreReading, traffic: Traffic | None) -> Row:
+def store_row(reading: StoreReading, traffic: Traffic | None, failing: str = "") -> Row:
     """Return the row of one store.
 
     Args:
         reading: its answers.
         traffic: the calls of this process to it; None if they are not told apart.
+        failing: why it gives no answer now; empty if it does.
     """
     errors = reading.errors
-    failed = next((why for why in errors.values() if why != NOT_KEPT), "")
+    failed = failing or next((why for why in errors.values() if why != NOT_KEPT), "")
     initialized = _unknown(errors.get("is_initialized", "not asked"))
     if reading.is_initialized is not None:
         initialized = Shown("yes") if reading.is_initialized else Shown("no", level="warn")

@@ -264,6 +264,9 @@ class _Proxy:
         if self._service.is_draining:
             status = HTTPStatus.SERVICE_UNAVAILABLE
             return HttpAnswer(b'{"status":"OUT_OF_SERVICE"}', status=status)
+        # Its clients ask for segments and machine ids, each of which is a call to the store.
+        if self._service.pulse.is_cut_off or not self._service.condition.is_ready:
+            return HttpAnswer(b'{"status":"DOWN"}', status=HTTPStatus.SERVICE_UNAVAILABLE)
         return HttpAnswer(b'{"status":"UP"}')
 
     def _stat(self, scope: Scope, names: Sequence[str]) -> HttpAnswer:

@@ -1,0 +1,72 @@
+"""What the server can do now: one judgement, for balancers and for people.  Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ..integrations.asgi import Health
+
+__all__ = ("Condition", "condition_of")
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What the server can do now.
+
+    Attributes:
+        status: ``up``; ``degraded``, if only a part of it is served, or nothing but the ids in
+            hand; or ``down``.
+        reasons: what is wrong, without the names of generators, hosts and users.
+        is_ready: whether a balancer should send requests here.
+    """
+
+    status: str
+    reasons: tuple[str, ...]
+    is_ready: bool
+
+
+def condition_of(
+    health: Health | None, failing: Mapping[str, str], stores: int, *, is_draining: bool
+) -> Condition:
+    """Return what the server can do.
+
+    Args:
+        health: its generators'; None while they are not open.
+        failing: why stores give no answer.
+        stores: how many there are.
+        is_draining: whether it drains.
+    """
+    reasons = ["draining"] if is_draining else []
+    if health is None:
+        return Condition("down", (*reasons, "not open"), is_ready=False)
+    is_cut_off = 0 < stores <= len(failing)
+    states = [{**each, "status": _status(each, is_cut_off)} for each in health.generators.values()]
+    if failing:
+        what = "the store gives" if stores == 1 else f"{len(failing)} of {stores} stores give"
+        reasons.append(f"{what} no answer ({', '.join(sorted({*failing.values()}))})")
+    reasons += _of_generators(states)
+    is_down = any(each["status"] == "down" for each in states) or (is_cut_off and not states)
+    is_bad = bool(failing) or any(each["status"] != "up" for each in states)
+    status = "down" if is_down or is_draining else "degraded" if is_bad else "up"
+    return Condition(status, tuple(reasons), is_ready=status != "down")
+
+
+def _status(state: Mapping[str, Any], is_cut_off: bool) -> Any:  # noqa: ANN401, FBT001 - a text
+    """Return a generator's status; without a store it has the ids in hand, if it has any."""
+    has_store = "remaining" in state or "machineId" in state
+    if not is_cut_off or not has_store or state["status"] == "down":
+        return state["status"]
+    return "down" if state.get("remaining") == 0 else "degraded"
+
+
+def _of_generators(states: list[dict[str, Any]]) -> Iterator[str]:
+    for status in ("down", "degraded"):
+        found = [each for each in states if each["status"] == status]
+        errors = sorted({str(each["error"]) for each in found if each["error"]})
+        if found:
+            why = f" ({', '.join(errors)})" if errors else ""
+            yield f"{len(found)} of {len(states)} generators {status}{why}"

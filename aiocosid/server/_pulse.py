@@ -1,0 +1,87 @@
+"""Whether the stores answer: each is asked one small question every second.
+
+Requests and pages read what the last one has found, so that none of them waits for a store.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from ..errors import CosIdError, StoreUnavailableError, UnsupportedByStoreError
+from ..inspection import label_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..abc import Clock, Store
+
+__all__ = ("Pulse",)
+
+PAUSE: Final = 1.0  # seconds between two questions to one store
+ANSWER: Final = 1.5  # seconds that a store has for its answer
+
+
+class Pulse:
+    """What the stores of a service have answered last.
+
+    Attributes:
+        failing: why a store gives no answer, by its label: a text without hosts and users.
+        since: the monotonic time at which it gave the last one, or at which it was first asked.
+        asked: how many stores there are.
+    """
+
+    __slots__ = ("_clock", "asked", "failing", "since")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.failing: dict[str, str] = {}
+        self.since: dict[str, float] = {}
+        self.asked: int = 0
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether no store answers."""
+        return 0 < self.asked <= len(self.failing)
+
+    async def beat(self, stores: Sequence[Store]) -> None:
+        """Ask the stores, each for itself, until the task is cancelled."""
+        self.asked = len(stores)
+        async with anyio.create_task_group() as group:
+            for store in stores:
+                group.start_soon(self._watch, store)
+
+    async def _watch(self, store: Store) -> None:
+        label = label_of(store)
+        self.since[label] = self._clock.monotonic()
+        while True:
+            why = await self._ask(store)
+            if why:
+                self.failing[label] = why
+            else:
+                self.failing.pop(label, None)
+                self.since[label] = self._clock.monotonic()
+            await self._clock.sleep(PAUSE)
+
+    async def _ask(self, store: Store) -> str:
+        """Return why a store gives no answer; empty if it gives one."""
+        why = f"no answer in {ANSWER:g} s"
+        with self._clock.move_on_after(ANSWER):
+            why = await _answer(store)
+        return why
+
+
+async def _answer(store: Store) -> str:
+    for question in (store.is_initialized, store.ask_server):
+        try:
+            await question()
+        except UnsupportedByStoreError:
+            continue
+        except CosIdError as error:
+            is_away = error.retryable or isinstance(error, StoreUnavailableError)
+            return type(error).__name__ if is_away else ""  # a refusal is an answer
+        except Exception as error:  # noqa: BLE001 - of a store of somebody else
+            return type(error).__name__
+        break
+    return ""

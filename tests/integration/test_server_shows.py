@@ -1,0 +1,100 @@
+"""What a server says of itself while its store hangs: at once, and the truth."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.servers import ValkeyServer, wait_until
+
+from ._id_server import IdServer
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+
+DEADLINE = 3.0  # seconds after which nobody may say any more that all is well
+AT_ONCE = 1.0  # seconds for an answer that waits for no store; the machine may be busy
+
+GENERATORS = """
+[generators.order]
+kind = "chain"
+
+[generators.event]
+kind = "snowflake"
+"""
+
+
+@pytest.fixture
+def valkey() -> Iterator[ValkeyServer]:
+    with ValkeyServer() as server:
+        yield server
+
+
+def asked(client: httpx.Client, path: str) -> tuple[int, Any]:
+    """Return status and JSON; none of these may wait for the store."""
+    began = time.monotonic()
+    answer = client.get(path)
+    assert time.monotonic() - began < AT_ONCE, path
+    return answer.status_code, answer.json()
+
+
+def head(client: httpx.Client) -> dict[str, str]:
+    """Return the head of the dashboard, as text."""
+    _, tree = asked(client, "/dashboard/overview.json")
+    return {name: f"{each['text']} {each.get('why', '')}" for name, each in tree["facts"].items()}
+
+
+def is_ready(client: httpx.Client) -> bool:
+    status, found = asked(client, "/health/ready")
+    return (status, found["status"]) == (200, "up")
+
+
+def is_up(client: httpx.Client) -> bool:
+    return asked(client, "/actuator/health") == (200, {"status": "UP"})
+
+
+def is_well(client: httpx.Client) -> bool:
+    found = head(client)
+    return found["Server"] == "serving " and found["Stores"] == "answers "
+
+
+SAYINGS: list[Callable[[httpx.Client], bool]] = [is_ready, is_up, is_well]
+
+
+def test_a_hung_store(valkey: ValkeyServer) -> None:
+    """Within three seconds all say so; and again that all is well, by themselves."""
+    with IdServer(
+        server="[server.cosid]\n",
+        store=valkey.url,
+        settings='create = "disposable"',
+        create=False,
+        generators=GENERATORS,
+    ) as server:
+        client = server.client
+        server.ids(10)
+        for each in SAYINGS:
+            wait_until(lambda each=each: each(client), each.__name__)  # type: ignore[misc]
+        valkey.pause()
+        began = time.monotonic()
+        waiting = [*SAYINGS]
+        while waiting:
+            waiting = [each for each in waiting if each(client)]
+            assert time.monotonic() - began < DEADLINE or not waiting, waiting
+            time.sleep(0.05)
+        status, found = asked(client, "/health/ready")
+        assert (status, found["status"]) == (200, "degraded")
+        assert found["reasons"][0].startswith("the store gives no answer")
+        assert asked(client, "/actuator/health") == (503, {"status": "DOWN"})
+        facts = head(client)
+        assert facts["Stores"].startswith("1 of 1 give no answer for ")
+        assert facts["Server"].startswith("serving in part ")
+        assert facts["Generators"] == "2 of 2 up 2 with the ids in hand"
+        assert server.ids(1)  # what is in hand is served
+        assert str(valkey.port) not in f"{found}{facts}"
+        valkey.resume()
+        for each in SAYINGS:
+            wait_until(lambda each=each: each(client), each.__name__)  # type: ignore[misc]
+        assert server.end() == 0
