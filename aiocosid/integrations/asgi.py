@@ -45,7 +45,8 @@ class Health:
         generators: the state of each, by name, ready for JSON: its ``status`` (``up``, ``degraded``
             or ``down``), the class of its last ``error``, and, where it has them, the ids
             ``remaining`` in hand and the ``secondsLeft`` that they last, or the ``machineId`` and
-            the ``secondsLeft`` of its lease.
+            the ``secondsLeft`` of its lease; and the seconds of ``quarantineLeft`` while the store
+            hands out no machine ids, null if that does not end by itself.
         error: the class of the error if there is no open provider; else None.
     """
 
@@ -113,6 +114,9 @@ def _look_at(generator: AnyGenerator) -> dict[str, object]:
             has_lease = picture.machine_id is not None and left > 0
             known["machineId"] = picture.machine_id
             known["secondsLeft"] = round(left, 3) if isfinite(left) else None
+            if picture.quarantine_left > 0:
+                wait = picture.quarantine_left
+                known["quarantineLeft"] = round(wait, 3) if isfinite(wait) else None
         elif "remaining" not in known and hasattr(picture, "remaining"):
             known["remaining"] = picture.remaining
             if isinstance(picture, SegmentStatistics):

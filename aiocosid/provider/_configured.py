@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import logging
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
 from .._checks import check_create
 from .._default import use_provider
 from ..abc import SHARE
-from ..errors import ClosedError, CosIdError, InvalidArgumentError
+from ..errors import (
+    ClosedError,
+    CosIdError,
+    InvalidArgumentError,
+    MachineIdQuarantineError,
+    MachineIdUnavailableError,
+)
 from ._creation import create_in
 from ._hosting import Hosting, component_of
 
@@ -27,6 +34,10 @@ if TYPE_CHECKING:
     from ..sharding import Sharding
 
 __all__ = ("ConfiguredProvider", "configure")
+
+logger = logging.getLogger("aiocosid")
+
+_PAUSE: Final = 1.0  # seconds between two attempts to open a generator
 
 
 def configure(
@@ -88,7 +99,7 @@ class ConfiguredProvider(Hosting):
     """
 
     __slots__ = (
-        *("_borrowed", "_creates", "_default", "_in_use", "_shared", "_stores"),
+        *("_borrowed", "_creates", "_default", "_in_part", "_in_use", "_shared", "_stores"),
         *("sharding", "store"),
     )
 
@@ -135,7 +146,16 @@ class ConfiguredProvider(Hosting):
         self.sharding: dict[str, Sharding[Any]] = dict(sharding or {})
         self._creates = check_create(create)
         self._default = default
+        self._in_part = False
         self._in_use: AbstractContextManager[object] | None = None
+
+    def open_in_part(self) -> None:
+        """Let opening leave out generators whose machine ids wait for the end of a quarantine.
+
+        They follow by themselves, once the store hands out ids; until then they have none.  Call it
+        before the provider is opened.
+        """
+        self._in_part = True
 
     @property
     def share(self) -> AnyGenerator:
@@ -159,10 +179,15 @@ class ConfiguredProvider(Hosting):
         for lease in self._shared:
             lease._host = root
         refused: dict[str, Exception] = {}
+        late: list[str] = []
         async with anyio.create_task_group() as group:
             for name in self._generators:
-                group.start_soon(self._open_one, name, root, refused, group.cancel_scope)
+                group.start_soon(self._open_one, name, root, refused, group.cancel_scope, late)
         self._check_same_life(root)
+        for name in late:
+            logger.warning("%r has no ids yet: its machine ids are in quarantine", name)
+            if root is not None:
+                root.start_soon(self._follow, name, root, name=f"aiocosid open {name}")
         for name, error in refused.items():
             if isinstance(error, CosIdError):
                 raise _named(error, name) from error.__cause__
@@ -178,6 +203,7 @@ class ConfiguredProvider(Hosting):
         root: Root | None,
         refused: dict[str, Exception],
         scope: anyio.CancelScope,
+        late: list[str],
     ) -> None:
         generator = component_of(self._generators[name])
         try:
@@ -185,8 +211,28 @@ class ConfiguredProvider(Hosting):
             self._check_same_life(root)
             await generator._open(root)
         except Exception as error:  # noqa: BLE001 - kept out of the group, which would wrap it
+            if self._in_part and _is_quarantined(error):
+                late.append(name)
+                return
             refused[name] = error
             scope.cancel()
+
+    async def _follow(self, name: str, root: Root) -> None:
+        """Open one that was left out, as soon as that can be done."""
+        generator = component_of(self._generators[name])
+        while self._root is root:
+            await self._sleep(_PAUSE)
+            try:
+                self._check_same_life(root)
+                await generator._open(root)
+            except Exception as error:  # noqa: BLE001 - else it would end all the others
+                if not isinstance(error, CosIdError) or not error.retryable:
+                    if self._root is root:
+                        logger.error("%r stays without ids: %s", name, error)  # noqa: TRY400
+                    return
+            else:
+                logger.warning("%r hands out ids now", name)
+                return
 
     def _check_same_life(self, root: Root | None) -> None:
         """Raise if the provider was closed while it opened, and perhaps opened again."""
@@ -224,6 +270,12 @@ def _check_ours(name: str, generator: object) -> None:
     except AttributeError:
         expected = "a generator of this library, or one that wraps such a generator"
         raise InvalidArgumentError(f"generators[{name!r}]", generator, expected=expected) from None
+
+
+def _is_quarantined(error: Exception) -> bool:
+    return isinstance(error, MachineIdUnavailableError) and isinstance(
+        error.__cause__, MachineIdQuarantineError
+    )
 
 
 def _named(error: CosIdError, name: str) -> CosIdError:

@@ -49,7 +49,11 @@ def condition_of(
         what = "the store gives" if stores == 1 else f"{len(failing)} of {stores} stores give"
         reasons.append(f"{what} no answer ({', '.join(sorted({*failing.values()}))})")
     reasons += _of_generators(states)
-    is_down = any(each["status"] == "down" for each in states) or (is_cut_off and not states)
+    are_down = [each for each in states if each["status"] == "down"]
+    # A quarantine is everybody's: another server has no machine ids either.
+    do_wait = bool(are_down) and all("quarantineLeft" in each for each in are_down)
+    is_part = do_wait and len(are_down) < len(states)
+    is_down = (bool(are_down) and not is_part) or (is_cut_off and not states)
     is_bad = bool(failing) or any(each["status"] != "up" for each in states)
     status = "down" if is_down or is_draining else "degraded" if is_bad else "up"
     return Condition(status, tuple(reasons), is_ready=status != "down")
@@ -64,6 +68,11 @@ def _status(state: Mapping[str, Any], is_cut_off: bool) -> Any:  # noqa: ANN401,
 
 
 def _of_generators(states: list[dict[str, Any]]) -> Iterator[str]:
+    ends = [each["quarantineLeft"] for each in states if "quarantineLeft" in each]
+    if ends:
+        known = [each for each in ends if each is not None]
+        until = f" for {max(known):.0f} s" if len(known) == len(ends) else ""
+        yield f"{len(ends)} of {len(states)} generators wait in a quarantine{until}"
     for status in ("down", "degraded"):
         found = [each for each in states if each["status"] == status]
         errors = sorted({str(each["error"]) for each in found if each["error"]})

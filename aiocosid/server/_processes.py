@@ -28,7 +28,12 @@ PAUSE: Final = 1.0  # seconds before a process that died is replaced
 
 
 def supervise(
-    work: Work, count: int, *, on_ready: Callable[[], None], reload: signal.Signals | None = None
+    work: Work,
+    count: int,
+    *,
+    on_ready: Callable[[], None],
+    on_none: Callable[[], None] = lambda: None,
+    reload: signal.Signals | None = None,
 ) -> None:
     """Run a function in several processes until a signal ends them.
 
@@ -39,13 +44,14 @@ def supervise(
             None once it is ready, or the error that it ends with.
         count: how many processes.
         on_ready: called once all of them are ready.
+        on_none: called when none of them is left, before others take their places.
         reload: the signal that is passed on to all of them, once they are ready.
 
     Raises:
         Exception: the error that the first process sent, if none of them has been ready.
         KeyboardInterrupt: they have ended because of SIGINT.
     """
-    _Crew(work, count, on_ready, reload).run()
+    _Crew(work, count, on_ready, on_none, reload).run()
 
 
 @dataclass(eq=False, slots=True)
@@ -59,12 +65,18 @@ class _Member:
 
 class _Crew:
     def __init__(
-        self, work: Work, count: int, on_ready: Callable[[], None], reload: signal.Signals | None
+        self,
+        work: Work,
+        count: int,
+        on_ready: Callable[[], None],
+        on_none: Callable[[], None],
+        reload: signal.Signals | None,
     ) -> None:
         self._context = get_context("spawn")
         self._work = work
         self._count = count
         self._on_ready = on_ready
+        self._on_none = on_none
         self._reload = reload
         self._has_reloaded = False
         self._members: list[_Member] = []
@@ -146,6 +158,8 @@ class _Crew:
         self._members.remove(member)
         if self._signal:
             return
+        if not self._members:
+            self._on_none()
         if self._error is not None and not self._were_ready:
             self._end(signal.SIGTERM, None)
             return

@@ -66,10 +66,10 @@ class Pulse:
 
     async def _ask(self, store: Store) -> str:
         """Return why a store gives no answer; empty if it gives one."""
-        why = f"no answer in {ANSWER:g} s"
+        found: list[str] = []
         with self._clock.move_on_after(ANSWER):
-            why = await _answer(store)
-        return why
+            found.append(await _answer(store))
+        return found[0] if found else f"no answer in {ANSWER:g} s"
 
 
 async def _answer(store: Store) -> str:

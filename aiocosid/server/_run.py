@@ -32,7 +32,7 @@ from ._problems import Problem
 from ._processes import supervise
 from ._reload import read_again, tokens_of
 from ._service import Limits
-from ._sockets import bound
+from ._sockets import bound, refusal
 from ._tls import TlsServer, context_of
 from ._tokens import EVERY
 
@@ -106,7 +106,13 @@ def run_app(settings: Settings, make: Make, load: Load | None = None) -> None:
             _run(plan, sockets, on_ready=on_ready)
         else:
             work = partial(_work, plan, sockets)
-            supervise(work, server.workers, on_ready=on_ready, reload=HANGUP)
+            supervise(
+                work,
+                server.workers,
+                on_ready=on_ready,
+                on_none=refusal(sockets),
+                reload=HANGUP,
+            )
 
 
 def app_of(
@@ -134,6 +140,7 @@ def app_of(
         found = import_module(".dialects.resp", __package__)
         commands = found.commands(**resp.model_dump())
     provider, store = configure(settings), None
+    provider.open_in_part()
     if over is not None:
         if provider.store is None:
             raise InvalidArgumentError("store", None, expected="one at the top of the settings")

@@ -15,9 +15,9 @@ from ..errors import InvalidArgumentError
 from ..settings import Address, is_loopback
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ("Listener", "bound")
+__all__ = ("Listener", "bound", "refusal")
 
 BACKLOG: Final = 2048  # connections that wait to be accepted, as uvicorn has it
 
@@ -174,3 +174,26 @@ def _described(made: socket.socket) -> Listener:
         return Listener(made, str(Address(path=os.fsdecode(name))))
     host, port, *_ = name
     return Listener(made, str(Address(host=host, port=port)), is_public=not is_loopback(host))
+
+
+def refusal(sockets: Iterable[socket.socket]) -> Callable[[], None]:
+    """Return what refuses further connections, and those that wait, until somebody listens again.
+
+    It does so on Linux, over TCP, and not for the sockets of systemd; others wait as before.
+
+    Args:
+        sockets: as `bound` returns them; nobody else listens yet.
+    """
+    inet = socket.AF_INET, socket.AF_INET6  # Unix sockets could not be opened again
+    found = [
+        each
+        for each in sockets
+        if each.family in inet and not each.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+    ]
+
+    def refuse() -> None:
+        for each in found:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+    return refuse

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import signal
@@ -262,6 +263,22 @@ def test_processes_share_a_port_and_no_id() -> None:
         assert max(Counter(found + more).values()) == 1
         assert server.end() == 0
         assert "Traceback" not in server.log()
+
+
+def test_without_a_process_connections_are_refused() -> None:
+    """They hung before, in the queue of a socket that nobody listened at."""
+    with IdServer("--workers", "2") as server:
+        for pid in serving(server):
+            os.kill(pid, signal.SIGKILL)
+
+        def is_refused() -> bool:
+            with socket.socket() as client:
+                return client.connect_ex((server.host, server.port)) == errno.ECONNREFUSED
+
+        wait_until(is_refused, "connections are refused")
+        wait_until(lambda: not is_refused(), "another one listens", deadline=20)
+        assert server.ids(2)
+        assert server.end() == 0
 
 
 def serving(server: IdServer) -> list[int]:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
 
+from aiocosid.abc import DEFAULT_NAMESPACE
+from aiocosid.machine.cells import Space
 from tests.servers import ValkeyServer, wait_until
 
 from ._id_server import IdServer
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
+SPACE = f"cosid:{{{DEFAULT_NAMESPACE}}}:space"
 DEADLINE = 3.0  # seconds after which nobody may say any more that all is well
+START = 15.0  # seconds; a lease waits for five
 AT_ONCE = 1.0  # seconds for an answer that waits for no store; the machine may be busy
 
 GENERATORS = """
@@ -61,18 +66,22 @@ def is_well(client: httpx.Client) -> bool:
     return found["Server"] == "serving " and found["Stores"] == "answers "
 
 
+def on_valkey(valkey: ValkeyServer) -> IdServer:
+    return IdServer(
+        server="[server.cosid]\n[server.resp]\n",
+        store=valkey.url,
+        settings='create = "disposable"',
+        create=False,
+        generators=GENERATORS,
+    )
+
+
 SAYINGS: list[Callable[[httpx.Client], bool]] = [is_ready, is_up, is_well]
 
 
 def test_a_hung_store(valkey: ValkeyServer) -> None:
     """Within three seconds all say so; and again that all is well, by themselves."""
-    with IdServer(
-        server="[server.cosid]\n",
-        store=valkey.url,
-        settings='create = "disposable"',
-        create=False,
-        generators=GENERATORS,
-    ) as server:
+    with on_valkey(valkey) as server:
         client = server.client
         server.ids(10)
         for each in SAYINGS:
@@ -98,3 +107,35 @@ def test_a_hung_store(valkey: ValkeyServer) -> None:
         for each in SAYINGS:
             wait_until(lambda each=each: each(client), each.__name__)  # type: ignore[misc]
         assert server.end() == 0
+
+
+def altered(valkey: ValkeyServer, **about: object) -> None:
+    """Change the cell of the machine ids' namespace behind everybody's back."""
+    space = Space.read(str(valkey.call("GET", SPACE)))
+    found: Any = about
+    valkey.call("SET", SPACE, replace(space, **found).text())
+
+
+def test_a_quarantine_at_the_start(valkey: ValkeyServer) -> None:
+    """Counters and RESP are served; the Snowflake follows when the quarantine ends."""
+    with on_valkey(valkey) as server:
+        server.ids(1, "event")
+        server.kill()
+        altered(valkey, identity="another")
+        began = time.monotonic()
+        server.start()
+        assert time.monotonic() - began < START
+        assert server.ids(2)
+        with server.connect() as client:
+            client.sendall(b"*2\r\n$4\r\nINCR\r\n$5\r\norder\r\n")
+            assert client.recv(100).startswith(b":")
+        assert server.client.post("/v1/ids/event").status_code == 503
+        status, found = asked(server.client, "/health/ready")
+        assert (status, found["status"]) == (200, "degraded")
+        assert found["reasons"][0].startswith("1 of 2 generators wait in a quarantine for 3")
+        space = Space.read(str(valkey.call("GET", SPACE)))
+        altered(valkey, since_ms=space.since_ms - 400_000)
+        wait_until(lambda: is_ready(server.client), "the Snowflake follows", deadline=20)
+        assert server.ids(1, "event")
+        assert server.end() == 0
+        assert "Traceback" not in server.log()

@@ -10,6 +10,7 @@ from aiocosid.integrations.asgi import Health
 from aiocosid.server._condition import condition_of
 
 SILENT = {"redis": "no answer in 1.5 s"}
+WAITS = {"status": "down", "error": "MachineIdQuarantineError", "quarantineLeft": 30.0}
 REASON = "the store gives no answer (no answer in 1.5 s)"
 
 
@@ -45,6 +46,30 @@ def judged(found: Health | None, failing: dict[str, str], stores: int = 1) -> tu
             health({"status": "down", "error": "ClosedError"}, {}),
             {},
             ("down", False, ("1 of 2 generators down (ClosedError)",)),
+        ),
+        (
+            health(WAITS, {}),
+            {},
+            (
+                "degraded",
+                True,
+                (
+                    "1 of 2 generators wait in a quarantine for 30 s",
+                    "1 of 2 generators down (MachineIdQuarantineError)",
+                ),
+            ),
+        ),
+        (
+            health({**WAITS, "quarantineLeft": None}),
+            {},
+            (
+                "down",
+                False,
+                (
+                    "1 of 1 generators wait in a quarantine",
+                    "1 of 1 generators down (MachineIdQuarantineError)",
+                ),
+            ),
         ),
     ],
 )
