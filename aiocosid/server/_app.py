@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from http import HTTPStatus
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from .._life.clock import SYSTEM_CLOCK
 from ..abc import DEFAULT_NAMESPACE
 from ..errors import CosIdError
 from . import _dashboard, _health, _metrics, _store_api, _v1
@@ -19,7 +21,15 @@ from ._service import Service
 from ._tokens import EVERY
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+    from collections.abc import (
+        AsyncGenerator,
+        Awaitable,
+        Callable,
+        Iterable,
+        Mapping,
+        MutableMapping,
+        Sequence,
+    )
 
     from starlette.requests import Request
     from starlette.routing import BaseRoute
@@ -95,17 +105,24 @@ class App:
         self.resp: Mapping[bytes, Command | Adder] | None = resp
         # They are tried one after the other, so the busiest come first.
         ids, segments, *others = _v1.routes(self.service)
-        spoken = [dialect(self.service) for dialect in dialects]
+        spoken = {_name_of(dialect): dialect(self.service) for dialect in dialects}
+        ours: list[Any] = [
+            *others,
+            _store_api.route(self.service),
+            *_metrics.routes(self.service),
+            *_health.routes(self.service),
+            *(_dashboard.routes(self.service) if dashboard else ()),
+        ]
+        named = [*spoken.items(), ("native", [ids, segments, *ours])]
+        self.service.meters.routes = {
+            each.endpoint: (name, each.path) for name, found in named for each in found
+        }
         self._app = Starlette(
             routes=[
                 ids,
                 segments,
-                *filter(None, chain.from_iterable(zip_longest(*spoken))),
-                *others,
-                _store_api.route(self.service),
-                *_metrics.routes(self.service),
-                *_health.routes(self.service),
-                *(_dashboard.routes(self.service) if dashboard else ()),
+                *filter(None, chain.from_iterable(zip_longest(*spoken.values()))),
+                *ours,
             ],
             exception_handlers={
                 Problem: _problem,
@@ -120,13 +137,23 @@ class App:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection's request, or the application's life."""
-        try:
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
-        except Exception as error:
-            if scope["type"] != "http":
-                raise
+            return
+        status, began = 0, SYSTEM_CLOCK.monotonic()
+
+        def noting(message: MutableMapping[str, Any]) -> Awaitable[None]:
+            nonlocal status
+            status = message.get("status", status)
+            return send(message)
+
+        try:
+            await self._app(scope, receive, noting)
+        except Exception as error:  # noqa: BLE001 - whatever a bug raises
             # It is answered already, by `_bug`; the server would log a traceback for each.
             FAILURES.note(error, "a request has failed", trace=True)
+        if status:
+            self.service.meters.note(scope, status, SYSTEM_CLOCK.monotonic() - began)
 
     @asynccontextmanager
     async def running(self, _app: object = None) -> AsyncGenerator[None]:
@@ -135,9 +162,19 @@ class App:
         Raises:
             CosIdError: as the provider's opening.
         """
+        service = self.service
         async with AsyncExitStack() as stack:
-            await self.service.open(stack)
+            await service.open(stack)
+            if service.sheets is not None:
+                writing = partial(service.sheets.write_on, partial(_metrics.known_to, service))
+                stack.callback(service.tasks.start(writing).cancel)
             yield
+
+
+def _name_of(dialect: Dialect) -> str:
+    """Return the module that a dialect's routes are from."""
+    module: str = getattr(dialect, "func", dialect).__module__
+    return module.rpartition(".")[2]
 
 
 def _response(problem: Problem) -> Response:

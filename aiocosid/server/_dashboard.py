@@ -21,6 +21,7 @@ from starlette.routing import Route
 from .._life.clock import SYSTEM_CLOCK
 from ..errors import CosIdError, CounterMissingError
 from ._http import bearer_of, body_of, check_host, check_site, reply, whole
+from ._meters import ACCESS
 from ._overview import Watch
 from ._page import ActionResult, page, token_page
 from ._parse import parse
@@ -109,7 +110,7 @@ class _Live:
         """Answer one request."""
         if not self._service.tokens:
             check_host(self._service, scope)
-        access = self._service.access(bearer_of(scope), SYSTEM_CLOCK.now_ms())
+        access = scope[ACCESS] = self._service.access(bearer_of(scope), SYSTEM_CLOCK.now_ms())
         self._service.check(access, Verb.READ)
         overview = await self._watch.overview()
         await reply(send, json.dumps(overview.as_tree()).encode(), is_head=_is_head(scope))
@@ -180,7 +181,7 @@ class _Dashboard:
         secret = bearer_of(scope) or fields.pop("token", "").strip() or None
         in_json = "application/json" in headers.get("accept", "")
         try:
-            access = self._service.access(secret, SYSTEM_CLOCK.now_ms())
+            access = scope[ACCESS] = self._service.access(secret, SYSTEM_CLOCK.now_ms())
             answer = await self._done(_Asked(access, fields)) if "action" in fields else None
             if answer is None:
                 self._service.check(access, Verb.READ)

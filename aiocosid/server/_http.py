@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import parse_qsl, unquote
 
 from .._life.clock import SYSTEM_CLOCK
+from ._meters import ACCESS
 from ._problems import CONTENT_TYPE, Problem
 from ._tokens import Access
 
@@ -103,7 +104,8 @@ def access_of(service: Service, scope: Scope) -> Access:
     """
     server = _server_of(scope)
     if service.tokens.needed_at(server[0] if server[1] is None else server):
-        return service.access(bearer_of(scope), SYSTEM_CLOCK.now_ms())
+        found = scope[ACCESS] = service.access(bearer_of(scope), SYSTEM_CLOCK.now_ms())
+        return found
     check_host(service, scope)
     check_site(scope)
     return service.tokens.anybody

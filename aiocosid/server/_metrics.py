@@ -1,14 +1,18 @@
-"""Metrics for Prometheus, of the server's generators.  Needs the ``prometheus`` extra."""
+"""Metrics for Prometheus, of the server and its generators.  Needs the ``prometheus`` extra."""
 
 from __future__ import annotations
 
+import os
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from starlette.routing import Route
 
 from ..errors import MissingExtraError
+from ..integrations._metrics import MACHINE_ID, Metric
+from ..integrations._watched import Watched
 from ._http import access_of, reply
+from ._meters import figures_of, merged
 from ._problems import Problem
 from ._tokens import Verb
 
@@ -18,9 +22,17 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
     from ._http import Receive, Scope, Send
+    from ._meters import Figures
     from ._service import Service
 
-__all__ = ("routes",)
+__all__ = ("known_to", "routes")
+
+
+def known_to(service: Service) -> Figures:
+    """Return what this process knows."""
+    watched = Watched()
+    with watched.watch(service.provider):
+        return figures_of(service, watched.read())
 
 
 def routes(service: Service) -> Sequence[BaseRoute]:
@@ -29,7 +41,7 @@ def routes(service: Service) -> Sequence[BaseRoute]:
 
 
 class _Metrics:
-    """``GET /metrics``: what is read from the statistics of all generators."""
+    """``GET /metrics``: what this process and the others of the server know."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -39,9 +51,14 @@ class _Metrics:
         service = self._service
         service.check(access_of(service, scope), Verb.READ)
         try:
-            from ..integrations.prometheus import scraped  # noqa: PLC0415 - an extra of its own
+            from ..integrations._exposition import exposed  # noqa: PLC0415 - an extra of its own
         except MissingExtraError as error:
             raise Problem(HTTPStatus.NOT_IMPLEMENTED, "not-supported", str(error)) from None
-        kind, text = scraped(service.provider)
+        found, labels = known_to(service), dict[Metric, tuple[str, ...]]()
+        if service.sheets is not None:
+            mine = os.getpid(), True, found
+            found = merged([mine, *service.sheets.others()])
+            labels[MACHINE_ID] = (*MACHINE_ID.labels, "pid")
+        kind, text = exposed(found, labels)
         is_head = scope["method"] == "HEAD"
         await reply(send, text, content_type=kind.encode(), is_head=is_head)

@@ -432,6 +432,8 @@ class RespProtocol(asyncio.Protocol):
             commands = reader.take(MOST_AT_ONCE, is_stranger=session.access is None)
             if commands:
                 self._drop_timer()
+                token = session.access and session.access.token
+                session.service.meters.commands[token.name if token else ""] += len(commands)
                 yield from self._serve(commands)
             if reader.error:
                 self._write([encoded(RespError(f"ERR Protocol error: {reader.error}"))])

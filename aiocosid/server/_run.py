@@ -17,6 +17,7 @@ from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from math import ceil
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 import uvicorn
@@ -32,6 +33,7 @@ from ._problems import Problem
 from ._processes import supervise
 from ._reload import read_again, tokens_of
 from ._service import Limits
+from ._sheets import Sheets
 from ._sockets import bound, refusal
 from ._tls import TlsServer, context_of
 from ._tokens import EVERY
@@ -105,7 +107,8 @@ def run_app(settings: Settings, make: Make, load: Load | None = None) -> None:
         if server.workers == 1:
             _run(plan, sockets, on_ready=on_ready)
         else:
-            work = partial(_work, plan, sockets)
+            folder = stack.enter_context(TemporaryDirectory(prefix="aiocosid-"))
+            work = partial(_work, replace(plan, sheets=folder), sockets)
             supervise(
                 work,
                 server.workers,
@@ -240,11 +243,13 @@ class _Plan:
         make: makes the application.
         settings: describe it.
         load: reads them again; None to keep them.
+        sheets: the folder in which several processes tell each other what they know; or empty.
     """
 
     make: Make
     settings: Settings
     load: Load | None
+    sheets: str = ""
 
 
 def _work(
@@ -306,6 +311,8 @@ async def _serve(
 ) -> int:
     """Serve until a signal; return its number."""
     options, app = plan.settings.server, plan.make(plan.settings)
+    if plan.sheets:
+        app.service.sheets = Sheets(plan.sheets)
     config = uvicorn.Config(
         app,
         http=EitherProtocol,
@@ -344,6 +351,7 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self.signal = 0
         self._service = service
+        service.meters.connections = self.server_state.connections
         self._settings = plan.settings
         self._load = plan.load
         self._reading: asyncio.Task[None] | None = None

@@ -29,6 +29,7 @@ from ..provider._hosting import component_of
 from ..segment._generator import SegmentGenerator
 from ._condition import condition_of
 from ._hosts import Hosts
+from ._meters import Meters
 from ._problems import Problem
 from ._pulse import Pulse
 from ._tasks import Tasks
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from ..abc import AnyGenerator, IdSegmentDistributor, Provider, Store
     from ..integrations._source import Source
     from ._condition import Condition
+    from ._sheets import Sheets
     from ._tokens import Token
 
 __all__ = ("Limits", "Service", "StoreCalls", "grant", "has_answered")
@@ -99,7 +101,9 @@ class Service:
         hosts: which names requests without a token may have for this server.
         namespace: of counters that are named without one.
         calls: the additions that it has asked the store for.
+        meters: what it is asked.
         pulse: whether its stores answer.
+        sheets: what the other processes of the server know; None if there are none.
         tasks: what goes on beside the requests.
         is_draining: whether it tells its balancer to send no more requests; it still serves.
     """
@@ -116,8 +120,10 @@ class Service:
         "hosts",
         "is_draining",
         "limits",
+        "meters",
         "namespace",
         "pulse",
+        "sheets",
         "tasks",
         "tokens",
     )
@@ -142,6 +148,8 @@ class Service:
         self.is_draining: bool = False
         self.calls: StoreCalls = StoreCalls()
         self.pulse: Pulse = Pulse(SYSTEM_CLOCK)
+        self.meters: Meters = Meters()
+        self.sheets: Sheets | None = None
         self.tasks: Tasks = Tasks()
         self._source = source
         self._given_store = store

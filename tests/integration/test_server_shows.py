@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -12,9 +14,11 @@ import pytest
 
 from aiocosid.abc import DEFAULT_NAMESPACE
 from aiocosid.machine.cells import Space
+from aiocosid.server import digest_of
 from tests.servers import ValkeyServer, wait_until
 
 from ._id_server import IdServer
+from .test_server_run import serving
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -137,5 +141,80 @@ def test_a_quarantine_at_the_start(valkey: ValkeyServer) -> None:
         altered(valkey, since_ms=space.since_ms - 400_000)
         wait_until(lambda: is_ready(server.client), "the Snowflake follows", deadline=20)
         assert server.ids(1, "event")
+        assert server.end() == 0
+        assert "Traceback" not in server.log()
+
+
+SECRET = "aiocosid_the-shops"  # noqa: S105 - a test's
+READER = "aiocosid_the-operators"
+TOKENS = f"""
+[[server.tokens]]
+name = "shop"
+digest = "{digest_of(SECRET)}"
+verbs = ["ids", "segments"]
+
+[[server.tokens]]
+name = "ops"
+digest = "{digest_of(READER)}"
+verbs = ["read"]
+"""
+IDS = 'aiocosid_dialect="native",aiocosid_route="/v1/ids/{name:path}"'
+
+
+def bearer(secret: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {secret}"}
+
+
+def scrape(server: IdServer) -> dict[str, float]:
+    """Return the series of /metrics, with all their labels, by a connection of its own."""
+    with httpx.Client(base_url=server.client.base_url, timeout=20) as client:
+        answer = client.get("/metrics", headers=bearer(READER))
+    assert answer.status_code == 200, answer.text
+    lines = [each.rpartition(" ") for each in answer.text.splitlines() if each[0] != "#"]
+    return {name: float(value) for name, _, value in lines}
+
+
+def post(server: IdServer, secret: str) -> int:
+    with httpx.Client(base_url=server.client.base_url, timeout=20) as client:
+        return client.post("/v1/ids/order", headers=bearer(secret)).status_code
+
+
+def requests_of(token: str, status: int) -> str:
+    where = f'{IDS},aiocosid_status="{status}",aiocosid_token="{token}"'
+    return f"aiocosid_server_requests_total{{{where}}}"
+
+
+def test_metrics_of_all_processes() -> None:
+    """Added up, by whoever answers; and what one has counted that was killed since."""
+    expected = {
+        requests_of("shop", 200): 20.0,
+        requests_of("", 401): 6.0,
+        requests_of("ops", 403): 4.0,
+        f"aiocosid_server_duration_seconds_count{{{IDS}}}": 30.0,
+        "aiocosid_server_processes": 2.0,
+        "aiocosid_server_store_up": 1.0,
+        'aiocosid_server_commands_total{aiocosid_token="shop"}': 2.0,
+    }
+
+    def is_all() -> bool:
+        found = scrape(server)
+        return {name: found.get(name) for name in expected} == expected
+
+    with IdServer("--workers", "2", server=f"[server.resp]\n{TOKENS}") as server:
+        for secret, count, status in ((SECRET, 20, 200), ("aiocosid_x", 6, 401), (READER, 4, 403)):
+            assert [post(server, secret) for _ in range(count)] == [status] * count
+        with server.connect() as client:
+            words = f"*2\r\n$4\r\nAUTH\r\n${len(SECRET)}\r\n{SECRET}\r\n".encode()
+            client.sendall(words)
+            assert client.recv(100) == b"+OK\r\n"
+            client.sendall(b"*2\r\n$4\r\nINCR\r\n$5\r\norder\r\n" * 2)
+            assert client.recv(100).startswith(b":")
+            wait_until(is_all, "all is counted")
+            found = scrape(server)
+            assert found["aiocosid_server_connections"] >= 2  # this one, and the scrape's
+            assert SECRET not in f"{found}"
+        os.kill(serving(server)[0], signal.SIGKILL)
+        wait_until(lambda: "takes its place" in server.log(), "it is replaced")
+        wait_until(is_all, "nothing is forgotten, and two serve", deadline=20)
         assert server.end() == 0
         assert "Traceback" not in server.log()

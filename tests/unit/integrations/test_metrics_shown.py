@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from aiocosid.integrations._metrics import MEASURED, READ, Metric
+from aiocosid.server._meters import SERVED
 
 DOCS: Final = Path(__file__).parents[3] / "docs"
-METRICS: Final = (*MEASURED, *READ)
+METRICS: Final = (*MEASURED, *READ, *SERVED)
 LABELS: Final = {label for metric in METRICS for label in metric.labels}
 
 
@@ -113,7 +114,7 @@ def test_the_dashboard_shows_what_there_is() -> None:
 def test_the_alerts_watch_what_there_is() -> None:
     page = (DOCS / "howto" / "observe.md").read_text()
     rules = page[page.index("groups:") :].partition("```")[0].split("- alert:")[1:]
-    assert len(rules) == 3
+    assert len(rules) == 5
     for rule in rules:
         (expression,) = re.findall(r"^ +expr: (.+)$", rule, re.MULTILINE)
         (summary,) = re.findall(r"^ +summary: (.+)$", rule, re.MULTILINE)

@@ -1,0 +1,190 @@
+"""Counts what the server is asked: by dialect, route, token and status, and how long it took."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from functools import partial
+from operator import add
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from ..integrations._metrics import BUCKETS, MACHINE_ID, READ, Metric
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from ..integrations._metrics import Where
+    from ._http import Scope
+    from ._service import Service
+
+__all__ = ("ACCESS", "BY_NAME", "SERVED", "Figures", "Meters", "figures_of", "merged")
+
+Figures: TypeAlias = "dict[Metric, dict[Where, Any]]"
+"""The series of each metric; a histogram's is the counts of its buckets, and the sum."""
+
+ACCESS: Final = "aiocosid.access"
+"""In a request's scope: what its sender may do, once that is known."""
+
+ROUTE: Final = ("aiocosid.dialect", "aiocosid.route")
+
+REQUESTS: Final = Metric(
+    "counter",
+    "aiocosid.server.requests",
+    "{request}",
+    "Requests that were answered.",
+    (*ROUTE, "aiocosid.token", "aiocosid.status"),
+    add,
+)
+DURATION: Final = Metric(
+    "histogram", "aiocosid.server.duration", "s", "How long a request took.", ROUTE, add
+)
+COMMANDS: Final = Metric(
+    "counter",
+    "aiocosid.server.commands",
+    "{command}",
+    "Commands of RESP that were read.",
+    ("aiocosid.token",),
+    add,
+)
+CONNECTIONS: Final = Metric(
+    "gauge", "aiocosid.server.connections", "{connection}", "Connections that are open.", (), add
+)
+STORE_CALLS: Final = Metric(
+    "counter",
+    "aiocosid.server.store.calls",
+    "{call}",
+    "Additions to counters that requests have asked the store for.",
+    (),
+    add,
+)
+STORE_FAILURES: Final = Metric(
+    "counter", "aiocosid.server.store.failures", "{call}", "Those of them that failed.", (), add
+)
+STORE_TIME: Final = Metric(
+    "counter",
+    "aiocosid.server.store.time",
+    "s",
+    "How long all of them together have taken.",
+    (),
+    add,
+)
+STORE_UP: Final = Metric(
+    "gauge", "aiocosid.server.store.up", "", "Whether every store answers: 1 or 0.", (), min
+)
+PROCESSES: Final = Metric(
+    "gauge", "aiocosid.server.processes", "{process}", "Processes that serve.", (), add
+)
+
+SERVED: Final = (
+    *(REQUESTS, DURATION, COMMANDS, CONNECTIONS, STORE_CALLS, STORE_FAILURES, STORE_TIME, STORE_UP),
+    PROCESSES,
+)
+"""Of the service itself."""
+
+BY_NAME: Final = {metric.name: metric for metric in (*READ, *SERVED)}
+
+NO_BUCKETS: Final = (0,) * (len(BUCKETS) + 1)
+
+
+class Meters:
+    """The requests of one process.
+
+    Attributes:
+        routes: the dialect and the path of each endpoint.
+        connections: those that are open.
+        commands: how many of RESP were read, by the names of tokens.
+    """
+
+    __slots__ = ("_cells", "commands", "connections", "routes")
+
+    def __init__(self) -> None:
+        self.routes: Mapping[Any, tuple[str, str]] = {}
+        self.connections: Collection[object] = ()
+        self.commands: Counter[str] = Counter()
+        # By endpoint, token and status: how many requests fell into each bucket, and their seconds.
+        self._cells: dict[tuple[Any, str, int], list[float]] = {}
+
+    def note(self, scope: Scope, status: int, took: float) -> None:
+        """Count a request that was answered.
+
+        Args:
+            scope: the request's.
+            status: of the answer.
+            took: seconds.
+        """
+        access = scope.get(ACCESS)
+        token = None if access is None else access.token
+        key = scope.get("endpoint"), "" if token is None else token.name, status
+        cell = self._cells.get(key)
+        if cell is None:
+            cell = self._cells[key] = [*NO_BUCKETS, 0.0]
+        cell[bisect_left(BUCKETS, took)] += 1
+        cell[-1] += took
+
+    def figures(self) -> Figures:
+        """Return what was counted."""
+        requests: dict[Where, Any] = {}
+        durations: dict[Where, Any] = {}
+        for (endpoint, token, status), cell in self._cells.items():
+            route = self.routes.get(endpoint, ("", ""))
+            where = *route, token, str(status)
+            requests[where] = requests.get(where, 0) + sum(cell[:-1])
+            durations[route] = _summed(durations.get(route), cell)
+        return {
+            REQUESTS: requests,
+            DURATION: durations,
+            COMMANDS: {(token,): count for token, count in self.commands.items()},
+            CONNECTIONS: {(): len(self.connections)},
+            PROCESSES: {(): 1},
+        }
+
+
+def _summed(one: list[float] | None, other: list[float]) -> list[float]:
+    return [*other] if one is None else [*map(add, one, other)]
+
+
+def figures_of(service: Service, read: Figures) -> Figures:
+    """Return what a process knows.
+
+    Args:
+        service: its service.
+        read: what was read from the statistics of its generators.
+    """
+    calls, pulse = service.calls, service.pulse
+    found: Figures = {**read, **service.meters.figures()}
+    found[STORE_CALLS] = {(): calls.count}
+    found[STORE_FAILURES] = {(): calls.failures}
+    found[STORE_TIME] = {(): calls.seconds}
+    if pulse.asked:
+        found[STORE_UP] = {(): int(not pulse.failing)}
+    return found
+
+
+def merged(processes: Iterable[tuple[int, bool, Figures]]) -> Figures:
+    """Return what all processes of a server know; of those that have ended only what is counted.
+
+    Each has a machine id of its own, so that has its process in its series.
+
+    Args:
+        processes: the number of each, whether it runs, and what it knows.
+    """
+    found: Figures = {}
+    for number, is_running, figures in processes:
+        for metric, series in figures.items():
+            if metric.kind == "gauge" and not is_running:
+                continue
+            into, merge = found.setdefault(metric, {}), _merge_of(metric)
+            for labels, value in series.items():
+                where = (*labels, str(number)) if metric is MACHINE_ID else labels
+                into[where] = merge(into[where], value) if where in into else value
+    return found
+
+
+def _merge_of(metric: Metric) -> Any:  # noqa: ANN401 - of numbers, or of lists of them
+    if metric.kind == "histogram":
+        return _summed
+    return add if metric.kind == "counter" else partial(_both, metric)
+
+
+def _both(metric: Metric, one: float, other: float) -> float:
+    return metric.merge(one, other)
