@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from .._life.clock import SYSTEM_CLOCK
 from ..errors import CosIdError, CounterMissingError
-from ._http import bearer_of, body_of, check_host, check_site, reply, whole
+from ._http import bearer_of, body_of, check_host, check_site, query_of, reply, whole
 from ._meters import ACCESS
 from ._overview import Watch
 from ._page import ActionResult, page, token_page
@@ -112,7 +112,7 @@ class _Live:
             check_host(self._service, scope)
         access = scope[ACCESS] = self._service.access(bearer_of(scope), SYSTEM_CLOCK.now_ms())
         self._service.check(access, Verb.READ)
-        overview = await self._watch.overview()
+        overview = await self._watch.overview(query_of(scope).get("find", ""))
         await reply(send, json.dumps(overview.as_tree()).encode(), is_head=_is_head(scope))
 
 
@@ -222,7 +222,8 @@ class _Dashboard:
         answer: ActionResult | None,
         status: int = 200,
     ) -> None:
-        overview = await self._watch.overview()
+        find = query_of(scope).get("find", "")
+        overview = await self._watch.overview(find)
         html = page(
             overview,
             version=self._version,
@@ -230,6 +231,7 @@ class _Dashboard:
             namespace=self._service.namespace,
             generators=list(self._service.provider),
             answer=answer,
+            find=find,
         )
         await self._send(scope, send, html, status)
 

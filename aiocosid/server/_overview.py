@@ -17,6 +17,7 @@ from .. import __version__
 from .._life.clock import SYSTEM_CLOCK
 from ..inspection import Rates, read_store, seconds_text
 from ..machine import MachineIdStatistics
+from ._attention import ATTENTION, attention_rows
 from ._view import (
     COUNTERS,
     GENERATORS,
@@ -28,6 +29,7 @@ from ._view import (
     Traffic,
     counter_rows,
     generator_row,
+    is_unused,
     lease_row,
     leases_of,
     machine_rows,
@@ -111,8 +113,11 @@ class Watch:
         self._timed = (0, 0.0)  # the service's calls and their seconds, at the last reading
         self._latency: float | None = None
 
-    async def overview(self) -> Overview:
+    async def overview(self, find: str = "") -> Overview:
         """Return everything; of a store that does not answer at once, what it said before.
+
+        Args:
+            find: shows only the rows in which this is found.
 
         Raises:
             NotOpenError: the server's provider is not open.
@@ -123,7 +128,7 @@ class Watch:
         if reading is not None and not self._service.pulse.failing:
             with self._clock.move_on_after(PATIENCE):
                 await asyncio.wait([reading])
-        return self._overview()
+        return self._overview(find.casefold())
 
     def refresh(self) -> None:
         """Read the stores again at the next call: something was changed."""
@@ -143,21 +148,36 @@ class Watch:
         self._latency = seconds / count if count and seconds else None
         self._timed = calls.count, calls.seconds
 
-    def _overview(self) -> Overview:
+    def _overview(self, find: str) -> Overview:
         provider, rates, now = self._service.provider, self._rates, self._clock.monotonic()
         pulse, silent = self._service.pulse, self._service.pulse.failing
         rows = [
             generator_row(name, provider[name], rates, now, is_cut_off=pulse.is_cut_off)
             for name in provider
         ]
-        pictures = [each for n in provider for each in pictures_of(provider[n].statistics())]
+        rows.sort(key=is_unused)
+        by_name = {name: [*pictures_of(provider[name].statistics())] for name in provider}
+        pictures = [each for found in by_name.values() for each in found]
         leases, readings, now_ms = leases_of(pictures), self._readings, self._clock.now_ms()
         return Overview(
             is_draining=self._service.is_draining,
             facts=self._facts(rows),
             tables=(
                 table_of(
+                    *("attention", "Needs attention", ATTENTION),
+                    attention_rows(
+                        by_name,
+                        readings,
+                        self._service.tokens,
+                        self._service.certificate_ms,
+                        now_ms,
+                    ),
+                    "Nothing does.",
+                    find=find,
+                ),
+                table_of(
                     *("generators", "Generators", GENERATORS, rows, "There are no generators."),
+                    find=find,
                     remark="Of this process. Segments that the service hands out: see Counters.",
                 ),
                 table_of(
@@ -167,28 +187,36 @@ class Watch:
                         for each in readings
                     ],
                     "The server has no store.",
+                    find=find,
                     remark="Clock error: how far this host's clock is ahead of the store's.",
                 ),
                 table_of(
                     *("counters", "Counters", COUNTERS),
-                    [row for each in readings for row in counter_rows(each, rates, now)],
+                    sorted(
+                        (row for each in readings for row in counter_rows(each, rates, now)),
+                        key=is_unused,
+                    ),
                     self._why("counters", "There are no counters."),
+                    find=find,
                     remark="The last max id is the floor: every further segment is above it.",
                 ),
                 table_of(
                     *("leases", "Machine ids of this process", LEASES),
                     [lease_row(each, now_ms) for each in leases],
                     "This process holds none.",
+                    find=find,
                 ),
                 table_of(
                     *("machines", "Machine ids in the store", MACHINES),
                     [row for each in readings for row in machine_rows(each, leases)],
                     self._why("machines", "None was ever handed out."),
+                    find=find,
                 ),
                 table_of(
                     *("quarantines", "Quarantines of machine ids", QUARANTINES),
                     [row for each in readings for row in quarantine_rows(each)],
                     self._why("markers", "No namespace has machine ids."),
+                    find=find,
                 ),
             ),
         )

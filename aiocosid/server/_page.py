@@ -43,6 +43,12 @@ def _escaped(text: str) -> str:
     return escape(text, quote=True)
 
 
+FEW: Final = 10
+"""Rows of a table that a phone shows at first; the style sheet has the same number."""
+
+NAMES: Final = {"Name", "Store", "Counter", "Namespace", "Holder", "Instance"}
+"""Columns whose words somebody has chosen: only those may be broken anywhere."""
+
 HEAD: Final = """<!doctype html>
 <html lang="en">
 <head>
@@ -87,6 +93,10 @@ PAGE: Final = """<body data-page="overview">
 <h2 class="hidden">Server</h2>
 <dl class="facts" id="facts">{facts}</dl>
 <p id="trouble" role="status"></p>
+<form method="get" action="dashboard" id="search" role="search">
+<label for="find">Search all tables</label>
+<input id="find" name="find" type="search" value="{find}" autocomplete="off" spellcheck="false">
+</form>
 {answer}
 {tables}
 <section id="actions" aria-labelledby="actions-title">
@@ -129,6 +139,7 @@ def page(
     namespace: str,
     generators: Sequence[str],
     answer: ActionResult | None = None,
+    find: str = "",
 ) -> str:
     """Return the whole page.
 
@@ -139,6 +150,7 @@ def page(
         namespace: the default of the forms.
         generators: their names, for the forms.
         answer: what the last action has done.
+        find: what is searched for.
     """
     tables = overview.tables
     forget = '<button type="button" id="forget">Forget the token</button>' if needs_token else ""
@@ -147,6 +159,7 @@ def page(
         forget=forget,
         facts="".join(_fact(name, each) for name, each in overview.facts.items()),
         answer=_answer(answer),
+        find=_escaped(find),
         tables="".join(map(_table, tables)),
         forms=_forms(namespace, generators, needs_token=needs_token),
         release=_escaped(overview.facts["Version"].text),
@@ -189,8 +202,11 @@ def _table(table: ViewTable) -> str:
     rows = "".join(_row(table.columns, row) for row in table.rows)
     remark = f'<p class="help">{_escaped(table.remark)}</p>' if table.remark else ""
     hidden = "" if table.rows else " hidden"
+    few = " hidden" if len(table.rows) <= FEW else ""
     return f"""<section id="{table.key}" aria-labelledby="{table.key}-title">
 <h2 id="{table.key}-title">{_escaped(table.title)}</h2>{remark}
+<input type="checkbox" class="more" id="{table.key}-more"{few}><label class="more"
+ for="{table.key}-more"{few}>Show all rows</label>
 <table role="table" data-key="{table.key}"{hidden}>
 <caption class="hidden">{_escaped(table.title)}</caption>
 <thead role="rowgroup"><tr role="row">{headings}</tr></thead>
@@ -202,7 +218,8 @@ def _table(table: ViewTable) -> str:
 
 
 def _numeric(column: str) -> str:
-    return ' class="n"' if column.startswith("#") else ""
+    kind = "n" if column.startswith("#") else "w" if column in NAMES else ""
+    return f' class="{kind}"' if kind else ""
 
 
 def _row(columns: Iterable[str], row: Iterable[Shown]) -> str:

@@ -35,7 +35,7 @@ from ._reload import read_again, tokens_of
 from ._service import Limits
 from ._sheets import Sheets
 from ._sockets import bound, refusal
-from ._tls import TlsServer, context_of
+from ._tls import TlsServer, certificate_end_ms, context_of
 from ._tokens import EVERY
 
 if TYPE_CHECKING:
@@ -351,6 +351,7 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self.signal = 0
         self._service = service
+        service.certificate_ms = certificate_end_ms(plan.settings)
         service.meters.connections = self.server_state.connections
         self._settings = plan.settings
         self._load = plan.load
@@ -402,6 +403,7 @@ class _Server(uvicorn.Server):
             return
         self._settings, server = found, found.server
         self._service.trust(tokens_of(server), server.hosts)
+        self._service.certificate_ms = certificate_end_ms(found)
         context = context_of(found)
         for each in self.servers:
             if isinstance(each, TlsServer) and context is not None:

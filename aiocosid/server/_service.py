@@ -101,6 +101,7 @@ class Service:
         hosts: which names requests without a token may have for this server.
         namespace: of counters that are named without one.
         calls: the additions that it has asked the store for.
+        certificate_ms: when its certificate ends, unix time in milliseconds; None without one.
         meters: what it is asked.
         pulse: whether its stores answer.
         sheets: what the other processes of the server know; None if there are none.
@@ -117,6 +118,7 @@ class Service:
         "_source",
         "_store",
         "calls",
+        "certificate_ms",
         "hosts",
         "is_draining",
         "limits",
@@ -148,6 +150,7 @@ class Service:
         self.is_draining: bool = False
         self.calls: StoreCalls = StoreCalls()
         self.pulse: Pulse = Pulse(SYSTEM_CLOCK)
+        self.certificate_ms: int | None = None
         self.meters: Meters = Meters()
         self.sheets: Sheets | None = None
         self.tasks: Tasks = Tasks()

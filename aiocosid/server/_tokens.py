@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from ..errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 __all__ = ("ANYTHING", "Access", "Token", "Tokens", "Verb", "digest_of", "new_token")
 
@@ -170,6 +170,10 @@ class Tokens:
         """Return what a token's holder may do; None if it is none of these."""
         kept, access = self._known.get(bytes.fromhex(token.digest.removeprefix(KIND)), NOBODY)
         return access if kept else None
+
+    def __iter__(self) -> Iterator[Token]:
+        """Iterate over the tokens."""
+        return (each.token for _, each in self._known.values() if each.token is not None)
 
     def __bool__(self) -> bool:
         """Return whether callers need a token."""

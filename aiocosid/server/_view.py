@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = (
     "COUNTERS",
+    "FOREVER",
     "GENERATORS",
     "LEASES",
     "MACHINES",
@@ -33,6 +34,7 @@ __all__ = (
     "ViewTable",
     "counter_rows",
     "generator_row",
+    "is_unused",
     "lease_row",
     "leases_of",
     "machine_rows",
@@ -102,9 +104,29 @@ class ViewTable:
 
 
 def table_of(
-    key: str, title: str, columns: tuple[str, ...], rows: list[Row], why: str, *, remark: str = ""
+    key: str,
+    title: str,
+    columns: tuple[str, ...],
+    rows: list[Row],
+    why: str,
+    *,
+    remark: str = "",
+    find: str = "",
 ) -> ViewTable:
-    """Return a table, cut to `MOST_ROWS`; ``why`` it is shown if there are none."""
+    """Return a table of the rows in which a text is found, cut to `MOST_ROWS`.
+
+    Args:
+        key: its name.
+        title: its heading.
+        columns: the headings of its columns.
+        rows: all of them.
+        why: there are none.
+        remark: what has to be known to read it.
+        find: the text, in small letters; empty for all rows.
+    """
+    if find and rows:
+        rows = [row for row in rows if any(find in each.text.casefold() for each in row)]
+        why = "Nothing like that is here."
     more = len(rows) - MOST_ROWS
     note = f"{more:,} more are not shown; the command line shows all." if more > 0 else ""
     return ViewTable(
@@ -118,6 +140,11 @@ def table_of(
 
 
 # Texts.
+
+
+def is_unused(row: Row) -> bool:
+    """Return whether a generator or a counter gives no ids now: it comes after those that do."""
+    return row[3].text in {"0", "-"}
 
 
 def time_text(ms: int) -> str:

@@ -116,7 +116,7 @@ OVERFLOWING = """() => [...document.body.querySelectorAll("*")].filter((each) =>
 }).map((each) => each.outerHTML.slice(0, 200))"""
 
 
-CONTROLS = "a[href], button, input, select"
+CONTROLS = "a[href], button:not([hidden] button), input:not(.more), select"
 FOCUSED = """(controls) => {
   const each = document.activeElement, box = each.getBoundingClientRect();
   const isSeen = getComputedStyle(each).outlineStyle !== "none" && box.width > 8;
@@ -324,6 +324,84 @@ async def test_actions_are_noted_and_tokens_are_not(
         for secret in (SECRET, READER, digest_of(SECRET)):
             assert secret not in caplog.text
         check_quiet(seen, site, "400")
+
+
+BROKEN = """() => {
+  const lines = (node, from, to) => {
+    const range = document.createRange();
+    range.setStart(node, from);
+    range.setEnd(node, to);
+    return new Set([...range.getClientRects()].map((each) => Math.round(each.top))).size;
+  };
+  const found = [];
+  for (const cell of document.querySelectorAll("td:not(.w) > span, th")) {
+    const walker = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+    for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+      for (const word of node.data.matchAll(/\\S+/g)) {
+        if (lines(node, word.index, word.index + word[0].length) > 1) found.push(word[0]);
+      }
+    }
+  }
+  return found;
+}"""
+"""Words that stand on two lines, of cells whose words we have chosen."""
+
+
+@pytest.mark.parametrize("width", [1300, 1440, 1920])
+async def test_no_word_is_broken_inside_a_cell(
+    browser: Browser, open_site: Site, width: int
+) -> None:
+    """Nobody reads "answer s" as a word."""
+    async with visit(browser, viewport={"width": width, "height": 900}) as seen:
+        await seen.page.goto(f"{open_site.url}/")
+        assert await seen.page.evaluate(BROKEN) == []
+        await check_page(seen.page)
+
+
+@asynccontextmanager
+async def crowd() -> AsyncGenerator[IdProvider]:
+    """A thousand counters, of which one is used."""
+    async with aiocosid.connect(MemoryStore(), namespace="shop") as ids:
+        await ids.store.initialize(confirm_no_holders=True)
+        for at in range(1000):
+            await ids.store.set_floor(namespace="shop", name=f"c{at:03}", above=at, create=True)
+        for at in range(20):
+            await ids.segment(f"s{at:02}", step=10)
+        yield ids
+
+
+async def test_a_thousand_counters(browser: Browser) -> None:
+    """Those that are used come first; the others are found, and put in order."""
+    with serve(App(crowd, namespace="shop")) as client:
+        url = f"{client.base_url}".rstrip("/")
+        async with visit(browser, viewport=PHONE) as seen:
+            await seen.page.goto(f"{url}/")
+            assert await seen.page.evaluate("document.documentElement.scrollHeight") < 10_000
+            rows = seen.page.locator("#counters tbody tr:visible")
+            await expect(rows).to_have_count(10)
+            await seen.page.locator("#counters label.more").click()
+            await expect(rows).to_have_count(200)
+            await check_page(seen.page)
+        async with visit(browser) as seen:
+            page = seen.page
+            await page.goto(f"{url}/")
+            names = page.locator('table[data-key="generators"] tbody td:first-child')
+            client.post("/v1/ids/s17").raise_for_status()
+            await expect(names.first).to_have_text("s17", timeout=20_000)
+            await page.get_by_label("Search all tables").fill("C999")
+            counters = page.locator('table[data-key="counters"] tbody tr')
+            await expect(counters).to_have_count(1)
+            await expect(counters.locator("td").first).to_have_text("shop.c999")
+            await page.get_by_label("Search all tables").fill("c99")
+            await expect(counters).to_have_count(10)
+            heading = page.locator('table[data-key="counters"]').get_by_role(
+                "button", name="Last max id"
+            )
+            await heading.click()
+            await heading.click()
+            await expect(counters.first.locator("td").nth(2)).to_have_text("999")
+            await expect(page.locator('th[aria-sort="descending"]')).to_have_count(1)
+            await check_page(page)
 
 
 @pytest.mark.skipif(PICTURES is None, reason="AIOCOSID_PICTURES names no folder")

@@ -3,7 +3,10 @@
 (() => {
   const KEY = "aiocosid.token";
   const EVERY = 2000; // milliseconds
+  const FEW = 10; // rows that a phone shows at first
   let timer = 0;
+  let sorted = {}; // by table: the column, and 1 for upwards or -1
+  let latest = {}; // by table: what it shows
 
   const byId = (id) => document.getElementById(id);
   const headers = (accept) => {
@@ -28,7 +31,42 @@
     place.replaceChildren(...parts);
   };
 
+  // Orders rows by a column: numbers by their size, and what is not known last.
+  const inOrder = (key, rows) => {
+    const [column, way] = sorted[key] || [];
+    if (column === undefined) return rows;
+    const of = (row) => row[column].text;
+    const number = (text) => Number(text.replaceAll(",", ""));
+    return [...rows].sort((a, b) => {
+      const [x, y] = [of(a), of(b)];
+      if (x === "-" || y === "-") return (x === "-") - (y === "-");
+      const apart = number(x) - number(y);
+      return way * (Number.isNaN(apart) ? x.localeCompare(y) : apart);
+    });
+  };
+
+  const makeSortable = (table) => {
+    const { key } = table.dataset;
+    const headings = [...table.tHead.rows[0].cells];
+    headings.forEach((heading, column) => {
+      const button = element("button", heading.textContent);
+      button.type = "button";
+      button.addEventListener("click", () => {
+        const [before, way] = sorted[key] || [];
+        sorted[key] = [column, before === column ? -way : 1];
+        for (const each of headings) each.removeAttribute("aria-sort");
+        heading.setAttribute("aria-sort", sorted[key][1] > 0 ? "ascending" : "descending");
+        if (latest[key]) showTable(table, latest[key]);
+        else refresh();
+      });
+      heading.replaceChildren(button);
+    });
+  };
+
   const showTable = (table, found) => {
+    const { key } = table.dataset;
+    latest[key] = found;
+    found = { ...found, rows: inOrder(key, found.rows) };
     const headings = [...table.tHead.rows[0].cells];
     const body = table.tBodies[0];
     while (body.rows.length > found.rows.length) body.deleteRow(-1);
@@ -47,6 +85,9 @@
       row.forEach((value, column) => show(line.cells[column], value));
     });
     table.hidden = found.rows.length === 0;
+    for (const each of table.parentElement.querySelectorAll(".more")) {
+      each.hidden = found.rows.length <= FEW;
+    }
     byId(`${table.dataset.key}-note`).textContent = found.note;
   };
 
@@ -57,7 +98,9 @@
 
   const refresh = async () => {
     try {
-      const answer = await fetch("dashboard/overview.json", {
+      const find = byId("find")?.value;
+      const query = find ? `?find=${encodeURIComponent(find)}` : "";
+      const answer = await fetch(`dashboard/overview.json${query}`, {
         headers: headers("application/json"),
         cache: "no-store",
       });
@@ -159,7 +202,14 @@
       asks.addEventListener("submit", enter);
       return;
     }
+    sorted = {};
+    latest = {};
+    document.querySelectorAll("table").forEach(makeSortable);
+    const search = byId("search");
+    search.addEventListener("submit", (event) => event.preventDefault());
+    search.addEventListener("input", refresh);
     for (const form of document.forms) {
+      if (form === search) continue;
       form.addEventListener("submit", act);
       const token = form.querySelector(".token");
       if (token && sessionStorage.getItem(KEY)) token.remove(); // the header has it

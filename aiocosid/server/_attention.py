@@ -1,0 +1,102 @@
+"""What an operator has to know at a glance: what ends soon, and what is wrong.  Pure."""
+
+from __future__ import annotations
+
+from itertools import chain
+from math import inf, isfinite
+from typing import TYPE_CHECKING, Final
+
+from ..abc import MAX_ID
+from ..inspection import number_text, seconds_text
+from ..segment import SegmentStatistics
+from ._view import FOREVER, Shown, name_text, time_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from typing import Any
+
+    from ..inspection import StoreReading
+    from ._tokens import Token
+    from ._view import Row
+
+__all__ = ("ATTENTION", "attention_rows")
+
+ATTENTION: Final = ("What", "Name", "How it stands")
+
+DAYS: Final = 14
+DAY: Final = 86_400  # seconds
+MS: Final = 1000
+MOST_AHEAD: Final = 300.0  # seconds that a mark may be ahead of the clock; leases want 90
+FULL: Final = 0.9  # of all ids
+
+
+def attention_rows(
+    pictures: Mapping[str, Sequence[Any]],
+    readings: Sequence[StoreReading],
+    tokens: Iterable[Token],
+    certificate_ms: int | None,
+    now_ms: int,
+) -> list[Row]:
+    """Return the rows, those that are urgent first.
+
+    Args:
+        pictures: the statistics of each generator, by its name.
+        readings: what the stores have answered.
+        tokens: those of the server.
+        certificate_ms: when its certificate ends; None without one.
+        now_ms: the present time.
+    """
+    rows = chain(
+        _counters_in_need(pictures),
+        *(_of_store(each, now_ms) for each in readings),
+        _ending("token", ((each.name, each.expires_ms) for each in tokens), now_ms),
+        _ending("certificate", [("of the server", certificate_ms)], now_ms),
+    )
+    return sorted(rows, key=lambda row: row[0].level != "bad")
+
+
+def _counters_in_need(pictures: Mapping[str, Sequence[Any]]) -> Iterator[Row]:
+    for name, found in pictures.items():
+        for each in found:
+            if not isinstance(each, SegmentStatistics) or each.seconds_left is None:
+                continue
+            left = each.seconds_left
+            if left < each.endurance / 2:
+                stands = Shown(f"its ids last {seconds_text(left)} without the store")
+                yield Shown("few ids in hand", level="warn"), Shown(name_text(name)), stands
+
+
+def _of_store(reading: StoreReading, now_ms: int) -> Iterator[Row]:
+    for counter in reading.counters:
+        if counter.last_max_id >= FULL * MAX_ID:
+            left = Shown(f"{number_text(MAX_ID - counter.last_max_id)} ids are left")
+            name = Shown(name_text(counter.namespaced_name))
+            yield Shown("floor near the end", level="bad"), name, left
+    for each in reading.machines:
+        ahead = (each.mark_ms - now_ms) / MS
+        if ahead > MOST_AHEAD:
+            name = Shown(f"{name_text(each.namespace)}: machine id {each.machine_id}")
+            stands = Shown(f"until {time_text(each.mark_ms)}", f"{seconds_text(ahead)} ahead")
+            yield Shown("mark in the future", level="bad"), name, stands
+    for marker in reading.markers:
+        if marker.is_quarantined:
+            left_s = marker.seconds_left
+            end = FOREVER
+            if left_s != inf and isfinite(left_s):
+                end = f"ends at {time_text(reading.at_ms + round(left_s * MS))}"
+            yield Shown("quarantine", level="bad"), Shown(name_text(marker.namespace)), Shown(end)
+
+
+def _ending(what: str, ends: Iterable[tuple[str, int | None]], now_ms: int) -> Iterator[Row]:
+    for name, end_ms in ends:
+        if end_ms is None or end_ms - now_ms > DAYS * DAY * MS:
+            continue
+        left = (end_ms - now_ms) / MS
+        has_ended = left <= 0
+        stands = "expired at" if has_ended else f"expires in {seconds_text(left)}, at"
+        level = "bad" if has_ended else "warn"
+        yield (
+            Shown(what, level=level),
+            Shown(name_text(name)),
+            Shown(f"{stands} {time_text(end_ms)}"),
+        )
