@@ -16,6 +16,7 @@ from .._life.clock import SYSTEM_CLOCK
 from ..abc import DEFAULT_NAMESPACE
 from ..errors import CosIdError
 from . import _dashboard, _health, _metrics, _store_api, _v1
+from ._overview import remember
 from ._problems import CONTENT_TYPE, FAILURES, Problem, problem_of
 from ._service import Service
 from ._tokens import EVERY
@@ -102,6 +103,7 @@ class App:
             offers=offers,
             hosts=hosts,
         )
+        self._has_dashboard = dashboard
         self.resp: Mapping[bytes, Command | Adder] | None = resp
         # They are tried one after the other, so the busiest come first.
         ids, segments, *others = _v1.routes(self.service)
@@ -165,6 +167,8 @@ class App:
         service = self.service
         async with AsyncExitStack() as stack:
             await service.open(stack)
+            if self._has_dashboard:
+                stack.callback(service.tasks.start(partial(remember, service)).cancel)
             if service.sheets is not None:
                 writing = partial(service.sheets.write_on, partial(_metrics.known_to, service))
                 stack.callback(service.tasks.start(writing).cancel)

@@ -1,7 +1,8 @@
 """Collects what the dashboard shows.
 
-Nothing runs while nobody asks.  Generators are read at each call; the stores at most so often that
-reading them takes a tenth of the time, however many browsers ask.
+But for a sample every five seconds nothing runs while nobody asks.  Generators are read at each
+call; the stores at most so often that reading them takes a tenth of the time, however many browsers
+ask.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from .. import __version__
 from .._life.clock import SYSTEM_CLOCK
 from ..inspection import Rates, read_store, seconds_text
 from ..machine import MachineIdStatistics
+from ..segment import SegmentStatistics
 from ._attention import ATTENTION, attention_rows
+from ._curves import PAUSE, curves_of
 from ._view import (
     COUNTERS,
     GENERATORS,
@@ -48,10 +51,11 @@ if TYPE_CHECKING:
 
     from ..abc import Clock, Store
     from ..inspection import StoreReading
+    from ._curves import Curve
     from ._service import Service
     from ._view import Row, ViewTable
 
-__all__ = ("Overview", "Watch")
+__all__ = ("Overview", "Watch", "remember")
 
 SHORTEST_PAUSE: Final = 2.0  # seconds between two readings of the stores
 PAUSE_FACTOR: Final = 9  # times as long as the reading took
@@ -66,16 +70,19 @@ class Overview:
         is_draining: whether the server is draining.
         facts: facts about the server, with their names.
         tables: the tables.
+        curves: the last ten minutes.
     """
 
     is_draining: bool
     facts: Mapping[str, Shown]
     tables: Sequence[ViewTable]
+    curves: Sequence[Curve] = ()
 
     def as_tree(self) -> dict[str, object]:
         """Return it ready for JSON."""
         return {
             "draining": self.is_draining,
+            "curves": {each.key: each.as_tree() for each in self.curves},
             "facts": {name: each.as_tree() for name, each in self.facts.items()},
             "tables": {
                 each.key: {
@@ -86,6 +93,24 @@ class Overview:
                 for each in self.tables
             },
         }
+
+
+async def remember(service: Service, clock: Clock = SYSTEM_CLOCK) -> None:
+    """Take a sample of what the curves show every some seconds, until the task is cancelled."""
+    while True:
+        provider, pulse = service.provider, service.pulse
+        found = [each for name in provider for each in pictures_of(provider[name].statistics())]
+        trips = [each for picture in found if (each := trips_of(picture)) is not None]
+        left = [each.seconds_left for each in found if isinstance(each, SegmentStatistics)]
+        service.history.note(
+            clock.monotonic(),
+            ids=sum(getattr(each, "ids_handed_out", 0) for each in found),
+            failures=service.calls.failures + sum(failures for _, failures in trips),
+            silent=len(pulse.failing),
+            seconds_left=min((each for each in left if each is not None), default=None),
+            latency=max(pulse.took.values(), default=None),
+        )
+        await clock.sleep(PAUSE)
 
 
 class Watch:
@@ -161,6 +186,7 @@ class Watch:
         leases, readings, now_ms = leases_of(pictures), self._readings, self._clock.now_ms()
         return Overview(
             is_draining=self._service.is_draining,
+            curves=curves_of(self._service.history.samples),
             facts=self._facts(rows),
             tables=(
                 table_of(

@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Final
 
+from ._curves import HEIGHT, WIDTH
 from ._view import name_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from ._curves import Curve
     from ._overview import Overview
     from ._view import Shown, ViewTable
 
@@ -92,6 +94,7 @@ PAGE: Final = """<body data-page="overview">
 <main id="main" tabindex="-1">
 <h2 class="hidden">Server</h2>
 <dl class="facts" id="facts">{facts}</dl>
+<div class="curves" id="curves">{curves}</div>
 <p id="trouble" role="status"></p>
 <form method="get" action="dashboard" id="search" role="search">
 <label for="find">Search all tables</label>
@@ -158,6 +161,7 @@ def page(
         links="".join(f'<a href="#{each.key}">{_escaped(each.title)}</a>' for each in tables),
         forget=forget,
         facts="".join(_fact(name, each) for name, each in overview.facts.items()),
+        curves="".join(map(_curve, overview.curves)),
         answer=_answer(answer),
         find=_escaped(find),
         tables="".join(map(_table, tables)),
@@ -191,6 +195,16 @@ def _shown(shown: Shown) -> str:
     level = f' class="{shown.level}"' if shown.level else ""
     why = f" <small>{_escaped(shown.why)}</small>" if shown.why else ""
     return f"<span{level}>{_escaped(shown.text)}</span>{why}"
+
+
+def _curve(curve: Curve) -> str:
+    title = _escaped(curve.title)
+    return (
+        f'<figure data-curve="{curve.key}"><figcaption>{title}, 10 minutes: '
+        f"<span>{_escaped(curve.text)}</span></figcaption>"
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none" aria-hidden="true">'
+        f'<path d="{curve.path}"/></svg></figure>'
+    )
 
 
 def _table(table: ViewTable) -> str:

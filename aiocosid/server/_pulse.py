@@ -29,15 +29,17 @@ class Pulse:
     Attributes:
         failing: why a store gives no answer, by its label: a text without hosts and users.
         since: the monotonic time at which it gave the last one, or at which it was first asked.
+        took: seconds that its last answer took, by its label.
         asked: how many stores there are.
     """
 
-    __slots__ = ("_clock", "asked", "failing", "since")
+    __slots__ = ("_clock", "asked", "failing", "since", "took")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.failing: dict[str, str] = {}
         self.since: dict[str, float] = {}
+        self.took: dict[str, float] = {}
         self.asked: int = 0
 
     @property
@@ -56,12 +58,15 @@ class Pulse:
         label = label_of(store)
         self.since[label] = self._clock.monotonic()
         while True:
+            began = self._clock.monotonic()
             why = await self._ask(store)
             if why:
                 self.failing[label] = why
+                self.took.pop(label, None)
             else:
                 self.failing.pop(label, None)
-                self.since[label] = self._clock.monotonic()
+                now = self.since[label] = self._clock.monotonic()
+                self.took[label] = now - began
             await self._clock.sleep(PAUSE)
 
     async def _ask(self, store: Store) -> str:

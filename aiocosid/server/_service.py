@@ -28,6 +28,7 @@ from ..provider import ConfiguredProvider, IdProvider
 from ..provider._hosting import component_of
 from ..segment._generator import SegmentGenerator
 from ._condition import condition_of
+from ._curves import History
 from ._hosts import Hosts
 from ._meters import Meters
 from ._problems import Problem
@@ -102,6 +103,7 @@ class Service:
         namespace: of counters that are named without one.
         calls: the additions that it has asked the store for.
         certificate_ms: when its certificate ends, unix time in milliseconds; None without one.
+        history: the last ten minutes of this process.
         meters: what it is asked.
         pulse: whether its stores answer.
         sheets: what the other processes of the server know; None if there are none.
@@ -119,6 +121,7 @@ class Service:
         "_store",
         "calls",
         "certificate_ms",
+        "history",
         "hosts",
         "is_draining",
         "limits",
@@ -151,6 +154,7 @@ class Service:
         self.calls: StoreCalls = StoreCalls()
         self.pulse: Pulse = Pulse(SYSTEM_CLOCK)
         self.certificate_ms: int | None = None
+        self.history: History = History()
         self.meters: Meters = Meters()
         self.sheets: Sheets | None = None
         self.tasks: Tasks = Tasks()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -356,6 +357,18 @@ async def test_no_word_is_broken_inside_a_cell(
         await seen.page.goto(f"{open_site.url}/")
         assert await seen.page.evaluate(BROKEN) == []
         await check_page(seen.page)
+
+
+async def test_the_last_minutes_are_drawn(browser: Browser, open_site: Site) -> None:
+    async with visit(browser) as seen:
+        page = seen.page
+        await page.goto(f"{open_site.url}/")
+        rate = page.locator('[data-curve="rate"]')
+        await expect(rate.locator("span")).to_contain_text("at most", timeout=20_000)
+        await expect(rate.locator("path")).to_have_attribute("d", re.compile("^M.*L240.0"))
+        await expect(page.locator("figure")).to_have_count(4)
+        await check_page(page)
+        check_quiet(seen, open_site)
 
 
 @asynccontextmanager

@@ -55,6 +55,7 @@ PURE = (
     "sharding/",
     "integrations/_line_limit.py",
     *("stores/_url.py", "stores/_url_specs.py"),
+    *("server/_attention.py", "server/_condition.py", "server/_curves.py"),
     *("server/_page.py", "server/_parse.py", "server/_view.py"),
     "cli/_findings.py",
     *("settings/_places.py", "settings/_secrets.py", "settings/_warnings.py"),

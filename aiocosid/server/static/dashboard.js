@@ -112,6 +112,11 @@
       Object.values(found.facts).forEach((value, at) => {
         show(facts.children[at].querySelector("dd"), value);
       });
+      for (const [key, curve] of Object.entries(found.curves)) {
+        const place = document.querySelector(`[data-curve="${key}"]`);
+        place.querySelector("span").textContent = curve.text;
+        place.querySelector("path").setAttribute("d", curve.path);
+      }
       for (const [key, rows] of Object.entries(found.tables)) {
         showTable(document.querySelector(`table[data-key="${key}"]`), rows);
       }
