@@ -1,4 +1,4 @@
-"""Whether the stores answer: each is asked one small question every second.
+"""Whether the stores answer: each is asked one small question twice a second.
 
 Requests and pages read what the last one has found, so that none of them waits for a store.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ("Pulse",)
 
-PAUSE: Final = 1.0  # seconds between two questions to one store
+PAUSE: Final = 0.5  # seconds between two questions to one store
 ANSWER: Final = 1.5  # seconds that a store has for its answer
 
 
