@@ -27,7 +27,7 @@ from ..provider import ConfiguredProvider, IdProvider
 from ..provider._hosting import component_of
 from ..segment._generator import SegmentGenerator
 from ._hosts import Hosts
-from ._problems import Problem
+from ._problems import FAILURES, Problem, TokenRefused
 from ._tokens import EVERY, Access, Tokens, Verb
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from ..abc import AnyGenerator, IdSegmentDistributor, Provider, Store
     from ..integrations._source import Source
-    from ._tokens import Token
+    from ._tokens import Refusal, Token
 
 __all__ = ("Limits", "Service", "StoreCalls", "grant", "has_answered")
 
@@ -94,6 +94,7 @@ class Service:
         hosts: which names requests without a token may have for this server.
         namespace: of counters that are named without one.
         calls: the additions that it has asked the store for.
+        refused: how often no token was shown, or one that is wrong or has expired.
         is_draining: whether it tells its balancer to send no more requests; it still serves.
     """
 
@@ -110,6 +111,7 @@ class Service:
         "is_draining",
         "limits",
         "namespace",
+        "refused",
         "tokens",
     )
 
@@ -132,6 +134,7 @@ class Service:
         self.namespace: str = namespace
         self.is_draining: bool = False
         self.calls: StoreCalls = StoreCalls()
+        self.refused: dict[Refusal, int] = {"missing": 0, "wrong": 0, "expired": 0}
         self._source = source
         self._given_store = store
         self._creates = create
@@ -154,11 +157,6 @@ class Service:
             created = IdProvider(self.store, namespace=self.namespace)
             self._created = await stack.enter_async_context(created)
             self._created.fail_fast()
-
-    def trust(self, tokens: Iterable[Token], hosts: Iterable[str]) -> None:
-        """Take other tokens and names of the server; those before count no more."""
-        self.tokens = self.tokens.replaced(tokens)
-        self.hosts = Hosts(hosts)
 
     def adopt(self, provider: Provider) -> None:
         """Serve from a provider that is open already."""
@@ -202,9 +200,13 @@ class Service:
         """
         found = self.tokens.access(secret, now_ms=now_ms)
         if found is None:
-            detail = "a token is needed" if secret is None else "the token is wrong, or has expired"
-            challenge = {"www-authenticate": 'Bearer realm="aiocosid"'}
-            raise Problem(HTTPStatus.UNAUTHORIZED, "no-access", detail, headers=challenge)
+            reason = self.tokens.refusal(secret)
+            self.refused[reason] += 1
+            if reason == "missing":
+                raise TokenRefused("a token is needed")
+            error = TokenRefused("the token is wrong, or has expired")
+            FAILURES.note(error, "a request was refused", level=logging.WARNING)
+            raise error
         return found
 
     def check(self, access: Access, verb: Verb, name: str = "") -> None:
