@@ -117,7 +117,7 @@ def needs_token(service: Service, scope: Scope) -> bool:
 
 def _server_of(scope: Scope) -> tuple[str, int | None]:
     """Return our end; ASGI names a Unix socket by its path, and None instead of a port."""
-    found: tuple[str, int | None] = scope["server"] or ("", 0)
+    found: tuple[str, int | None] = scope.get("server") or ("", 0)
     return found
 
 
