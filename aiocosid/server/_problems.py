@@ -24,7 +24,7 @@ from ..errors import (
 )
 from ..integrations._failures import PROBLEM_JSON, FailureLog, retry_after, whole_seconds
 
-__all__ = ("CONTENT_TYPE", "FAILURES", "Problem", "TokenRefused", "problem_of")
+__all__ = ("CONTENT_TYPE", "FAILURES", "Problem", "problem_of")
 
 CONTENT_TYPE: Final = PROBLEM_JSON
 RETRY_AFTER: Final = 1.0  # seconds, if the error does not say
@@ -73,14 +73,6 @@ class Problem(Exception):  # noqa: N818 - the name of RFC 9457
         if self.detail:
             tree["detail"] = self.detail
         return json.dumps(tree).encode()
-
-
-class TokenRefused(Problem):
-    """A token is needed, and this one is missing, wrong or has expired."""
-
-    def __init__(self, detail: str) -> None:
-        challenge = {"www-authenticate": 'Bearer realm="aiocosid"'}
-        super().__init__(HTTPStatus.UNAUTHORIZED, "no-access", detail, headers=challenge)
 
 
 # The first class that fits decides.

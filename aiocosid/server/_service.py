@@ -27,7 +27,7 @@ from ..provider import ConfiguredProvider, IdProvider
 from ..provider._hosting import component_of
 from ..segment._generator import SegmentGenerator
 from ._hosts import Hosts
-from ._problems import FAILURES, Problem, TokenRefused
+from ._problems import FAILURES, Problem
 from ._tokens import EVERY, Access, Tokens, Verb
 
 if TYPE_CHECKING:
@@ -202,10 +202,12 @@ class Service:
         if found is None:
             reason = self.tokens.refusal(secret)
             self.refused[reason] += 1
-            if reason == "missing":
-                raise TokenRefused("a token is needed")
-            error = TokenRefused("the token is wrong, or has expired")
-            FAILURES.note(error, "a request was refused", level=logging.WARNING)
+            is_missing = reason == "missing"
+            detail = "a token is needed" if is_missing else "the token is wrong, or has expired"
+            challenge = {"www-authenticate": 'Bearer realm="aiocosid"'}
+            error = Problem(HTTPStatus.UNAUTHORIZED, "no-access", detail, headers=challenge)
+            if not is_missing:
+                FAILURES.note(error, "a request was refused", level=logging.WARNING)
             raise error
         return found
 
