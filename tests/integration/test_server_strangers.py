@@ -146,15 +146,16 @@ def test_handshakes_are_connections_with_a_deadline(tmp_path: Path) -> None:
     certificates = Certificates(tmp_path)
     certificates.make()
     files = f'tls_certificate = "{certificates.certificate}"\ntls_key = "{certificates.key}"\n'
-    with IdServer(server=files + HURRY, tls=certificates.ca) as server, ExitStack() as stack:
+    hurry = HURRY.replace("0.6", "4")  # a real handshake may take a second on a busy machine
+    with IdServer(server=files + hurry, tls=certificates.ca) as server, ExitStack() as stack:
         stalled = [stack.enter_context(server.connect()) for _ in range(12)]
         began = time.monotonic()
         refused = stack.enter_context(server.connect())
         assert reply_of(refused) == b""
-        assert time.monotonic() < began + 0.5, "it is one too many"
+        assert time.monotonic() < began + 3, "it is one too many"
         for each in stalled:
             assert reply_of(each) == b""
-        assert time.monotonic() < began + 5
+        assert time.monotonic() < began + 20, "the event loop's own deadline is 60 s"
         assert server.ids() == [1]
         stack.enter_context(server.connect())
         assert server.end() == 0
