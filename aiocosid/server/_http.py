@@ -30,6 +30,7 @@ __all__ = (
     "check_many",
     "check_site",
     "form_of",
+    "needs_token",
     "parts_of",
     "query_of",
     "reply",
@@ -102,8 +103,7 @@ def access_of(service: Service, scope: Scope) -> Access:
     Raises:
         Problem: it needs a token, and has none that is valid.
     """
-    server = _server_of(scope)
-    if service.tokens.needed_at(server[0] if server[1] is None else server):
+    if needs_token(service, scope):
         found = scope[ACCESS] = service.access(bearer_of(scope), SYSTEM_CLOCK.now_ms())
         return found
     check_host(service, scope)
@@ -111,9 +111,15 @@ def access_of(service: Service, scope: Scope) -> Access:
     return service.tokens.anybody
 
 
+def needs_token(service: Service, scope: Scope) -> bool:
+    """Return whether the sender of a request has to show a token."""
+    server = _server_of(scope)
+    return service.tokens.needed_at(server[0] if server[1] is None else server)
+
+
 def _server_of(scope: Scope) -> tuple[str, int | None]:
     """Return our end; ASGI names a Unix socket by its path, and None instead of a port."""
-    found: tuple[str, int | None] = scope["server"] or ("", 0)
+    found: tuple[str, int | None] = scope.get("server") or ("", 0)
     return found
 
 

@@ -171,8 +171,9 @@ class _HttpProtocol(HttpToolsProtocol):
     def _ends_after_answers(self) -> bool:
         """Read nothing more, and close after the last answer; return whether one is due."""
         cycle = self.cycle
-        is_cut = cycle is None or (cycle.more_body and not self.pipeline)
-        if is_cut or cycle.response_complete:
+        if cycle is None or cycle.response_complete:
+            return False
+        if cycle.more_body and not self.pipeline:  # the rest of its body never comes
             return False
         cycle.keep_alive = False
         self._rest = b""

@@ -46,6 +46,14 @@ COMMANDS: Final = Metric(
     ("aiocosid.token",),
     add,
 )
+REFUSED: Final = Metric(
+    "counter",
+    "aiocosid.server.tokens.refused",
+    "{request}",
+    "Requests without a token that is needed, and is valid.",
+    ("reason",),
+    add,
+)
 CONNECTIONS: Final = Metric(
     "gauge", "aiocosid.server.connections", "{connection}", "Connections that are open.", (), add
 )
@@ -76,7 +84,17 @@ PROCESSES: Final = Metric(
 )
 
 SERVED: Final = (
-    *(REQUESTS, DURATION, COMMANDS, CONNECTIONS, STORE_CALLS, STORE_FAILURES, STORE_TIME, STORE_UP),
+    *(
+        REQUESTS,
+        DURATION,
+        COMMANDS,
+        REFUSED,
+        CONNECTIONS,
+        STORE_CALLS,
+        STORE_FAILURES,
+        STORE_TIME,
+        STORE_UP,
+    ),
     PROCESSES,
 )
 """Of the service itself."""
@@ -152,6 +170,7 @@ def figures_of(service: Service, read: Figures) -> Figures:
     """
     calls, pulse = service.calls, service.pulse
     found: Figures = {**read, **service.meters.figures()}
+    found[REFUSED] = {(why,): count for why, count in service.refused.items()}
     found[STORE_CALLS] = {(): calls.count}
     found[STORE_FAILURES] = {(): calls.failures}
     found[STORE_TIME] = {(): calls.seconds}

@@ -26,8 +26,9 @@ from .._life.clock import SYSTEM_CLOCK
 from ..errors import CosIdError, InvalidArgumentError
 from ..inspection import parts_of
 from ..provider import configure
-from ..settings import address_of, configured_stores
+from ..settings import address_of, configured_stores, expiry_warnings_of
 from ._app import App
+from ._hosts import Hosts
 from ._listen import EitherProtocol, Patience
 from ._problems import Problem
 from ._processes import supervise
@@ -198,11 +199,17 @@ def _check_private(found: Sequence[Listener]) -> None:
 def _tell(settings: Settings, found: Sequence[Listener]) -> None:
     """Write which addresses are served."""
     server = settings.server
+    _warn_of_expiry(settings)
     if not server.tokens and any(each.is_public for each in found):
         logger.warning("other machines reach this server, and need no token")
     names = ", ".join(each.name for each in found)
     many = f" with {server.workers} processes" if server.workers > 1 else ""
     logger.info("listening on %s%s", names, many)
+
+
+def _warn_of_expiry(settings: Settings) -> None:
+    for path, what in expiry_warnings_of(settings.server, SYSTEM_CLOCK.now_ms()):
+        logger.warning("%s %s", ".".join(path), what)
 
 
 async def _warn_of_disposable(service: Service) -> None:
@@ -402,12 +409,14 @@ class _Server(uvicorn.Server):
             logger.error("process %d keeps its tokens and certificates: %s", os.getpid(), error)  # noqa: TRY400 - its message says it
             return
         self._settings, server = found, found.server
-        self._service.trust(tokens_of(server), server.hosts)
+        self._service.tokens = self._service.tokens.replaced(tokens_of(server))
+        self._service.hosts = Hosts(server.hosts)
         self._service.certificate_ms = certificate_end_ms(found)
         context = context_of(found)
         for each in self.servers:
             if isinstance(each, TlsServer) and context is not None:
                 each.context = context
+        await asyncio.to_thread(_warn_of_expiry, found)
         logger.info("process %d has read %d tokens again", os.getpid(), len(server.tokens))
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:

@@ -31,7 +31,7 @@ from ._condition import condition_of
 from ._curves import History
 from ._hosts import Hosts
 from ._meters import Meters
-from ._problems import Problem
+from ._problems import FAILURES, Problem
 from ._pulse import Pulse
 from ._tasks import Tasks
 from ._tokens import EVERY, Access, Tokens, Verb
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ..integrations._source import Source
     from ._condition import Condition
     from ._sheets import Sheets
-    from ._tokens import Token
+    from ._tokens import Refusal, Token
 
 __all__ = ("Limits", "Service", "StoreCalls", "grant", "has_answered")
 
@@ -108,6 +108,7 @@ class Service:
         pulse: whether its stores answer.
         sheets: what the other processes of the server know; None if there are none.
         tasks: what goes on beside the requests.
+        refused: how often no token was shown, or one that is wrong or has expired.
         is_draining: whether it tells its balancer to send no more requests; it still serves.
     """
 
@@ -128,6 +129,7 @@ class Service:
         "meters",
         "namespace",
         "pulse",
+        "refused",
         "sheets",
         "tasks",
         "tokens",
@@ -158,6 +160,7 @@ class Service:
         self.meters: Meters = Meters()
         self.sheets: Sheets | None = None
         self.tasks: Tasks = Tasks()
+        self.refused: dict[Refusal, int] = {"missing": 0, "wrong": 0, "expired": 0}
         self._source = source
         self._given_store = store
         self._creates = create
@@ -182,11 +185,6 @@ class Service:
             self._created.fail_fast()
         stack.push_async_callback(self.tasks.aclose)
         stack.callback(self.tasks.start(partial(self.pulse.beat, self.stores)).cancel)
-
-    def trust(self, tokens: Iterable[Token], hosts: Iterable[str]) -> None:
-        """Take other tokens and names of the server; those before count no more."""
-        self.tokens = self.tokens.replaced(tokens)
-        self.hosts = Hosts(hosts)
 
     def adopt(self, provider: Provider) -> None:
         """Serve from a provider that is open already."""
@@ -250,9 +248,15 @@ class Service:
         """
         found = self.tokens.access(secret, now_ms=now_ms)
         if found is None:
-            detail = "a token is needed" if secret is None else "the token is wrong, or has expired"
+            reason = self.tokens.refusal(secret)
+            self.refused[reason] += 1
+            is_missing = reason == "missing"
+            detail = "a token is needed" if is_missing else "the token is wrong, or has expired"
             challenge = {"www-authenticate": 'Bearer realm="aiocosid"'}
-            raise Problem(HTTPStatus.UNAUTHORIZED, "no-access", detail, headers=challenge)
+            error = Problem(HTTPStatus.UNAUTHORIZED, "no-access", detail, headers=challenge)
+            if not is_missing:
+                FAILURES.note(error, "a request was refused", level=logging.WARNING)
+            raise error
         return found
 
     def check(self, access: Access, verb: Verb, name: str = "") -> None:

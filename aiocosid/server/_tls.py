@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import ssl
 from contextlib import suppress
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from .._life.clock import SYSTEM_CLOCK
 from ..errors import InvalidArgumentError
+from ..settings._certificates import certificate_ends
 
 if TYPE_CHECKING:
     import socket
@@ -23,10 +21,6 @@ __all__ = ("TlsServer", "certificate_end_ms", "context_of")
 
 FAREWELL: Final = 2.0
 """Seconds that a client may take to confirm the end of its connection."""
-
-TIME: Final = rb"(?:\x17\x0d([0-9]{12})Z|\x18\x0f([0-9]{14})Z)"
-VALIDITY: Final = re.compile(TIME.replace(b"(", b"(?:").replace(b"(?:?:", b"(?:") + TIME)
-"""Two times side by side, of which the second is a certificate's end."""
 
 PAUSE: Final = 0.1  # seconds, while there are no files for another connection
 
@@ -56,19 +50,9 @@ def certificate_end_ms(settings: Settings) -> int | None:
     if name is None:
         return None
     try:
-        text = Path(name).read_text("ascii", "replace")
-        begin, end = text.index(ssl.PEM_HEADER), text.index(ssl.PEM_FOOTER)
-        der = ssl.PEM_cert_to_DER_cert(text[begin : end + len(ssl.PEM_FOOTER)])
+        return round(certificate_ends(name).timestamp() * 1000)
     except (OSError, ValueError):
         return None
-    found = VALIDITY.search(der)
-    if found is None:
-        return None
-    short, long = found.groups()
-    # As RFC 5280 says, a year of two digits is after 1950.
-    digits = long or (b"20" if short < b"5" else b"19") + short
-    moment = datetime.strptime(digits.decode(), "%Y%m%d%H%M%S").replace(tzinfo=UTC)
-    return round(moment.timestamp() * 1000)
 
 
 class TlsServer:

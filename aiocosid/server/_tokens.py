@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from secrets import token_urlsafe
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from ..errors import InvalidArgumentError
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 __all__ = ("ANYTHING", "Access", "Token", "Tokens", "Verb", "digest_of", "new_token")
+
+Refusal: TypeAlias = Literal["missing", "wrong", "expired"]
 
 PREFIX: Final = "aiocosid_"
 """Of every token, so that scanners for leaked secrets can recognise one."""
@@ -165,6 +167,12 @@ class Tokens:
     def replaced(self, tokens: Iterable[Token]) -> Tokens:
         """Return other tokens of the same server."""
         return Tokens(tokens, unix=self._on_unix, offers=self.anybody.verbs)
+
+    def refusal(self, secret: str | None) -> Refusal:
+        """Return why `access` has returned None."""
+        if secret is None:
+            return "missing"
+        return "expired" if hashlib.sha256(secret.encode()).digest() in self._known else "wrong"
 
     def access_by(self, token: Token) -> Access | None:
         """Return what a token's holder may do; None if it is none of these."""

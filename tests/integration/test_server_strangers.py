@@ -18,7 +18,9 @@ from aiocosid import connect
 from aiocosid.server import App, digest_of
 from aiocosid.server._listen import EitherProtocol
 from aiocosid.server.dialects import resp
+from aiocosid.settings import ServerSettings, expiry_warnings_of
 from aiocosid.testing import WrappedDistributor
+from tests.command import run
 from tests.servers import wait_until
 from tests.servers._certificates import Certificates
 from tests.unit.server._wire import Around
@@ -144,15 +146,16 @@ def test_handshakes_are_connections_with_a_deadline(tmp_path: Path) -> None:
     certificates = Certificates(tmp_path)
     certificates.make()
     files = f'tls_certificate = "{certificates.certificate}"\ntls_key = "{certificates.key}"\n'
-    with IdServer(server=files + HURRY, tls=certificates.ca) as server, ExitStack() as stack:
+    hurry = HURRY.replace("0.6", "4")  # a real handshake may take a second on a busy machine
+    with IdServer(server=files + hurry, tls=certificates.ca) as server, ExitStack() as stack:
         stalled = [stack.enter_context(server.connect()) for _ in range(12)]
         began = time.monotonic()
         refused = stack.enter_context(server.connect())
         assert reply_of(refused) == b""
-        assert time.monotonic() < began + 0.5, "it is one too many"
+        assert time.monotonic() < began + 3, "it is one too many"
         for each in stalled:
             assert reply_of(each) == b""
-        assert time.monotonic() < began + 5
+        assert time.monotonic() < began + 20, "the event loop's own deadline is 60 s"
         assert server.ids() == [1]
         stack.enter_context(server.connect())
         assert server.end() == 0
@@ -230,6 +233,57 @@ def test_an_image_takes_one_id_at_most(open_to_all: IdServer, path: str) -> None
     assert answer.status_code == 200
     assert '"code":6' not in answer.text
     assert answer.text
+
+
+# Wrong tokens.
+
+
+def refused_by(server: IdServer) -> dict[str, int]:
+    text = server.client.get("/metrics", headers=BEARER).text
+    name = "aiocosid_server_tokens_refused_total"
+    found = re.findall(rf'^{name}{{reason="(\w+)"}} (\d+)\.0$', text, re.MULTILINE)
+    return {reason: int(count) for reason, count in found}
+
+
+def test_wrong_tokens_are_counted_and_told(guarded: IdServer) -> None:
+    """With a line a second, which has no token."""
+    before = refused_by(guarded)
+    wrong = {"authorization": "Bearer aiocosid_of_nobody"}
+    began, lines = time.monotonic(), guarded.log().count("the token is wrong")
+    for _ in range(300):
+        assert guarded.client.post("/v1/ids/order", headers=wrong).status_code == 401
+    with guarded.connect() as connection:
+        connection.sendall(b"*2\r\n$4\r\nAUTH\r\n$1\r\nx\r\n")
+        assert connection.recv(100).startswith(b"-")
+    assert guarded.client.post("/v1/ids/order").status_code == 401
+    assert guarded.client.get("/health/ready").status_code == 200  # needs none
+    after = refused_by(guarded)
+    assert after["wrong"] == before["wrong"] + 301
+    assert after["missing"] == before["missing"] + 1
+    wait_until(lambda: "more like it were left out" in guarded.log(), "the others are told")
+    told = guarded.log().count("the token is wrong") - lines
+    assert 1 < told <= 3 + time.monotonic() - began
+    assert "of_nobody" not in guarded.log()
+
+
+def test_a_certificate_that_ends_is_told(tmp_path: Path) -> None:
+    certificates = Certificates(tmp_path)  # they live for two days
+    certificates.make()
+    files = f'tls_certificate = "{certificates.certificate}"\ntls_key = "{certificates.key}"\n'
+    with IdServer(server=files, tls=certificates.ca) as server:
+        assert "server.tls_certificate expires within a week" in server.log()
+        checked = run("check-config", server.config)
+    assert "expires within a week" in checked.stdout + checked.stderr
+    settings = ServerSettings(tls_certificate=str(certificates.certificate))
+    in_ms = time.time() * 1000
+    for days, said in ((2.1, "has expired"), (1.9, "within a week"), (-5.1, "")):
+        told = [*expiry_warnings_of(settings, int(in_ms + days * 86_400_000))]
+        assert [said in what for _, what in told] == ([True] if said else [])
+    path = tmp_path / "no.pem"
+    for text in ("", "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n"):
+        path.write_text(text)
+        [(_, what)] = expiry_warnings_of(ServerSettings(tls_certificate=str(path)), int(in_ms))
+        assert "no certificate" in what
 
 
 # Half-closed connections.
