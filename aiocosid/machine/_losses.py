@@ -110,8 +110,13 @@ def epoch_of(snapshot: Snapshot) -> str:
     return snapshot.marker.epoch if snapshot.marker is not None else ""
 
 
-def noted_in(snapshot: Snapshot) -> int:
-    return sum(seat.is_noted for seat in snapshot.seats.values())
+def noted_in(snapshot: Snapshot, changes: Changes | None = None) -> int:
+    """Return how many machine ids have a note of ours, after these changes."""
+    seats = snapshot.seats if changes is None else {**snapshot.seats, **changes.seats}
+    return sum(
+        seat.is_noted or (number in snapshot.moving and bool(seat.note and seat.note.token))
+        for number, seat in seats.items()
+    )
 
 
 def is_known(snapshot: Snapshot) -> bool:

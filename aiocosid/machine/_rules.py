@@ -151,7 +151,7 @@ def hand_out(
         error = MachineIdOverflowError(snapshot.namespace, size=size, holders=holders)
         return Decision(error=error)
     changes = _taking(snapshot, asker, number, token=token, now_ms=now_ms)
-    _return_skipped(snapshot, changes, number)
+    _return_skipped(snapshot, changes, number, now_ms)
     space = remembering(replace(found.space, bits=bits), asker.guard_ms)
     changes.space = space_written(snapshot, space)
     _recount(snapshot, changes, is_anew=found.is_recounted)
@@ -290,7 +290,10 @@ def _is_expired(snapshot: Snapshot, seat: Seat, asker: Asker) -> bool:
         note = seat.note_about(owner.instance)
         if not owner.instance:
             continue
-        if note is not None and (note.stable or seat.seen_ms > silent_since_ms):
+        if note is not None and note.stable:
+            return False
+        # A peer that takes an id from the pool of ZooKeeper keeps the stamp that it finds there.
+        if seat.seen_ms > silent_since_ms:
             return False
         # By the owner's clock, which may be slow: CosId stores nothing else.
         if snapshot.stamps_tell and owner.stamp_ms > silent_since_ms:
@@ -325,14 +328,15 @@ def _taking(snapshot: Snapshot, asker: Asker, number: int, *, token: str, now_ms
     return changes
 
 
-def _return_skipped(snapshot: Snapshot, changes: Changes, number: int) -> None:
+def _return_skipped(snapshot: Snapshot, changes: Changes, number: int, now_ms: int) -> None:
     """Give back the skipped numbers below a new one: CosId counts on from the new one."""
     if changes.last_new is None or snapshot.last_new is None:
         return
     for skipped in range(snapshot.last_new + 1, number):
         seat = snapshot.seats.get(skipped, Seat())
         if not (seat.owners or seat.is_damaged):
-            changes.seats[skipped] = replace(seat, owners=(Owner("", 0),))
+            # A peer keeps the stamp until its first renewal, and seems to be expired by an old one.
+            changes.seats[skipped] = replace(seat, owners=(Owner("", now_ms),))
 
 
 def _left_by(seat: Seat, instance: str) -> Seat:
@@ -352,8 +356,7 @@ def _left_by(seat: Seat, instance: str) -> Seat:
 
 def _recount(snapshot: Snapshot, changes: Changes, *, is_anew: bool) -> None:
     """Update the count of machine ids that have a note of ours: add one, or count all again."""
-    seats = {**snapshot.seats, **changes.seats}
-    noted, before = sum(seat.is_noted for seat in seats.values()), noted_in(snapshot)
+    noted, before = noted_in(snapshot, changes), noted_in(snapshot)
     if is_anew or noted > before:
         if snapshot.is_sample and snapshot.count is not None:
             noted += snapshot.count.ids - before

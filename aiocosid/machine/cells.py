@@ -242,7 +242,8 @@ class Seat:
         owners: its holder, or the one that gave it back.  Usually one; several only where CosId's
             layout allows it; none if only the note is left.
         note: aiocosid's note, if there is one.
-        seen_ms: when the note was written last, by the store's clock; -1 if that is not known.
+        seen_ms: when the note was written last, on ZooKeeper CosId's cell too, by the store's
+            clock; -1 if that is not known.
         is_damaged: whether CosId's cell cannot be read: the id counts as held, by an unknown
             instance.
     """
@@ -353,6 +354,8 @@ class Snapshot:
         namespaces: how many namespaces were ever counted, if that cell is there and was read.
         counted: how many namespaces have a count, if it was read; -1 if it was not; None on a store
             that cannot lose a namespace's count without its marker.
+        moving: machine ids that had CosId's cell a moment ago: a CosId peer on ZooKeeper moves an
+            id by removing one cell, then creating another.
     """
 
     namespace: str
@@ -375,6 +378,7 @@ class Snapshot:
     notes: int = -1
     namespaces: NamespaceCount | None = None
     counted: int | None = None
+    moving: frozenset[int] = frozenset()
 
     @property
     def is_sample(self) -> bool:

@@ -55,7 +55,7 @@ LONGEST_TRY: Final = 10.0  # seconds; the timeout of a lease's calls is shorter
 SPREAD: Final = 4  # doublings of the choice for each conflict: 16 candidates after the first
 MOST_SPREAD: Final = 8  # doublings at most: 256 candidates
 
-MOST_ALARMS: Final = 8  # in succession, within half a second, until one counts
+MOST_ALARMS: Final = 9  # in succession, within a second, until one counts
 
 STAMPS_REMEMBERED: Final = 4096
 
@@ -111,16 +111,20 @@ async def transact(
         StoreError: the store refuses or cannot be reached.
     """
     conflicts, alarms, remembered, first = 0, 0, snapshot, need
+    moving: frozenset[int] = frozenset()
     until = SYSTEM_CLOCK.monotonic() + LONGEST_TRY
     while True:
         if snapshot is None:
             snapshot = await read_cells(backend, namespace, need)
+            snapshot.moving = moving
         decision = decide(snapshot, conflicts)
         if decision.need is not None:
             need, snapshot = decision.need, None
             continue
         if decision.is_alarm and alarms < MOST_ALARMS:
             # A CosId peer may be, or have been, between its two steps while this was read.
+            # Where peers move one id after the other, no read finds them all.
+            moving |= {number for number, seat in snapshot.seats.items() if seat.is_noted}
             await SYSTEM_CLOCK.sleep(FIRST_PAUSE * (2**alarms - 1))
             alarms, snapshot = alarms + 1, None
             need = replace(need, is_complete=True, sample=0)
@@ -128,6 +132,7 @@ async def transact(
         if not decision.changes or await backend.commit(snapshot, decision.changes):
             if decision.error is not None:
                 raise decision.error
+            snapshot.moving = frozenset()
             return decision.answer, snapshot
         if snapshot is remembered:  # the snapshot was old: that is no conflict
             snapshot = remembered = None

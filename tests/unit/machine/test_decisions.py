@@ -191,7 +191,7 @@ FULL: Final = {number: seat(f"i{number}") for number in range(4)}
 MINE: Final = seat("me", at=5)
 MINE_LATE: Final = seat("me", at=5, mark=LATE)
 SHARED: Final = Seat((Owner("me", 5), Owner("x", 6), Owner("", 7)))
-PEERS: Final = {number: seat(f"i{number}", at=SILENT, token="") for number in range(4)}
+PEERS: Final = {number: seat(f"i{number}", at=SILENT, seen=-1, token="") for number in range(4)}
 
 
 @pytest.mark.parametrize(
@@ -223,6 +223,7 @@ PEERS: Final = {number: seat(f"i{number}", at=SILENT, token="") for number in ra
         (FULL | {2: seat("x", at=SILENT, seen=SILENT)}, {"guard_ms": ENDLESS_MS}, None, {}),
         (FULL | {2: replace(PEERS[2], is_damaged=True)}, {}, None, {}),
         (PEERS, {}, 0, {}),
+        (PEERS | {0: replace(PEERS[0], seen_ms=NOW)}, {}, 1, {}),
         (
             FULL | {2: Seat((Owner("x", SILENT),), Note("x", stable=True), SILENT)},
             *({}, None, {}),
@@ -235,9 +236,9 @@ PEERS: Final = {number: seat(f"i{number}", at=SILENT, token="") for number in ra
         ({0: HELD}, {"last_new": 0}, 1, {}),
         (
             {0: HELD, 1: Seat(is_damaged=True)},
-            *({"last_new": 0, "spread": 1}, 3, {2: Seat((Owner("", 0),))}),
+            *({"last_new": 0, "spread": 1}, 3, {2: Seat((Owner("", NOW),))}),
         ),
-        ({0: HELD}, {"last_new": 0, "spread": 1}, 2, {1: Seat((Owner("", 0),))}),
+        ({0: HELD}, {"last_new": 0, "spread": 1}, 2, {1: Seat((Owner("", NOW),))}),
         ({0: HELD}, {"last_new": 3}, None, {}),
         ({0: HELD, 1: HELD}, {"last_new": 3, "space": replace(SPACE, gaps=True)}, 2, {}),
         ({0: HELD}, {"last_new": 1, "space": replace(SPACE, gaps=True)}, 2, {}),
