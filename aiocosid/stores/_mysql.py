@@ -76,19 +76,22 @@ def atomic(*statements: str) -> str:
 def in_foreign_session(statement: str) -> str:
     """Wrap a statement to run as in one of our own sessions, and restore the user's settings.
 
-    The user's session may not be strict, may not be in autocommit, may wait long for locks, and may
-    limit its rows.  If it is in a transaction, that one has begun by itself, and is committed, as
+    The user's session may not be strict, may not be in autocommit, may wait long for locks (for
+    those of tables a day, by default, and all others would wait behind it), and may limit its rows.
+    If it is in a transaction, that one has begun by itself, and is committed, as
     START TRANSACTION would.
     """
     return f"""
 {COMMIT};
 SET @aiocosid_mode = @@sql_mode, @aiocosid_wait = @@innodb_lock_wait_timeout,
+    @aiocosid_table_wait = @@lock_wait_timeout, lock_wait_timeout = {LOCK_WAIT},
     @aiocosid_limit = @@sql_select_limit, sql_select_limit = {ALL_ROWS},
     sql_mode = CONCAT_WS(',', NULLIF(@@sql_mode, ''), 'STRICT_ALL_TABLES'),
     innodb_lock_wait_timeout = {LOCK_WAIT};
 {statement.strip()};
 {COMMIT};
 SET sql_mode = @aiocosid_mode, innodb_lock_wait_timeout = @aiocosid_wait,
+    lock_wait_timeout = @aiocosid_table_wait,
     sql_select_limit = @aiocosid_limit
 """
 

@@ -53,6 +53,7 @@ __all__ = ("NAME_WIDTH", "Advance", "Dialect", "SqlBackend")
 
 NAME_WIDTH: Final = 100  # characters; CosId's varchar(100)
 ATTEMPTS: Final = 20  # at a statement that the server rolls back because of a conflict
+CREATIONS: Final = 10  # attempts to create tables while others create or drop some
 
 
 COUNTER_COLUMNS: Final = f"""
@@ -306,7 +307,7 @@ class SqlBackend(Backend):
         """Create what is missing; the first time with the store's marker; see `_schema`."""
         await self.link.create_file()
         has_witness = True
-        while True:
+        for _ in range(CREATIONS):
             schema = await self._schema()
             creation = creation_of(
                 schema,
@@ -323,6 +324,8 @@ class SqlBackend(Backend):
                 if not creation.witness:
                     raise
                 has_witness = False  # without the right to create views
+        reason = "other processes create or drop its tables at the same time"
+        raise StoreUnavailableError(self.label, reason, remedy="try again when they have ended")
 
     async def _schema(self) -> Schema:
         return Schema.read(await self._run(self._dialect.schema))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from aiocosid import connect
@@ -14,7 +16,10 @@ from aiocosid.errors import (
     SchemaMissingError,
     StoreFormatError,
     StoreNotEmptyError,
+    StoreUnavailableError,
 )
+from aiocosid.stores._schema import Creation
+from aiocosid.stores._sql import CREATIONS
 
 from ._machine_tables import T0, Tables, tables_of, who
 
@@ -121,6 +126,30 @@ async def test_an_emptied_table_of_counters_is_noticed(tables: Tables) -> None:
         await store.set_floor(name="order", above=10)
         assert await store.segment_distributor(name="order").next_max_id(10) == 20
         assert await store.segment_distributor(name="third").next_max_id(10) == 10
+
+
+async def test_others_that_create_and_drop_end_it(tables: Tables) -> None:
+    """Each attempt finds another schema than it has read: after some it gives up."""
+    await lived(tables)
+    is_there, attempts = True, 0
+    async with tables.store.from_url(tables.url) as store:
+        backend = store._backend
+        create = backend._dialect.create
+
+        def meanwhile(creation: Creation) -> str:
+            nonlocal is_there, attempts
+            attempts += 1
+            assert attempts <= CREATIONS
+            is_there = not is_there
+            drop_it, make_it = "drop table aiocosid_grant", "create table aiocosid_grant (a int)"
+            tables.execute(f"{make_it if is_there else drop_it};")
+            return create(creation)
+
+        tables.execute("drop view aiocosid_witness;")
+        backend._dialect = replace(backend._dialect, create=meanwhile)
+        with pytest.raises(StoreUnavailableError, match="at the same time"):
+            await store.create_schema()
+    assert attempts == CREATIONS
 
 
 async def test_counters_need_a_marker_to_begin_and_none_to_go_on(tables: Tables) -> None:
