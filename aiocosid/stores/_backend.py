@@ -158,7 +158,7 @@ class Backend(NotCopyable, ABC):
 
         Args:
             disposable: the store is for tests: whatever is lost in it may be made again.
-            after_loss: create also what was there and is lost.
+            after_loss: create also what was there and is lost, without a marker.
 
         Returns:
             Whether the store is disposable; without a witness it is what the caller says.

@@ -117,6 +117,7 @@ EXISTS (SELECT 1 FROM aiocosid_cell AS m WHERE m.name = 'marker' AND (
         SELECT 1 FROM aiocosid_cell AS n WHERE n.name = 'counters' AND n.value = m.value)))
 """
 IS_MARKED: Final = "SELECT 1 FROM aiocosid_cell WHERE name = 'marker'"
+DELETE_MARKER: Final = "DELETE FROM aiocosid_cell WHERE name = 'marker'"
 
 # Statements that SQLite and PostgreSQL share.
 NOTE_COUNTERS: Final = """
@@ -304,8 +305,13 @@ class SqlBackend(Backend):
         return findings(dialect.rules, chain.from_iterable(asked))
 
     async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> bool:
-        """Create what is missing; the first time with the store's marker; see `_schema`."""
+        """Create what is missing; the first time with the store's marker; see `_schema`.
+
+        After a loss the marker goes first: a call that ends half-way leaves a store without one.
+        """
         await self.link.create_file()
+        if after_loss and CELL_TABLE in (await self._schema()).found:
+            await self._run(DELETE_MARKER)
         has_witness = True
         for _ in range(CREATIONS):
             schema = await self._schema()
