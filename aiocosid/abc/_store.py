@@ -454,6 +454,8 @@ class Store(MachineStore, ABC):
         Raises:
             InvalidArgumentError: ``above`` is outside its range.
             CounterMissingError: there is no such counter, and ``create`` is False.
+            CounterNotCreatedError: it may be created, but a database's table of counters was
+                emptied.
             StoreError: the store refuses or cannot be reached.
         """
 

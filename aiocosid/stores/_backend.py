@@ -220,6 +220,8 @@ class Backend(NotCopyable, ABC):
             The counter as it is now; None if it is missing and ``create`` is False.
 
         Raises:
+            CounterNotCreatedError: it may be created, and the store knows that it had counters and
+                lost all of them.
             CorruptCounterError: it holds no integer; nothing was written.
             StoreError: the store refuses or cannot be reached.
         """

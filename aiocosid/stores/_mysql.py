@@ -170,12 +170,12 @@ ON DUPLICATE KEY UPDATE {change}
 _ADD: Final = _advance("LAST_INSERT_ID(%(first)s)", _ADVANCED, "@aiocosid > 0")
 
 
-def _noting(is_new: str) -> str:
+def _noting(condition: str) -> str:
     """Write the cell that says that there are counters, under the present marker."""
     return f"""
 INSERT INTO {CELL_TABLE} (name, value, written_ms)
 SELECT 'counters', m.value, m.written_ms FROM {CELL_TABLE} AS m
-WHERE m.name = 'marker' AND {is_new} AND NOT EXISTS (
+WHERE m.name = 'marker' AND {condition} AND NOT EXISTS (
     SELECT 1 FROM {CELL_TABLE} AS n WHERE n.name = 'counters' AND n.value = m.value)
 ON DUPLICATE KEY UPDATE value = VALUES(value)
 """
@@ -184,7 +184,7 @@ ON DUPLICATE KEY UPDATE value = VALUES(value)
 _IS_THERE: Final = "EXISTS (SELECT 1 FROM cosid WHERE name = %(name)s)"
 _ALLOWED: Final = (
     f"SELECT COUNT(*) INTO @aiocosid FROM DUAL WHERE {_IS_THERE} OR {MAY_CREATE.strip()}",
-    _noting(f"@aiocosid > 0 AND NOT {_IS_THERE}"),
+    _noting("@aiocosid > 0"),
 )
 _TAKEN: Final = (
     "SET @aiocosid = CAST(LAST_INSERT_ID() AS SIGNED)",

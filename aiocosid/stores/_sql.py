@@ -6,11 +6,12 @@ name, a text, and the time of its last write by the database's clock.  A view, `
 remembers that there were tables (see `_schema`).
 
 A counter is created only under the store's marker.  The cell ``counters`` repeats the marker's text
-once a counter was created: while it does, none is created in an empty table.
+once a process has used a counter, or created one: while it does, none is created in an empty table.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -117,6 +118,10 @@ EXISTS (SELECT 1 FROM aiocosid_cell AS m WHERE m.name = 'marker' AND (
         SELECT 1 FROM aiocosid_cell AS n WHERE n.name = 'counters' AND n.value = m.value)))
 """
 IS_MARKED: Final = "SELECT 1 FROM aiocosid_cell WHERE name = 'marker'"
+IS_EMPTIED: Final = """
+SELECT 1 FROM aiocosid_cell AS m JOIN aiocosid_cell AS n ON n.value = m.value
+WHERE m.name = 'marker' AND n.name = 'counters' AND NOT EXISTS (SELECT 1 FROM cosid)
+"""
 DELETE_MARKER: Final = "DELETE FROM aiocosid_cell WHERE name = 'marker'"
 
 # Statements that SQLite and PostgreSQL share.
@@ -187,10 +192,11 @@ class Dialect:
         schema: () returns the name of each of `OBJECTS` that is there, and the witness's text.
         create: builds the statement of a `Creation`, which changes nothing if others were faster.
         note_counters: () writes the cell ``counters`` if there are counters and a marker.
+        is_emptied: () returns a row if the cell is there under the marker, and no counter is.
         is_created_on_use: whether the first statement that needs a missing table creates it.
-        add: (name, step, and first, if it creates) adds ``step`` to a counter, or creates it, if
-            that is allowed, at
-            ``first``, and returns ``last_max_id``.
+        add: (name, step, and first, if it creates) adds ``step`` to a counter, or creates it at
+            ``first``, if that is allowed, and returns ``last_max_id``.  If it may create, it also
+            does what ``note_counters`` does.
         grant: (as for add, and nonce, previous) does what ``add`` does, and notes it; also returns
             where the run that ``previous`` belongs to began, or NULL if there is none.
         give_back: (name, top, lower, nonce) lowers a counter from ``top`` if that grant is noted,
@@ -238,6 +244,7 @@ class Dialect:
     schema: str
     create: Callable[[Creation], str]
     note_counters: str
+    is_emptied: str = IS_EMPTIED
     is_created_on_use: bool = False
     add: Advance
     grant: Advance
@@ -419,15 +426,30 @@ class SqlBackend(Backend):
             return rows
 
     async def raise_to(self, name: str, above: int, *, create: bool) -> Counter | None:
+        if create:
+            await self._ensure_not_emptied(name)
         try:
             row = await self._raised(name, above, create=create)
         except OutOfRangeError as error:
             raise IdOverflowError(name, limit=MAX_ID) from error.__cause__
+        if create:
+            await self._row_beside_cosid(self._dialect.note_counters)
         if row is None:
             await self._ensure_missing(name, 0, create=create)
             return None
         max_id, fetch_time = self._sound(name, row[0]), integer(row[1])
         return Counter(namespaced_name=name, last_max_id=max_id, last_fetch_time=fetch_time)
+
+    async def _ensure_not_emptied(self, name: str) -> None:
+        """Raise `CounterNotCreatedError` if the store had counters, and all of them are gone."""
+        if await self._row_beside_cosid(self._dialect.is_emptied) is not None:
+            raise CounterNotCreatedError(self.label, counter=name, is_emptied=True)
+
+    async def _row_beside_cosid(self, statement: str) -> Row | None:
+        """Run a statement on our cells; where CosId's table stands alone there is nothing to do."""
+        with suppress(SchemaMissingError):
+            return await self._row(statement)
+        return None
 
     async def _raised(self, name: str, above: int, *, create: bool) -> Row | None:
         row, noted = None, self._dialect.raise_to

@@ -123,9 +123,34 @@ async def test_an_emptied_table_of_counters_is_noticed(tables: Tables) -> None:
         with pytest.raises(CounterNotCreatedError) as caught:
             await store.segment_distributor(name="order").next_max_id(10)
         assert caught.value.is_emptied
+        with pytest.raises(CounterNotCreatedError, match="--after-loss") as refused:
+            await store.set_floor(name="order", above=10)
+        assert refused.value.is_emptied
+        assert not tables.execute("select * from cosid")
+        await store.create_schema(after_loss=True)
         await store.set_floor(name="order", above=10)
+        await store.initialize(after_loss=True)
         assert await store.segment_distributor(name="order").next_max_id(10) == 20
         assert await store.segment_distributor(name="third").next_max_id(10) == 10
+
+
+@pytest.mark.parametrize("first", ["add", "grant", "floor", "floor of another program's"])
+async def test_what_first_uses_counters_is_noted(tables: Tables, first: str) -> None:
+    """Also a counter that another program has made: an emptied table is noticed all the same."""
+    async with tables.store.from_url(tables.url) as store:
+        await store.create_schema()
+        if first != "floor":
+            tables.execute("insert into cosid values ('cosid.order', 100, 0);")
+        if first.startswith("floor"):
+            assert (await store.set_floor(name="order", above=110)).last_max_id == 110
+        else:
+            counter = store.segment_distributor(name="order")
+            assert not (first == "grant" and not counter.allow_give_back())
+            assert await counter.next_max_id(10) == 110
+        tables.execute("delete from cosid;")
+        with pytest.raises(CounterNotCreatedError) as caught:
+            await store.segment_distributor(name="new").next_max_id(10)
+        assert caught.value.is_emptied
 
 
 async def test_after_a_loss_the_marker_goes_first(tables: Tables) -> None:
