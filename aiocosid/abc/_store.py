@@ -409,7 +409,8 @@ class Store(MachineStore, ABC):
             disposable: if the store is made by this call, it is one for tests: whatever is lost in
                 it is made and vouched for again.  On a store without a witness each call says so.
                 ``AIOCOSID_DISPOSABLE=1`` in the environment does the same.
-            after_loss: create also what was there and is lost; see `initialize`.
+            after_loss: create also what was there and is lost; see `initialize`.  Before that a
+                database's marker is deleted.
 
         Raises:
             SchemaDroppedError: tables were dropped, and the store is not disposable.
@@ -453,6 +454,8 @@ class Store(MachineStore, ABC):
         Raises:
             InvalidArgumentError: ``above`` is outside its range.
             CounterMissingError: there is no such counter, and ``create`` is False.
+            CounterNotCreatedError: it may be created, but a database's table of counters was
+                emptied.
             StoreError: the store refuses or cannot be reached.
         """
 

@@ -158,7 +158,7 @@ class Backend(NotCopyable, ABC):
 
         Args:
             disposable: the store is for tests: whatever is lost in it may be made again.
-            after_loss: create also what was there and is lost.
+            after_loss: create also what was there and is lost, without a marker.
 
         Returns:
             Whether the store is disposable; without a witness it is what the caller says.
@@ -220,6 +220,8 @@ class Backend(NotCopyable, ABC):
             The counter as it is now; None if it is missing and ``create`` is False.
 
         Raises:
+            CounterNotCreatedError: it may be created, and the store knows that it had counters and
+                lost all of them.
             CorruptCounterError: it holds no integer; nothing was written.
             StoreError: the store refuses or cannot be reached.
         """

@@ -263,6 +263,8 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         Raises:
             InvalidArgumentError: ``above`` is outside its range.
             CounterMissingError: there is no such counter, and ``create`` is False.
+            CounterNotCreatedError: it may be created, but a database's table of counters was
+                emptied.
             CorruptCounterError: it holds no integer; nothing was written.
             IdOverflowError: the table's column is too narrow for it; nothing was written.
             StoreError: the store refuses or cannot be reached.

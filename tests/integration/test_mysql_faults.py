@@ -84,7 +84,7 @@ class TestTornCalls:
     async def test_a_call_is_one_round_trip(
         self, store: MysqlStore, mariadb: MariadbServer, mariadb_database: str
     ) -> None:
-        """Whatever it takes: nobody is waited for in the middle."""
+        """Whatever it takes: nobody is waited for in the middle of a step."""
         await store.mark_machines(namespace="cosid")
         async with proxied(mariadb, mariadb_database) as (proxy, url), both(url) as stores:
             for mine in stores:
@@ -95,7 +95,8 @@ class TestTornCalls:
                 for call, trips in (
                     (counters[0].next_max_id(1), 1),
                     (counters[1].next_max_id(1), 1),
-                    (mine.set_floor(name="order", above=1), 1),
+                    (mine.set_floor(name="order", above=1, create=False), 1),
+                    (mine.set_floor(name="order", above=1), 3),  # it asks before, and notes it
                     (node.guard(grant.machine_id, now_ms=T0 + 1, mark_ms=T0 + 2), 1),
                     (node.guard(grant.machine_id, now_ms=T0 + 2, mark_ms=T0 + 3), 1),
                     (node.revert(grant.machine_id, last_ms=T0 + 3), 2),  # it reads first

@@ -11,6 +11,7 @@ from aiocosid.errors import (
     CounterNotCreatedError,
     InvalidArgumentError,
     StoreNotEmptyError,
+    StoreRolledBackError,
 )
 from aiocosid.stores.redis import RedisStore
 from tests.servers import ValkeyCluster, ValkeyServer
@@ -48,6 +49,19 @@ async def test_an_emptied_server_creates_no_counter(server: ValkeyServer) -> Non
         assert server.call("DBSIZE") == 0
         await store.set_floor(name="order", above=10)
         assert await store.segment_distributor(name="order").next_max_id(10) == 20
+
+
+async def test_a_counter_that_is_deleted_under_the_marker(server: ValkeyServer) -> None:
+    """One, or all: a new process begins it at its first id, as the guarantees say."""
+    async with RedisStore.from_url(server.url) as store:
+        await store.initialize()
+        counters = [store.segment_distributor(name=name) for name in ("order", "other")]
+        assert [await each.next_max_id(10) for each in counters] == [10, 10]
+        for gone in (("order",), ("order", "other")):
+            server.call("DEL", *(f"cosid:{{cosid.{each}}}.adder" for each in gone))
+            with pytest.raises(StoreRolledBackError):
+                await counters[0].next_max_id(10)
+            assert await store.segment_distributor(name="order").next_max_id(10) == 10
 
 
 async def test_counters_that_exist_go_on_without_a_marker(server: ValkeyServer) -> None:
