@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Self
 
@@ -12,6 +11,7 @@ from ._ids import DEFAULT_NAMESPACE, DEFAULT_STEP, IdSegmentDistributor
 from ._machine import DEFAULT_SAFE_GUARD
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Sequence
     from types import TracebackType
 
@@ -324,7 +324,7 @@ class ServerFacts:
         migrators: the tables in which tools for migrations keep their state, beside the store's
             own; a tool may drop or empty what it does not know.
         is_disposable: whether the store was made for tests, so that what is dropped is made again;
-            False also where it does not remember that.
+            on a store without a witness, whether this process treats it so.
     """
 
     version: str
@@ -338,8 +338,13 @@ def is_disposable() -> bool:
     """Return whether new stores are for tests, by ``AIOCOSID_DISPOSABLE`` in the environment.
 
     The pytest plugin sets it to 1 unless it is set already.
+
+    Raises:
+        InvalidSettingsError: the variable is no truth value.
     """
-    return os.environ.get("AIOCOSID_DISPOSABLE", "").lower() in {"1", "true", "yes", "on"}
+    from ..variables import DISPOSABLE, Variables  # noqa: PLC0415 - needed to create alone
+
+    return Variables.read().flag(DISPOSABLE)
 
 
 class Store(MachineStore, ABC):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeAlias, TypeVar
@@ -52,6 +54,13 @@ if TYPE_CHECKING:
     Rule: TypeAlias = Callable[[Snapshot, Asker], Decision]
 
 __all__ = ("BackendStore", "CounterDistributor")
+
+logger = logging.getLogger("aiocosid")
+
+TREATED_AS_DISPOSABLE: Final = (
+    "it is treated as disposable: if it is emptied, its ids are issued again; in production unset "
+    "AIOCOSID_DISPOSABLE, and create it without 'disposable'"
+)
 
 MOST_AHEAD_MS: Final = 24 * 3600 * 1000  # of an operator's floor; a slip would stop a namespace
 
@@ -185,7 +194,10 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         Raises:
             StoreError: the store refuses or cannot be reached.
         """
-        return await self._backend.ask_server()
+        facts = await self._backend.ask_server()
+        if self.has_witness or not (self._backend.is_disposable or is_disposable()):
+            return facts
+        return replace(facts, is_disposable=True)
 
     # Counters.
 
@@ -226,6 +238,9 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         given = disposable or is_disposable()
         if not await backend.create_schema(disposable=given, after_loss=after_loss):
             return
+        if not (backend.has_witness or backend.is_disposable):
+            backend.is_disposable = True
+            logger.warning("%s: %s", backend.label, TREATED_AS_DISPOSABLE)
         with suppress(UnsupportedByStoreError):  # it has counters only
             if not backend.has_marker:
                 await backend.mark_counters()
