@@ -194,6 +194,9 @@ class MachineStore:
         already stays as it is unless an argument is given.  One atomic step, safe to repeat; a
         cancelled call may have taken effect.
 
+        Where no commit spans all namespaces, as on Redis Cluster, it lets counters be created and
+        marks no namespace; for that there is `mark_machines`.
+
         Args:
             confirm_no_holders: write it although the store has counters or machine ids.  The caller
                 has to know that no process that was started before holds a machine id, and that
@@ -203,7 +206,7 @@ class MachineStore:
 
         Raises:
             StoreNotEmptyError: the store has counters or machine ids, and neither is given.
-            UnsupportedByStoreError: this store keeps no marker for all namespaces.
+            UnsupportedByStoreError: this store keeps no marker.
             StoreError: the store refuses, cannot be reached, or hides its identity.
         """
         await self._holder().initialize(
@@ -234,7 +237,7 @@ class MachineStore:
     ) -> MachineMarker:
         """Write the marker of one namespace, which says that the store has lost nothing of it.
 
-        For one namespace alone, or where `initialize` cannot be used, as on Redis Cluster.  Do not
+        For one namespace alone, or where `initialize` marks none, as on Redis Cluster.  Do not
         call it at every start, or it would mark a store that was just emptied.  One atomic step,
         safe to repeat.
 

@@ -250,6 +250,14 @@ class Backend(NotCopyable, ABC):
 
     # Cells: see `aiocosid.machine.cells.CellBackend`.
 
+    async def _is_counting(self) -> bool:
+        """Whether counters may be created, where each namespace has a marker of its own.
+
+        Raises:
+            StoreError: the store refuses or cannot be reached.
+        """
+        return False
+
     async def mark_counters(self) -> None:
         """Allow that counters are created, where each namespace has a marker of its own.
 

@@ -29,6 +29,7 @@ from ..errors import (
     UnsupportedByStoreError,
 )
 from ..machine import _rules
+from ..machine._losses import doubt
 from ..machine._rules import Asker, Decision
 from ..machine.cells import ENDLESS_MS, Need
 from ..machine.distributor import (
@@ -438,21 +439,29 @@ class BackendStore(NotCopyable, Store, Generic[B]):
     ) -> None:
         """Write the store's marker; see `aiocosid.abc.Store.initialize`.
 
-        A cancelled call may have taken effect.
+        On Redis Cluster it lets counters begin; each namespace of machine ids has a marker of its
+        own, see `mark_machines`.  A cancelled call may have taken effect.
 
         Raises:
             StoreNotEmptyError: the store has keys, and neither argument is given.
-            UnsupportedByStoreError: the store keeps no machine ids, or no marker for all of them.
+            UnsupportedByStoreError: the store keeps no machine ids.
             StoreError: the store refuses, cannot be reached, or hides its identity.
         """
-        self._check_marker()
+        backend = self._backend
         if not (confirm_no_holders or after_loss):
-            if await self.is_initialized():
+            is_done = self.is_initialized if backend.has_marker else backend._is_counting
+            if await is_done():
                 return
-            if await self._backend.is_in_use():
-                raise StoreNotEmptyError(self._backend.label)
-        rule = partial(_rules.mark_store, after_loss=after_loss and not confirm_no_holders)
-        await self._change(EVERYWHERE, rule, need=Need(namespaces=True))
+            if await backend.is_in_use():
+                raise StoreNotEmptyError(backend.label)
+        is_loss = after_loss and not confirm_no_holders
+        if backend.has_marker:
+            rule = partial(_rules.mark_store, after_loss=is_loss)
+            await self._change(EVERYWHERE, rule, need=Need(namespaces=True))
+            return
+        for name in await backend.namespaces() if is_loss else ():
+            await self._change(name, lambda snapshot, _: doubt(snapshot))
+        await backend.mark_counters()
 
     async def forget_namespace(self, *, namespace: str) -> bool:
         """Stop to miss a namespace; see `aiocosid.abc.Store.forget_namespace`.
@@ -480,7 +489,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
     ) -> MachineMarker:
         """Mark one namespace as complete: the store has lost nothing of it.
 
-        Use it where `initialize` is not possible, as on Redis Cluster, or for a single namespace.
+        Use it on Redis Cluster, where `initialize` marks no namespace, or for a single namespace.
         See `aiocosid.abc.Store.mark_machines`.  A cancelled call may have taken effect.
 
         Raises:
