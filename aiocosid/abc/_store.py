@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Self
 
@@ -12,6 +11,7 @@ from ._ids import DEFAULT_NAMESPACE, DEFAULT_STEP, IdSegmentDistributor
 from ._machine import DEFAULT_SAFE_GUARD
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Sequence
     from types import TracebackType
 
@@ -194,6 +194,9 @@ class MachineStore:
         already stays as it is unless an argument is given.  One atomic step, safe to repeat; a
         cancelled call may have taken effect.
 
+        Where no commit spans all namespaces, as on Redis Cluster, it lets counters be created and
+        marks no namespace; for that there is `mark_machines`.
+
         Args:
             confirm_no_holders: write it although the store has counters or machine ids.  The caller
                 has to know that no process that was started before holds a machine id, and that
@@ -203,7 +206,7 @@ class MachineStore:
 
         Raises:
             StoreNotEmptyError: the store has counters or machine ids, and neither is given.
-            UnsupportedByStoreError: this store keeps no marker for all namespaces.
+            UnsupportedByStoreError: this store keeps no marker.
             StoreError: the store refuses, cannot be reached, or hides its identity.
         """
         await self._holder().initialize(
@@ -234,7 +237,7 @@ class MachineStore:
     ) -> MachineMarker:
         """Write the marker of one namespace, which says that the store has lost nothing of it.
 
-        For one namespace alone, or where `initialize` cannot be used, as on Redis Cluster.  Do not
+        For one namespace alone, or where `initialize` marks none, as on Redis Cluster.  Do not
         call it at every start, or it would mark a store that was just emptied.  One atomic step,
         safe to repeat.
 
@@ -324,7 +327,7 @@ class ServerFacts:
         migrators: the tables in which tools for migrations keep their state, beside the store's
             own; a tool may drop or empty what it does not know.
         is_disposable: whether the store was made for tests, so that what is dropped is made again;
-            False also where it does not remember that.
+            on a store without a witness, whether this process treats it so.
     """
 
     version: str
@@ -338,8 +341,13 @@ def is_disposable() -> bool:
     """Return whether new stores are for tests, by ``AIOCOSID_DISPOSABLE`` in the environment.
 
     The pytest plugin sets it to 1 unless it is set already.
+
+    Raises:
+        InvalidSettingsError: the variable is no truth value.
     """
-    return os.environ.get("AIOCOSID_DISPOSABLE", "").lower() in {"1", "true", "yes", "on"}
+    from ..variables import DISPOSABLE, Variables  # noqa: PLC0415 - needed to create alone
+
+    return Variables.read().flag(DISPOSABLE)
 
 
 class Store(MachineStore, ABC):

@@ -28,6 +28,7 @@ __all__ = (
     "Decision",
     "Soundness",
     "check_format",
+    "doubt",
     "epoch_of",
     "examine",
     "is_initialized",
@@ -228,6 +229,17 @@ def refused(snapshot: Snapshot, found: Soundness) -> Decision:
     changes = Changes(space=space_written(snapshot, found.space))
     error = _quarantine_error(snapshot, found.space, found.left_ms)
     return Decision(changes, error=error, is_alarm=found.is_alarm)
+
+
+def doubt(snapshot: Snapshot) -> Decision:
+    """Have the machine ids of one namespace wait for a quarantine, on an operator's command.
+
+    For a store that lost something and has no marker of all namespaces.  A namespace that has lost
+    its cell waits anyway.
+    """
+    if snapshot.space is None:
+        return Decision()
+    return Decision(Changes(space=replace(snapshot.space, identity="")))
 
 
 def is_initialized(snapshot: Snapshot) -> bool:

@@ -158,7 +158,7 @@ def _check_processes(settings: Settings) -> None:
     sections: list[Any] = [settings.share, *settings.generators.values()]
     sections += [getattr(each, "inner", None) for each in sections]
     kinds = {each.kind for each in sections if each is not None}
-    stores = [url for url, _ in configured_stores(settings)]
+    stores = [url for url, *_ in configured_stores(settings)]
     if "counter" in kinds or any(url.startswith("memory:") for url in stores):
         expected = "1: a store in memory, or a counter, is known to one process alone"
         raise InvalidArgumentError("workers", count, expected=expected)

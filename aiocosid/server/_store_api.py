@@ -90,11 +90,11 @@ async def _create_schema(
 ) -> dict[str, Any]:
     service.check(access, Verb.ADMIN)
     service.note(access, "create the store's tables")
+    given = {name: args.get(name) is True for name in ("disposable", "after_loss")}
     backend = _plain(service.store)
     if backend is None:
-        await service.store.create_schema()
+        await service.store.create_schema(**given)
         return {"is_disposable": False}
-    given = {name: args.get(name) is True for name in ("disposable", "after_loss")}
     return {"is_disposable": await backend.create_schema(**given)}
 
 
@@ -285,6 +285,11 @@ async def _commit(service: Service, access: Access, args: Mapping[str, Any]) -> 
     }
 
 
+async def _is_in_use(service: Service, access: Access, _: Mapping[str, Any]) -> dict[str, Any]:
+    service.check(access, Verb.ADMIN)
+    return {"is_in_use": await _cells_of(service).is_in_use()}
+
+
 async def _namespaces(service: Service, access: Access, _: Mapping[str, Any]) -> dict[str, Any]:
     _check_reader(access)
     found = await _cells_of(service).namespaces()
@@ -308,6 +313,7 @@ _OPS: Final[dict[str, Op]] = {
     "counters": _counters,
     "read": _read,
     "commit": _commit,
+    "is_in_use": _is_in_use,
     "namespaces": _namespaces,
     "take": _take,
 }

@@ -104,9 +104,10 @@ class Backend(NotCopyable, ABC):
         has_witness: whether it remembers that there was something, if all of that is lost.
         order_risk: why a later `add` may return a lower value; empty for linearizable counters.
         address: the URL without the login; empty for a user's client.
+        is_disposable: without a witness, whether this process has created it for tests.
     """
 
-    __slots__ = ("__weakref__", "address", "label", "link", "name")
+    __slots__ = ("__weakref__", "address", "is_disposable", "label", "link", "name")
 
     link: Any
 
@@ -125,6 +126,7 @@ class Backend(NotCopyable, ABC):
         self.link = link
         self.name: str = name or label
         self.address: str = ""
+        self.is_disposable: bool = False
 
     # Lifecycle.
 
@@ -249,6 +251,14 @@ class Backend(NotCopyable, ABC):
         return False
 
     # Cells: see `aiocosid.machine.cells.CellBackend`.
+
+    async def _is_counting(self) -> bool:
+        """Whether counters may be created, where each namespace has a marker of its own.
+
+        Raises:
+            StoreError: the store refuses or cannot be reached.
+        """
+        return False
 
     async def mark_counters(self) -> None:
         """Allow that counters are created, where each namespace has a marker of its own.

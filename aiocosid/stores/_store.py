@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeAlias, TypeVar
@@ -27,6 +29,7 @@ from ..errors import (
     UnsupportedByStoreError,
 )
 from ..machine import _rules
+from ..machine._losses import doubt
 from ..machine._rules import Asker, Decision
 from ..machine.cells import ENDLESS_MS, Need
 from ..machine.distributor import (
@@ -52,6 +55,13 @@ if TYPE_CHECKING:
     Rule: TypeAlias = Callable[[Snapshot, Asker], Decision]
 
 __all__ = ("BackendStore", "CounterDistributor")
+
+logger = logging.getLogger("aiocosid")
+
+TREATED_AS_DISPOSABLE: Final = (
+    "it is treated as disposable: if it is emptied, its ids are issued again; in production unset "
+    "AIOCOSID_DISPOSABLE, and create it without 'disposable'"
+)
 
 MOST_AHEAD_MS: Final = 24 * 3600 * 1000  # of an operator's floor; a slip would stop a namespace
 
@@ -185,7 +195,10 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         Raises:
             StoreError: the store refuses or cannot be reached.
         """
-        return await self._backend.ask_server()
+        facts = await self._backend.ask_server()
+        if self.has_witness or not (self._backend.is_disposable or is_disposable()):
+            return facts
+        return replace(facts, is_disposable=True)
 
     # Counters.
 
@@ -226,6 +239,9 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         given = disposable or is_disposable()
         if not await backend.create_schema(disposable=given, after_loss=after_loss):
             return
+        if not (backend.has_witness or backend.is_disposable):
+            backend.is_disposable = True
+            logger.warning("%s: %s", backend.label, TREATED_AS_DISPOSABLE)
         with suppress(UnsupportedByStoreError):  # it has counters only
             if not backend.has_marker:
                 await backend.mark_counters()
@@ -425,21 +441,29 @@ class BackendStore(NotCopyable, Store, Generic[B]):
     ) -> None:
         """Write the store's marker; see `aiocosid.abc.Store.initialize`.
 
-        A cancelled call may have taken effect.
+        On Redis Cluster it lets counters begin; each namespace of machine ids has a marker of its
+        own, see `mark_machines`.  A cancelled call may have taken effect.
 
         Raises:
             StoreNotEmptyError: the store has keys, and neither argument is given.
-            UnsupportedByStoreError: the store keeps no machine ids, or no marker for all of them.
+            UnsupportedByStoreError: the store keeps no machine ids.
             StoreError: the store refuses, cannot be reached, or hides its identity.
         """
-        self._check_marker()
+        backend = self._backend
         if not (confirm_no_holders or after_loss):
-            if await self.is_initialized():
+            is_done = self.is_initialized if backend.has_marker else backend._is_counting
+            if await is_done():
                 return
-            if await self._backend.is_in_use():
-                raise StoreNotEmptyError(self._backend.label)
-        rule = partial(_rules.mark_store, after_loss=after_loss and not confirm_no_holders)
-        await self._change(EVERYWHERE, rule, need=Need(namespaces=True))
+            if await backend.is_in_use():
+                raise StoreNotEmptyError(backend.label)
+        is_loss = after_loss and not confirm_no_holders
+        if backend.has_marker:
+            rule = partial(_rules.mark_store, after_loss=is_loss)
+            await self._change(EVERYWHERE, rule, need=Need(namespaces=True))
+            return
+        for name in await backend.namespaces() if is_loss else ():
+            await self._change(name, lambda snapshot, _: doubt(snapshot))
+        await backend.mark_counters()
 
     async def forget_namespace(self, *, namespace: str) -> bool:
         """Stop to miss a namespace; see `aiocosid.abc.Store.forget_namespace`.
@@ -467,7 +491,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
     ) -> MachineMarker:
         """Mark one namespace as complete: the store has lost nothing of it.
 
-        Use it where `initialize` is not possible, as on Redis Cluster, or for a single namespace.
+        Use it on Redis Cluster, where `initialize` marks no namespace, or for a single namespace.
         See `aiocosid.abc.Store.mark_machines`.  A cancelled call may have taken effect.
 
         Raises:

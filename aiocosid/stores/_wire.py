@@ -20,10 +20,12 @@ from ..errors import (
     IdOverflowError,
     InvalidArgumentError,
     NameTooLongError,
+    SchemaDroppedError,
     SchemaMissingError,
     StoreAuthenticationError,
     StoreError,
     StoreFormatError,
+    StoreNotEmptyError,
     StoreRolledBackError,
     StoreUnavailableError,
     UnsupportedByStoreError,
@@ -314,7 +316,7 @@ def _list(tree: Any, size: int = -1) -> list[Any]:  # noqa: ANN401 - whatever ca
     return found
 
 
-def _texts(tree: object, size: int) -> list[str]:
+def _texts(tree: object, size: int = -1) -> list[str]:
     return [_text(each) for each in _list(tree, size)]
 
 
@@ -396,6 +398,8 @@ _FACTS: Final[dict[type[CosIdError], tuple[str, ...]]] = {
     CounterNotCreatedError: ("counter", "is_emptied"),
     CorruptMachineStateError: ("place", "found", "expected"),
     SchemaMissingError: ("table", "kind"),
+    SchemaDroppedError: ("tables",),
+    StoreNotEmptyError: (),
     StoreFormatError: ("found", "expected"),
     StoreRolledBackError: ("namespace", "name", "seen", "expected"),
     UnsupportedByStoreError: ("reason",),
@@ -412,16 +416,19 @@ def as_fault(error: CosIdError) -> dict[str, Any]:
     """Return an error's class and facts, none of which names a host."""
     for kind, names in _FACTS.items():
         if type(error) is kind:
-            facts: dict[str, Any] = {name: getattr(error, name) for name in names}
-            shown = {
-                name: each if isinstance(each, int) else str(each) for name, each in facts.items()
-            }
+            shown = {name: _fact(getattr(error, name)) for name in names}
             return {"kind": kind.__name__, "facts": shown}
     kind = StoreUnavailableError if error.retryable else StoreError
     if isinstance(error, StoreAuthenticationError):
         kind = StoreAuthenticationError
     reason = f"{_REASONS[kind]} ({type(error).__name__})"
     return {"kind": kind.__name__, "facts": {"reason": reason}}
+
+
+def _fact(value: object) -> object:
+    if isinstance(value, tuple):
+        return [str(each) for each in cast("tuple[object, ...]", value)]
+    return value if isinstance(value, int) else str(value)
 
 
 def error_of(fault: object) -> CosIdError:
@@ -432,8 +439,10 @@ def error_of(fault: object) -> CosIdError:
     """
     found = _object(fault)
     facts, kind = dict(_object(found.get("facts"))), found.get("kind")
-    for each in facts.values():
-        if type(each) not in {bool, int, str}:
+    for name, each in facts.items():
+        if name == "tables":
+            facts[name] = tuple(_texts(each))
+        elif type(each) not in {bool, int, str}:
             raise ValueError(each)
     try:
         if kind == NameTooLongError.__name__:

@@ -6,8 +6,9 @@ import asyncio
 import gc
 import os
 import re
+import sqlite3
 from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -21,11 +22,14 @@ from aiocosid._life.clock import SYSTEM_CLOCK
 from aiocosid.abc import IdSegmentDistributor
 from aiocosid.errors import (
     CounterMissingError,
+    CounterNotCreatedError,
     ForkedError,
     InvalidArgumentError,
     NameTooLongError,
+    SchemaDroppedError,
     StoreAuthenticationError,
     StoreError,
+    StoreNotEmptyError,
     StoreRolledBackError,
     StoreUnavailableError,
     UnsupportedByStoreError,
@@ -395,6 +399,60 @@ async def test_a_striped_store_behind(tmp_path: Path, namespace: str) -> None:
                 await counter.next_max_id(1)
             with pytest.raises(UnsupportedByStoreError, match="hands out no machine ids"):
                 await store.machines()
+
+
+def drop(path: Path) -> None:
+    """Drop the tables behind a server's back."""
+    with closing(sqlite3.connect(path)) as database:
+        for each in ("cosid", "cosid_machine", "aiocosid_cell"):
+            database.execute(f"DROP TABLE {each}")
+
+
+@pytest.mark.parametrize("is_striped", [False, True])
+async def test_tables_that_were_dropped_behind(
+    tmp_path: Path, namespace: str, *, is_striped: bool
+) -> None:
+    """The error is itself, with its remedy; and what was said about them reaches each store."""
+    files = [tmp_path / f"{name}.db" for name in "ab"]
+    urls = [f"sqlite:///{each}" for each in files]
+    given = "striped:?" + "&".join(f"store={quote(each, safe='')}" for each in urls)
+    used = files if is_striped else files[:1]
+    with serve_store(given if is_striped else urls[0], is_unix=True) as url:
+        async with open_store(url) as store:
+            await store.create_schema()
+            for each in used:
+                drop(each)
+            with pytest.raises(SchemaDroppedError, match="--after-loss") as caught:
+                await store.create_schema()
+            assert set(caught.value.tables) == {"cosid", "cosid_machine", "aiocosid_cell"}
+            with pytest.raises(SchemaDroppedError):
+                await store.create_schema(disposable=True)
+            await store.create_schema(after_loss=True)
+            for each in used:
+                drop(each)
+                with closing(sqlite3.connect(each)) as database:
+                    database.execute("DROP VIEW aiocosid_witness")
+            await store.create_schema(disposable=True)
+            for each in used:
+                drop(each)
+            await store.create_schema()
+
+
+async def test_a_table_that_was_emptied_behind(tmp_path: Path, namespace: str) -> None:
+    """Its witness knows that there was something: an initialisation by habit is refused."""
+    path = tmp_path / "ids.db"
+    with serve_store(f"sqlite:///{path}") as url:
+        async with open_store(url) as store:
+            await store.create_schema()
+            await store.segment_distributor(namespace=namespace, name="a").next_max_id(10)
+            with closing(sqlite3.connect(path)) as database:
+                for each in ("cosid", "cosid_machine", "aiocosid_cell"):
+                    database.execute(f"DELETE FROM {each}")  # noqa: S608 - names of ours
+                database.commit()
+            with pytest.raises(StoreNotEmptyError, match="--confirm-no-holders"):
+                await store.initialize()
+            with pytest.raises(CounterNotCreatedError, match="aiocosid init"):
+                await store.segment_distributor(namespace=namespace, name="a").next_max_id(10)
 
 
 async def test_a_tiered_store_behind(valkey: ValkeyServer, tmp_path: Path, namespace: str) -> None:

@@ -43,7 +43,7 @@ CODE: Final = {
     "stores/_postgres.py": (2, DECIDED),
     "stores/_sql.py": (3, f"on first use of a SQLite file; {DECIDED}; indexes"),
     "stores/_sqlite.py": (2, DECIDED),
-    "stores/_store.py": (7, "vouches for a disposable store alone; `initialize` refuses others"),
+    "stores/_store.py": (8, "vouches for a disposable store alone; `initialize` refuses others"),
     "stores/redis/_demands.py": (1, CLIENT),
     "stores/redis/_link.py": (1, CLIENT),
     "stores/striped/_store.py": (1, PASSES),

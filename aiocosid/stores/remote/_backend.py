@@ -231,6 +231,10 @@ class RemoteBackend(Backend):
         snapshot.apply(written)
         return True
 
+    async def is_in_use(self) -> bool:
+        # The store behind may know more than what is left in it: a database has a witness.
+        return (await self.call("is_in_use")).get("is_in_use") is not False
+
     async def namespaces(self) -> Sequence[str]:
         found: Any = (await self.call("namespaces")).get("namespaces")
         if type(found) is not list:

@@ -23,6 +23,7 @@ from aiocosid.errors import (
     StoreNotInitializedError,
 )
 from aiocosid.machine import _rules
+from aiocosid.machine._losses import doubt
 from aiocosid.machine._rules import Asker, Decision, Taken
 from aiocosid.machine.cells import (
     ENDLESS_MS,
@@ -761,6 +762,14 @@ def test_a_marker_after_a_loss_begins_a_quarantine_in_each_namespace() -> None:
         over = replace(found.changes.space, since_ms=NOW - 305_000)
         assert hand_out(snapshot(marker=partial, space=over)).error is None
     assert not _rules.is_initialized(snapshot(marker=partial))
+
+
+def test_one_namespace_is_doubted_where_none_marks_all() -> None:
+    """As on Redis Cluster: the next process that asks waits, whatever the namespace says."""
+    assert hand_out(snapshot()).error is None
+    doubted = doubt(snapshot()).changes.space
+    assert isinstance(hand_out(snapshot(space=doubted)).error, MachineIdQuarantineError)
+    assert doubt(snapshot(space=None)) == Decision()
 
 
 def test_marking_the_store() -> None:

@@ -18,12 +18,16 @@ from aiocosid.errors import (
     CorruptMachineStateError,
     CosIdError,
     CounterMissingError,
+    CounterNotCreatedError,
     IdOverflowError,
     InvalidArgumentError,
     NameTooLongError,
+    SchemaDroppedError,
     SchemaMissingError,
     StoreAuthenticationError,
     StoreError,
+    StoreFormatError,
+    StoreNotEmptyError,
     StoreRolledBackError,
     StoreUnavailableError,
     UnsupportedByStoreError,
@@ -310,6 +314,11 @@ def test_as_much_is_read_as_the_decision_rested_on() -> None:
         CounterMissingError(LABEL, counter="c"),
         CorruptMachineStateError(LABEL, place="p", found="f", expected="e"),
         SchemaMissingError(LABEL, table="t", kind="stream"),
+        SchemaDroppedError(LABEL, tables=("cosid", "a,b")),
+        StoreNotEmptyError(LABEL),
+        StoreFormatError(LABEL, found=1, expected=2),
+        CounterNotCreatedError(LABEL, counter="c"),
+        CounterNotCreatedError(LABEL, counter="c", is_emptied=True),
         StoreRolledBackError(LABEL, namespace="ns", name="n", seen=1, expected=2),
         UnsupportedByStoreError(LABEL, "it cannot"),
         ClockSkewError(LABEL, ahead=3, tolerance=1),
@@ -318,6 +327,7 @@ def test_as_much_is_read_as_the_decision_rested_on() -> None:
 def test_an_error_arrives_with_its_facts(error: CosIdError) -> None:
     found = error_of(sent(as_fault(error)))
     assert (type(found), str(found)) == (type(error), str(error))
+    assert (found.remedy, vars(found)) == (error.remedy, vars(error))
     assert found.retryable == error.retryable
 
 
@@ -344,6 +354,8 @@ def test_an_error_names_no_host(error: CosIdError, kind: type[CosIdError]) -> No
         *(None, [], {}, {"kind": "StoreError"}, {"kind": "KeyError", "facts": {"reason": "r"}}),
         *({"kind": "StoreError", "facts": each} for each in ({}, {"reason": None}, {"x": "y"}, 1)),
         {"kind": "IdOverflowError", "facts": {"reason": "r"}},
+        *({"kind": "SchemaDroppedError", "facts": {"tables": each}} for each in ("a", [1], None)),
+        {"kind": "StoreError", "facts": {"reason": ["r"]}},
         {"kind": ["StoreError"], "facts": {}},
     ],
 )
