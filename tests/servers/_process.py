@@ -41,11 +41,23 @@ class ServerMissingError(Exception):
         self.remedy = remedy
 
 
+def chosen_program(*names: str) -> Path | None:
+    """The first of them in the folder that AIOCOSID_TEST_SERVERS names; it comes before all else.
+
+    ``.ci/servers`` makes such folders, each with another version of a server.
+    """
+    if folder := os.environ.get("AIOCOSID_TEST_SERVERS"):
+        return next((path for name in names if (path := Path(folder, name)).exists()), None)
+    return None
+
+
 def find_program(name: str, *, remedy: str) -> Path:
     """The path of a program of the system; ServerMissingError where it is not installed.
 
     Debian keeps some of them where the PATH of a user does not look.
     """
+    if chosen := chosen_program(name):
+        return chosen
     if found := shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"):
         return Path(found)
     raise ServerMissingError(name, remedy=remedy)
