@@ -26,6 +26,9 @@ DATABASE: Final = "test"
 
 IS_MYSQL: Final = chosen_program("mysqld") is not None
 
+# MySQL warns of the one, and MariaDB has not the other.
+PROCESSES: Final = f"{'performance' if IS_MYSQL else 'information'}_schema.processlist"
+
 # Small files, and nothing waits for a disk.
 _QUICK: Final = (
     *("--skip-log-bin", "--innodb-flush-method=nosync", "--innodb-doublewrite=0"),
