@@ -98,7 +98,7 @@ class EtcdServer(Server):
         """Answers a read, or asks for a login, and so has a leader."""
         try:
             told = self.call("kv/range", key=_base64(b"/"), timeout=1.0)
-            return "header" in told or "user name is empty" in told.get("error", "")
+            return "header" in told or "user name is empty" in told.get("message", "")
         except (OSError, ValueError, http.client.HTTPException):
             return False
 
