@@ -255,7 +255,7 @@ _THERE: Final = f"""
 information_schema.TABLES AS t
 WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME IN ({_OBJECTS})
 """
-_LOCK: Final = "CONCAT('aiocosid/', LEFT(SHA1(DATABASE()), 32))"  # its name is the server's
+_LOCK: Final = "CONCAT('aiocosid/', LEFT(SHA2(DATABASE(), 256), 32))"  # its name is the server's
 _LOCK_WAIT: Final = 1  # second
 
 _MARKER: Final = f"""

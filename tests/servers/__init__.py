@@ -15,7 +15,7 @@ from .cluster import ValkeyCluster
 from .cosid_proxy import CosIdProxy
 from .cosid_service import CosIdService
 from .etcd import EtcdEnsemble, EtcdServer
-from .mariadb import MariadbServer
+from .mariadb import IS_MYSQL, PROCESSES, MariadbServer
 from .nats import NatsCluster, NatsServer
 from .pgbouncer import PgBouncerServer
 from .postgres import EXECUTED, GUEST, GUEST_PASSWORD, PostgresServer
@@ -31,7 +31,9 @@ __all__ = (
     "GUEST",
     "GUEST_PASSWORD",
     "HOST",
+    "IS_MYSQL",
     "PASSWORD",
+    "PROCESSES",
     "READER",
     "Broker",
     "CosIdProxy",

@@ -10,9 +10,18 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
-from ._process import HOST, Group, Server, ServerMissingError, find_program, free_port, wait_until
+from ._process import (
+    HOST,
+    Group,
+    Server,
+    ServerMissingError,
+    chosen_program,
+    find_program,
+    free_port,
+    wait_until,
+)
 
-JAR: Final = Path("/usr/share/java/zookeeper.jar")
+JAR: Final = chosen_program("zookeeper.jar") or Path("/usr/share/java/zookeeper.jar")
 TICK_MS: Final = 500  # a session lives for 2 to 20 of them
 QUICK_TICK_MS: Final = 200  # of an ensemble: how soon a lost leader is noticed
 MEMBERS: Final = 3
