@@ -415,13 +415,16 @@ class Store(MachineStore, ABC):
 
         Args:
             disposable: if the store is made by this call, it is one for tests: whatever is lost in
-                it is made and vouched for again.  On a store without a witness each call says so.
+                it is made and vouched for again.  On a store without a witness each call says so,
+                and is refused if there are keys without a marker.
                 ``AIOCOSID_DISPOSABLE=1`` in the environment does the same.
             after_loss: create also what was there and is lost; see `initialize`.  Before that a
                 database's marker is deleted.
 
         Raises:
             SchemaDroppedError: tables were dropped, and the store is not disposable.
+            StoreNotEmptyError: a disposable store was asked for, but the store has keys without a
+                marker, and no witness.
             StoreError: the store refuses or cannot be reached.
         """
 

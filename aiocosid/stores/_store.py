@@ -233,6 +233,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
 
         Raises:
             SchemaDroppedError: tables were dropped, and the store is not disposable.
+            StoreNotEmptyError: the store has keys but no marker, and no witness.
             StoreError: the store refuses or cannot be reached.
         """
         backend = self._backend
@@ -244,9 +245,14 @@ class BackendStore(NotCopyable, Store, Generic[B]):
             logger.warning("%s: %s", backend.label, TREATED_AS_DISPOSABLE)
         with suppress(UnsupportedByStoreError):  # it has counters only
             if not backend.has_marker:
-                await backend.mark_counters()
-            elif not await self.is_initialized():
-                await self.initialize(confirm_no_holders=True)
+                if not await backend.is_in_use():
+                    await backend.mark_counters()
+                return
+            found = await read_cells(backend, EVERYWHERE, Need())
+            if not _rules.is_initialized(found):
+                # Without witness and marker nothing tells that what is there was made for tests.
+                is_known = backend.has_witness or found.marker is not None
+                await self.initialize(confirm_no_holders=is_known)
 
     @property
     def has_witness(self) -> bool:

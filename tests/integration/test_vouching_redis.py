@@ -85,9 +85,12 @@ async def test_keys_want_a_persons_word(server: ValkeyServer, key: str) -> None:
     async with RedisStore.from_url(server.url) as store:
         with pytest.raises(StoreNotEmptyError, match="--confirm-no-holders"):
             await store.initialize()
+        for create in ("2999-12-31", "disposable"):
+            with pytest.raises(StoreNotEmptyError):
+                async with connect(server.url, create=create):
+                    pass
         with pytest.raises(StoreNotEmptyError):
-            async with connect(server.url, create="2999-12-31"):
-                pass
+            await store.create_schema(disposable=True)
         await store.initialize(confirm_no_holders=True)
         assert await store.is_initialized()
         await store.initialize()
@@ -107,9 +110,19 @@ async def test_what_opening_may_create(server: ValkeyServer) -> None:
     async with connect(server.url, create="disposable") as ids:
         assert await (await ids.segment("order")).next_id() == 1
         await ids.snowflake("event")
-    server.call("DEL", MARKER)
+    server.call("FLUSHALL")
     async with connect(server.url, create="disposable") as ids:
         assert await (await ids.segment("bill")).next_id() == 1
+
+
+async def test_a_server_for_tests_that_was_restarted_with_its_data() -> None:
+    """Its marker is another server's, and what is there was made under it."""
+    with ValkeyServer(persistent=True) as server:
+        for expected in (1, 2):
+            async with connect(server.url, create="disposable") as ids:
+                assert await (await ids.segment("order", step=1)).next_id() == expected
+                await ids.snowflake("event")
+            server.restart()
 
 
 @pytest.mark.parametrize("create", ["", "tomorrow", "2026-13-01", 1, None])
@@ -132,6 +145,11 @@ async def test_a_cluster_has_a_marker_for_its_counters(valkey_cluster: ValkeyClu
                 await each.next_max_id(10)
         assert (await store.mark_machines(namespace="vouch", is_new=True)).is_new
         assert [await each.next_max_id(10) for each in counters] == [10, 10, 10]
+        owner.call("DEL", MARKER)
+        await store.create_schema(disposable=True)
+        with pytest.raises(CounterNotCreatedError):
+            await store.segment_distributor(namespace="vouch", name="d").next_max_id(10)
+        owner.call(*MARK)
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from .postgres import EXECUTED, GUEST, GUEST_PASSWORD, PostgresServer
 from .proxy import FaultProxy
 from .redis import RedisServer
 from .sentinel import ValkeySentinel
+from .service import IdService
 from .standby import PostgresPair, PostgresStandby
 from .valkey import PASSWORD, READER, ValkeyServer
 from .zookeeper import ZookeeperEnsemble, ZookeeperServer
@@ -41,6 +42,7 @@ __all__ = (
     "EtcdEnsemble",
     "EtcdServer",
     "FaultProxy",
+    "IdService",
     "MariadbServer",
     "NatsCluster",
     "NatsServer",

@@ -6,7 +6,7 @@ import random
 import shutil
 import socket
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -113,6 +113,16 @@ class ZookeeperServer(Server):
             self._behind = KazooClient(self.hosts)
             self._behind.start()
         return self._behind
+
+    def delete(self, path: str) -> None:
+        """Remove a node and all below it, as ``deleteall`` does; others may write meanwhile."""
+        from kazoo.exceptions import NotEmptyError  # type: ignore[import-untyped]
+
+        for _ in range(100):
+            with suppress(NotEmptyError):
+                self.behind.delete(path, recursive=True)
+                return
+        raise TimeoutError(f"{path} is never empty")
 
     def mode(self) -> str:
         """Answer ``standalone``, ``leader`` or ``follower``; nothing while it does not serve."""
