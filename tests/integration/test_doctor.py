@@ -98,8 +98,8 @@ class TestEachStore:
         code, found = examined(aiocosid, "--store", store)
         assert code == 0
         assert "failed" not in statuses(found).values()
-        told = ("SQLite", "Valkey", "PostgreSQL", "MariaDB", "MySQL")
-        told = (*told, "etcd", "NATS", "does not tell")
+        databases = ("SQLite", "PostgreSQL", "MariaDB", "MySQL")
+        told = (*databases, "Valkey", "etcd", "NATS", "does not tell")
         assert any(word in found["server"][0]["text"] for word in told)
         assert statuses(found)["initialised"] == "ok"
         assert statuses(found)["counters"] == "ok"
