@@ -315,6 +315,9 @@ class SqlBackend(Backend):
         """Create what is missing; the first time with the store's marker; see `_schema`.
 
         After a loss the marker goes first: a call that ends half-way leaves a store without one.
+
+        Raises:
+            StoreAuthenticationError: the login may not create tables, or see those that are there.
         """
         await self.link.create_file()
         if after_loss and CELL_TABLE in (await self._schema()).found:
@@ -322,6 +325,9 @@ class SqlBackend(Backend):
         has_witness = True
         for _ in range(CREATIONS):
             schema = await self._schema()
+            for table in schema.dropped:  # or hidden: MySQL shows no table without a right on it
+                with suppress(SchemaDroppedError):
+                    await self._run(f"SELECT 1 FROM {table} LIMIT 0")  # noqa: S608 - ours
             creation = creation_of(
                 schema,
                 store=self.label,

@@ -13,7 +13,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from aiocosid.errors import MachineIdQuarantineError, StoreUnavailableError
+from aiocosid.errors import (
+    MachineIdQuarantineError,
+    StoreAuthenticationError,
+    StoreUnavailableError,
+)
 from aiocosid.stores._store import CounterDistributor
 from aiocosid.stores.mysql import MysqlStore
 from tests.servers import IS_MYSQL, PROCESSES, MariadbServer, eventually
@@ -175,6 +179,19 @@ class TestOutages:
             assert await counter.next_max_id(10) == 20
             assert proxy.connections == before + 1
         mariadb.execute(f"revoke all on `{namespace}`.* from {GUEST}")
+
+    async def test_tables_that_a_login_does_not_see(
+        self, store: MysqlStore, mariadb: MariadbServer, namespace: str
+    ) -> None:
+        """They are no dropped ones: the server shows a login only what it has a right on."""
+        assert store.has_witness
+        for visible in ("cosid", "aiocosid_witness"):
+            mariadb.execute(f"grant select on `{namespace}`.{visible} to {GUEST}")
+        url = mariadb.url_for(user=GUEST, password=GUEST_PASSWORD, database=namespace)
+        async with MysqlStore.from_url(url) as guests:
+            with pytest.raises(StoreAuthenticationError, match="denied"):
+                await guests.create_schema()
+        mariadb.execute(f"revoke all, grant option from {GUEST}")
 
     async def test_a_deadlock(
         self, store: MysqlStore, mariadb: MariadbServer, mariadb_database: str
