@@ -415,7 +415,8 @@ def creating(store: Store | None) -> Store | None:
     from .stores._over import StoreOverStores
     from .stores._store import BackendStore
 
-    return store if isinstance(store, BackendStore | StoreOverStores) else None
+    ours: tuple[type[Store], ...] = (BackendStore, StoreOverStores)
+    return store if isinstance(store, ours) else None
 
 
 def _around(

@@ -277,10 +277,10 @@ def people(arena: Arena) -> None:
     ):
         stamps.may_end = counts.may_end = True  # a process that starts without its counter
         arena.begin()
-        left: list[str] = []
+        every, left = [*hurry.store.acts, "restored"], list[str]()
         while arena.goes_on():
             arena.pause(arena.between(0.3, 0.8))
-            left = left or arena.draw.sample(every := [*hurry.store.acts, "restored"], len(every))
+            left = left or arena.draw.sample(every, len(every))
             act = left.pop()
             if act != "restored":
                 hurry.do(hurry.store.acts[act])
@@ -332,7 +332,7 @@ class _Hurry:
             kind="snowflake",
             counter=f"{self.counts.counter}.stamps",
             safe_guard=3.0,
-            interval=1.0,
+            interval=0.6,
         )
         self.folder = arena.options.histories or arena.records
         self.history = History(self.folder / f"c-next{HISTORY}")

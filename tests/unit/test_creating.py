@@ -59,6 +59,7 @@ NEW: Final = "a new server: `--yes` is refused once it has keys"
 KNOWS: Final = "a SQLite file has a witness: dropped tables are refused"
 
 PAGES: Final = {
+    "explanation/evidence.md": TEXT,
     "explanation/leases.md": TEXT,
     "howto/configure.md": NEW,
     "howto/fastapi.md": NEW,
