@@ -405,18 +405,18 @@ def uncertainty(
     from .generators import UncertaintyIdGenerator
 
     def wrap(inner: IdGenerator, store: Store) -> UncertaintyIdGenerator:
-        return UncertaintyIdGenerator(inner, bits, store=creating(store))
+        keeper = store if may_begin_counters(store) else None
+        return UncertaintyIdGenerator(inner, bits, store=keeper)
 
     return _around(UncertaintyIdGenerator, options, wrap, f"bits {bits} and ")
 
 
-def creating(store: Store | None) -> Store | None:
-    """Return a store in which any counter may begin; None if an operator creates each of them."""
+def may_begin_counters(store: object) -> bool:
+    """Return whether any counter may begin in a store; in those of others operators create them."""
     from .stores._over import StoreOverStores
     from .stores._store import BackendStore
 
-    ours: tuple[type[Store], ...] = (BackendStore, StoreOverStores)
-    return store if isinstance(store, ours) else None
+    return isinstance(store, BackendStore | StoreOverStores)
 
 
 def _around(
