@@ -336,7 +336,8 @@ def _return_skipped(snapshot: Snapshot, changes: Changes, number: int, now_ms: i
         seat = snapshot.seats.get(skipped, Seat())
         if not (seat.owners or seat.is_damaged):
             # A peer keeps the stamp until its first renewal, and seems to be expired by an old one.
-            changes.seats[skipped] = replace(seat, owners=(Owner("", now_ms),))
+            stamp_ms = min(now_ms, snapshot.now_ms)  # a clock that is wrong would spoil them all
+            changes.seats[skipped] = replace(seat, owners=(Owner("", stamp_ms),))
 
 
 def _left_by(seat: Seat, instance: str) -> Seat:
