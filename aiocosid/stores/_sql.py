@@ -326,7 +326,7 @@ class SqlBackend(Backend):
         for _ in range(CREATIONS):
             schema = await self._schema()
             for table in schema.dropped:  # or hidden: MySQL shows no table without a right on it
-                with suppress(SchemaDroppedError):
+                with suppress(SchemaDroppedError, SchemaMissingError):
                     await self._run(f"SELECT 1 FROM {table} LIMIT 0")  # noqa: S608 - ours
             creation = creation_of(
                 schema,
