@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -98,9 +99,8 @@ class TestEachStore:
         code, found = examined(aiocosid, "--store", store)
         assert code == 0
         assert "failed" not in statuses(found).values()
-        databases = ("SQLite", "PostgreSQL", "MariaDB", "MySQL")
-        told = (*databases, "Valkey", "etcd", "NATS", "does not tell")
-        assert any(word in found["server"][0]["text"] for word in told)
+        kinds = "SQLite|Valkey|Redis|PostgreSQL|MariaDB|MySQL|etcd|NATS|does not tell"
+        assert re.search(kinds, found["server"][0]["text"])
         assert statuses(found)["initialised"] == "ok"
         assert statuses(found)["counters"] == "ok"
         counters = aiocosid("inspect", "--store", store, "--format", "json").out
