@@ -405,18 +405,9 @@ def uncertainty(
     from .generators import UncertaintyIdGenerator
 
     def wrap(inner: IdGenerator, store: Store) -> UncertaintyIdGenerator:
-        keeper = store if may_begin_counters(store) else None
-        return UncertaintyIdGenerator(inner, bits, store=keeper)
+        return UncertaintyIdGenerator(inner, bits, store=store)
 
     return _around(UncertaintyIdGenerator, options, wrap, f"bits {bits} and ")
-
-
-def may_begin_counters(store: object) -> bool:
-    """Return whether any counter may begin in a store; in those of others operators create them."""
-    from .stores._over import StoreOverStores
-    from .stores._store import BackendStore
-
-    return isinstance(store, BackendStore | StoreOverStores)
 
 
 def _around(

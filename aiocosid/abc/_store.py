@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from .._later import dataclass
 from ..errors import UnsupportedByStoreError
@@ -357,6 +357,10 @@ class Store(MachineStore, ABC):
     """
 
     __slots__ = ()
+
+    begins_counters: ClassVar[bool] = False
+    """Whether a counter of any name begins by itself; in other systems' tables an operator creates
+    each (the default)."""
 
     @property
     def weaknesses(self) -> Sequence[str] | None:

@@ -148,8 +148,9 @@ def hand_out(
         return Decision(need=_whole(asker))
     if number is None:
         holders = _holders(snapshot)
-        error = MachineIdOverflowError(snapshot.namespace, size=size, holders=holders)
-        return Decision(error=error)
+        return Decision(
+            error=MachineIdOverflowError(snapshot.namespace, size=size, holders=holders)
+        )
     changes = _taking(snapshot, asker, number, token=token, now_ms=now_ms)
     _return_skipped(snapshot, changes, number, now_ms)
     space = remembering(replace(found.space, bits=bits), asker.guard_ms)
@@ -290,10 +291,8 @@ def _is_expired(snapshot: Snapshot, seat: Seat, asker: Asker) -> bool:
         note = seat.note_about(owner.instance)
         if not owner.instance:
             continue
-        if note is not None and note.stable:
-            return False
         # A peer that takes an id from the pool of ZooKeeper keeps the stamp that it finds there.
-        if seat.seen_ms > silent_since_ms:
+        if (note is not None and note.stable) or seat.seen_ms > silent_since_ms:
             return False
         # By the owner's clock, which may be slow: CosId stores nothing else.
         if snapshot.stamps_tell and owner.stamp_ms > silent_since_ms:
@@ -335,9 +334,10 @@ def _return_skipped(snapshot: Snapshot, changes: Changes, number: int, now_ms: i
     for skipped in range(snapshot.last_new + 1, number):
         seat = snapshot.seats.get(skipped, Seat())
         if not (seat.owners or seat.is_damaged):
-            # A peer keeps the stamp until its first renewal, and seems to be expired by an old one.
-            stamp_ms = min(now_ms, snapshot.now_ms)  # a clock that is wrong would spoil them all
-            changes.seats[skipped] = replace(seat, owners=(Owner("", stamp_ms),))
+            # The present, for a peer keeps it until its first renewal; but by no wrong clock.
+            changes.seats[skipped] = replace(
+                seat, owners=(Owner("", min(now_ms, snapshot.now_ms)),)
+            )
 
 
 def _left_by(seat: Seat, instance: str) -> Seat:

@@ -8,7 +8,7 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
-from .._kinds import KINDS, SegmentChainOptions, SegmentIdOptions, may_begin_counters
+from .._kinds import KINDS, SegmentChainOptions, SegmentIdOptions
 from .._life.clock import SYSTEM_CLOCK
 from .._text_generator import StringIdGenerator
 from ..abc import MAX_ID, SHARE
@@ -347,8 +347,7 @@ class Builder:
             self._note(inner.path, reason)
         if isinstance(planned.section, IntegerSettings):
             return IntegerIdGenerator(generator)
-        keeper = inner.made_store if may_begin_counters(inner.made_store) else None
-        return UncertaintyIdGenerator(generator, spare, store=keeper)
+        return UncertaintyIdGenerator(generator, spare, store=inner.made_store)
 
 
 class _Host:

@@ -168,6 +168,8 @@ class BackendStore(NotCopyable, Store, Generic[B]):
 
     __slots__ = ("_backend",)
 
+    begins_counters = True
+
     _backend: B
     _counter: ClassVar[type[CounterDistributor]] = CounterDistributor
     _machine: ClassVar[type[CellMachineIdDistributor]] = CellMachineIdDistributor
