@@ -90,6 +90,8 @@ class LimitSettings(BaseModel):
         connections: maximum open connections of each process; further ones are closed at once.
         header_timeout: seconds that a request may take to arrive, that an answer may stay unread,
             and that a connection may stay idle; idle connections of RESP stay open.
+        safe_guard: seconds without a renewal before which no client gets another's machine id,
+            whatever it asks for; the longest safe guard of the namespace counts, too.
     """
 
     model_config = STRICT
@@ -100,6 +102,7 @@ class LimitSettings(BaseModel):
     body: Count = 65_536
     connections: Count = 20_000
     header_timeout: Timeout = 60.0
+    safe_guard: Annotated[Patience, Field(allow_inf_nan=False)] = 300.0
 
 
 class DialectSettings(BaseModel):

@@ -176,12 +176,12 @@ async def test_a_machine_id_whose_answer_is_lost(namespace: str) -> None:
             open_store(f"aiocosid+http://{HOST}:{proxy.port}?timeout=10") as store,
         ):
             machine = store.machine_id_distributor(namespace=namespace, instance_id="a")
-            proxy.swallow_replies(1, to=b"/commit")
+            proxy.swallow_replies(1, to=b"/take_machine")
             assert (await machine.distribute(2, now_ms=1, latest_ms=FAR)).machine_id == 0
-            proxy.swallow_replies(1, to=b"/commit")
+            proxy.swallow_replies(1, to=b"/renew_machine")
             await machine.guard(0, now_ms=5, mark_ms=9)
             await machine.guard(0, now_ms=6, mark_ms=10)
-            proxy.swallow_replies(1, to=b"/commit")
+            proxy.swallow_replies(1, to=b"/release_machine")
             await machine.revert(0, last_ms=7)
             held = await store.machines(namespace=namespace)
             assert [(each.machine_id, each.instance_id) for each in held] == [(0, "")]
