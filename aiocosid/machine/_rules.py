@@ -78,6 +78,7 @@ __all__ = (
     "quarantine_ms",
     "raise_mark",
     "renew",
+    "repair",
     "seconds_left",
     "set_bits",
     "take_away",
@@ -671,6 +672,34 @@ def raise_mark(snapshot: Snapshot, machine_id: int, above_ms: int) -> Decision:
     if snapshot.last_new is not None and machine_id > snapshot.last_new:
         changes.last_new = machine_id
     return Decision(changes, seat.floor_ms < above_ms)
+
+
+def repair(snapshot: Snapshot, asker: Asker, *, clock_ms: int) -> Decision:
+    """Lower the floors of free ids that are so far ahead that only a wrong clock can be the cause.
+
+    Then the next owner begins a minute ahead of now.  Answers what was too far ahead, as it was; an
+    id that is held was left alone, because its holder issues ids up to its mark.
+
+    Args:
+        snapshot: complete.
+        asker: the caller, an operator.
+        clock_ms: the wall clock, for stores that have none.
+    """
+    if not snapshot.is_complete:
+        return Decision(need=_whole(asker))
+    now_ms = max(snapshot.now_ms, clock_ms) + MOST_SKEW_MS
+    far_ms = now_ms + MOST_AHEAD_MS + RELEASE_STAMP_MARGIN
+    spoilt = {number: seat for number, seat in snapshot.seats.items() if seat.floor_ms > far_ms}
+    changes = Changes()
+    for number, seat in spoilt.items():
+        if seat.is_held:
+            continue
+        note = seat.note
+        if note is not None:
+            note = replace(note, mark_ms=min(note.mark_ms, now_ms), turn=note.turn + 1)
+        owners = tuple(Owner("", min(each.stamp_ms, now_ms)) for each in seat.owners)
+        changes.seats[number] = replace(seat, owners=owners, note=note)
+    return Decision(changes, [*list_machines(replace(snapshot, seats=spoilt))])
 
 
 # Administration.

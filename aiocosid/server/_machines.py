@@ -20,8 +20,12 @@ from ..machine import _operations as ops
 from ..machine.cells import MAX_MS
 from ..machine.distributor import CellMachineIdDistributor, guard_ms_of, nonce, twin
 from ._problems import Problem
+from ._tokens import Verb
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..abc import Machine
     from ._service import Service
     from ._tokens import Access
 
@@ -29,6 +33,7 @@ __all__ = (
     "Lease",
     "Release",
     "Renew",
+    "Repaired",
     "Take",
     "guest",
     "machines_of",
@@ -37,6 +42,8 @@ __all__ = (
     "released",
     "renew",
     "renewed",
+    "repair",
+    "repaired",
     "take",
     "taken",
 )
@@ -156,6 +163,18 @@ async def release(service: Service, access: Access, namespace: str, asked: ops.R
     await machines_of(service, namespace, asked)._ask_release(guest(service, access, asked))
 
 
+async def repair(service: Service, access: Access, namespace: str) -> Sequence[Machine]:
+    """Mend machine ids with times far ahead.
+
+    Raises:
+        Problem: the caller may not do that.
+        CosIdError: as for `Store.repair_machines`.
+    """
+    service.check(access, Verb.ADMIN, namespace)
+    service.note(access, f"repair the machine ids of {namespace!r}")
+    return await service.store.repair_machines(namespace=namespace)
+
+
 def guest(service: Service, access: Access, asked: O) -> O:
     """Return an operation as the rules may take it from a caller."""
     return replace(
@@ -196,6 +215,28 @@ def machines_of(service: Service, namespace: str, asked: ops.Operation) -> CellM
 
 
 # Version 1.
+
+
+class Repaired(BaseModel):
+    """What a repair has found.
+
+    Attributes:
+        repaired: the machine ids that were mended; they can be taken again.
+        held: those that were left alone, because an instance holds them.
+    """
+
+    repaired: list[int]
+    held: list[int]
+
+
+async def repaired(service: Service, access: Access, namespace: str) -> Repaired:
+    """Mend machine ids; see `repair`."""
+    found = await repair(service, access, namespace)
+    free, held = (
+        [each.machine_id for each in found if bool(each.instance_id) == is_held]
+        for is_held in (False, True)
+    )
+    return Repaired(repaired=free, held=held)
 
 
 async def taken(service: Service, access: Access, namespace: str, asked: Take) -> Lease:

@@ -295,6 +295,13 @@ async def _holders(
     return {"namespace": namespace, "machine_id": number}, held
 
 
+async def _repair_machines(
+    service: Service, access: Access, args: Mapping[str, Any]
+) -> dict[str, Any]:
+    found = await _machines.repair(service, access, _text(args, "namespace"))
+    return {"answer": [values_json(each) for each in found]}
+
+
 async def _machine_bits(
     service: Service, access: Access, args: Mapping[str, Any]
 ) -> dict[str, Any]:
@@ -332,6 +339,7 @@ _OPS: Final[dict[str, Op]] = {
     "machine_markers": _listing(lambda store: store.machine_markers),
     "machine_holders": _machine_holders,
     "revert_machine": _revert_machine,
+    "repair_machines": _repair_machines,
     "raise_machine_mark": _command(
         "raise_machine_mark", "raise a machine id of", "namespace", "machine_id", "above_ms"
     ),

@@ -46,6 +46,7 @@ def routes(service: Service) -> Sequence[BaseRoute]:
             _Machines(service),
             methods=["PATCH", "DELETE"],
         ),
+        Route("/v1/repairs/{namespace:path}", _Repairs(service), methods=["POST"]),
         Route("/v1/parse/{name:path}/{id}", _Parse(service), methods=["GET"]),
         Route("/v1/generators", _Generators(service), methods=["GET"]),
         Route("/v1/statistics", _Statistics(service), methods=["GET"]),
@@ -133,6 +134,19 @@ class _Machines:
                 release, number = _asked(_machines.Release, body), path["machine_id"]
                 await _machines.released(service, access, namespace, number, release)
         return b"{}"
+
+
+class _Repairs:
+    """``POST /v1/repairs/{namespace}``: mends machine ids that a wrong clock has spoilt."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        service, namespace = self._service, scope["path_params"]["namespace"]
+        found = await _machines.repaired(service, access_of(service, scope), namespace)
+        await reply(send, found.model_dump_json().encode())
 
 
 def _asked(model: type[M], body: bytes) -> M:

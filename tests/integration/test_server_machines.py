@@ -218,6 +218,7 @@ def commands(store: Store) -> dict[str, Callable[[], Any]]:
         "raise": lambda: store.raise_machine_mark(**about, machine_id=0, above_ms=1),
         "bits": lambda: store.set_machine_bits(**about, bits=5),
         "forget": lambda: store.forget_namespace(**about),
+        "repair": lambda: store.repair_machines(**about),
         "mark": lambda: store.mark_machines(**about, is_new=True),
         "initialize": lambda: store.initialize(confirm_no_holders=True),
         "create": store.create_schema,
@@ -250,6 +251,24 @@ async def test_an_operator_may(arena: Arena, victim: CellMachineIdDistributor) -
     assert marker.safe_guard == 7
     await operator.initialize(confirm_no_holders=True)
     assert await operator.is_initialized()
+
+
+async def test_an_operator_repairs(arena: Arena, victim: CellMachineIdDistributor) -> None:
+    """An id that is held stays as it is, until it is taken from its holder."""
+    direct = arena.store.machine_id_distributor(namespace=SPACE, instance_id="micro")
+    number = (await arena.take(direct)).machine_id
+    await direct.guard(number, now_ms=arena.now_ms * 1000, mark_ms=arena.now_ms * 1000)
+    url = f"/v1/repairs/{SPACE}"
+    assert arena.web["attacker"].post(url).status_code == 403
+    assert arena.web["operator"].post(url).json() == {"repaired": [], "held": [number]}
+    operator = arena.stores["operator"]
+    await operator.revert_machine(namespace=SPACE, machine_id=number)
+    [found] = await operator.repair_machines(namespace=SPACE)
+    assert (found.machine_id, found.mark_ms) == (number, arena.now_ms * 1000)
+    assert arena.web["operator"].post(url).json() == {"repaired": [], "held": []}
+    floor = (await arena.take(arena.of("attacker", "next"))).floor_ms
+    assert arena.now_ms < floor <= arena.now_ms + 2 * MINUTE
+    await arena.check(victim)
 
 
 async def test_no_cells_are_read_or_written(arena: Arena) -> None:

@@ -362,4 +362,4 @@ def test_it_keeps_to_its_description(open_client: httpx.Client) -> None:
             case.validate_response(answer, checks=CHECKS)
 
         keeps()
-    assert len(operations) == 9
+    assert len(operations) == 10

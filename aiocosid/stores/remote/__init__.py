@@ -124,6 +124,14 @@ class RemoteStore(BackendStore[RemoteBackend]):
         where = {"namespace": namespace, "machine_id": machine_id}
         return await self._backend.asked("raise_machine_mark", bool, **where, above_ms=above_ms)
 
+    async def repair_machines(self, *, namespace: str = DEFAULT_NAMESPACE) -> Sequence[Machine]:
+        """Mend ids with times far ahead; see `aiocosid.abc.Store.repair_machines`.
+
+        Raises:
+            CosIdError: as for every store.
+        """
+        return await self._backend.listed("repair_machines", Machine, namespace=namespace)
+
     async def machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE) -> int | None:
         """Return the width of a namespace; see `aiocosid.abc.Store.machine_bits`.
 

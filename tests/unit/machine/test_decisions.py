@@ -874,3 +874,26 @@ def test_a_list_of_machine_ids() -> None:
         (3, "d", 6, 7, False),
         (4, "", 8, 10, False),
     ]
+
+
+def test_what_a_wrong_clock_has_written() -> None:
+    """A free id's times are set to a minute ahead, if they are further ahead than a mark may be."""
+    most_ms = NOW + 60_000 + 24 * 3600 * 1000 + 1000
+    right, wrong = (
+        Seat((Owner("", at),), Note(mark_ms=at, token="t", turn=3), 5)
+        for at in (most_ms, most_ms + 1)
+    )
+    theirs = Seat((Owner("", most_ms + 1),))
+    held = seat("me", mark=most_ms + 1)
+    found = snapshot(seats={0: right, 1: wrong, 2: theirs, 3: held})
+    done = _rules.repair(found, ME, clock_ms=-1)
+    owners, at = (Owner("", NOW + 60_000),), NOW + 60_000
+    note = Note(mark_ms=at, token="t", turn=4)
+    assert done.changes == Changes(seats={1: Seat(owners, note, 5), 2: Seat(owners)})
+    assert [(each.machine_id, each.mark_ms) for each in done.answer] == [
+        (1, most_ms + 1),
+        (2, -1),
+        (3, most_ms + 1),
+    ]
+    assert not _rules.repair(found, ME, clock_ms=NOW + 1).changes
+    assert _rules.repair(replace(found, is_complete=False), ME, clock_ms=-1).need == WHOLE
