@@ -120,6 +120,7 @@ class Took:
         is_again: whether that was this call's, whose answer was lost.
         twin_ms: for so long a process of the instance that wrote last may issue ids without the
             store; 0 if there is none.
+        receipt: a server's proof of the lease; empty for none.
     """
 
     machine_id: int = -1
@@ -130,6 +131,7 @@ class Took:
     former: str = ""
     is_again: bool = False
     twin_ms: int = 0
+    receipt: str = ""
 
     @property
     def grant(self) -> MachineGrant:
@@ -147,9 +149,10 @@ class Renew(Operation):
         mark_ms: no id with a later time will be issued before the next renewal.
         token: the token of the call that got the id.
         asked: that of a later call, whose answer may have been lost; empty for none.
-        bits: the width, if the lease is certainly valid, so that the id is asserted in a
-            quarantine; else 0.
-        born_ms: when the asker took the id, by its own clock.
+        bits: the width, if the asker has taken the id; else 0.
+        born_ms: when it took the id, by its own clock.
+        is_valid: whether the lease is certainly valid, so that the id is asserted in a quarantine.
+        receipt: what proves that to a server.
     """
 
     machine_id: int
@@ -159,6 +162,8 @@ class Renew(Operation):
     asked: str = ""
     bits: int = 0
     born_ms: int = 0
+    is_valid: bool = False
+    receipt: str = ""
 
     @property
     def need(self) -> Need:
@@ -174,11 +179,13 @@ class Renewed:
         renewal: names the renewal; empty if the id has another owner, too.
         found_ms: the asker's stamp before; -1 if it had none.
         stamp_ms: the stamp that was written.
+        receipt: a server's proof of the lease from now on; empty for none.
     """
 
     renewal: str = ""
     found_ms: int = -1
     stamp_ms: int = -1
+    receipt: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,7 +289,7 @@ def renew(asked: Renew, snapshot: Snapshot, asker: Asker) -> Decision:
         now_ms=asked.now_ms,
         mark_ms=asked.mark_ms,
         token=_known(asked.asked, before, asker, otherwise=taken.token),
-        taken=taken if asked.bits else None,
+        taken=taken if asked.is_valid and asked.bits else None,
     )
     seat = decision.changes.seats.get(number, before)
     decision.answer = Renewed(

@@ -190,6 +190,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         "_born",
         "_foreign",
         "_is_unique",
+        "_receipt",
         "_sent",
         "_snapshot",
         "_taken",
@@ -268,6 +269,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         self._token = ""  # of the last call that got an id
         self._asked = ""  # of the calls since then, whose answers may have been lost
         self._taken: Taken | None = None  # by that call, unless the id was given back
+        self._receipt = ""  # a server's, of that
         self._snapshot: Snapshot | None = None  # as of the last call
         self._sent: deque[int] = deque(maxlen=STAMPS_REMEMBERED)  # stamps of this lease
         self._foreign = -1  # a stamp of our own instance that this lease did not write
@@ -318,7 +320,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         snapshot = self._snapshot
         self._forget()
         self._snapshot = snapshot
-        self._token = took.token
+        self._token, self._receipt = took.token, took.receipt
         self._taken = Taken(took.machine_id, now_ms, bits, took.token)
         self._sent.append(took.stamp_ms)
         return took.grant
@@ -348,7 +350,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
             StoreAuthenticationError: the store rejects the user, the password or the rights.
             ForkedError: the connections are the parent's.
         """
-        await self._renew(machine_id, now_ms, mark_ms, None)
+        await self._renew(machine_id, now_ms, mark_ms, is_valid=False)
 
     async def reassert(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
         """Renew an id of a valid lease; see `aiocosid.abc.MachineIdDistributor.reassert`.
@@ -357,27 +359,31 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
             CosIdError: as for `guard`; `MachineIdQuarantineError` only if this object did not get
                 the id, or gave it back.
         """
-        taken = self._taken
-        is_ours = taken is not None and taken.machine_id == machine_id
-        await self._renew(machine_id, now_ms, mark_ms, taken if is_ours else None)
+        await self._renew(machine_id, now_ms, mark_ms, is_valid=True)
 
-    async def _renew(self, machine_id: int, now_ms: int, mark_ms: int, taken: Taken | None) -> None:
+    async def _renew(self, machine_id: int, now_ms: int, mark_ms: int, *, is_valid: bool) -> None:
         check_integer("machine_id", machine_id, at_least=0, at_most=MAX_MACHINE_ID)
         check_integer("now_ms", now_ms, at_least=0, at_most=MAX_MS)
         check_integer("mark_ms", mark_ms, at_least=-1, at_most=MAX_MS)
         own = self._token or ("" if self.restart is None else token_of(self.restart.renewal))
+        taken = self._taken
+        if taken is not None and (taken.machine_id, taken.token) != (machine_id, own):
+            taken = None
         asked = Renew(
             **self._described(),
             machine_id=machine_id,
             now_ms=now_ms,
             mark_ms=mark_ms,
-            token=own if taken is None else taken.token,
+            token=own,
             asked=self._asked,
             bits=0 if taken is None else taken.bits,
             born_ms=0 if taken is None else taken.born_ms,
+            is_valid=is_valid,
+            receipt=self._receipt,
         )
         self._ensure_own()
         done = await self._ask_renew(asked)
+        self._receipt = done.receipt or self._receipt
         if self.restart is not None:
             self.restart.renewal = done.renewal
 

@@ -20,6 +20,7 @@ from ..machine import _operations as ops
 from ..machine.cells import MAX_MS
 from ..machine.distributor import CellMachineIdDistributor, guard_ms_of, nonce, twin
 from ._problems import Problem
+from ._receipts import Lasting, receipt_of, until_of
 from ._tokens import Verb
 
 if TYPE_CHECKING:
@@ -138,7 +139,20 @@ async def take(service: Service, access: Access, namespace: str, asked: ops.Take
         CosIdError: as for `MachineIdDistributor.distribute`.
     """
     check_machine_bits(asked.bits)
-    return await machines_of(service, namespace, asked)._ask_take(guest(service, access, asked))
+    asked = guest(service, access, asked)
+    took = await machines_of(service, namespace, asked)._ask_take(asked)
+    if not service.receipt_key or took.twin_ms:
+        return took
+    lease = Lasting(
+        namespace=namespace,
+        owner=asked.owner,
+        instance=asked.instance,
+        machine_id=took.machine_id,
+        bits=asked.bits,
+        born_ms=asked.now_ms,
+        token=took.token,
+    )
+    return replace(took, receipt=_receipt(service, lease, asked))
 
 
 async def renew(service: Service, access: Access, namespace: str, asked: ops.Renew) -> ops.Renewed:
@@ -148,9 +162,18 @@ async def renew(service: Service, access: Access, namespace: str, asked: ops.Ren
         Problem: the store keeps no leases.
         CosIdError: as for `MachineIdDistributor.guard`.
     """
-    if access.token is not None:
-        asked = replace(asked, bits=0)  # nothing proves what it asserts
-    return await machines_of(service, namespace, asked)._ask_renew(guest(service, access, asked))
+    asked = guest(service, access, asked)
+    lease = Lasting.of(namespace, asked.owner, asked)
+    until_ms = until_of(service.receipt_key, lease, asked.receipt)
+    if access.token is not None and until_ms < asked.clock_ms:
+        asked = replace(asked, is_valid=False)  # nothing proves that
+    done = await machines_of(service, namespace, asked)._ask_renew(asked)
+    # Whoever has renewed holds the id; when it was taken is known from the former receipt alone.
+    return done if until_ms < 0 else replace(done, receipt=_receipt(service, lease, asked))
+
+
+def _receipt(service: Service, lease: Lasting, asked: ops.Operation) -> str:
+    return receipt_of(service.receipt_key, lease, asked.clock_ms + asked.guard_ms)
 
 
 async def release(service: Service, access: Access, namespace: str, asked: ops.Release) -> None:

@@ -95,6 +95,7 @@ class Service:
         tokens: who may ask.
         namespace: of counters that are named without one.
         calls: the additions that it has asked the store for.
+        receipt_key: the secret that proves leases of machine ids; empty for none.
         is_draining: whether it tells its balancer to send no more requests; it still serves.
     """
 
@@ -110,6 +111,7 @@ class Service:
         "is_draining",
         "limits",
         "namespace",
+        "receipt_key",
         "tokens",
     )
 
@@ -123,7 +125,9 @@ class Service:
         limits: Limits | None = None,
         create: bool = False,
         unix_tokens: bool = False,
+        receipt_key: str = "",
     ) -> None:
+        self.receipt_key: str = receipt_key
         self.limits: Limits = limits or Limits()
         self.tokens: Tokens = Tokens(tokens, unix=unix_tokens)
         self.namespace: str = namespace

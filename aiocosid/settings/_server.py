@@ -54,6 +54,7 @@ Expiry: TypeAlias = Annotated[
 ]
 Prefix: TypeAlias = Annotated[str, Field(pattern=r"^(/[A-Za-z0-9._~-]+)*$")]
 Digest: TypeAlias = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$", repr=False)]
+Secret: TypeAlias = Annotated[str, Field(min_length=32, max_length=1024)]
 VerbName: TypeAlias = Literal["ids", "segments", "machines", "read", "admin"]
 
 
@@ -162,6 +163,8 @@ class ServerSettings(BaseModel):
             systemd passes.
         unix_mode: permissions of Unix sockets.
         unix_tokens: whether tokens are needed on Unix sockets too.
+        receipt_key: a secret of at least 32 characters that all servers of the store share: after
+            the store has lost its machine ids, clients that show a token keep theirs.
         workers: processes that share the addresses.
         create: whether asking for an unknown name creates a segment chain; tables and files are
             created by ``create`` at the top of the settings.
@@ -185,6 +188,7 @@ class ServerSettings(BaseModel):
     ]
     unix_mode: Annotated[str, Field(pattern=r"^0?[0-7]{3}$")] = "660"
     unix_tokens: Flag = False
+    receipt_key: Annotated[Secret | None, Field(repr=False)] = None
     workers: Annotated[Whole, Field(ge=1, le=1024)] = 1
     create: Flag = False
     insecure: Flag = False

@@ -86,17 +86,23 @@ class Arena:
 
 
 @pytest.fixture
-def served() -> Generator[tuple[MemoryStore, httpx.Client]]:
+def served() -> Generator[tuple[App, MemoryStore, httpx.Client]]:
     store = MemoryStore()
-    app = App(connect("memory://"), store=store, tokens=TOKENS, dialects=[cosid.routes])
+    app = App(
+        connect("memory://"),
+        store=store,
+        tokens=TOKENS,
+        dialects=[cosid.routes],
+        receipt_key="of all servers, and of nobody else",
+    )
     with serve(app) as client:
-        yield store, client
+        yield app, store, client
 
 
 @pytest_asyncio.fixture
-async def arena(served: tuple[MemoryStore, httpx.Client]) -> AsyncGenerator[Arena]:
+async def arena(served: tuple[App, MemoryStore, httpx.Client]) -> AsyncGenerator[Arena]:
     """A victim is at work elsewhere, and so is an attacker."""
-    store, client = served
+    _, store, client = served
     found = Arena(store)
     url = client.base_url
     async with AsyncExitStack() as stack:
@@ -191,20 +197,79 @@ async def test_nothing_is_asserted_without_a_proof(
 ) -> None:
     """After a loss the attacker says that it was first; the quarantine runs."""
     mine = arena.of("attacker", "mine")
-    await arena.take(mine)
+    number = (await arena.take(mine)).machine_id
+    await mine.guard(number, now_ms=arena.now_ms, mark_ms=-1)
+    proof = victim._receipt
     arena.store.forget_machines(namespace=SPACE, everything=True)
     asked = Renew(
         instance="mine",
         guard_ms=1,
-        machine_id=0,
+        machine_id=number,
         now_ms=arena.now_ms,
         mark_ms=-1,
         token=mine._token,
         bits=1,
+        born_ms=arena.now_ms,
+        is_valid=True,
+        receipt=mine._receipt,
     )
-    with pytest.raises(MachineIdQuarantineError):
-        await mine._ask_renew(asked)
+    until, _, digest = mine._receipt.partition(".")
+    for lie in (
+        *({"receipt": each} for each in ("", "x", "1", proof, f"{int(until) + 1}.{digest}")),
+        *({"machine_id": 0}, {"born_ms": 1}, {"bits": 2}),
+        *({"token": victim._token}, {"instance": "victim"}, {"instance": "other"}),
+        {"instance": "victim", "machine_id": 0, "token": victim._token, "receipt": proof},
+    ):
+        with pytest.raises(MachineIdQuarantineError):
+            await mine._ask_renew(replace(asked, **lie))  # type: ignore[arg-type]
     assert [each for each in await arena.store.machines() if each.instance_id] == []
+    await victim.reassert(0, now_ms=arena.now_ms, mark_ms=arena.mark_ms)
+    await mine._ask_renew(asked)
+    listed = await arena.store.machines(namespace=SPACE)
+    assert [(each.instance_id, each.mark_ms) for each in listed] == [
+        ("victim", arena.mark_ms),
+        ("mine", -1),
+    ]
+
+
+async def test_a_receipt_ends_with_its_lease(
+    arena: Arena, victim: CellMachineIdDistributor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And each renewal is answered with a later one."""
+    early = victim._receipt
+    later_ms = arena.now_ms + 100_000
+    monkeypatch.setattr("aiocosid.server._machines.SYSTEM_CLOCK", At(later_ms))
+    await victim.guard(0, now_ms=arena.now_ms, mark_ms=arena.mark_ms)
+    late = victim._receipt
+    assert int(late.partition(".")[0]) == later_ms + 300_000
+    arena.store.forget_machines(namespace=SPACE, everything=True)
+    monkeypatch.setattr("aiocosid.server._machines.SYSTEM_CLOCK", At(later_ms + 300_000))
+    victim._receipt = early
+    with pytest.raises(MachineIdQuarantineError):
+        await victim.reassert(0, now_ms=arena.now_ms, mark_ms=arena.mark_ms)
+    victim._receipt = late
+    await victim.reassert(0, now_ms=arena.now_ms, mark_ms=arena.mark_ms)
+
+
+class At:
+    """A clock that stands still."""
+
+    def __init__(self, now_ms: int) -> None:
+        self._now_ms = now_ms
+
+    def now_ms(self) -> int:
+        return self._now_ms
+
+
+async def test_without_a_key_the_quarantine_runs(
+    served: tuple[App, MemoryStore, httpx.Client],
+    arena: Arena,
+    victim: CellMachineIdDistributor,
+) -> None:
+    served[0].service.receipt_key = ""
+    arena.store.forget_machines(namespace=SPACE, everything=True)
+    with pytest.raises(MachineIdQuarantineError):
+        await victim.reassert(0, now_ms=arena.now_ms, mark_ms=arena.mark_ms)
 
 
 # What operators do.
@@ -342,9 +407,11 @@ async def test_public_clients_of_cosid_have_their_own_ids_alone() -> None:
 # An instance moves.
 
 
-async def test_an_instance_comes_to_the_service(served: tuple[MemoryStore, httpx.Client]) -> None:
+async def test_an_instance_comes_to_the_service(
+    served: tuple[App, MemoryStore, httpx.Client],
+) -> None:
     """With its name, once the process that had it was silent for the safe guard."""
-    store, web = served
+    _, store, web = served
     direct = store.machine_id_distributor(
         namespace=SPACE, instance_id=InstanceId("pod-0", stable=True)
     )
