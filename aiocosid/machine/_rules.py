@@ -379,6 +379,7 @@ def _taking(snapshot: Snapshot, asker: Asker, number: int, *, token: str, now_ms
             mark_ms=note.mark_ms,
             token=token,
             turn=note.turn + 1,
+            born_ms=max(0, before.floor_ms) if asker.is_guest else 0,
         ),
         snapshot.now_ms,
     )
@@ -613,7 +614,8 @@ def give_back(
     if asker.instance not in seat.holders or not _is_latest(seat, asker, token):
         return Decision()
     note = seat.note or Note()
-    mark_ms = last_ms if 0 <= last_ms < note.mark_ms else note.mark_ms
+    least_ms = _least_mark_ms(note) if asker.is_guest else -1
+    mark_ms = min(max(last_ms, least_ms), note.mark_ms) if last_ms >= 0 else note.mark_ms
     stamp_ms = max(seat.stamp_ms, last_ms)  # the next owner may be CosId, which ignores the mark
     changes = Changes(asker.instance)
     if asker.stable:
@@ -624,6 +626,14 @@ def give_back(
         changes.seats[machine_id] = freed(seat, stamp_ms, mark_ms=mark_ms)
         changes.own[asker.instance] = None
     return Decision(changes)
+
+
+def _least_mark_ms(note: Note) -> int:
+    """Return the mark that a guest's release leaves at least: that of the former owner.
+
+    A process on the store itself says the truth about its last id.
+    """
+    return note.mark_ms if note.claimed else note.born_ms
 
 
 def take_away(snapshot: Snapshot, machine_id: int) -> Decision:

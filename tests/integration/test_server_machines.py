@@ -192,6 +192,26 @@ async def test_a_mark_falls_by_its_own_release_alone(
     assert floor >= arena.now_ms + 5
 
 
+@pytest.mark.parametrize("is_expired", [True, False])
+async def test_the_next_owner_lowers_no_mark_of_the_former_one(
+    arena: Arena, victim: CellMachineIdDistributor, *, is_expired: bool
+) -> None:
+    """The former one may issue ids up to its mark; so the third begins above it as well."""
+    next_one = arena.of("victim", "victim")  # of the same name and token
+    if is_expired:
+        seats = arena.store._backend.cells[SPACE].seats
+        seats[0] = replace(seats[0], seen_ms=seats[0].seen_ms - 301_000)
+        await arena.take(arena.of("attacker", "other"))
+        next_one = arena.of("attacker", "next")
+    assert (await next_one.distribute(1, now_ms=1, latest_ms=FAR)).machine_id == 0
+    await next_one.guard(0, now_ms=1, mark_ms=-1)
+    await next_one.revert(0, last_ms=0)
+    taken = await arena.take(arena.of("attacker", "third"))
+    assert taken.machine_id == 0
+    assert taken.floor_ms >= arena.mark_ms
+    assert victim._token != next_one._token
+
+
 async def test_nothing_is_asserted_without_a_proof(
     arena: Arena, victim: CellMachineIdDistributor
 ) -> None:

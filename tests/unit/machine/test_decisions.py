@@ -876,6 +876,21 @@ def test_a_list_of_machine_ids() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("asker", "claimed", "left_ms"),
+    [(ME, "", 0), (GUEST, "", 70), (GUEST, "q", 99)],
+)
+def test_a_guest_lowers_its_own_mark_alone(asker: Asker, claimed: str, left_ms: int) -> None:
+    """To the floor that it found; where that is not known, not at all."""
+    former = Seat((Owner("", 50),), Note(mark_ms=70, token="old"), 5)
+    taken = hand_out(snapshot(seats={0: former}), asker, now_ms=1).changes.seats[0]
+    ours = noted(taken, mark_ms=99, claimed=claimed)
+    freed = _rules.give_back(snapshot(seats={0: ours}), asker, 0, last_ms=0, token="new")
+    assert freed.changes.seats[0].mark_ms == left_ms
+    late = _rules.give_back(snapshot(seats={0: ours}), asker, 0, last_ms=120, token="new")
+    assert late.changes.seats[0].mark_ms == 99
+
+
 def test_what_a_wrong_clock_has_written() -> None:
     """A free id's times are set to a minute ahead, if they are further ahead than a mark may be."""
     most_ms = NOW + 60_000 + 24 * 3600 * 1000 + 1000
