@@ -614,7 +614,8 @@ def give_back(
     if asker.instance not in seat.holders or not _is_latest(seat, asker, token):
         return Decision()
     note = seat.note or Note()
-    least_ms = _least_mark_ms(note) if asker.is_guest else -1
+    # A guest leaves the mark of the former owner; a process on the store itself tells the truth.
+    least_ms = note.born_ms if asker.is_guest else -1
     mark_ms = min(max(last_ms, least_ms), note.mark_ms) if last_ms >= 0 else note.mark_ms
     stamp_ms = max(seat.stamp_ms, last_ms)  # the next owner may be CosId, which ignores the mark
     changes = Changes(asker.instance)
@@ -626,14 +627,6 @@ def give_back(
         changes.seats[machine_id] = freed(seat, stamp_ms, mark_ms=mark_ms)
         changes.own[asker.instance] = None
     return Decision(changes)
-
-
-def _least_mark_ms(note: Note) -> int:
-    """Return the mark that a guest's release leaves at least: that of the former owner.
-
-    A process on the store itself says the truth about its last id.
-    """
-    return note.mark_ms if note.claimed else note.born_ms
 
 
 def take_away(snapshot: Snapshot, machine_id: int) -> Decision:

@@ -877,14 +877,14 @@ def test_a_list_of_machine_ids() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asker", "claimed", "left_ms"),
-    [(ME, "", 0), (GUEST, "", 70), (GUEST, "q", 99)],
+    ("asker", "left_ms"),
+    [(ME, 0), (GUEST, 70)],
 )
-def test_a_guest_lowers_its_own_mark_alone(asker: Asker, claimed: str, left_ms: int) -> None:
-    """To the floor that it found; where that is not known, not at all."""
+def test_a_guest_lowers_its_own_mark_alone(asker: Asker, left_ms: int) -> None:
+    """To the floor that it found."""
     former = Seat((Owner("", 50),), Note(mark_ms=70, token="old"), 5)
     taken = hand_out(snapshot(seats={0: former}), asker, now_ms=1).changes.seats[0]
-    ours = noted(taken, mark_ms=99, claimed=claimed)
+    ours = noted(taken, mark_ms=99)
     freed = _rules.give_back(snapshot(seats={0: ours}), asker, 0, last_ms=0, token="new")
     assert freed.changes.seats[0].mark_ms == left_ms
     late = _rules.give_back(snapshot(seats={0: ours}), asker, 0, last_ms=120, token="new")
