@@ -146,6 +146,26 @@ class MachineStore:
             namespace=namespace, machine_id=machine_id, above_ms=above_ms
         )
 
+    async def repair_machines(self, *, namespace: str = DEFAULT_NAMESPACE) -> Sequence[Machine]:
+        """Lower what a wrong clock has written far ahead, so that the machine ids are usable again.
+
+        A time mark or a renewal more than a day ahead keeps a machine id from every next owner.
+        Those of free ids are set to a minute ahead.  An id that is held is left alone: first stop
+        its holder, and take the id away with `revert_machine`.  One atomic step, safe to repeat.
+
+        Args:
+            namespace: the namespace.
+
+        Returns:
+            The machine ids that were too far ahead, as they were; those without an ``instance_id``
+            were mended.
+
+        Raises:
+            CorruptMachineStateError: an entry is damaged.
+            StoreError: the store refuses or cannot be reached.
+        """
+        return await self._holder().repair_machines(namespace=namespace)
+
     async def machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE) -> int | None:
         """Return the width of a namespace's machine ids, or None if none is noted yet.
 

@@ -56,12 +56,24 @@ class Asker:
         stable: whether the instance keeps its id when it is closed.
         guard_ms: its safe guard, `ENDLESS_MS` for no end; 0 for a caller that holds no id.
         nonce: a fresh name, for a quarantine that this call begins.
+        is_guest: whether it asks a server, which believes less than a process on the store itself.
+        owner: names the guest's access; empty if anybody has it.
+        least_guard_ms: milliseconds without a renewal before which no guest takes an id.
+        clock_ms: the server's wall clock; not every store has one.
     """
 
     instance: str
     stable: bool = False
     guard_ms: int = 0
     nonce: str = ""
+    is_guest: bool = False
+    owner: str = ""
+    least_guard_ms: int = 0
+    clock_ms: int = -1
+
+    def signed(self, token: str) -> str:
+        """Return a token as it is stored: it names the guest that took the id."""
+        return f"{token}@{self.owner}" if token and self.owner else token
 
 
 @dataclass(slots=True)

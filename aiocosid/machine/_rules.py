@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING, Final
 from ..abc import Machine, MachineGrant, MachineMarker
 from ..abc._machine import bits_in_use, check_same_bits
 from ..errors import (
+    ClockSkewError,
     CorruptMachineStateError,
+    CosIdError,
     InvalidArgumentError,
+    MachineIdInUseError,
     MachineIdLostError,
     MachineIdOverflowError,
 )
@@ -57,6 +60,7 @@ if TYPE_CHECKING:
     from .cells import Snapshot
 
 __all__ = (
+    "MOST_AHEAD_MS",
     "Asker",
     "Decision",
     "Taken",
@@ -65,6 +69,7 @@ __all__ = (
     "give_back",
     "hand_out",
     "is_initialized",
+    "is_its_own",
     "is_used",
     "list_machines",
     "mark",
@@ -73,6 +78,7 @@ __all__ = (
     "quarantine_ms",
     "raise_mark",
     "renew",
+    "repair",
     "seconds_left",
     "set_bits",
     "take_away",
@@ -82,6 +88,12 @@ RELEASE_STAMP_MARGIN: Final = 1000
 """Milliseconds between the mark and the stamp of an id that is released while its owner may still
 use it.
 """
+
+MOST_AHEAD_MS: Final = 24 * 3600 * 1000
+"""Milliseconds that a guest's time mark, or an operator's, may be ahead: it stops an id so long."""
+
+MOST_SKEW_MS: Final = 60_000
+"""Milliseconds that a guest's clock may be ahead of the store's."""
 
 HOLDERS_NAMED: Final = 5
 """How many holders of a full pool the error names."""
@@ -102,6 +114,54 @@ class Taken:
     born_ms: int
     bits: int
     token: str
+
+
+# Guests: callers of a server.
+
+
+def is_its_own(seat: Seat, asker: Asker) -> bool:
+    """Return whether the access that took an id is the guest's; anybody's guest may be anybody."""
+    token = "" if seat.note is None else seat.note.token
+    return not asker.owner or token.partition("@")[2] == asker.owner
+
+
+def _refusal(
+    snapshot: Snapshot, asker: Asker, *, now_ms: int = -1, mark_ms: int = -1
+) -> CosIdError | None:
+    """Return the error for a guest whose times are too far ahead of the store's clock.
+
+    An id's floor is never lowered: a clock that counts microseconds would spoil it for good.
+    """
+    ahead_ms = max(now_ms, mark_ms - MOST_AHEAD_MS) - max(snapshot.now_ms, asker.clock_ms)
+    if not asker.is_guest or ahead_ms <= MOST_SKEW_MS:
+        return None
+    return ClockSkewError(snapshot.store, ahead=ahead_ms // 1000, tolerance=MOST_SKEW_MS // 1000)
+
+
+def _careful(snapshot: Snapshot, asker: Asker) -> Asker:
+    """Return a guest with the safe guard of the namespace or the server, if its own is shorter."""
+    if not asker.is_guest:
+        return asker
+    guards = asker.guard_ms, asker.least_guard_ms, (snapshot.space or Space()).guard_ms
+    return replace(asker, guard_ms=max(guards))
+
+
+def _stranger(snapshot: Snapshot, asker: Asker) -> CosIdError | None:
+    """Return the error for a guest whose instance holds an id that another access has taken.
+
+    A process of that name may be running.  Once it was silent for the safe guard it is over.
+    """
+    for seat in snapshot.seats.values():
+        if asker.instance in seat.holders and not (
+            is_its_own(seat, asker) or _is_expired(snapshot, seat, asker, spares_stable=False)
+        ):
+            return MachineIdInUseError(
+                f"instance id {asker.instance!r} of namespace {snapshot.namespace!r}",
+                holder="a process with another token, or one without the server",
+                remedy="take another instance id, or wait for the safe guard after its last "
+                "renewal; 'aiocosid machines revert' takes the id of a dead one",
+            )
+    return None
 
 
 # Handing out.
@@ -140,20 +200,21 @@ def hand_out(
     found = examine(snapshot, asker)
     if found.left_ms:
         return refused(snapshot, found)
+    named_ms, asker = asker.guard_ms, _careful(snapshot, asker)
+    refusal = _refusal(snapshot, asker, now_ms=now_ms) or _stranger(snapshot, asker)
     size = 1 << bits
     check_same_bits(snapshot.namespace, bits, found.space.bits or None)
     pool = _Pool(snapshot, asker, size, latest_ms)
     number = _choose(pool, spread)
     if snapshot.is_sample and (found.is_recounted or not _is_enough(snapshot, pool, number)):
         return Decision(need=_whole(asker))
-    if number is None:
+    if refusal is not None or number is None:
         holders = _holders(snapshot)
-        return Decision(
-            error=MachineIdOverflowError(snapshot.namespace, size=size, holders=holders)
-        )
+        overflow = MachineIdOverflowError(snapshot.namespace, size=size, holders=holders)
+        return Decision(error=refusal or overflow)
     changes = _taking(snapshot, asker, number, token=token, now_ms=now_ms)
     _return_skipped(snapshot, changes, number, now_ms)
-    space = remembering(replace(found.space, bits=bits), asker.guard_ms)
+    space = remembering(replace(found.space, bits=bits), named_ms)
     changes.space = space_written(snapshot, space)
     _recount(snapshot, changes, is_anew=found.is_recounted)
     seat = snapshot.seats.get(number, Seat())
@@ -282,7 +343,9 @@ def peer_of(snapshot: Snapshot, instance: str) -> str | None:
     return None
 
 
-def _is_expired(snapshot: Snapshot, seat: Seat, asker: Asker) -> bool:
+def _is_expired(
+    snapshot: Snapshot, seat: Seat, asker: Asker, *, spares_stable: bool = True
+) -> bool:
     """Return whether no holder of a number has renewed it for the asker's safe guard."""
     if not seat.holders or seat.is_damaged or asker.guard_ms >= ENDLESS_MS:
         return False
@@ -291,8 +354,9 @@ def _is_expired(snapshot: Snapshot, seat: Seat, asker: Asker) -> bool:
         note = seat.note_about(owner.instance)
         if not owner.instance:
             continue
+        is_kept = note is not None and note.stable and spares_stable
         # A peer that takes an id from the pool of ZooKeeper keeps the stamp that it finds there.
-        if (note is not None and note.stable) or seat.seen_ms > silent_since_ms:
+        if is_kept or seat.seen_ms > silent_since_ms:
             return False
         # By the owner's clock, which may be slow: CosId stores nothing else.
         if snapshot.stamps_tell and owner.stamp_ms > silent_since_ms:
@@ -316,6 +380,7 @@ def _taking(snapshot: Snapshot, asker: Asker, number: int, *, token: str, now_ms
             mark_ms=note.mark_ms,
             token=token,
             turn=note.turn + 1,
+            born_ms=max(0, before.floor_ms) if asker.is_guest else 0,
         ),
         snapshot.now_ms,
     )
@@ -393,25 +458,26 @@ def renew(
         machine_id: the id that the asker was given.
         now_ms: the asker's wall clock.
         mark_ms: no id with a later time will be issued before the next renewal.
-        token: the token of the call that handed it out; empty if it is not known.
+        token: the token of the call that handed it out, as it is stored; empty if it is not known.
         taken: what the asker was given, if its lease is certainly valid.
     """
     seat = snapshot.seats.get(machine_id, Seat())
-    is_ours = asker.instance in seat.holders and _is_latest(seat, token)
+    is_ours = asker.instance in seat.holders and _is_latest(seat, asker, token)
     is_sound = is_known(snapshot) and not (snapshot.space or Space()).quarantine
     is_enough = snapshot.is_complete and not is_uncounted(snapshot)
     if not (is_ours and is_sound) and not is_enough:
         return Decision(need=_whole(asker, machine_id))
     found = examine(snapshot, asker)
-    if found.left_ms:
-        if taken is None:
-            return refused(snapshot, found)
+    if found.left_ms and taken is None:
+        return refused(snapshot, found)
+    refusal = _refusal(snapshot, asker, now_ms=now_ms, mark_ms=mark_ms)
+    if not (is_ours or found.left_ms):
+        reason = _loss(seat, asker.instance)
+        refusal = MachineIdLostError(snapshot.namespace, machine_id, reason=reason)
+    if refusal is not None:
+        return Decision(error=refusal)
+    if found.left_ms and taken is not None:
         return _assert(snapshot, asker, taken, found, now_ms=now_ms, mark_ms=mark_ms)
-    if not is_ours:
-        error = MachineIdLostError(
-            snapshot.namespace, machine_id, reason=_loss(seat, asker.instance)
-        )
-        return Decision(error=error)
     changes = Changes(asker.instance, guard_ms=asker.guard_ms, signed=machine_id)
     note = seat.note or Note()
     changes.seats[machine_id] = _signed(
@@ -424,9 +490,14 @@ def renew(
     return Decision(changes)
 
 
-def _is_latest(seat: Seat, token: str) -> bool:
-    """Return whether the call with that token was the last one that got the number."""
-    return seat.note is None or not token or seat.note.token in {"", token}
+def _is_latest(seat: Seat, asker: Asker, token: str) -> bool:
+    """Return whether the call with that token was the last one that got the number.
+
+    A guest has to know the token.  A process on the store itself may renew what CosId has handed to
+    its instance, which has none.
+    """
+    found = "" if seat.note is None else seat.note.token
+    return found == token if found else not asker.is_guest
 
 
 def _loss(seat: Seat, instance: str) -> str:
@@ -540,11 +611,15 @@ def give_back(
         last_ms: no id with a later time was issued; -1 if none was.
         token: the token of the call that handed it out.
     """
+    if (refusal := _refusal(snapshot, asker, mark_ms=last_ms)) is not None:
+        return Decision(error=refusal)
     seat = snapshot.seats.get(machine_id, Seat())
-    if asker.instance not in seat.holders or not _is_latest(seat, token):
+    if asker.instance not in seat.holders or not _is_latest(seat, asker, token):
         return Decision()
     note = seat.note or Note()
-    mark_ms = last_ms if 0 <= last_ms < note.mark_ms else note.mark_ms
+    # A guest leaves the mark of the former owner; a process on the store itself tells the truth.
+    least_ms = note.born_ms if asker.is_guest else -1
+    mark_ms = min(max(last_ms, least_ms), note.mark_ms) if last_ms >= 0 else note.mark_ms
     stamp_ms = max(seat.stamp_ms, last_ms)  # the next owner may be CosId, which ignores the mark
     changes = Changes(asker.instance)
     if asker.stable:
@@ -603,6 +678,34 @@ def raise_mark(snapshot: Snapshot, machine_id: int, above_ms: int) -> Decision:
     if snapshot.last_new is not None and machine_id > snapshot.last_new:
         changes.last_new = machine_id
     return Decision(changes, seat.floor_ms < above_ms)
+
+
+def repair(snapshot: Snapshot, asker: Asker, *, clock_ms: int) -> Decision:
+    """Lower the floors of free ids that are so far ahead that only a wrong clock can be the cause.
+
+    Then the next owner begins a minute ahead of now.  Answers what was too far ahead, as it was; an
+    id that is held was left alone, because its holder issues ids up to its mark.
+
+    Args:
+        snapshot: complete.
+        asker: the caller, an operator.
+        clock_ms: the wall clock, for stores that have none.
+    """
+    if not snapshot.is_complete:
+        return Decision(need=_whole(asker))
+    now_ms = max(snapshot.now_ms, clock_ms) + MOST_SKEW_MS
+    far_ms = now_ms + MOST_AHEAD_MS + RELEASE_STAMP_MARGIN
+    spoilt = {number: seat for number, seat in snapshot.seats.items() if seat.floor_ms > far_ms}
+    changes = Changes()
+    for number, seat in spoilt.items():
+        if seat.is_held:
+            continue
+        note = seat.note
+        if note is not None:
+            note = replace(note, mark_ms=min(note.mark_ms, now_ms), turn=note.turn + 1)
+        owners = tuple(Owner("", min(each.stamp_ms, now_ms)) for each in seat.owners)
+        changes.seats[number] = replace(seat, owners=owners, note=note)
+    return Decision(changes, [*list_machines(replace(snapshot, seats=spoilt))])
 
 
 # Administration.

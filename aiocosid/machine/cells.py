@@ -77,7 +77,8 @@ class Note:
             outdated.
         turn: counts the writes, so that no two values of the cell are ever equal.
         claimed: the quarantine in which the holder asserted the id, or empty.
-        born_ms: when the holder asked for the id, by its own clock, if the id was asserted.
+        born_ms: when the holder asked for the id, by its own clock, if the id was asserted;
+            otherwise the floor that a guest of a server found, and 0 without one.
     """
 
     instance: str = ""

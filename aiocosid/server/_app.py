@@ -53,6 +53,7 @@ class App:
         limits: Limits | None = None,
         create: bool = False,
         unix_tokens: bool = False,
+        receipt_key: str = "",
         dialects: Iterable[Dialect] = (),
         resp: Mapping[bytes, Command | Adder] | None = None,
         dashboard: bool = True,
@@ -69,6 +70,8 @@ class App:
             limits: what one request may ask for.
             create: whether asking for an unknown name creates a segment chain on the store.
             unix_tokens: whether callers on Unix sockets need a token, if others do.
+            receipt_key: a secret that all servers of the store share: after the store has lost its
+                machine ids, clients that show a token keep theirs.  Without it they have to wait.
             dialects: other systems' protocols to speak, as `dialects.leaf.routes`.
             resp: the commands of RESP, as `dialects.resp.commands` returns them; None to speak
                 HTTP only.  It needs ``aiocosid serve``, whose sockets speak both.
@@ -82,6 +85,7 @@ class App:
             limits=limits,
             create=create,
             unix_tokens=unix_tokens,
+            receipt_key=receipt_key,
         )
         self.resp: Mapping[bytes, Command | Adder] | None = resp
         # They are tried one after the other, so the busiest come first.

@@ -137,6 +137,7 @@ def app_of(settings: Settings, over: Callable[[Store], Store] | None = None) -> 
         limits=Limits(**server.limits.model_dump()),
         create=server.create,
         unix_tokens=server.unix_tokens,
+        receipt_key=server.receipt_key or "",
         dialects=[*_dialects(settings)],
         resp=commands,
     )

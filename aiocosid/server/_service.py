@@ -14,7 +14,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, cast
 
 from .._life.clock import SYSTEM_CLOCK, call_bounded
-from ..abc import DEFAULT_NAMESPACE, IdGenerator
+from ..abc import DEFAULT_NAMESPACE, DEFAULT_SAFE_GUARD, IdGenerator
 from ..errors import (
     CosIdError,
     InvalidArgumentError,
@@ -59,6 +59,8 @@ class Limits:
         body: bytes of a request's body.
         connections: open connections of each process; further ones are closed at once.
         header_timeout: seconds that a request's head may take, and an idle connection may stay.
+        safe_guard: seconds without a renewal before which no client is handed another's machine id,
+            whatever it asks for; the longest safe guard of the namespace counts, too.
     """
 
     ids: int = 100_000
@@ -67,6 +69,7 @@ class Limits:
     body: int = 65_536
     connections: int = 20_000
     header_timeout: float = 60.0
+    safe_guard: float = DEFAULT_SAFE_GUARD
 
 
 @dataclass(slots=True)
@@ -92,6 +95,7 @@ class Service:
         tokens: who may ask.
         namespace: of counters that are named without one.
         calls: the additions that it has asked the store for.
+        receipt_key: the secret that proves leases of machine ids; empty for none.
         is_draining: whether it tells its balancer to send no more requests; it still serves.
     """
 
@@ -107,6 +111,7 @@ class Service:
         "is_draining",
         "limits",
         "namespace",
+        "receipt_key",
         "tokens",
     )
 
@@ -120,7 +125,9 @@ class Service:
         limits: Limits | None = None,
         create: bool = False,
         unix_tokens: bool = False,
+        receipt_key: str = "",
     ) -> None:
+        self.receipt_key: str = receipt_key
         self.limits: Limits = limits or Limits()
         self.tokens: Tokens = Tokens(tokens, unix=unix_tokens)
         self.namespace: str = namespace

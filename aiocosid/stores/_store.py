@@ -63,8 +63,6 @@ TREATED_AS_DISPOSABLE: Final = (
     "AIOCOSID_DISPOSABLE, and create it without 'disposable'"
 )
 
-MOST_AHEAD_MS: Final = 24 * 3600 * 1000  # of an operator's floor; a slip would stop a namespace
-
 B = TypeVar("B", bound="Backend")
 
 
@@ -393,7 +391,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         self._check_namespace(namespace)
         check_integer("machine_id", machine_id, at_least=0, at_most=MAX_MACHINE_ID)
         check_integer("above_ms", above_ms, at_least=0)
-        latest_ms = SYSTEM_CLOCK.now_ms() + MOST_AHEAD_MS
+        latest_ms = SYSTEM_CLOCK.now_ms() + _rules.MOST_AHEAD_MS
         if above_ms > latest_ms:
             expected = (
                 f"at most {latest_ms}, a day ahead: no id comes until then, nothing lowers it"
@@ -405,6 +403,21 @@ class BackendStore(NotCopyable, Store, Generic[B]):
             need=Need(machine_id=machine_id),
         )
         return is_raised
+
+    async def repair_machines(self, *, namespace: str = DEFAULT_NAMESPACE) -> Sequence[Machine]:
+        """Mend ids with times far ahead; see `aiocosid.abc.Store.repair_machines`.
+
+        A cancelled call may have taken effect; it is safe to repeat.
+
+        Raises:
+            InvalidArgumentError: the namespace is no text, or too long.
+            CorruptMachineStateError: a cell of aiocosid's is damaged.
+            StoreError: the store refuses or cannot be reached.
+        """
+        self._check_namespace(namespace)
+        rule = partial(_rules.repair, clock_ms=SYSTEM_CLOCK.now_ms())
+        found: list[Machine] = await self._change(namespace, rule)
+        return found
 
     async def machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE) -> int | None:
         """Return the width of a namespace's machine ids in bits, or None if none is stored yet.

@@ -25,6 +25,7 @@ from aiocosid.errors import (
     CounterNotCreatedError,
     ForkedError,
     InvalidArgumentError,
+    MachineIdInUseError,
     NameTooLongError,
     SchemaDroppedError,
     StoreAuthenticationError,
@@ -180,12 +181,12 @@ async def test_a_machine_id_whose_answer_is_lost(namespace: str) -> None:
             open_store(f"aiocosid+http://{HOST}:{proxy.port}?timeout=10") as store,
         ):
             machine = store.machine_id_distributor(namespace=namespace, instance_id="a")
-            proxy.swallow_replies(1, to=b"/commit")
+            proxy.swallow_replies(1, to=b"/take_machine")
             assert (await machine.distribute(2, now_ms=1, latest_ms=FAR)).machine_id == 0
-            proxy.swallow_replies(1, to=b"/commit")
+            proxy.swallow_replies(1, to=b"/renew_machine")
             await machine.guard(0, now_ms=5, mark_ms=9)
             await machine.guard(0, now_ms=6, mark_ms=10)
-            proxy.swallow_replies(1, to=b"/commit")
+            proxy.swallow_replies(1, to=b"/release_machine")
             await machine.revert(0, last_ms=7)
             held = await store.machines(namespace=namespace)
             assert [(each.machine_id, each.instance_id) for each in held] == [(0, "")]
@@ -528,3 +529,33 @@ async def test_one_store_on_two_loops_in_turn(namespace: str, *, is_unix: bool) 
 
         found = [await asyncio.to_thread(asyncio.run, use()) for _ in range(3)]
         assert found == [1, 2, 3]
+
+
+@BOTH
+async def test_a_server_behind_a_server(namespace: str, *, is_unix: bool) -> None:
+    """As a broker that takes from the service: operations are passed on, with who asks."""
+    secret, far = new_token(), new_token()
+    with (
+        serve_store("memory://", tokens=tokens(far, *Verb, names=("*",))) as behind,
+        serve_store(
+            behind.replace("://", f"://{far}@"),
+            is_unix=is_unix,
+            tokens=tokens(secret, *Verb, names=("*",)),
+        ) as url,
+    ):
+        async with (
+            open_store(f"{url}?token={secret}") as store,
+            open_store(behind.replace("://", f"://{far}@")) as other,
+        ):
+            machine = store.machine_id_distributor(namespace=namespace, instance_id="a")
+            await machine.distribute(2, now_ms=1, latest_ms=FAR)
+            await machine.guard(0, now_ms=5, mark_ms=9)
+            twin = other.machine_id_distributor(namespace=namespace, instance_id="a")
+            with pytest.raises(MachineIdInUseError):
+                await twin.distribute(2, now_ms=1, latest_ms=FAR)
+            await machine.guard(0, now_ms=6, mark_ms=10)
+            [held] = await store.machines(namespace=namespace)
+            assert (held.instance_id, held.mark_ms) == ("a", 10)
+            await machine.revert(0, last_ms=8)
+            [held] = await store.machines(namespace=namespace)
+            assert (held.instance_id, held.mark_ms) == ("", 8)

@@ -12,6 +12,7 @@ import pytest
 
 from aiocosid.abc import MachineGrant, MachineMarker
 from aiocosid.errors import (
+    ClockSkewError,
     CorruptMachineStateError,
     InvalidArgumentError,
     MachineBitsMismatchError,
@@ -43,6 +44,7 @@ from aiocosid.machine.cells import (
 
 NOW: Final = 1_000_000_000
 ME: Final = Asker("me", guard_ms=300_000, nonce="n")
+GUEST: Final = replace(ME, is_guest=True)
 SPACE: Final = Space("here", "e", bits=2, guard_ms=300_000)
 RUNNING: Final = replace(SPACE, quarantine="q", since_ms=NOW - 1000)
 BEGUN: Final = replace(SPACE, quarantine="n", since_ms=NOW)
@@ -334,7 +336,7 @@ RENEWED: Final = seat("me", mark=NOW + 60, turn=1)
     [
         (seat("me", at=5, seen=6), ME, "t", RENEWED, None),
         (seat("me", at=NOW + 5, mark=NOW + 70), ME, "t", None, None),  # nothing is lowered
-        (seat("me", turn=3), ME, "", noted(RENEWED, turn=4), None),
+        (seat("me", turn=3), ME, "t", noted(RENEWED, turn=4), None),
         (noted(MINE, token=""), ME, "new", noted(RENEWED, token="new"), None),
         (seat("me", token=""), ME, "t", RENEWED, None),
         (MINE, replace(ME, stable=True), "t", noted(RENEWED, stable=True), None),
@@ -373,18 +375,100 @@ def test_a_hand_out_needs_all_or_a_sample() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "reason"),
+    ("before", "asker", "token", "reason"),
     [
-        (Seat(), "nobody holds it"),
-        (seat("x"), "x holds it"),
-        (noted(MINE, token="another"), "me, which runs twice"),
+        (Seat(), ME, "t", "nobody holds it"),
+        (seat("x"), ME, "t", "x holds it"),
+        (noted(MINE, token="another"), ME, "t", "me, which runs twice"),
+        (MINE, ME, "", "me, which runs twice"),
+        # A guest has to know the token, also where there is none.
+        (noted(MINE, token=""), GUEST, "t", "me, which runs twice"),
+        (noted(MINE, token=""), GUEST, "", "me, which runs twice"),
+        (replace(MINE, note=None), GUEST, "", "me, which runs twice"),
     ],
 )
-def test_an_id_that_is_lost(before: Seat, reason: str) -> None:
-    found = renew(snapshot(seats={1: before}, count=None))
+def test_an_id_that_is_lost(before: Seat, asker: Asker, token: str, reason: str) -> None:
+    """It is not released either."""
+    found = renew(snapshot(seats={1: before}, count=None), asker, token=token)
     assert isinstance(found.error, MachineIdLostError)
     assert reason in str(found.error)
     assert not found.changes
+    where = snapshot(seats={1: before})
+    assert _rules.give_back(where, asker, 1, last_ms=NOW, token=token) == Decision()
+
+
+# Guests of a server.
+
+
+OWNED: Final = seat("me", token="t@app")
+
+
+@pytest.mark.parametrize(
+    ("before", "facts", "is_taken"),
+    [
+        (OWNED, {"owner": "app"}, True),
+        (OWNED, {}, True),  # nobody needs a token there
+        (OWNED, {"owner": "other"}, False),
+        (MINE, {"owner": "app"}, False),
+        (replace(seat("me", at=NOW), note=None), {"owner": "app"}, False),
+        (OWNED, {"owner": "other", "guard_ms": 1}, False),
+        # It was silent for the safe guard: of the asker, the server and the namespace.
+        (seat("me", at=1, seen=1, token="t@app"), {"owner": "other", "guard_ms": 1}, True),
+        (noted(seat("me", at=1, seen=1), stable=True), {"owner": "other"}, True),
+        (
+            seat("me", at=1, seen=1, token="t@app"),
+            {"owner": "other", "guard_ms": 1, "least_guard_ms": NOW},
+            False,
+        ),
+    ],
+)
+def test_whose_id_a_guest_takes(before: Seat, facts: dict[str, Any], is_taken: bool) -> None:
+    found = hand_out(snapshot(seats={1: before}), replace(GUEST, **facts))
+    assert (found.error is None) == is_taken
+    if not is_taken:
+        assert isinstance(found.error, MachineIdInUseError)
+        assert not found.changes
+
+
+@pytest.mark.parametrize(
+    ("guards", "is_taken"),
+    [
+        ({"guard_ms": 1}, False),
+        ({"guard_ms": 1, "least_guard_ms": 300_000}, False),
+        ({"guard_ms": 301_000}, False),
+        ({"guard_ms": 300_000}, True),
+    ],
+)
+def test_a_guests_safe_guard_is_the_longest(guards: dict[str, Any], is_taken: bool) -> None:
+    """Its own, the server's, and the namespace's; whoever is on the store names its own."""
+    silent_ms = NOW - 300_000 if is_taken else NOW - 299_000
+    held = {number: seat("x", at=silent_ms, seen=silent_ms) for number in range(4)}
+    found = snapshot(seats=held, space=replace(SPACE, guard_ms=300_000))
+    guest = replace(GUEST, **guards)
+    assert (hand_out(found, guest).error is None) == is_taken
+    if guards == {"guard_ms": 1}:
+        assert hand_out(found, replace(guest, is_guest=False)).error is None
+
+
+@pytest.mark.parametrize("clock_ms", [-1, NOW + 1000])
+def test_a_guests_time_that_is_far_ahead_is_refused(clock_ms: int) -> None:
+    """Of the store's clock, or the server's, whichever is later."""
+    at_most = max(NOW, clock_ms) + 60_000
+    guest, found = replace(GUEST, clock_ms=clock_ms), snapshot(seats={1: MINE})
+    day = 24 * 3600 * 1000
+    for ahead, is_right in ((0, True), (1, False)):
+        last = at_most + day + ahead
+        decisions = [
+            hand_out(found, guest, now_ms=at_most + ahead),
+            renew(found, guest, now_ms=at_most + ahead),
+            renew(found, guest, mark_ms=last),
+            _rules.give_back(found, guest, 1, last_ms=last, token="t"),
+        ]
+        for each in decisions:
+            assert (each.error is None) == is_right
+            assert is_right or isinstance(each.error, ClockSkewError)
+            assert bool(each.changes) == is_right
+    assert renew(found, ME, mark_ms=NOW + 9 * day).error is None
 
 
 def test_a_renewal_ends_a_quarantine_that_is_over() -> None:
@@ -800,3 +884,41 @@ def test_a_list_of_machine_ids() -> None:
         (3, "d", 6, 7, False),
         (4, "", 8, 10, False),
     ]
+
+
+@pytest.mark.parametrize(
+    ("asker", "left_ms"),
+    [(ME, 0), (GUEST, 70)],
+)
+def test_a_guest_lowers_its_own_mark_alone(asker: Asker, left_ms: int) -> None:
+    """To the floor that it found."""
+    former = Seat((Owner("", 50),), Note(mark_ms=70, token="old"), 5)
+    taken = hand_out(snapshot(seats={0: former}), asker, now_ms=1).changes.seats[0]
+    ours = noted(taken, mark_ms=99)
+    freed = _rules.give_back(snapshot(seats={0: ours}), asker, 0, last_ms=0, token="new")
+    assert freed.changes.seats[0].mark_ms == left_ms
+    late = _rules.give_back(snapshot(seats={0: ours}), asker, 0, last_ms=120, token="new")
+    assert late.changes.seats[0].mark_ms == 99
+
+
+def test_what_a_wrong_clock_has_written() -> None:
+    """A free id's times are set to a minute ahead, if they are further ahead than a mark may be."""
+    most_ms = NOW + 60_000 + 24 * 3600 * 1000 + 1000
+    right, wrong = (
+        Seat((Owner("", at),), Note(mark_ms=at, token="t", turn=3), 5)
+        for at in (most_ms, most_ms + 1)
+    )
+    theirs = Seat((Owner("", most_ms + 1),))
+    held = seat("me", mark=most_ms + 1)
+    found = snapshot(seats={0: right, 1: wrong, 2: theirs, 3: held})
+    done = _rules.repair(found, ME, clock_ms=-1)
+    owners, at = (Owner("", NOW + 60_000),), NOW + 60_000
+    note = Note(mark_ms=at, token="t", turn=4)
+    assert done.changes == Changes(seats={1: Seat(owners, note, 5), 2: Seat(owners)})
+    assert [(each.machine_id, each.mark_ms) for each in done.answer] == [
+        (1, most_ms + 1),
+        (2, -1),
+        (3, most_ms + 1),
+    ]
+    assert not _rules.repair(found, ME, clock_ms=NOW + 1).changes
+    assert _rules.repair(replace(found, is_complete=False), ME, clock_ms=-1).need == WHOLE
