@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 __all__ = (
     "Operation",
-    "Release",
-    "Renew",
+    "ReleaseOperation",
+    "RenewOperation",
     "Renewed",
-    "Take",
+    "TakeOperation",
     "Took",
     "give_back",
     "hand_out",
@@ -77,7 +77,7 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Take(Operation):
+class TakeOperation(Operation):
     """Asks for a machine id.
 
     Attributes:
@@ -140,7 +140,7 @@ class Took:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Renew(Operation):
+class RenewOperation(Operation):
     """Renews a machine id.
 
     Attributes:
@@ -189,7 +189,7 @@ class Renewed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Release(Operation):
+class ReleaseOperation(Operation):
     """Gives a machine id back.
 
     Attributes:
@@ -212,7 +212,7 @@ IsOver: TypeAlias = "Callable[[str], bool]"
 
 
 def hand_out(
-    asked: Take, snapshot: Snapshot, asker: Asker, *, spread: int, is_over: IsOver
+    asked: TakeOperation, snapshot: Snapshot, asker: Asker, *, spread: int, is_over: IsOver
 ) -> Decision:
     """Hand out a machine id, unless a process with another ``state_dir`` may have it; see `Took`.
 
@@ -261,7 +261,7 @@ def hand_out(
     return decision
 
 
-def _beside(asked: Take, peer: str) -> InvalidArgumentError:
+def _beside(asked: TakeOperation, peer: str) -> InvalidArgumentError:
     """Refuse to be offline where CosId may hand our id out meanwhile."""
     expected = (
         f"0 beside CosId's own {peer!r}, or offline_beside_cosid=True if it never takes the "
@@ -270,14 +270,14 @@ def _beside(asked: Take, peer: str) -> InvalidArgumentError:
     return InvalidArgumentError("offline", asked.offline_ms / 1000, expected=expected)
 
 
-def _twin_ms(asked: Take, seat: Seat) -> int:
+def _twin_ms(asked: TakeOperation, seat: Seat) -> int:
     left_ms = seat.mark_ms - asked.now_ms
     usual_ms = min(asked.guard_ms, asked.offline_ms or asked.guard_ms)
     # No other mark is so far ahead.
     return left_ms if left_ms > 0 and seat.mark_ms - seat.stamp_ms >= usual_ms else 0
 
 
-def renew(asked: Renew, snapshot: Snapshot, asker: Asker) -> Decision:
+def renew(asked: RenewOperation, snapshot: Snapshot, asker: Asker) -> Decision:
     """Renew a machine id; see `Renewed`."""
     number = asked.machine_id
     before = snapshot.seats.get(number, Seat())
@@ -300,7 +300,7 @@ def renew(asked: Renew, snapshot: Snapshot, asker: Asker) -> Decision:
     return decision
 
 
-def give_back(asked: Release, snapshot: Snapshot, asker: Asker) -> Decision:
+def give_back(asked: ReleaseOperation, snapshot: Snapshot, asker: Asker) -> Decision:
     """Give a machine id back."""
     number = asked.machine_id
     token = _known(asked.token, snapshot.seats.get(number, Seat()), asker)

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from itertools import chain, count, islice
 from typing import TYPE_CHECKING, Final
 
-from ..abc import Machine, MachineGrant, MachineMarker
-from ..abc._machine import bits_in_use, check_same_bits
+from ..abc import Machine, MachineGrant
+from ..abc._machine import check_same_bits
 from ..errors import (
     ClockSkewError,
     CorruptMachineStateError,
@@ -32,7 +32,6 @@ from ._losses import (
     is_initialized,
     is_known,
     is_uncounted,
-    missing_namespaces,
     noted_in,
     quarantine_ms,
     refused,
@@ -44,7 +43,6 @@ from .cells import (
     MAX_MS,
     Changes,
     Count,
-    Marker,
     NamespaceCount,
     Need,
     Note,
@@ -65,22 +63,16 @@ __all__ = (
     "Decision",
     "Taken",
     "check_format",
-    "forget",
     "give_back",
     "hand_out",
     "is_initialized",
     "is_its_own",
-    "is_used",
     "list_machines",
-    "mark",
-    "mark_store",
     "peer_of",
     "quarantine_ms",
     "raise_mark",
     "renew",
-    "repair",
     "seconds_left",
-    "set_bits",
     "take_away",
 )
 
@@ -194,7 +186,7 @@ def hand_out(
         spread: how many equally good ids are skipped, after conflicts over the first ones.
     """
     if not (snapshot.is_complete or snapshot.is_sample) or is_uncounted(snapshot):
-        return Decision(need=_whole(asker))
+        return Decision(need=need_whole(asker))
     if (damage := _own_damage(snapshot, asker.instance)) is not None:
         return Decision(error=damage)
     found = examine(snapshot, asker)
@@ -207,22 +199,22 @@ def hand_out(
     pool = _Pool(snapshot, asker, size, latest_ms)
     number = _choose(pool, spread)
     if snapshot.is_sample and (found.is_recounted or not _is_enough(snapshot, pool, number)):
-        return Decision(need=_whole(asker))
+        return Decision(need=need_whole(asker))
     if refusal is not None or number is None:
-        holders = _holders(snapshot)
+        holders = holders_of(snapshot)
         overflow = MachineIdOverflowError(snapshot.namespace, size=size, holders=holders)
         return Decision(error=refusal or overflow)
     changes = _taking(snapshot, asker, number, token=token, now_ms=now_ms)
     _return_skipped(snapshot, changes, number, now_ms)
     space = remembering(replace(found.space, bits=bits), named_ms)
     changes.space = space_written(snapshot, space)
-    _recount(snapshot, changes, is_anew=found.is_recounted)
+    recount(snapshot, changes, is_anew=found.is_recounted)
     seat = snapshot.seats.get(number, Seat())
     is_marked = seat.note is not None or not seat.owners
     return Decision(changes, MachineGrant(number, seat.floor_ms, is_marked=is_marked))
 
 
-def _whole(asker: Asker, machine_id: int | None = None) -> Need:
+def need_whole(asker: Asker, machine_id: int | None = None) -> Need:
     """Return the need of everything, for a decision that rests on what is missing."""
     return Need(asker.instance, machine_id, is_complete=True, namespaces=True)
 
@@ -234,7 +226,7 @@ def _own_damage(snapshot: Snapshot, instance: str) -> CorruptMachineStateError |
     return None
 
 
-def _holders(snapshot: Snapshot) -> tuple[str, ...]:
+def holders_of(snapshot: Snapshot) -> tuple[str, ...]:
     held = [text for _, seat in sorted(snapshot.seats.items()) for text in seat.holders]
     return tuple(held[:HOLDERS_NAMED])
 
@@ -420,7 +412,7 @@ def _left_by(seat: Seat, instance: str) -> Seat:
     return freed(seat, stamp_ms)
 
 
-def _recount(snapshot: Snapshot, changes: Changes, *, is_anew: bool) -> None:
+def recount(snapshot: Snapshot, changes: Changes, *, is_anew: bool) -> None:
     """Update the count of machine ids that have a note of ours: add one, or count all again."""
     noted, before = noted_in(snapshot, changes), noted_in(snapshot)
     if is_anew or noted > before:
@@ -466,7 +458,7 @@ def renew(
     is_sound = is_known(snapshot) and not (snapshot.space or Space()).quarantine
     is_enough = snapshot.is_complete and not is_uncounted(snapshot)
     if not (is_ours and is_sound) and not is_enough:
-        return Decision(need=_whole(asker, machine_id))
+        return Decision(need=need_whole(asker, machine_id))
     found = examine(snapshot, asker)
     if found.left_ms and taken is None:
         return refused(snapshot, found)
@@ -486,7 +478,7 @@ def renew(
     space = remembering(found.space, asker.guard_ms)
     changes.space = space_written(snapshot, space)
     if found.is_recounted:
-        _recount(snapshot, changes, is_anew=True)
+        recount(snapshot, changes, is_anew=True)
     return Decision(changes)
 
 
@@ -680,148 +672,7 @@ def raise_mark(snapshot: Snapshot, machine_id: int, above_ms: int) -> Decision:
     return Decision(changes, seat.floor_ms < above_ms)
 
 
-def repair(snapshot: Snapshot, asker: Asker, *, clock_ms: int) -> Decision:
-    """Lower the floors of free ids that are so far ahead that only a wrong clock can be the cause.
-
-    Then the next owner begins a minute ahead of now.  Answers what was too far ahead, as it was; an
-    id that is held was left alone, because its holder issues ids up to its mark.
-
-    Args:
-        snapshot: complete.
-        asker: the caller, an operator.
-        clock_ms: the wall clock, for stores that have none.
-    """
-    if not snapshot.is_complete:
-        return Decision(need=_whole(asker))
-    now_ms = max(snapshot.now_ms, clock_ms) + MOST_SKEW_MS
-    far_ms = now_ms + MOST_AHEAD_MS + RELEASE_STAMP_MARGIN
-    spoilt = {number: seat for number, seat in snapshot.seats.items() if seat.floor_ms > far_ms}
-    changes = Changes()
-    for number, seat in spoilt.items():
-        if seat.is_held:
-            continue
-        note = seat.note
-        if note is not None:
-            note = replace(note, mark_ms=min(note.mark_ms, now_ms), turn=note.turn + 1)
-        owners = tuple(Owner("", min(each.stamp_ms, now_ms)) for each in seat.owners)
-        changes.seats[number] = replace(seat, owners=owners, note=note)
-    return Decision(changes, [*list_machines(replace(snapshot, seats=spoilt))])
-
-
-# Administration.
-
-
-def set_bits(snapshot: Snapshot, asker: Asker, bits: int) -> Decision:
-    """Change the width, if no id is held.
-
-    All seats and the count are written unchanged, so that the commit fails if an id is taken
-    meanwhile.
-    """
-    if not snapshot.is_complete or is_uncounted(snapshot):
-        return Decision(need=_whole(asker))
-    if snapshot.space is not None and snapshot.space.bits == bits:
-        return Decision()
-    found = examine(snapshot, asker)
-    if found.left_ms:
-        return refused(snapshot, found)
-    if any(seat.is_held for seat in snapshot.seats.values()):
-        holders = _holders(snapshot)
-        return Decision(error=bits_in_use(snapshot.namespace, found.space.bits or None, holders))
-    changes = Changes(space=replace(found.space, bits=bits))
-    for number, seat in snapshot.seats.items():
-        note = seat.note or Note()
-        changes.seats[number] = replace(seat, note=replace(note, turn=note.turn + 1))
-    _recount(snapshot, changes, is_anew=True)
-    return Decision(changes)
-
-
-def is_used(snapshot: Snapshot) -> bool:
-    """Return whether a process ever held a machine id of the namespace, as far as is known.
-
-    One that has only asked for one, and was refused, has left the namespace's cell.
-    """
-    space = snapshot.space
-    was_marked = space is not None and not space.is_new
-    return bool(snapshot.seats or snapshot.damages or snapshot.count or was_marked)
-
-
-def mark_store(snapshot: Snapshot, asker: Asker, *, after_loss: bool = False) -> Decision:
-    """Write the store's marker, which says that it has lost nothing in any namespace.
-
-    Every namespace is sound from then on, and running quarantines end.
-
-    Args:
-        snapshot: one of any namespace.
-        asker: its nonce becomes the marker's epoch.
-        after_loss: only allow that counters are created; the machine ids of all namespaces are in
-            quarantine from then on.
-    """
-    if snapshot.counted == -1:
-        return Decision(need=Need(namespaces=True))
-    changes = Changes(marker=Marker("" if after_loss else snapshot.identity, asker.nonce))
-    if snapshot.counted is not None:
-        changes.namespaces = NamespaceCount(snapshot.counted)
-    return Decision(changes)
-
-
-def forget(snapshot: Snapshot) -> Decision:
-    """Stop to miss a namespace whose cells were removed, on an operator's command.
-
-    Args:
-        snapshot: that namespace's, complete.
-    """
-    if not snapshot.is_complete or snapshot.counted == -1:
-        return Decision(need=Need(is_complete=True, namespaces=True))
-    number, name = missing_namespaces(snapshot), snapshot.namespace
-    if snapshot.count is not None or any(seat.is_held for seat in snapshot.seats.values()):
-        expected = f"one whose machine ids were removed from the store; {name!r} still has some"
-        return Decision(error=InvalidArgumentError("namespace", name, expected=expected))
-    if number <= 0 or snapshot.namespaces is None:
-        return Decision(answer=False)
-    counted = NamespaceCount(snapshot.namespaces.number - 1)
-    return Decision(Changes(namespaces=counted), answer=True)
-
-
-def mark(snapshot: Snapshot, asker: Asker, *, is_new: bool) -> Decision:
-    """Mark one namespace as complete, whatever the store's marker says.
-
-    Args:
-        snapshot: complete.
-        asker: the caller; its safe guard is the longest known one, 0 for none.
-        is_new: mark it again even if it is marked, and end a quarantine.
-    """
-    is_uncounted = snapshot.counted == -1 and snapshot.count is None
-    if not snapshot.is_complete or is_uncounted:
-        return Decision(need=_whole(asker))
-    is_there = snapshot.space is not None or snapshot.is_marked
-    if is_there and not is_new:
-        return _look_at_marker(snapshot, asker)
-    space = replace(
-        snapshot.space or Space(),
-        identity=snapshot.identity,
-        epoch=epoch_of(snapshot),
-        quarantine="",
-        since_ms=0,
-        is_new=False,
-        guard_ms=asker.guard_ms,
-    )
-    changes = Changes(space=space)
-    _recount(snapshot, changes, is_anew=True)
-    return Decision(changes, MachineMarker(namespace=snapshot.namespace, is_new=True))
-
-
-def _look_at_marker(snapshot: Snapshot, asker: Asker) -> Decision:
-    runs = is_known(snapshot) and bool((snapshot.space or Space()).quarantine)
-    # A caller that holds no id does not prolong a running quarantine.
-    found = examine(snapshot, replace(asker, guard_ms=0) if runs else asker)
-    space = found.space
-    if not found.left_ms:
-        space = remembering(space, asker.guard_ms)
-    changes = Changes(space=space_written(snapshot, space))
-    if found.is_recounted:
-        _recount(snapshot, changes, is_anew=True)
-    marker = MachineMarker(namespace=snapshot.namespace, seconds_left=found.left_ms / 1000)
-    return Decision(changes, marker, is_alarm=found.is_alarm)
+# Looking.
 
 
 def seconds_left(snapshot: Snapshot) -> float:

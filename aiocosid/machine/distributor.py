@@ -29,7 +29,7 @@ from ..abc._ids import check_integer
 from ..abc._machine import STABLE_GUARD_INTERVAL, check_machine_bits
 from ..errors import InvalidArgumentError, MachineIdInUseError, StoreUnavailableError
 from . import _operations, _rules
-from ._operations import Release, Renew, Renewed, Take, Took
+from ._operations import ReleaseOperation, Renewed, RenewOperation, TakeOperation, Took
 from ._restart import has_proof, token_of
 from ._restart_file import restart_file
 from ._rules import Decision, Taken
@@ -304,7 +304,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         check_integer("now_ms", now_ms, at_least=0, at_most=MAX_MS)
         check_integer("latest_ms", latest_ms, at_least=-1)
         self._asked = self._asked or nonce()
-        asked = Take(
+        asked = TakeOperation(
             **self._described(),
             bits=bits,
             now_ms=now_ms,
@@ -374,7 +374,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         taken = self._taken
         if taken is not None and (taken.machine_id, taken.token) != (machine_id, own):
             taken = None
-        asked = Renew(
+        asked = RenewOperation(
             **self._described(),
             machine_id=machine_id,
             now_ms=now_ms,
@@ -407,7 +407,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         self._snapshot = None
         if self._taken is not None and self._taken.machine_id == machine_id:
             self._taken = None
-        asked = Release(
+        asked = ReleaseOperation(
             **self._described(), machine_id=machine_id, last_ms=last_ms, token=self._token
         )
         self._ensure_own()
@@ -415,7 +415,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
 
     # What is asked of the store; a server asks so, too.
 
-    async def _ask_take(self, asked: Take) -> Took:
+    async def _ask_take(self, asked: TakeOperation) -> Took:
         """Hand out a machine id.
 
         Raises:
@@ -439,7 +439,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         self._snapshot = snapshot.narrowed(took.machine_id)
         return took
 
-    async def _ask_renew(self, asked: Renew) -> Renewed:
+    async def _ask_renew(self, asked: RenewOperation) -> Renewed:
         """Renew a machine id.
 
         Raises:
@@ -461,7 +461,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         self._snapshot = snapshot.narrowed(asked.machine_id)
         return done
 
-    async def _ask_release(self, asked: Release) -> None:
+    async def _ask_release(self, asked: ReleaseOperation) -> None:
         """Give a machine id back.
 
         Raises:

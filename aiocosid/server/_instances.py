@@ -15,7 +15,7 @@ from .._life.clock import SYSTEM_CLOCK
 from ..abc import InstanceId
 from ..errors import MachineIdLostError, UnsupportedByStoreError
 from ..machine import _rules
-from ..machine._operations import Take
+from ..machine._operations import TakeOperation
 from ..machine._rules import RELEASE_STAMP_MARGIN, Asker, Decision, Taken
 from ..machine.cells import MAX_MS, Need, Note, Owner
 from ..machine.distributor import CellMachineIdDistributor, guard_ms_of, nonce, transact, twin
@@ -86,7 +86,7 @@ class InstanceMachines:
             CosIdError: an argument is refused; the store refuses or cannot be reached.
         """
         now_ms = SYSTEM_CLOCK.now_ms()
-        asked = Take(
+        asked = TakeOperation(
             instance=who.text,
             stable=who.stable,
             guard_ms=guard_ms_of(safe_guard),

@@ -49,7 +49,7 @@ __all__ = (
     "taken",
 )
 
-O = TypeVar("O", ops.Take, ops.Renew, ops.Release)  # noqa: E741 - an operation
+O = TypeVar("O", ops.TakeOperation, ops.RenewOperation, ops.ReleaseOperation)  # noqa: E741 - an operation
 
 OWNER_DIGITS: Final = 16
 STRICT: Final = ConfigDict(strict=True, extra="forbid", frozen=True)
@@ -131,7 +131,9 @@ class Lease(BaseModel):
     safe_guard: float
 
 
-async def take(service: Service, access: Access, namespace: str, asked: ops.Take) -> ops.Took:
+async def take(
+    service: Service, access: Access, namespace: str, asked: ops.TakeOperation
+) -> ops.Took:
     """Take a machine id; an instance that holds one gets the same again, under a new lease.
 
     Raises:
@@ -155,7 +157,9 @@ async def take(service: Service, access: Access, namespace: str, asked: ops.Take
     return replace(took, receipt=_receipt(service, lease, asked))
 
 
-async def renew(service: Service, access: Access, namespace: str, asked: ops.Renew) -> ops.Renewed:
+async def renew(
+    service: Service, access: Access, namespace: str, asked: ops.RenewOperation
+) -> ops.Renewed:
     """Renew a machine id.
 
     Raises:
@@ -176,7 +180,9 @@ def _receipt(service: Service, lease: Lasting, asked: ops.Operation) -> str:
     return receipt_of(service.receipt_key, lease, asked.clock_ms + asked.guard_ms)
 
 
-async def release(service: Service, access: Access, namespace: str, asked: ops.Release) -> None:
+async def release(
+    service: Service, access: Access, namespace: str, asked: ops.ReleaseOperation
+) -> None:
     """Give a machine id back; one that another lease has is left alone.
 
     Raises:
@@ -268,7 +274,7 @@ async def taken(service: Service, access: Access, namespace: str, asked: Take) -
     Raises:
         MachineIdInUseError: a process that may be offline has it.
     """
-    operation = ops.Take(
+    operation = ops.TakeOperation(
         **_holder(asked),
         bits=asked.bits,
         now_ms=asked.now_ms,
@@ -290,7 +296,7 @@ async def renewed(
     service: Service, access: Access, namespace: str, machine_id: int, asked: Renew
 ) -> None:
     """Renew a machine id; see `renew`."""
-    operation = ops.Renew(
+    operation = ops.RenewOperation(
         **_holder(asked),
         machine_id=machine_id,
         now_ms=asked.now_ms,
@@ -304,7 +310,7 @@ async def released(
     service: Service, access: Access, namespace: str, machine_id: int, asked: Release
 ) -> None:
     """Give a machine id back; see `release`."""
-    operation = ops.Release(
+    operation = ops.ReleaseOperation(
         **_holder(asked), machine_id=machine_id, last_ms=asked.last_ms, token=asked.lease
     )
     await release(service, access, namespace, operation)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from ..machine._operations import Renew
+    from ..machine._operations import RenewOperation
 
 __all__ = ("Lasting", "receipt_of", "until_of")
 
@@ -44,7 +44,7 @@ class Lasting:
     token: str
 
     @classmethod
-    def of(cls, namespace: str, owner: str, asked: Renew) -> Lasting:
+    def of(cls, namespace: str, owner: str, asked: RenewOperation) -> Lasting:
         """Return what a client says when it renews."""
         return cls(
             namespace=namespace,

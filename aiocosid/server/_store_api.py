@@ -20,7 +20,7 @@ from ..errors import (
     InvalidArgumentError,
     UnsupportedByStoreError,
 )
-from ..machine._operations import Release, Renew, Take
+from ..machine._operations import ReleaseOperation, RenewOperation, TakeOperation
 from ..stores._store import BackendStore, CounterDistributor
 from ..stores._wire import LABEL, as_fault, as_values, ranges_json, values_json
 from . import _machines
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 __all__ = ("command", "dispatch", "route")
 
-O = TypeVar("O", Take, Renew, Release)  # noqa: E741 - an operation
+O = TypeVar("O", TakeOperation, RenewOperation, ReleaseOperation)  # noqa: E741 - an operation
 L = TypeVar("L", Machine, MachineMarker)
 
 MOST_BYTES: Final = 1 << 16
@@ -332,9 +332,9 @@ _OPS: Final[dict[str, Op]] = {
     "raise_to": _raise_to,
     "peek": _peek,
     "counters": _counters,
-    "take_machine": _operation(Take, _machines.take),
-    "renew_machine": _operation(Renew, _machines.renew),
-    "release_machine": _operation(Release, _machines.release),
+    "take_machine": _operation(TakeOperation, _machines.take),
+    "renew_machine": _operation(RenewOperation, _machines.renew),
+    "release_machine": _operation(ReleaseOperation, _machines.release),
     "machines": _listing(lambda store: store.machines),
     "machine_markers": _listing(lambda store: store.machine_markers),
     "machine_holders": _machine_holders,

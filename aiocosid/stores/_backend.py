@@ -23,7 +23,7 @@ from ..errors import (
     WouldBlock,
 )
 from ..errors._base import REOPEN
-from ..machine._rules import is_used
+from ..machine._administration import is_used
 from ..machine.cells import Need
 from ._durability import DurabilityCheck
 

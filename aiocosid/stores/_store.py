@@ -28,7 +28,7 @@ from ..errors import (
     StoreNotEmptyError,
     UnsupportedByStoreError,
 )
-from ..machine import _rules
+from ..machine import _administration, _rules
 from ..machine._losses import doubt
 from ..machine._rules import Asker, Decision
 from ..machine.cells import ENDLESS_MS, Need
@@ -415,7 +415,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
             StoreError: the store refuses or cannot be reached.
         """
         self._check_namespace(namespace)
-        rule = partial(_rules.repair, clock_ms=SYSTEM_CLOCK.now_ms())
+        rule = partial(_administration.repair, clock_ms=SYSTEM_CLOCK.now_ms())
         found: list[Machine] = await self._change(namespace, rule)
         return found
 
@@ -445,7 +445,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         """
         self._check_namespace(namespace)
         check_machine_bits(bits)
-        await self._change(namespace, partial(_rules.set_bits, bits=bits))
+        await self._change(namespace, partial(_administration.set_bits, bits=bits))
 
     async def is_initialized(self) -> bool:
         """Return whether the store has a marker that was written for it as it is now.
@@ -479,7 +479,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
                 raise StoreNotEmptyError(backend.label)
         is_loss = after_loss and not confirm_no_holders
         if backend.has_marker:
-            rule = partial(_rules.mark_store, after_loss=is_loss)
+            rule = partial(_administration.mark_store, after_loss=is_loss)
             await self._change(EVERYWHERE, rule, need=Need(namespaces=True))
             return
         for name in await backend.namespaces() if is_loss else ():
@@ -498,7 +498,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         self._check_namespace(namespace)
         is_forgotten: bool = await self._change(
             namespace,
-            lambda snapshot, _: _rules.forget(snapshot),
+            lambda snapshot, _: _administration.forget(snapshot),
             need=Need(is_complete=True, namespaces=True),
         )
         return is_forgotten
@@ -523,7 +523,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         """
         self._check_namespace(namespace)
         guard_ms = guard_ms_of(check_safe_guard(safe_guard))
-        rule = partial(_rules.mark, is_new=is_new)
+        rule = partial(_administration.mark, is_new=is_new)
         marker: MachineMarker = await self._change(namespace, rule, guard_ms=guard_ms)
         if marker.is_new and not self._backend.has_marker:
             await self._backend.mark_counters()

@@ -33,7 +33,7 @@ from ..errors import (
     StoreUnavailableError,
     UnsupportedByStoreError,
 )
-from ..machine._operations import Release, Renew, Renewed, Take, Took
+from ..machine._operations import ReleaseOperation, Renewed, RenewOperation, TakeOperation, Took
 from ..machine.cells import MAX_MS
 
 if TYPE_CHECKING:
@@ -51,7 +51,9 @@ __all__ = (
 MOST_CHARACTERS: Final = 4096
 """Of a text."""
 
-Values: TypeAlias = Take | Took | Renew | Renewed | Release | Machine | MachineMarker
+Values: TypeAlias = (
+    TakeOperation | Took | RenewOperation | Renewed | ReleaseOperation | Machine | MachineMarker
+)
 V = TypeVar("V", bound=Values)
 
 _KINDS: Final[dict[str, tuple[type, ...]]] = {
@@ -195,6 +197,9 @@ _REASONS: Final[dict[type[CosIdError], str]] = {
 }
 
 
+_LISTS: Final = {"tables", "holders"}
+
+
 def as_fault(error: CosIdError) -> dict[str, Any]:
     """Return an error's class and facts, none of which names a host."""
     for kind, names in _FACTS.items():
@@ -223,7 +228,7 @@ def error_of(fault: object) -> CosIdError:
     found = _object(fault)
     facts, kind = dict(_object(found.get("facts"))), found.get("kind")
     for name, each in facts.items():
-        if type(each) is list:
+        if name in _LISTS:
             facts[name] = tuple(_text(one) for one in _list(each))
         elif type(each) not in {bool, int, float, str}:
             raise ValueError(each)

@@ -26,7 +26,7 @@ from aiocosid.errors import (
     MachineIdQuarantineError,
     StoreAuthenticationError,
 )
-from aiocosid.machine._operations import Release, Renew, Take
+from aiocosid.machine._operations import ReleaseOperation, RenewOperation, TakeOperation
 from aiocosid.machine.distributor import CellMachineIdDistributor
 from aiocosid.server import App, Token, Verb, digest_of
 from aiocosid.server.dialects import cosid
@@ -151,8 +151,8 @@ async def test_a_lease_needs_its_token(
     for name in ("attacker", "victim"):
         door = arena.of(name, "victim")
         with pytest.raises(MachineIdLostError):
-            await door._ask_renew(Renew(**about, now_ms=arena.now_ms, mark_ms=FAR))  # type: ignore[arg-type]
-        await door._ask_release(Release(**about, last_ms=0))  # type: ignore[arg-type]
+            await door._ask_renew(RenewOperation(**about, now_ms=arena.now_ms, mark_ms=FAR))  # type: ignore[arg-type]
+        await door._ask_release(ReleaseOperation(**about, last_ms=0))  # type: ignore[arg-type]
         await arena.check(victim)
 
 
@@ -160,7 +160,7 @@ async def test_a_servers_words_are_not_a_clients(
     arena: Arena, victim: CellMachineIdDistributor
 ) -> None:
     """Who it is, how careful the rules are, and the time are the server's."""
-    asked = Take(
+    asked = TakeOperation(
         instance="victim",
         guard_ms=1,
         owner="",
@@ -221,7 +221,7 @@ async def test_nothing_is_asserted_without_a_proof(
     await mine.guard(number, now_ms=arena.now_ms, mark_ms=-1)
     proof = victim._receipt
     arena.store.forget_machines(namespace=SPACE, everything=True)
-    asked = Renew(
+    asked = RenewOperation(
         instance="mine",
         guard_ms=1,
         machine_id=number,

@@ -92,7 +92,7 @@ class RemoteStore(BackendStore[RemoteBackend]):
         Raises:
             CosIdError: as for every store.
         """
-        return await self._backend.listed("machines", Machine, namespace=namespace)
+        return await self._backend.ask_values("machines", Machine, namespace=namespace)
 
     async def machine_markers(self, *, namespace: str | None = None) -> Sequence[MachineMarker]:
         """Return the markers that the token may see; see `aiocosid.abc.Store.machine_markers`.
@@ -100,7 +100,7 @@ class RemoteStore(BackendStore[RemoteBackend]):
         Raises:
             CosIdError: as for every store.
         """
-        return await self._backend.listed("machine_markers", MachineMarker, namespace=namespace)
+        return await self._backend.ask_values("machine_markers", MachineMarker, namespace=namespace)
 
     async def revert_machine(self, *, namespace: str = DEFAULT_NAMESPACE, machine_id: int) -> None:
         """Take a machine id from its owner; see `aiocosid.abc.Store.revert_machine`.
@@ -122,7 +122,7 @@ class RemoteStore(BackendStore[RemoteBackend]):
             CosIdError: as for every store.
         """
         where = {"namespace": namespace, "machine_id": machine_id}
-        return await self._backend.asked("raise_machine_mark", bool, **where, above_ms=above_ms)
+        return await self._backend.ask_value("raise_machine_mark", bool, **where, above_ms=above_ms)
 
     async def repair_machines(self, *, namespace: str = DEFAULT_NAMESPACE) -> Sequence[Machine]:
         """Mend ids with times far ahead; see `aiocosid.abc.Store.repair_machines`.
@@ -130,7 +130,7 @@ class RemoteStore(BackendStore[RemoteBackend]):
         Raises:
             CosIdError: as for every store.
         """
-        return await self._backend.listed("repair_machines", Machine, namespace=namespace)
+        return await self._backend.ask_values("repair_machines", Machine, namespace=namespace)
 
     async def machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE) -> int | None:
         """Return the width of a namespace; see `aiocosid.abc.Store.machine_bits`.
@@ -138,7 +138,7 @@ class RemoteStore(BackendStore[RemoteBackend]):
         Raises:
             CosIdError: as for every store.
         """
-        return await self._backend.asked("machine_bits", int, namespace=namespace) or None
+        return await self._backend.ask_value("machine_bits", int, namespace=namespace) or None
 
     async def set_machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE, bits: int) -> None:
         """Change the width of a namespace; see `aiocosid.abc.Store.set_machine_bits`.
@@ -154,7 +154,7 @@ class RemoteStore(BackendStore[RemoteBackend]):
         Raises:
             CosIdError: as for every store.
         """
-        return await self._backend.asked("is_initialized", bool)
+        return await self._backend.ask_value("is_initialized", bool)
 
     async def initialize(
         self, *, confirm_no_holders: bool = False, after_loss: bool = False
@@ -173,7 +173,7 @@ class RemoteStore(BackendStore[RemoteBackend]):
         Raises:
             CosIdError: as for every store.
         """
-        return await self._backend.asked("forget_namespace", bool, namespace=namespace)
+        return await self._backend.ask_value("forget_namespace", bool, namespace=namespace)
 
     async def mark_machines(
         self,
@@ -188,7 +188,7 @@ class RemoteStore(BackendStore[RemoteBackend]):
             CosIdError: as for every store.
         """
         how = {"is_new": is_new, "safe_guard": safe_guard}
-        [marker] = await self._backend.listed(
+        [marker] = await self._backend.ask_values(
             "mark_machines", MachineMarker, namespace=namespace, **how
         )
         return marker

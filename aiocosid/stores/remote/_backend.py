@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast, overl
 from ..._life.clock import SYSTEM_CLOCK
 from ...abc import MAX_ID, Counter, Machine, MachineMarker
 from ...errors import StoreError, StoreUnavailableError
-from ...machine._operations import Release, Renew, Renewed, Take, Took
+from ...machine._operations import ReleaseOperation, Renewed, RenewOperation, TakeOperation, Took
 from .._backend import Backend, Granted
 from .._connection import fail_if_forked
 from .._wire import LABEL, as_ranges, as_values, error_of, values_json
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .._connection import Connection
     from .._give_back import GrantNote
 
-Asked: TypeAlias = Take | Renew | Release
+Asked: TypeAlias = TakeOperation | RenewOperation | ReleaseOperation
 A = TypeVar("A", Took, Renewed)
 K = TypeVar("K")
 L = TypeVar("L", Machine, MachineMarker)
@@ -227,7 +227,7 @@ class RemoteBackend(Backend):
         answer = await self.call(op, namespace=namespace, asked=values_json(asked))
         return None if kind is None else _values(kind, answer.get("answer"))
 
-    async def listed(self, op: str, kind: type[L], **args: object) -> list[L]:
+    async def ask_values(self, op: str, kind: type[L], **args: object) -> list[L]:
         """Return what the server lists."""
         return [_values(kind, each) for each in await self.rows(op, **args)]
 
@@ -238,7 +238,7 @@ class RemoteBackend(Backend):
             raise UnexpectedAnswerError
         return cast("list[object]", found)
 
-    async def asked(self, op: str, kind: type[K], **args: object) -> K:
+    async def ask_value(self, op: str, kind: type[K], **args: object) -> K:
         """Return the server's answer, of a plain kind."""
         found: Any = (await self.call(op, **args)).get("answer")
         if type(found) is not kind:

@@ -8,7 +8,7 @@ from ...machine._operations import Renewed, Took
 from ...machine.distributor import CellMachineIdDistributor
 
 if TYPE_CHECKING:
-    from ...machine._operations import Release, Renew, Take
+    from ...machine._operations import ReleaseOperation, RenewOperation, TakeOperation
     from ._backend import RemoteBackend
 
 __all__ = ("RemoteMachineIdDistributor",)
@@ -24,7 +24,7 @@ class RemoteMachineIdDistributor(CellMachineIdDistributor):
 
     _backend: RemoteBackend
 
-    async def _ask_take(self, asked: Take) -> Took:
+    async def _ask_take(self, asked: TakeOperation) -> Took:
         """Hand out a machine id.
 
         Raises:
@@ -32,7 +32,7 @@ class RemoteMachineIdDistributor(CellMachineIdDistributor):
         """
         return await self._backend.operate("take_machine", self.namespace, asked, Took)
 
-    async def _ask_renew(self, asked: Renew) -> Renewed:
+    async def _ask_renew(self, asked: RenewOperation) -> Renewed:
         """Renew a machine id.
 
         A namesake is noticed when the renewal has been written.
@@ -46,7 +46,7 @@ class RemoteMachineIdDistributor(CellMachineIdDistributor):
         self._sent.append(done.stamp_ms)
         return done
 
-    async def _ask_release(self, asked: Release) -> None:
+    async def _ask_release(self, asked: ReleaseOperation) -> None:
         """Give a machine id back.
 
         Raises:

@@ -23,7 +23,7 @@ from aiocosid.errors import (
     StoreFormatError,
     StoreNotInitializedError,
 )
-from aiocosid.machine import _rules
+from aiocosid.machine import _administration, _rules
 from aiocosid.machine._losses import doubt
 from aiocosid.machine._rules import Asker, Decision, Taken
 from aiocosid.machine.cells import (
@@ -654,7 +654,7 @@ def test_no_mark_is_raised_beside_a_damaged_cell() -> None:
 def test_a_width_is_changed() -> None:
     """All is written once more, so that nobody takes an id meanwhile."""
     free = {1: seat(""), 2: seat("", token="")}
-    found = _rules.set_bits(snapshot(seats=free, count=Count("e", 1)), ME, 3)
+    found = _administration.set_bits(snapshot(seats=free, count=Count("e", 1)), ME, 3)
     seats = {number: noted(each, turn=1) for number, each in free.items()}
     due = Changes(space=replace(SPACE, bits=3), seats=seats, count=Count("e", 1))
     assert found == Decision(due)
@@ -669,20 +669,20 @@ def test_a_width_is_changed() -> None:
     ],
 )
 def test_a_width_is_not_changed(facts: dict[str, Any], error: type[Exception]) -> None:
-    found = _rules.set_bits(snapshot(**facts), ME, 3)
+    found = _administration.set_bits(snapshot(**facts), ME, 3)
     assert isinstance(found.error, error)
     assert ("2 bits" in str(found.error)) == (error is MachineIdInUseError)
     assert not found.changes
 
 
 def test_a_width_that_is_there_needs_no_change() -> None:
-    assert _rules.set_bits(snapshot(seats={1: HELD}), ME, 2) == Decision()
+    assert _administration.set_bits(snapshot(seats={1: HELD}), ME, 2) == Decision()
 
 
 def test_all_is_read_for_a_width_and_for_a_marker() -> None:
     part, due = snapshot(is_complete=False), Decision(need=WHOLE)
-    assert _rules.set_bits(part, ME, 3) == due
-    assert _rules.mark(part, ME, is_new=True) == due
+    assert _administration.set_bits(part, ME, 3) == due
+    assert _administration.mark(part, ME, is_new=True) == due
 
 
 NEW: Final = MachineMarker(namespace="ns", is_new=True)
@@ -733,7 +733,7 @@ def test_marking_a_namespace(
     count: Count | None,
     marker: MachineMarker | float,
 ) -> None:
-    found = _rules.mark(snapshot(**({"seats": {0: HELD}} | facts)), ME, is_new=is_new)
+    found = _administration.mark(snapshot(**({"seats": {0: HELD}} | facts)), ME, is_new=is_new)
     if isinstance(marker, float):
         marker = MachineMarker(namespace="ns", seconds_left=marker)
     assert (found.changes, found.answer) == (Changes(space=space, count=count), marker)
@@ -788,7 +788,12 @@ def test_a_namespace_without_a_count_needs_all_namespaces() -> None:
     """One that has its count asks for nothing more; nor does a store without a marker."""
     new = snapshot(space=None, count=None, counted=-1)
     due = Decision(need=WHOLE)
-    assert hand_out(new) == _rules.set_bits(new, ME, 3) == _rules.mark(new, ME, is_new=True) == due
+    assert (
+        hand_out(new)
+        == _administration.set_bits(new, ME, 3)
+        == _administration.mark(new, ME, is_new=True)
+        == due
+    )
     assert hand_out(snapshot(counted=-1)).need is None
     unmarked = hand_out(snapshot(space=Space("here"), marker=None, count=None, counted=-1))
     assert unmarked.answer.machine_id == 0
@@ -797,11 +802,11 @@ def test_a_namespace_without_a_count_needs_all_namespaces() -> None:
 
 def test_a_namespace_is_forgotten() -> None:
     gone = {"space": None, "count": None, "namespaces": NamespaceCount(3)}
-    assert _rules.forget(snapshot(**gone, counted=-1)).need is not None
-    found = _rules.forget(snapshot(**gone, counted=2))
+    assert _administration.forget(snapshot(**gone, counted=-1)).need is not None
+    found = _administration.forget(snapshot(**gone, counted=2))
     assert (found.changes, found.answer) == (Changes(namespaces=NamespaceCount(2)), True)
-    assert _rules.forget(snapshot(**gone, counted=3)) == Decision(answer=False)
-    there = _rules.forget(snapshot(namespaces=NamespaceCount(3), counted=2))
+    assert _administration.forget(snapshot(**gone, counted=3)) == Decision(answer=False)
+    there = _administration.forget(snapshot(namespaces=NamespaceCount(3), counted=2))
     assert isinstance(there.error, InvalidArgumentError)
 
 
@@ -831,12 +836,12 @@ def test_whoever_was_refused_alone_has_not_used_a_namespace(
     facts: dict[str, Any], *, was_used: bool
 ) -> None:
     """So ``init`` may follow a start that failed."""
-    assert _rules.is_used(snapshot(**facts)) == was_used
+    assert _administration.is_used(snapshot(**facts)) == was_used
 
 
 def test_a_marker_after_a_loss_begins_a_quarantine_in_each_namespace() -> None:
     """Counters may be created under it; it does not say that nothing was lost."""
-    partial = _rules.mark_store(snapshot(), ME, after_loss=True).changes.marker
+    partial = _administration.mark_store(snapshot(), ME, after_loss=True).changes.marker
     assert partial == Marker("", "n")
     for space in (None, SPACE):
         found = hand_out(snapshot(marker=partial, space=space))
@@ -858,10 +863,14 @@ def test_one_namespace_is_doubted_where_none_marks_all() -> None:
 
 def test_marking_the_store() -> None:
     """It counts the namespaces that are there."""
-    assert _rules.mark_store(snapshot(counted=-1), ME).need == Need(namespaces=True)
-    counted = _rules.mark_store(snapshot(counted=4, namespaces=NamespaceCount(9)), ME).changes
+    assert _administration.mark_store(snapshot(counted=-1), ME).need == Need(namespaces=True)
+    counted = _administration.mark_store(
+        snapshot(counted=4, namespaces=NamespaceCount(9)), ME
+    ).changes
     assert counted == Changes(marker=Marker("here", "n"), namespaces=NamespaceCount(4))
-    assert _rules.mark_store(snapshot(), ME) == Decision(Changes(marker=Marker("here", "n")))
+    assert _administration.mark_store(snapshot(), ME) == Decision(
+        Changes(marker=Marker("here", "n"))
+    )
 
 
 def test_a_list_of_machine_ids() -> None:
@@ -911,7 +920,7 @@ def test_what_a_wrong_clock_has_written() -> None:
     theirs = Seat((Owner("", most_ms + 1),))
     held = seat("me", mark=most_ms + 1)
     found = snapshot(seats={0: right, 1: wrong, 2: theirs, 3: held})
-    done = _rules.repair(found, ME, clock_ms=-1)
+    done = _administration.repair(found, ME, clock_ms=-1)
     owners, at = (Owner("", NOW + 60_000),), NOW + 60_000
     note = Note(mark_ms=at, token="t", turn=4)
     assert done.changes == Changes(seats={1: Seat(owners, note, 5), 2: Seat(owners)})
@@ -920,5 +929,5 @@ def test_what_a_wrong_clock_has_written() -> None:
         (2, -1),
         (3, most_ms + 1),
     ]
-    assert not _rules.repair(found, ME, clock_ms=NOW + 1).changes
-    assert _rules.repair(replace(found, is_complete=False), ME, clock_ms=-1).need == WHOLE
+    assert not _administration.repair(found, ME, clock_ms=NOW + 1).changes
+    assert _administration.repair(replace(found, is_complete=False), ME, clock_ms=-1).need == WHOLE

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aiocosid.machine._operations import Renew
+from aiocosid.machine._operations import RenewOperation
 from aiocosid.server._receipts import Lasting, receipt_of, until_of
 
 KEY = "a key of all servers, and of nobody else"
@@ -50,7 +50,7 @@ def test_what_is_no_receipt() -> None:
 
 
 def test_a_client_says_what_it_holds() -> None:
-    asked = Renew(
+    asked = RenewOperation(
         instance="a", machine_id=1, now_ms=9, mark_ms=9, token=LEASE.token, bits=2, born_ms=3
     )
     assert Lasting.of("ns", "app", asked) == LEASE

@@ -39,7 +39,13 @@ from aiocosid.errors import (
     StoreUnavailableError,
     UnsupportedByStoreError,
 )
-from aiocosid.machine._operations import Release, Renew, Renewed, Take, Took
+from aiocosid.machine._operations import (
+    ReleaseOperation,
+    Renewed,
+    RenewOperation,
+    TakeOperation,
+    Took,
+)
 from aiocosid.machine.cells import MAX_MS
 from aiocosid.stores._wire import (
     LABEL,
@@ -54,7 +60,7 @@ TEXTS = st.text(st.characters(codec="utf-8"), max_size=8)
 TIMES = st.integers(-1, MAX_MS)
 KINDS = {str: TEXTS, bool: st.booleans(), int: TIMES}
 LISTED = (Machine, MachineMarker)
-OPERATIONS = (Take, Took, Renew, Renewed, Release)
+OPERATIONS = (TakeOperation, Took, RenewOperation, Renewed, ReleaseOperation)
 
 
 def values(kind: type[Any]) -> st.SearchStrategy[Any]:
@@ -91,7 +97,7 @@ def trees(tree: Any) -> list[Any]:
     return found
 
 
-TAKE = Take(instance="a", bits=3, now_ms=1, latest_ms=2, token="t")  # noqa: S106 - of a call
+TAKE = TakeOperation(instance="a", bits=3, now_ms=1, latest_ms=2, token="t")  # noqa: S106 - of a call
 MARKER = MachineMarker(namespace="n", seconds_left=inf)
 
 
