@@ -46,6 +46,9 @@ PROGRAM: Final = "aiocosid"
 
 # Up to the last "@": rather lose a few words of a message than show a part of a password.
 _PASSWORD: Final = re.compile(r"(?s)(://.*?:).*@")
+# As a URL of the id service has it, and as `aiocosid token new` makes it.
+_TOKEN_OF_URL: Final = re.compile(r"(aiocosid\+https?://)[^@\s]*@")
+_TOKEN: Final = re.compile(r"\baiocosid_[A-Za-z0-9_-]{40,}")
 _SECRET_PARAMETER: Final = re.compile(r"(?i)([?&](?:\w*passw(?:or)?d|\w*secret)=)[^\s&#'\"]*")
 
 
@@ -151,7 +154,9 @@ def discard_output() -> None:
 
 
 def redacted(text: str) -> str:
-    """Return the text with the password of every URL in it replaced by ``***``."""
+    """Return the text with the password or token of every URL in it replaced by ``***``."""
+    text = _TOKEN_OF_URL.sub(r"\1***@", text)
+    text = _TOKEN.sub("aiocosid_***", text)
     text = _PASSWORD.sub(r"\1***@", text)
     return _SECRET_PARAMETER.sub(r"\1***", text)
 

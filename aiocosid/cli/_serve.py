@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..errors import InvalidArgumentError
 from ._options import AsText
 from ._output import TextFormat, write, write_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..settings import Settings
 
 __all__ = ("serve", "token")
 
@@ -26,6 +32,13 @@ def serve(
         typer.Option(
             metavar="ADDRESS",
             help="HOST:PORT, unix:/PATH or fd:// for systemd's sockets; may be repeated.",
+        ),
+    ] = None,
+    host_name: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="A name of this server, for requests without a token; may be repeated.",
         ),
     ] = None,
     workers: Annotated[
@@ -54,26 +67,36 @@ def serve(
     """Run the id service until SIGTERM or Ctrl-C.
 
     Options override the settings.  It ends in order: it says that it is not ready, answers what has
-    arrived, and gives machine ids back; a second signal ends it at once.
+    arrived, and gives machine ids back; a second signal ends it at once.  With SIGHUP it reads
+    tokens, certificates and names again.
     """
     from ..server import run
-    from ..settings import address_of, load_settings
+    from ..settings import address_of
 
     for each in listen or ():
         address_of(each)
     options = {
         "listen": listen or None,
+        "hosts": host_name or None,
         "workers": workers,
         "drain": drain,
         "insecure": insecure or None,
     }
+    given = {name: value for name, value in options.items() if value is not None}
+    load = partial(_settings, config, given, create=create)
+    run(load(), load)
+
+
+def _settings(config: str | None, given: Mapping[str, object], *, create: bool) -> Settings:
+    """Return the settings under the options that are given; each process may read them again."""
+    from ..settings import load_settings
+
     found = load_settings(config)
     if found.store is None and not found.generators and found.share is None:
         expected = "a file, or AIOCOSID_CONFIG: there is no store and no generator to serve"
         raise InvalidArgumentError("--config", config, expected=expected)
-    given = {name: value for name, value in options.items() if value is not None}
-    server = found.server.model_copy(update=given)
-    run(found.model_copy(update={"server": server, "create": found.create or create}))
+    server = found.server.model_copy(update=dict(given))
+    return found.model_copy(update={"server": server, "create": found.create or create})
 
 
 @token.callback()

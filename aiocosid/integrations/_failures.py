@@ -99,15 +99,19 @@ class FailureLog:
         self._last: dict[Hashable, logging.LogRecord] = {}  # of those that were left out
         self._loop: asyncio.AbstractEventLoop | None = None  # whose timer writes them
 
-    def note(self, error: Exception, what: str, *, trace: bool = False) -> None:
+    def note(
+        self, error: Exception, what: str, *, trace: bool = False, level: int | None = None
+    ) -> None:
         """Write a line about a failure, or count it.
 
         Args:
             error: why it failed.
             what: what happened to the request.
             trace: whether the line has a traceback, as a mistake of this library needs it.
+            level: the line's; by default a warning if the request may be repeated, else an error.
         """
-        level = logging.WARNING if getattr(error, "retryable", False) else logging.ERROR
+        if level is None:
+            level = logging.WARNING if getattr(error, "retryable", False) else logging.ERROR
         if not self._logger.isEnabledFor(level):
             return
         text = f"{what}: {type(error).__name__}: {error}{_place(error.__traceback__)}"

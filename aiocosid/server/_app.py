@@ -16,6 +16,7 @@ from ..errors import CosIdError
 from . import _dashboard, _health, _metrics, _store_api, _v1
 from ._problems import CONTENT_TYPE, FAILURES, Problem, problem_of
 from ._service import Service
+from ._tokens import EVERY
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from ._http import Receive, Scope, Send
     from ._resp import Adder, Command
     from ._service import Limits
-    from ._tokens import Token
+    from ._tokens import Token, Verb
 
     Dialect = Callable[[Service], Sequence[BaseRoute]]
 
@@ -52,7 +53,9 @@ class App:
         tokens: Iterable[Token] = (),
         limits: Limits | None = None,
         create: bool = False,
-        unix_tokens: bool = False,
+        unix_tokens: bool = True,
+        offers: Iterable[Verb] = EVERY,
+        hosts: Iterable[str] = (),
         receipt_key: str = "",
         dialects: Iterable[Dialect] = (),
         resp: Mapping[bytes, Command | Adder] | None = None,
@@ -69,7 +72,11 @@ class App:
             tokens: who may do what; without any, everybody may do everything.
             limits: what one request may ask for.
             create: whether asking for an unknown name creates a segment chain on the store.
-            unix_tokens: whether callers on Unix sockets need a token, if others do.
+            unix_tokens: whether callers on Unix sockets need a token, if others do.  False if the
+                socket is for its owner alone: a proxy in front of it would need none.
+            offers: what it does at all, whatever a token allows; a broker offers no ``admin``.
+            hosts: the names of its hosts, in which ``*`` stands for any characters.  A request
+                without a token may name these, ``localhost`` and addresses; a Unix socket has none.
             receipt_key: a secret that all servers of the store share: after the store has lost its
                 machine ids, clients that show a token keep theirs.  Without it they have to wait.
             dialects: other systems' protocols to speak, as `dialects.leaf.routes`.
@@ -85,6 +92,8 @@ class App:
             limits=limits,
             create=create,
             unix_tokens=unix_tokens,
+            offers=offers,
+            hosts=hosts,
             receipt_key=receipt_key,
         )
         self.resp: Mapping[bytes, Command | Adder] | None = resp

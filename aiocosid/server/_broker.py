@@ -12,6 +12,7 @@ from ..segment._pace import ENDURANCE
 from ..settings import RespSettings, configured_stores
 from ._run import app_of, run_app
 from ._span_store import SpanStore
+from ._tokens import Verb
 
 if TYPE_CHECKING:
     from ..settings import Settings
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 __all__ = ("SOCKET", "run_broker")
 
 MODE: Final = re.compile(r"0?[0-7]{3}")
+OFFERS: Final = (Verb.IDS, Verb.SEGMENTS, Verb.MACHINES, Verb.READ)
+"""All that workers need.  Everyone who can open the socket could raise a floor to the end."""
+
 SOCKET: Final = "/run/aiocosid/broker.sock"
 
 
@@ -61,14 +65,18 @@ def run_broker(
         listen = "fd://"
     else:
         listen = f"unix:{SOCKET}"
+    given = settings.server.model_fields_set
     server = settings.server.model_copy(
         update={
             "listen": [listen],
             "workers": 1,
+            # The socket is the workers' own, unless the settings say something else.
+            "unix_tokens": "unix_tokens" in given and settings.server.unix_tokens,
             "resp": settings.server.resp or RespSettings(),
             "unix_mode": mode or settings.server.unix_mode,
             **dict.fromkeys(("cosid", "leaf", "tinyid")),
         }
     )
     over = partial(SpanStore, endurance=endurance)
-    run_app(settings.model_copy(update={"server": server}), partial(app_of, over=over))
+    make = partial(app_of, over=over, offers=OFFERS)
+    run_app(settings.model_copy(update={"server": server}), make)

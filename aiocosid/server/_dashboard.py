@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from .._life.clock import SYSTEM_CLOCK
 from ..errors import CosIdError, CounterMissingError
-from ._http import bearer_of, body_of, check_site, reply, whole
+from ._http import bearer_of, body_of, check_host, check_site, reply, whole
 from ._overview import Watch
 from ._page import ActionResult, page, token_page
 from ._parse import parse
@@ -107,6 +107,8 @@ class _Live:
 
     async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
         """Answer one request."""
+        if not self._service.tokens:
+            check_host(self._service, scope)
         access = self._service.access(bearer_of(scope), SYSTEM_CLOCK.now_ms())
         self._service.check(access, Verb.READ)
         overview = await self._watch.overview()
@@ -170,6 +172,8 @@ class _Dashboard:
         """Answer one request."""
         headers = _headers(scope)
         fields: dict[str, str] = {}
+        if not self._service.tokens:
+            check_host(self._service, scope)
         if scope["method"] == "POST":
             check_site(scope)
             fields = await self._form(headers, scope, receive)

@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from ..errors import NotOpenError
 from ..integrations.asgi import check_health
-from ._http import access_of, reply
+from ._http import access_of, bearer_of, needs_token, reply
 from ._problems import Problem
 from ._tokens import Verb
 
@@ -86,6 +86,8 @@ def _reasons(service: Service, health: Health | None) -> Iterator[str]:
 
 
 def _may_see_names(service: Service, scope: Scope) -> bool:
+    if needs_token(service, scope) and bearer_of(scope) is None:
+        return False  # a probe, whose missing token is none of those that are counted
     try:
         return access_of(service, scope).allows(Verb.READ)
     except Problem:

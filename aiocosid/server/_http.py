@@ -25,8 +25,11 @@ __all__ = (
     "access_of",
     "bearer_of",
     "body_of",
+    "check_host",
+    "check_many",
     "check_site",
     "form_of",
+    "needs_token",
     "parts_of",
     "query_of",
     "reply",
@@ -99,14 +102,53 @@ def access_of(service: Service, scope: Scope) -> Access:
     Raises:
         Problem: it needs a token, and has none that is valid.
     """
-    if not service.tokens:
-        check_site(scope)
-        return EVERYTHING
-    # ASGI names a Unix socket by its path, and None instead of a port.
-    server: tuple[str, int | None] = scope["server"] or ("", 0)
-    if not service.tokens.needed_at(server[0] if server[1] is None else server):
-        return EVERYTHING
-    return service.access(bearer_of(scope), SYSTEM_CLOCK.now_ms())
+    if needs_token(service, scope):
+        return service.access(bearer_of(scope), SYSTEM_CLOCK.now_ms())
+    check_host(service, scope)
+    check_site(scope)
+    return service.tokens.anybody
+
+
+def needs_token(service: Service, scope: Scope) -> bool:
+    """Return whether the sender of a request has to show a token."""
+    server = _server_of(scope)
+    return service.tokens.needed_at(server[0] if server[1] is None else server)
+
+
+def _server_of(scope: Scope) -> tuple[str, int | None]:
+    """Return our end; ASGI names a Unix socket by its path, and None instead of a port."""
+    found: tuple[str, int | None] = scope.get("server") or ("", 0)
+    return found
+
+
+def check_host(service: Service, scope: Scope) -> None:
+    """Raise if a request without a token names another host than this one.
+
+    A page of that host could send it, and would look like one of our own.  No page reaches a Unix
+    socket.
+
+    Raises:
+        Problem: it does.
+    """
+    if _server_of(scope)[1] is None:
+        return
+    for name, value in scope["headers"]:
+        if name == b"host" and not service.hosts.allow(value):
+            detail = "this server has another name; server.hosts in its settings lists its names"
+            raise Problem(HTTPStatus.MISDIRECTED_REQUEST, "unknown-host", detail)
+
+
+def check_many(scope: Scope, access: Access) -> None:
+    """Raise if any page could have a browser take many ids: an image of it is fetched with GET.
+
+    Raises:
+        Problem: the request is GET, and its sender has shown no token.
+    """
+    if access.token is None and scope["method"] == "GET":
+        detail = "more than one id at a time wants POST, or a token"
+        raise Problem(
+            HTTPStatus.METHOD_NOT_ALLOWED, "not-by-get", detail, headers={"allow": "POST"}
+        )
 
 
 def check_site(scope: Scope) -> None:

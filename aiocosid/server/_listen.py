@@ -10,6 +10,7 @@ import socket
 import struct
 from typing import TYPE_CHECKING, Any, Final
 
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from .._life.clock import SYSTEM_CLOCK
@@ -27,6 +28,9 @@ ARRAY: Final = b"*"
 
 MOST_HEAD: Final = 65_536
 """Bytes of a request's line and headers."""
+
+SLICE: Final = 256
+"""Bytes that the parser gets at a time; the requests in them are 14 at most."""
 
 AT_ONCE: Final = struct.pack("ii", 1, 0)  # linger for no second
 AT_A_TIME: Final = 1000
@@ -94,21 +98,115 @@ class EitherProtocol(asyncio.Protocol):
 
 
 class _HttpProtocol(HttpToolsProtocol):
-    """HTTP whose heads have a limit; uvicorn's has none."""
+    """HTTP whose heads have a limit, and whose requests do not queue up; uvicorn's has neither.
 
-    _head = 0  # bytes since the last request began to be served
+    The parser gets what has arrived in slices, and none while a request waits behind another.  So a
+    connection holds the requests of one slice, and the bytes of one read.
+    """
+
+    cycle: Any  # one request and its answer; None before the first
+    _head = 0  # bytes since the last head, or part of a body, has ended
+    _rest = b""  # what was read last, if the parser has not got all of it,
+    _at = 0  # and how much of it the parser has got
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        super().connection_made(transport)  # type: ignore[arg-type]
+        self.flow: _Flow = _Flow(transport)  # type: ignore[arg-type]
 
     def data_received(self, data: bytes) -> None:
-        """Parse, and refuse a head that is too long."""
+        """Parse what may be parsed now."""
+        if self._rest or self.pipeline or len(data) > SLICE:
+            self._rest, self._at = self._rest[self._at :] + data, 0
+            self._go_on()
+        else:
+            self._parse(data)
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Answer what has arrived: who sends no more may still read; with TLS it cannot."""
+        return self.scheme != "https" and self._ends_after_answers()
+
+    def on_response_complete(self) -> None:
+        """Begin the next request, and parse more."""
+        super().on_response_complete()
+        if self._rest:
+            self._go_on()
+
+    def on_body(self, body: bytes) -> None:
+        """Take a part of a body, which is not held against the head."""
+        self._head = 0
+        super().on_body(body)
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP, after the answers to what was."""
+        if not self._ends_after_answers():
+            super().send_400_response(msg)
+
+    def _go_on(self) -> None:
+        while self._at < len(self._rest) and not self.pipeline:
+            if self.transport.is_closing():
+                break
+            data = self._rest[self._at : self._at + SLICE]
+            self._at += SLICE
+            self._parse(data)
+        if self._at < len(self._rest) and not self.transport.is_closing():
+            self.flow.hold()
+        else:
+            self._rest, self._at = b"", 0
+            is_full = self.cycle is not None and len(self.cycle.body) > HIGH_WATER_LIMIT
+            self.flow.release(resume=not is_full)
+
+    def _parse(self, data: bytes) -> None:
         before = self.cycle  # None before the first
-        super().data_received(data)
-        if self.cycle is not before or getattr(before, "more_body", False):
-            self._head = 0  # they have ended a head, or are of a body
-            return
         self._head += len(data)
-        if self._head > MOST_HEAD and not self.transport.is_closing():
-            self.transport.write(TOO_LARGE)
-            self.transport.close()
+        super().data_received(data)
+        if self.cycle is not before:
+            self._head = 0
+        elif self._head > MOST_HEAD and not self.transport.is_closing():
+            self._head = 0
+            if not self._ends_after_answers():
+                self.transport.write(TOO_LARGE)
+                self.transport.close()
+
+    def _ends_after_answers(self) -> bool:
+        """Read nothing more, and close after the last answer; return whether one is due."""
+        cycle = self.cycle
+        if cycle is None or cycle.response_complete:
+            return False
+        if cycle.more_body and not self.pipeline:  # the rest of its body never comes
+            return False
+        cycle.keep_alive = False
+        self._rest = b""
+        self.flow.stop()
+        return True
+
+
+class _Flow(FlowControl):
+    """Reads nothing while the parser has not got what was read; uvicorn resumes at each answer."""
+
+    _is_held = _is_over = False
+
+    def hold(self) -> None:
+        """Do not read, whatever else wants to."""
+        self._is_held = True
+        self.pause_reading()
+
+    def release(self, *, resume: bool) -> None:
+        """Hold it no longer, and read again unless a body is to be consumed first."""
+        if self._is_held and not self._is_over:
+            self._is_held = False
+            if resume:
+                self.resume_reading()
+
+    def stop(self) -> None:
+        """Never read again."""
+        self._is_over = True
+        self.hold()
+
+    def resume_reading(self) -> None:
+        """Read again, unless it is held."""
+        if not self._is_held:
+            super().resume_reading()
 
 
 class Patience:
@@ -161,8 +259,9 @@ def _awaited(connection: Any) -> object | None:  # noqa: ANN401 - of either prot
     if isinstance(connection, EitherProtocol):
         return connection
     if isinstance(connection, RespProtocol):
-        # A client of Redis may keep its connection for as long as it likes, but has to read.
-        return connection.unread
+        # A client of Redis may keep its connection for as long as it likes, but has to show its
+        # token, and to read.
+        return connection if connection.is_stranger else connection.unread
     if not isinstance(connection, HttpToolsProtocol):
         return None
     cycle: Any = connection.cycle  # one request and its answer; None before the first

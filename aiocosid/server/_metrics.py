@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from starlette.routing import Route
 
@@ -23,9 +23,20 @@ if TYPE_CHECKING:
 __all__ = ("routes",)
 
 
+REFUSED: Final = "aiocosid_server_tokens_refused_total"
+
+
 def routes(service: Service) -> Sequence[BaseRoute]:
     """Return the route."""
     return [Route("/metrics", _Metrics(service), methods=["GET"])]
+
+
+def _refused(service: Service) -> bytes:
+    """Return the counter of tokens that were refused, as Prometheus's text."""
+    lines = [f"# HELP {REFUSED} Requests without a token that is needed, and is valid.\n"]
+    lines += [f"# TYPE {REFUSED} counter\n"]
+    lines += [f'{REFUSED}{{reason="{each}"}} {n}\n' for each, n in service.refused.items()]
+    return "".join(lines).encode()
 
 
 class _Metrics:
@@ -44,4 +55,5 @@ class _Metrics:
             raise Problem(HTTPStatus.NOT_IMPLEMENTED, "not-supported", str(error)) from None
         kind, text = scraped(service.provider)
         is_head = scope["method"] == "HEAD"
+        text += _refused(service)
         await reply(send, text, content_type=kind.encode(), is_head=is_head)

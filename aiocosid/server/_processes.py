@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import wait
@@ -25,7 +27,9 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 PAUSE: Final = 1.0  # seconds before a process that died is replaced
 
 
-def supervise(work: Work, count: int, *, on_ready: Callable[[], None]) -> None:
+def supervise(
+    work: Work, count: int, *, on_ready: Callable[[], None], reload: signal.Signals | None = None
+) -> None:
     """Run a function in several processes until a signal ends them.
 
     A process that dies is replaced, unless none of them has ever been ready.
@@ -35,12 +39,13 @@ def supervise(work: Work, count: int, *, on_ready: Callable[[], None]) -> None:
             None once it is ready, or the error that it ends with.
         count: how many processes.
         on_ready: called once all of them are ready.
+        reload: the signal that is passed on to all of them, once they are ready.
 
     Raises:
         Exception: the error that the first process sent, if none of them has been ready.
         KeyboardInterrupt: they have ended because of SIGINT.
     """
-    _Crew(work, count, on_ready).run()
+    _Crew(work, count, on_ready, reload).run()
 
 
 @dataclass(eq=False, slots=True)
@@ -49,14 +54,19 @@ class _Member:
     process: Any
     connection: Any
     is_ready: bool = False
+    is_behind: bool = False
 
 
 class _Crew:
-    def __init__(self, work: Work, count: int, on_ready: Callable[[], None]) -> None:
+    def __init__(
+        self, work: Work, count: int, on_ready: Callable[[], None], reload: signal.Signals | None
+    ) -> None:
         self._context = get_context("spawn")
         self._work = work
         self._count = count
         self._on_ready = on_ready
+        self._reload = reload
+        self._has_reloaded = False
         self._members: list[_Member] = []
         self._due: dict[int, float] = {}
         self._signal = 0
@@ -64,7 +74,11 @@ class _Crew:
         self._were_ready = False
 
     def run(self) -> None:
-        before = {each: signal.signal(each, self._end) for each in SIGNALS}
+        before: dict[signal.Signals, Any] = {
+            each: signal.signal(each, self._end) for each in SIGNALS
+        }
+        if self._reload is not None:
+            before[self._reload] = signal.signal(self._reload, self._pass_on)
         try:
             for index in range(self._count):
                 self._start(index)
@@ -87,7 +101,8 @@ class _Crew:
         process = self._context.Process(target=self._work, args=(index, theirs))
         process.start()
         theirs.close()
-        self._members.append(_Member(index, process, ours))
+        # Its settings are those of the start.
+        self._members.append(_Member(index, process, ours, is_behind=self._has_reloaded))
         if self._is_ending():  # by one while this process was
             process.terminate()
 
@@ -119,6 +134,8 @@ class _Crew:
             self._error = error
             return
         member.is_ready = True
+        if member.is_behind:
+            self._tell(member)
         if not self._were_ready and all(each.is_ready for each in self._members):
             self._were_ready = True
             self._on_ready()
@@ -138,6 +155,19 @@ class _Crew:
             member.process.exitcode,
         )
         self._due[member.index] = SYSTEM_CLOCK.monotonic() + PAUSE
+
+    def _pass_on(self, _number: int, _frame: FrameType | None) -> None:
+        self._has_reloaded = True
+        for member in self._members:
+            member.is_behind = True
+            if member.is_ready:
+                self._tell(member)
+
+    def _tell(self, member: _Member) -> None:
+        member.is_behind = False
+        if self._reload is not None:
+            with suppress(ProcessLookupError):  # it has ended, and is replaced
+                os.kill(member.process.pid, self._reload)
 
     def _end(self, number: int, _frame: FrameType | None) -> None:
         is_second, self._signal = bool(self._signal), number

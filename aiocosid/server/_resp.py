@@ -19,13 +19,13 @@ from ..errors import CosIdError, IdOverflowError, WouldBlock
 from ._problems import FAILURES, Problem, problem_of
 from ._resp_codec import Commands, RespError, encoded
 from ._service import grant
-from ._tokens import Access
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ..abc import Clock, IdSegmentDistributor
     from ._service import Service, StoreCalls
+    from ._tokens import Access
 
 __all__ = (
     "NO_ACCESS",
@@ -66,6 +66,8 @@ class Session:
         name: what it calls itself.
         number: tells it from the other connections of this process.
         is_trusted: whether it may do everything without a token.
+        socket_name: of our end; it says whether a token is needed there.
+        tokens: of the server, when it was looked for its access; it may read others.
         is_closing: whether the connection ends after the reply to this command.
         counters: what `Adder` has found by the words of a key; emptied with each new access.
     """
@@ -80,6 +82,8 @@ class Session:
         "number",
         "protocol",
         "service",
+        "socket_name",
+        "tokens",
     )
 
     _numbers = count(1)
@@ -90,14 +94,23 @@ class Session:
         self.number = next(self._numbers)
         self.counters: dict[bytes, IdSegmentDistributor] = {}
         self.is_closing = False
+        self.tokens = service.tokens
         self.is_trusted = not service.tokens
+        self.socket_name: object = None
         self.reset()
+
+    def begin_at(self, socket_name: object) -> None:
+        """Find out whether a token is needed on this socket; forget what was shown."""
+        self.tokens = self.service.tokens
+        self.socket_name = socket_name
+        self.is_trusted = not self.tokens.needed_at(socket_name)
+        self.set_access(self.tokens.anybody if self.is_trusted else None)
 
     def reset(self) -> None:
         """Forget what the client has said."""
         self.protocol = 2
         self.name = b""
-        self.set_access(Access() if self.is_trusted else None)
+        self.set_access(self.service.tokens.anybody if self.is_trusted else None)
 
     def set_access(self, access: Access | None) -> None:
         """Let the client do something else from now on."""
@@ -105,8 +118,12 @@ class Session:
         self.counters.clear()
 
     def expire(self) -> None:
-        """Take the access away if its token has expired."""
+        """Take the access away if its token has expired, or is none of the server's any more."""
         token = self.access and self.access.token
+        if self.tokens is not self.service.tokens:
+            self.begin_at(self.socket_name)
+            if token and not self.is_trusted:
+                self.set_access(self.tokens.access_by(token))
         if token and token.expires_ms is not None and self.clock.now_ms() >= token.expires_ms:
             self.set_access(None)
 
@@ -297,6 +314,11 @@ class RespProtocol(asyncio.Protocol):
         return self._writable
 
     @property
+    def is_stranger(self) -> bool:
+        """Whether the client needs a token, and has not shown one that is valid."""
+        return self._session.access is None
+
+    @property
     def transport(self) -> Any:  # noqa: ANN401 - of either loop
         """The connection's; None once it has ended."""
         return self._transport
@@ -308,10 +330,7 @@ class RespProtocol(asyncio.Protocol):
         self._transport = transport
         self._loop = asyncio.get_running_loop()
         self._connections.add(self)
-        session = self._session
-        name = transport.get_extra_info("sockname")
-        session.is_trusted = not session.service.tokens.needed_at(name)
-        session.reset()
+        self._session.begin_at(transport.get_extra_info("sockname"))
 
     def data_received(self, data: bytes) -> None:
         """Serve the commands that are complete."""
@@ -320,6 +339,12 @@ class RespProtocol(asyncio.Protocol):
             self._begin()
         else:
             self._transport.pause_reading()  # until what has arrived is served
+
+    def eof_received(self) -> bool:
+        """Answer what has arrived: who sends no more may still read; with TLS it cannot."""
+        self._is_ending = True
+        is_encrypted = self._transport.get_extra_info("sslcontext") is not None
+        return self._task is not None and not is_encrypted
 
     def pause_writing(self) -> None:
         """Serve nothing more until the client reads its replies."""

@@ -11,8 +11,8 @@ import asyncio
 import logging
 import os
 import signal
-import ssl
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -25,18 +25,21 @@ from .._life.clock import SYSTEM_CLOCK
 from ..errors import CosIdError, InvalidArgumentError
 from ..inspection import parts_of
 from ..provider import configure
-from ..settings import address_of, configured_stores
+from ..settings import address_of, configured_stores, expiry_warnings_of
 from ._app import App
+from ._hosts import Hosts
 from ._listen import EitherProtocol, Patience
 from ._problems import Problem
 from ._processes import supervise
+from ._reload import read_again, tokens_of
 from ._service import Limits
 from ._sockets import bound
-from ._tokens import Token, Verb
+from ._tls import TlsServer, context_of
+from ._tokens import EVERY
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from types import FrameType
 
     from starlette.routing import BaseRoute
@@ -45,6 +48,10 @@ if TYPE_CHECKING:
     from ..settings import Settings
     from ._service import Service
     from ._sockets import Listener
+    from ._tokens import Verb
+
+    Load = Callable[[], Settings]
+    Make = Callable[[Settings], App]
 
 __all__ = ("app_of", "run", "run_app")
 
@@ -52,18 +59,22 @@ logger = logging.getLogger("aiocosid.server")
 
 HTTP_DIALECTS: Final = ("cosid", "leaf", "tinyid")
 LOOKS: Final = 4  # at waiting connections, within their timeout
+HANGUP: Final[signal.Signals | None] = getattr(signal, "SIGHUP", None)
+"""Has the tokens, the certificates and the names read again; Windows has no such signal."""
+
 TICKS: Final = 10  # of uvicorn, in a second
 CLOSE: Final = b"connection", b"close"
-MS: Final = 1000
 
 
-def run(settings: Settings) -> None:
+def run(settings: Settings, load: Load | None = None) -> None:
     """Run the server that settings describe, in this process or several, until a signal ends it.
 
-    It writes its log to standard error.
+    It writes its log to standard error.  With SIGHUP it reads tokens, certificates and names again.
 
     Args:
         settings: as `load_settings` returns them.
+        load: reads the settings again; with several processes each calls it, so it can be pickled.
+            Without it SIGHUP does nothing.
 
     Raises:
         InvalidSettingsError: the settings are wrong.
@@ -72,17 +83,19 @@ def run(settings: Settings) -> None:
         CosIdError: the generators cannot be opened.
         KeyboardInterrupt: SIGINT has ended it, in order.
     """
-    run_app(settings, app_of)
+    run_app(settings, app_of, load)
 
 
-def run_app(settings: Settings, make: Callable[[Settings], App]) -> None:
+def run_app(settings: Settings, make: Make, load: Load | None = None) -> None:
     """Run an application that settings describe; see `run`."""
-    server = settings.server
+    plan, server = _Plan(make, settings, load), settings.server
     _check_processes(settings)
-    _tls(settings)
+    context_of(settings)
     _begin_log()
     _allow_connections()
     with ExitStack() as stack:
+        if HANGUP is not None:
+            stack.callback(signal.signal, HANGUP, signal.signal(HANGUP, signal.SIG_IGN))
         found = bound(map(address_of, server.listen), unix_mode=int(server.unix_mode, 8))
         for each in found:
             stack.callback(each.close)
@@ -91,19 +104,25 @@ def run_app(settings: Settings, make: Callable[[Settings], App]) -> None:
         sockets = [each.socket for each in found]
         on_ready = partial(_tell, settings, found)
         if server.workers == 1:
-            _run(make, settings, sockets, on_ready=on_ready)
+            _run(plan, sockets, on_ready=on_ready)
         else:
-            work = partial(_work, make, settings, sockets)
-            supervise(work, server.workers, on_ready=on_ready)
+            work = partial(_work, plan, sockets)
+            supervise(work, server.workers, on_ready=on_ready, reload=HANGUP)
 
 
-def app_of(settings: Settings, over: Callable[[Store], Store] | None = None) -> App:
+def app_of(
+    settings: Settings,
+    over: Callable[[Store], Store] | None = None,
+    *,
+    offers: Iterable[Verb] = EVERY,
+) -> App:
     """Return the application that settings describe; nothing is opened.
 
     Args:
         settings: as `load_settings` returns them.
         over: returns the store of segments and machine ids, over the one at the top of the
             settings; without it that one itself.
+        offers: what it does at all, whatever a token allows.
 
     Raises:
         InvalidSettingsError: the settings are wrong.
@@ -124,19 +143,12 @@ def app_of(settings: Settings, over: Callable[[Store], Store] | None = None) -> 
         provider,
         store=store,
         namespace=settings.namespace,
-        tokens=[
-            Token(
-                name=each.name,
-                digest=each.digest,
-                verbs=tuple(map(Verb, each.verbs)),
-                names=tuple(each.names),
-                expires_ms=None if each.expires is None else ceil(each.expires.timestamp() * MS),
-            )
-            for each in server.tokens
-        ],
+        tokens=tokens_of(server),
         limits=Limits(**server.limits.model_dump()),
         create=server.create,
         unix_tokens=server.unix_tokens,
+        offers=offers,
+        hosts=server.hosts,
         receipt_key=server.receipt_key or "",
         dialects=[*_dialects(settings)],
         resp=commands,
@@ -175,33 +187,20 @@ def _check_private(found: Sequence[Listener]) -> None:
             raise InvalidArgumentError("listen", each.name, expected=expected)
 
 
-def _tls(settings: Settings) -> ssl.SSLContext | None:
-    """Return what TLS needs; None without TLS.
-
-    Raises:
-        InvalidArgumentError: a file cannot be read, or is none of TLS.
-    """
-    server = settings.server
-    if server.tls_certificate is None:
-        return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    try:
-        context.load_cert_chain(server.tls_certificate, server.tls_key)
-    except OSError as error:  # ssl.SSLError, too
-        expected = f"a PEM file with a certificate that fits the key ({error.strerror or error})"
-        name = "tls_certificate"
-        raise InvalidArgumentError(name, server.tls_certificate, expected=expected) from error
-    return context
-
-
 def _tell(settings: Settings, found: Sequence[Listener]) -> None:
     """Write which addresses are served."""
     server = settings.server
+    _warn_of_expiry(settings)
     if not server.tokens and any(each.is_public for each in found):
         logger.warning("other machines reach this server, and need no token")
     names = ", ".join(each.name for each in found)
     many = f" with {server.workers} processes" if server.workers > 1 else ""
     logger.info("listening on %s%s", names, many)
+
+
+def _warn_of_expiry(settings: Settings) -> None:
+    for path, what in expiry_warnings_of(settings.server, SYSTEM_CLOCK.now_ms()):
+        logger.warning("%s %s", ".".join(path), what)
 
 
 async def _warn_of_disposable(service: Service) -> None:
@@ -234,9 +233,23 @@ def _begin_log() -> None:
 # One process.
 
 
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What a process serves.
+
+    Attributes:
+        make: makes the application.
+        settings: describe it.
+        load: reads them again; None to keep them.
+    """
+
+    make: Make
+    settings: Settings
+    load: Load | None
+
+
 def _work(
-    make: Callable[[Settings], App],
-    settings: Settings,
+    plan: _Plan,
     sockets: Sequence[socket.socket],
     index: int,
     parent: Any,  # noqa: ANN401 - a connection of multiprocessing
@@ -245,8 +258,7 @@ def _work(
     _begin_log()
     try:
         _run(
-            make,
-            _numbered(settings, index),
+            replace(plan, settings=_numbered(plan.settings, index)),
             sockets,
             on_ready=partial(parent.send, None),
             parent=os.getppid(),
@@ -267,15 +279,14 @@ def _numbered(settings: Settings, index: int) -> Settings:
 
 
 def _run(
-    make: Callable[[Settings], App],
-    settings: Settings,
+    plan: _Plan,
     sockets: Sequence[socket.socket],
     *,
     on_ready: Callable[[], None],
     parent: int | None = None,
 ) -> None:
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        number = runner.run(_serve(make, settings, sockets, on_ready, parent))
+        number = runner.run(_serve(plan, sockets, on_ready, parent))
     if number == signal.SIGINT:
         raise KeyboardInterrupt
 
@@ -289,14 +300,13 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 async def _serve(
-    make: Callable[[Settings], App],
-    settings: Settings,
+    plan: _Plan,
     sockets: Sequence[socket.socket],
     on_ready: Callable[[], None],
     parent: int | None,
 ) -> int:
     """Serve until a signal; return its number."""
-    options, app = settings.server, make(settings)
+    options, app = plan.settings.server, plan.make(plan.settings)
     config = uvicorn.Config(
         app,
         http=EitherProtocol,
@@ -311,7 +321,7 @@ async def _serve(
     )
     async with app.running():
         await _warn_of_disposable(app.service)
-        server = _Server(config, app.service, settings, on_ready, parent)
+        server = _Server(config, app.service, plan, on_ready, parent)
         await server.serve([*sockets])
     logger.info("process %d has ended", os.getpid())
     return server.signal
@@ -328,15 +338,17 @@ class _Server(uvicorn.Server):
         self,
         config: uvicorn.Config,
         service: Service,
-        settings: Settings,
+        plan: _Plan,
         on_ready: Callable[[], None],
         parent: int | None,
     ) -> None:
         super().__init__(config)
         self.signal = 0
         self._service = service
-        self._drain = settings.server.drain
-        self._tls = _tls(settings)
+        self._settings = plan.settings
+        self._load = plan.load
+        self._reading: asyncio.Task[None] | None = None
+        self._tls = context_of(plan.settings)
         self._on_ready = on_ready
         self._parent = parent
         self._ends_at = 0.0
@@ -350,13 +362,46 @@ class _Server(uvicorn.Server):
         loop = asyncio.get_running_loop()
         make = partial(EitherProtocol, self.config, self.server_state, app_state={}, _loop=loop)
         self.servers: list[Any] = []
+        backlog, limits = self.config.backlog, self._service.limits
         for each in sockets or []:
-            context = None if isinstance(each.getsockname(), str | bytes) else self._tls
-            backlog = self.config.backlog
-            server = await loop.create_server(make, sock=each, ssl=context, backlog=backlog)
+            if self._tls is None or isinstance(each.getsockname(), str | bytes):
+                self.servers.append(await loop.create_server(make, sock=each, backlog=backlog))
+                continue
+            server = TlsServer(
+                each,
+                make,
+                self._tls,
+                connections=self.server_state.connections,
+                at_most=limits.connections,
+                timeout=limits.header_timeout,
+            )
+            server.start(backlog)
             self.servers.append(server)
         self.started = True
+        if self._load is not None and HANGUP is not None:
+            loop.add_signal_handler(HANGUP, self._begin_reading, self._load)
         self._on_ready()
+
+    def _begin_reading(self, load: Load) -> None:
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.get_running_loop().create_task(self._read_again(load))
+
+    async def _read_again(self, load: Load) -> None:
+        """Take the tokens, certificates and names of today; or none of them, if one is wrong."""
+        try:
+            found = await asyncio.to_thread(read_again, self._settings, load)
+        except CosIdError as error:
+            logger.error("process %d keeps its tokens and certificates: %s", os.getpid(), error)  # noqa: TRY400 - its message says it
+            return
+        self._settings, server = found, found.server
+        self._service.tokens = self._service.tokens.replaced(tokens_of(server))
+        self._service.hosts = Hosts(server.hosts)
+        context = context_of(found)
+        for each in self.servers:
+            if isinstance(each, TlsServer) and context is not None:
+                each.context = context
+        await asyncio.to_thread(_warn_of_expiry, found)
+        logger.info("process %d has read %d tokens again", os.getpid(), len(server.tokens))
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin the end; the second signal is the end.
@@ -374,8 +419,9 @@ class _Server(uvicorn.Server):
 
     def _begin_end(self, number: int) -> None:
         self.signal = number
-        logger.info("process %d ends in order, after %g s", os.getpid(), self._drain)
-        self._ends_at = SYSTEM_CLOCK.monotonic() + self._drain
+        drain = self._settings.server.drain
+        logger.info("process %d ends in order, after %g s", os.getpid(), drain)
+        self._ends_at = SYSTEM_CLOCK.monotonic() + drain
         self._service.is_draining = True
         # Clients with kept connections go elsewhere.
         self.config.encoded_headers.append(CLOSE)

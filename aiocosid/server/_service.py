@@ -26,8 +26,9 @@ from ..integrations._source import opened
 from ..provider import ConfiguredProvider, IdProvider
 from ..provider._hosting import component_of
 from ..segment._generator import SegmentGenerator
-from ._problems import Problem
-from ._tokens import Access, Tokens, Verb
+from ._hosts import Hosts
+from ._problems import FAILURES, Problem
+from ._tokens import EVERY, Access, Tokens, Verb
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     from ..abc import AnyGenerator, IdSegmentDistributor, Provider, Store
     from ..integrations._source import Source
-    from ._tokens import Token
+    from ._tokens import Refusal, Token
 
 __all__ = ("Limits", "Service", "StoreCalls", "grant", "has_answered")
 
@@ -93,9 +94,11 @@ class Service:
     Attributes:
         limits: what one request may ask for.
         tokens: who may ask.
+        hosts: which names requests without a token may have for this server.
         namespace: of counters that are named without one.
         calls: the additions that it has asked the store for.
         receipt_key: the secret that proves leases of machine ids; empty for none.
+        refused: how often no token was shown, or one that is wrong or has expired.
         is_draining: whether it tells its balancer to send no more requests; it still serves.
     """
 
@@ -108,10 +111,12 @@ class Service:
         "_source",
         "_store",
         "calls",
+        "hosts",
         "is_draining",
         "limits",
         "namespace",
         "receipt_key",
+        "refused",
         "tokens",
     )
 
@@ -124,15 +129,19 @@ class Service:
         tokens: Iterable[Token] = (),
         limits: Limits | None = None,
         create: bool = False,
-        unix_tokens: bool = False,
+        unix_tokens: bool = True,
+        offers: Iterable[Verb] = EVERY,
+        hosts: Iterable[str] = (),
         receipt_key: str = "",
     ) -> None:
         self.receipt_key: str = receipt_key
         self.limits: Limits = limits or Limits()
-        self.tokens: Tokens = Tokens(tokens, unix=unix_tokens)
+        self.hosts: Hosts = Hosts(hosts)
+        self.tokens: Tokens = Tokens(tokens, unix=unix_tokens, offers=offers)
         self.namespace: str = namespace
         self.is_draining: bool = False
         self.calls: StoreCalls = StoreCalls()
+        self.refused: dict[Refusal, int] = {"missing": 0, "wrong": 0, "expired": 0}
         self._source = source
         self._given_store = store
         self._creates = create
@@ -198,9 +207,15 @@ class Service:
         """
         found = self.tokens.access(secret, now_ms=now_ms)
         if found is None:
-            detail = "a token is needed" if secret is None else "the token is wrong, or has expired"
+            reason = self.tokens.refusal(secret)
+            self.refused[reason] += 1
+            is_missing = reason == "missing"
+            detail = "a token is needed" if is_missing else "the token is wrong, or has expired"
             challenge = {"www-authenticate": 'Bearer realm="aiocosid"'}
-            raise Problem(HTTPStatus.UNAUTHORIZED, "no-access", detail, headers=challenge)
+            error = Problem(HTTPStatus.UNAUTHORIZED, "no-access", detail, headers=challenge)
+            if not is_missing:
+                FAILURES.note(error, "a request was refused", level=logging.WARNING)
+            raise error
         return found
 
     def check(self, access: Access, verb: Verb, name: str = "") -> None:
@@ -213,7 +228,7 @@ class Service:
             detail = f"a name has at most {self.limits.name} characters"
             raise Problem(HTTPStatus.BAD_REQUEST, "invalid-argument", detail)
         if not access.allows(verb, name):
-            detail = f"this token {access.refusal(verb, name)}"
+            detail = access.refusal(verb, name)
             raise Problem(HTTPStatus.FORBIDDEN, "not-allowed", detail)
 
     def note(self, access: Access, what: str) -> None:

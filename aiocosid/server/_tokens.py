@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from secrets import token_urlsafe
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from ..errors import InvalidArgumentError
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 __all__ = ("ANYTHING", "Access", "Token", "Tokens", "Verb", "digest_of", "new_token")
+
+Refusal: TypeAlias = Literal["missing", "wrong", "expired"]
 
 PREFIX: Final = "aiocosid_"
 """Of every token, so that scanners for leaked secrets can recognise one."""
@@ -90,15 +92,20 @@ class Token:
             raise InvalidArgumentError("digest", "...", expected=expected)
 
 
+EVERY: Final = frozenset(Verb)
+
+
 @dataclass(frozen=True, slots=True)
 class Access:
     """What a caller may do: everything, or what its token says.
 
     Attributes:
-        token: the caller's; None if no tokens are configured.
+        token: the caller's; None if it needs none.
+        verbs: what the server offers to anybody.
     """
 
     token: Token | None = None
+    verbs: frozenset[Verb] = EVERY
 
     @property
     def who(self) -> str:
@@ -108,16 +115,18 @@ class Access:
     def allows(self, verb: Verb, name: str = "") -> bool:
         """Return whether the caller may do that with a name; an empty name needs all of them."""
         token = self.token
-        if token is None:
-            return True
+        if token is None or verb not in self.verbs:
+            return verb in self.verbs
         return verb in token.verbs and _pattern_of(token.names).fullmatch(name) is not None
 
     def refusal(self, verb: Verb, name: str) -> str:
-        """Return why `allows` is False, as the end of a sentence about the token."""
+        """Return why `allows` is False."""
+        if verb not in self.verbs:
+            return f"this server does not offer {str(verb)!r}"
         if self.token is not None and verb in self.token.verbs:
             what = f"for {name!r}" if name else "for all names"
-            return f"has the verb {str(verb)!r}, but not {what}"
-        return f"lacks the verb {str(verb)!r}"
+            return f"this token has the verb {str(verb)!r}, but not {what}"
+        return f"this token lacks the verb {str(verb)!r}"
 
 
 @lru_cache(maxsize=1024)
@@ -130,21 +139,45 @@ NOBODY: Final = b"", Access()
 
 
 class Tokens:
-    """The tokens of a server; without any, everybody may do everything."""
+    """The tokens of a server; without any, everybody may do what it offers.
 
-    __slots__ = ("_known", "_on_unix")
+    Attributes:
+        anybody: what a caller may do that needs no token.
+    """
 
-    def __init__(self, tokens: Iterable[Token] = (), *, unix: bool = False) -> None:
+    __slots__ = ("_known", "_on_unix", "anybody")
+
+    def __init__(
+        self, tokens: Iterable[Token] = (), *, unix: bool = True, offers: Iterable[Verb] = EVERY
+    ) -> None:
         """Take the tokens; of several with one digest the last one counts.
 
         Args:
             tokens: the tokens.
             unix: whether callers on Unix sockets need one, too.
+            offers: what the server does at all, whatever a token allows.
         """
+        offered = frozenset(offers)
+        self.anybody: Access = Access(verbs=offered)
         self._on_unix = unix
         # What a caller may do is made once, and not for each request.
         hashes = ((bytes.fromhex(each.digest.removeprefix(KIND)), each) for each in tokens)
-        self._known = {found: (found, Access(each)) for found, each in hashes}
+        self._known = {found: (found, Access(each, offered)) for found, each in hashes}
+
+    def replaced(self, tokens: Iterable[Token]) -> Tokens:
+        """Return other tokens of the same server."""
+        return Tokens(tokens, unix=self._on_unix, offers=self.anybody.verbs)
+
+    def refusal(self, secret: str | None) -> Refusal:
+        """Return why `access` has returned None."""
+        if secret is None:
+            return "missing"
+        return "expired" if hashlib.sha256(secret.encode()).digest() in self._known else "wrong"
+
+    def access_by(self, token: Token) -> Access | None:
+        """Return what a token's holder may do; None if it is none of these."""
+        kept, access = self._known.get(bytes.fromhex(token.digest.removeprefix(KIND)), NOBODY)
+        return access if kept else None
 
     def __bool__(self) -> bool:
         """Return whether callers need a token."""
@@ -165,7 +198,7 @@ class Tokens:
         The time that it takes tells nothing about the secret: its hash is looked up.
         """
         if not self._known:
-            return Access()
+            return self.anybody
         if secret is None:
             return None
         found = hashlib.sha256(secret.encode()).digest()

@@ -42,7 +42,7 @@ def routes(service: Service) -> Sequence[BaseRoute]:
         Route("/v1/segments/{name:path}", _Segments(service), methods=["POST"]),
         Route("/v1/machines/{namespace:path}", _Machines(service), methods=["POST"]),
         Route(
-            "/v1/machines/{namespace:path}/{machine_id:int}",
+            "/v1/machines/{namespace:path}/{machine_id}",
             _Machines(service),
             methods=["PATCH", "DELETE"],
         ),
@@ -128,10 +128,12 @@ class _Machines:
                 lease = await _machines.taken(service, access, namespace, asked)
                 return lease.model_dump_json().encode()
             case "PATCH":
-                renewal, number = _asked(_machines.Renew, body), path["machine_id"]
+                renewal = _asked(_machines.Renew, body)
+                number = whole(path, "machine_id")
                 await _machines.renewed(service, access, namespace, number, renewal)
             case _:
-                release, number = _asked(_machines.Release, body), path["machine_id"]
+                release = _asked(_machines.Release, body)
+                number = whole(path, "machine_id")
                 await _machines.released(service, access, namespace, number, release)
         return b"{}"
 

@@ -53,6 +53,7 @@ from ._texts import ConverterSettings as ConverterSettings
 from ._texts import DatePrefixSettings as DatePrefixSettings
 from ._texts import GroupPrefixSettings as GroupPrefixSettings
 from ._texts import LayoutSettings as LayoutSettings
+from ._warnings import expiry_warnings_of as expiry_warnings_of
 
 __all__ = (
     "Address",
@@ -99,6 +100,7 @@ __all__ = (
     "check_settings",
     "configured_store",
     "configured_stores",
+    "expiry_warnings_of",
     "is_loopback",
     "load_settings",
     "make_stores",

@@ -89,8 +89,9 @@ class LimitSettings(BaseModel):
         name: maximum characters of a name.
         body: maximum bytes of a request's body.
         connections: maximum open connections of each process; further ones are closed at once.
-        header_timeout: seconds that a request may take to arrive, that an answer may stay unread,
-            and that a connection may stay idle; idle connections of RESP stay open.
+        header_timeout: seconds that a TLS handshake or a request may take, that an answer may stay
+            unread, and that a connection may stay idle; idle connections of RESP stay open once
+            they have shown the token that they need.
         safe_guard: seconds without a renewal before which no client gets another's machine id,
             whatever it asks for; the longest safe guard of the namespace counts, too.
     """
@@ -162,7 +163,10 @@ class ServerSettings(BaseModel):
         listen: addresses: "host:port", "[::1]:port", "unix:/path", or "fd://" for the sockets that
             systemd passes.
         unix_mode: permissions of Unix sockets.
-        unix_tokens: whether tokens are needed on Unix sockets too.
+        unix_tokens: whether tokens are needed on Unix sockets too; false if no proxy is in front of
+            them, and their permissions say enough.
+        hosts: the server's names, in which ``*`` stands for any characters; a request without a
+            token may name these, localhost and addresses as its host.
         receipt_key: a secret of at least 32 characters that all servers of the store share: after
             the store has lost its machine ids, clients that show a token keep theirs.
         workers: processes that share the addresses.
@@ -187,7 +191,8 @@ class ServerSettings(BaseModel):
         "127.0.0.1:8688"
     ]
     unix_mode: Annotated[str, Field(pattern=r"^0?[0-7]{3}$")] = "660"
-    unix_tokens: Flag = False
+    unix_tokens: Flag = True
+    hosts: Annotated[list[Name], BeforeValidator(_listed)] = []
     receipt_key: Annotated[Secret | None, Field(repr=False)] = None
     workers: Annotated[Whole, Field(ge=1, le=1024)] = 1
     create: Flag = False

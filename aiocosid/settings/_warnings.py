@@ -1,4 +1,7 @@
-"""Warns about settings that can be built, but are probably not what was meant.  Pure."""
+"""Warns about settings that can be built, but are probably not what was meant.
+
+Pure, but for the end of a certificate, which is in its file.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from ..abc import GroupedId
 from ..errors import InvalidIdError
 from ..snowflake import JAVASCRIPT_MAX_SAFE_ID
 from ._addresses import address_of, is_loopback
+from ._certificates import certificate_ends
 from ._planned import LIMITS
 
 if TYPE_CHECKING:
@@ -17,8 +21,9 @@ if TYPE_CHECKING:
     from ._planned import Planned
     from ._server import ServerSettings
 
-__all__ = ("highest_of", "server_warnings_of", "warnings_of")
+__all__ = ("expiry_warnings_of", "highest_of", "server_warnings_of", "warnings_of")
 
+WEEK_MS: Final = 7 * 86_400_000
 YEAR_MS: Final = 365 * 86_400_000
 MS: Final = 1000
 DAY: Final = 86_400  # seconds
@@ -64,9 +69,29 @@ def server_warnings_of(server: ServerSettings, now_ms: int) -> Iterator[Warned]:
             )
         elif server.tls_certificate is None:
             yield at, "has an address where tokens can be read on their way, without TLS"
+    yield from expiry_warnings_of(server, now_ms)
+
+
+def expiry_warnings_of(server: ServerSettings, now_ms: int) -> Iterator[Warned]:
+    """Yield each token that has expired, and a certificate that does so within a week."""
     for index, token in enumerate(server.tokens):
         if token.expires is not None and token.expires.timestamp() * MS <= now_ms:
             yield ("server", "tokens", str(index)), "has expired: remove it, or make a new one"
+    if server.tls_certificate is None:
+        return
+    at = ("server", "tls_certificate")
+    try:
+        ends = certificate_ends(server.tls_certificate)
+    except OSError:
+        return  # it is on another machine; a server that cannot read it does not start
+    except ValueError:
+        yield at, "has no certificate in the form of PEM"
+        return
+    left_ms = ends.timestamp() * MS - now_ms
+    if left_ms <= 0:
+        yield at, f"has expired, at {ends:%Y-%m-%dT%H:%M:%SZ}: clients refuse it"
+    elif left_ms < WEEK_MS:
+        yield at, f"expires within a week, at {ends:%Y-%m-%dT%H:%M:%SZ}: clients refuse it then"
 
 
 def _of_layout(planned: Planned, fields: SnowflakeLayout, now_ms: int) -> Iterator[Warned]:

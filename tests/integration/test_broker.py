@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 import aiocosid
@@ -72,6 +73,11 @@ def url(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
     )
     with serve(app, http=EitherProtocol, uds=f"{folder}/s", proxy_headers=False):
         yield f"aiocosid+unix://{folder}/s"
+
+
+def httpx_of(broker: Broker) -> httpx.Client:
+    transport = httpx.HTTPTransport(uds=str(broker.socket))
+    return httpx.Client(base_url="http://localhost", transport=transport, timeout=20)
 
 
 @pytest.mark.asyncio
@@ -149,6 +155,19 @@ class TestCommand:
             process.send_signal(signal.SIGTERM)
             assert process.wait(20) == 0
             assert not broker.socket.exists()
+
+    def test_it_offers_what_workers_need(self, namespace: str) -> None:
+        """Nobody at its socket raises a floor: it could be to the end, for all hosts."""
+        with Broker(namespace) as broker, httpx_of(broker) as client:
+            taken = {"name": f"{namespace}.order", "by": 1}
+            first = client.post("/v1/store/add", json=taken | {"first": 1})
+            assert first.json() == {"max_id": 1}
+            raised = {"name": f"{namespace}.order", "above": MAX_ID - 1}
+            for op, args in (("raise_to", raised), ("create_schema", {"after_loss": True})):
+                answer = client.post(f"/v1/store/{op}", json=args)
+                assert (answer.status_code, answer.json()["kind"]) == (403, "not-allowed"), op
+            assert client.post("/v1/store/add", json=taken).json() == {"max_id": 2}
+            assert client.get("/v1/generators").status_code == 200
 
     def test_systemd_has_the_socket(self, namespace: str, tmp_path: Path) -> None:
         """It outlives the broker: who connects meanwhile waits, and is served by the next one."""

@@ -99,7 +99,7 @@ class TestSegments:
         def take(turn: int) -> list[int]:
             if turn % 4:
                 return [int(client.get(f"{GET}/order").text)]
-            first, size = map(int, client.get(f"{GET}/order/7").text.split(":"))
+            first, size = map(int, client.post(f"{GET}/order/7").text.split(":"))
             return [*range(first, first + size)]
 
         with ThreadPoolExecutor(8) as pool:
@@ -123,7 +123,7 @@ class TestSegments:
     def test_any_name(self, client: httpx.Client) -> None:
         key = "".join(f"%{byte:02X}" for byte in b"a/<b>&'")
         assert client.get(f"{GET}/{key}").text == "1"
-        assert re.fullmatch(r"\d+:5", client.get(f"{GET}/{key}/5").text)
+        assert re.fullmatch(r"\d+:5", client.post(f"{GET}/{key}/5").text)
 
     def test_no_more_ids(self, client: httpx.Client) -> None:
         assert [client.get(f"{GET}/dry").text for _ in range(3)] == ["1", "2", "3"]
@@ -142,11 +142,11 @@ class TestSegments:
 
     @pytest.mark.parametrize("size", ["0", "-1", "x", "1.5", "%D9%A1", "9" * 5000, "67108865", ""])
     def test_a_size_that_is_none(self, client: httpx.Client, size: str) -> None:
-        assert client.get(f"{GET}/order/{size}").status_code == 400
+        assert client.post(f"{GET}/order/{size}").status_code == 400
 
     @pytest.mark.parametrize("name", ["day", "nope", "snowflake"])
     def test_ranges_of_what_has_no_segments(self, client: httpx.Client, name: str) -> None:
-        assert client.get(f"{GET}/{name}/5").status_code in {409, 500}
+        assert client.post(f"{GET}/{name}/5").status_code in {409, 500}
 
     def test_a_name_that_is_too_long(self, client: httpx.Client) -> None:
         assert client.get(f"{GET}/{'x' * 10_000}").status_code == 400
@@ -201,7 +201,7 @@ class TestModes:
         with server(snowflake="strict", prefix="/leaf") as client:
             assert client.get("/leaf/api/snowflake/get/x").text == "1"
             assert client.get("/leaf/api/segment/get/strict").text == "2"
-            assert client.get("/leaf/api/segment/get/strict/3").text == "1001:3"
+            assert client.post("/leaf/api/segment/get/strict/3").text == "1001:3"
 
 
 class TestPages:
@@ -222,7 +222,7 @@ class TestPages:
     def test_the_counters_of_the_store(self, client: httpx.Client) -> None:
         rows = re.findall(r"<tr><td>(.*?)</td><td>(\d+)</td>", client.get("/db").text)
         before = int(dict(rows)["cosid.order"])
-        assert client.get(f"{GET}/order/50").text == f"{before}:50"
+        assert client.post(f"{GET}/order/50").text == f"{before}:50"
         assert "<b>" not in client.get("/db").text
 
 
@@ -273,7 +273,7 @@ class TestOtherTables:
         }
         with serve(App(configure(given, default=False), dialects=[leaf.routes])) as client:
             assert [client.get(f"{GET}/odd").text for _ in range(2)] == ["1", "3"]
-            assert client.get(f"{GET}/odd/2").status_code == 400
+            assert client.post(f"{GET}/odd/2").status_code == 400
 
 
 def _beside_old_nodes(url: str) -> None:
@@ -290,6 +290,6 @@ def _beside_old_nodes(url: str) -> None:
     }
     with serve(App(configure(given, default=False), dialects=[leaf.routes])) as client:
         assert client.get(f"{GET}/order").text == "501"
-        assert client.get(f"{GET}/order/30").text == "601:30"
+        assert client.post(f"{GET}/order/30").text == "601:30"
         assert client.get(f"{GET}/order").text == "502"
         assert "<td>631</td>" in client.get("/db").text

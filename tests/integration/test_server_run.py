@@ -140,8 +140,9 @@ def test_unless_it_is_said() -> None:
 
 
 def test_tokens_are_for_tcp() -> None:
-    """On a Unix socket its permissions say who may do what, unless tokens are wanted there too."""
-    with IdServer(server=RESP + TOKEN) as server, server.unix_client() as client:
+    """On a Unix socket of one's own, if that is said, its permissions say who may do what."""
+    own = "unix_tokens = false\n"
+    with IdServer(server=own + RESP + TOKEN) as server, server.unix_client() as client:
         assert client.post("/v1/ids/order").status_code == 200
         assert server.client.post("/v1/ids/order").status_code == 401
         assert server.client.post("/v1/ids/order", headers=BEARER).status_code == 200
@@ -152,7 +153,7 @@ def test_tokens_are_for_tcp() -> None:
             with connected(address) as connection:
                 connection.sendall(b"*3\r\n$6\r\nINCRBY\r\n$1\r\na\r\n$1\r\n7\r\n")
                 assert connection.recv(100).startswith(reply)
-    with IdServer(server=f"unix_tokens = true\n{TOKEN}") as server, server.unix_client() as client:
+    with IdServer(server=TOKEN) as server, server.unix_client() as client:
         assert client.post("/v1/ids/order").status_code == 401
         assert client.post("/v1/ids/order", headers=BEARER).status_code == 200
         assert SECRET not in server.log()
@@ -171,7 +172,7 @@ def test_tls(tmp_path: Path) -> None:
 
 def reply_of_plain(server: IdServer) -> bytes:
     with server.connect() as connection:
-        connection.sendall(b"GET /health/live HTTP/1.1\r\nhost: x\r\n\r\n")
+        connection.sendall(b"GET /health/live HTTP/1.1\r\nhost: localhost\r\n\r\n")
         return reply_of(connection).partition(b"HTTP")[1]
 
 
@@ -387,7 +388,7 @@ def test_requests_are_answered_before_the_end() -> None:
     """One whose body is on its way; and a client of Redis that has sent a command."""
     with IdServer("--drain", "0.5", server=RESP) as server, ExitStack() as stack:
         http, resp, silent = (stack.enter_context(server.connect()) for _ in range(3))
-        path = b"POST /v1/machines/shop HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{"
+        path = b"POST /v1/machines/shop HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\n{"
         http.sendall(path)
         resp.sendall(PING)
         assert resp.recv(100) == b"+PONG\r\n"
@@ -414,7 +415,7 @@ def draining(server: IdServer) -> bool:
 
 def test_a_head_that_comes_too_slowly(hasty: IdServer) -> None:
     """Byte by byte it ends as well: slowloris."""
-    head = b"POST /v1/ids/order HTTP/1.1\r\nhost: x\r\nx-slow: " + b"y" * 1000
+    head = b"POST /v1/ids/order HTTP/1.1\r\nhost: localhost\r\nx-slow: " + b"y" * 1000
     with hasty.connect() as connection:
         sent = drip(connection, head)
         assert 0 < sent < len(head)
@@ -440,7 +441,7 @@ def drip(connection: socket.socket, data: bytes) -> int:
 def test_a_body_that_comes_too_slowly(hasty: IdServer) -> None:
     with hasty.connect() as connection:
         connection.sendall(
-            b"POST /v1/machines/shop HTTP/1.1\r\nhost: x\r\ncontent-length: 500\r\n\r\n"
+            b"POST /v1/machines/shop HTTP/1.1\r\nhost: localhost\r\ncontent-length: 500\r\n\r\n"
         )
         assert drip(connection, b" " * 400) < 400
 
@@ -449,7 +450,7 @@ def test_silence_and_idleness_end(hasty: IdServer) -> None:
     """But a client of Redis may keep its connection."""
     with ExitStack() as stack:
         silent, idle, resp = (stack.enter_context(hasty.connect()) for _ in range(3))
-        idle.sendall(b"GET /health/live HTTP/1.1\r\nhost: x\r\n\r\n")
+        idle.sendall(b"GET /health/live HTTP/1.1\r\nhost: localhost\r\n\r\n")
         resp.sendall(PING)
         assert reply_of(silent) == b""
         assert reply_of(idle).startswith(b"HTTP/1.1 200")
@@ -460,7 +461,7 @@ def test_silence_and_idleness_end(hasty: IdServer) -> None:
 
 def test_a_client_that_does_not_read(hasty: IdServer) -> None:
     """Its requests are not read on, and it is closed: a server does not hold answers for it."""
-    asked = b"POST /v1/ids/order?count=100000 HTTP/1.1\r\nhost: x\r\n\r\n"
+    asked = b"POST /v1/ids/order?count=100000 HTTP/1.1\r\nhost: localhost\r\n\r\n"
     with hasty.connect() as connection:
         connection.sendall(asked * 5)
         before = memory_kb(hasty.pid)
@@ -506,7 +507,7 @@ def send_for_ever(connection: socket.socket, line: bytes) -> None:
 @pytest.mark.parametrize("line", [b"x-%d: y\r\n", b"x-%d: " + b"y" * 5000 + b"\r\n"])
 def test_a_head_that_is_too_long(plain: IdServer, line: bytes) -> None:
     with plain.connect() as connection:
-        connection.sendall(b"GET / HTTP/1.1\r\nhost: x\r\n")
+        connection.sendall(b"GET / HTTP/1.1\r\nhost: localhost\r\n")
         with pytest.raises((ConnectionResetError, BrokenPipeError)):
             send_for_ever(connection, line)
     assert plain.ids()
@@ -547,7 +548,9 @@ def test_clients_that_go_away_in_the_middle(plain: IdServer) -> None:
     open_now = descriptors(plain.pid)
     for _ in range(50):
         with plain.connect() as connection:
-            connection.sendall(b"POST /v1/ids/order?count=10000 HTTP/1.1\r\nhost: x\r\n\r\n")
+            connection.sendall(
+                b"POST /v1/ids/order?count=10000 HTTP/1.1\r\nhost: localhost\r\n\r\n"
+            )
     after = plain.ids(100)
     assert after[0] > before[0]
     assert len({*after}) == 100
@@ -558,7 +561,7 @@ def test_clients_that_go_away_in_the_middle(plain: IdServer) -> None:
 def test_connections_have_a_limit() -> None:
     with IdServer(server="[server.limits]\nconnections = 10\n") as server, ExitStack() as stack:
         opened = [stack.enter_context(server.connect()) for _ in range(10)]
-        opened[0].sendall(b"GET /health/live HTTP/1.1\r\nhost: x\r\n\r\n")
+        opened[0].sendall(b"GET /health/live HTTP/1.1\r\nhost: localhost\r\n\r\n")
         assert opened[0].recv(20).startswith(b"HTTP/1.1 200")
         with server.connect() as one_more:
             assert reply_of(one_more) == b""
@@ -575,7 +578,9 @@ def test_files_are_as_many_as_the_system_allows(plain: IdServer) -> None:
 
 def works(server: IdServer) -> bool:
     with server.connect() as connection:
-        connection.sendall(b"GET /health/live HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        connection.sendall(
+            b"GET /health/live HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+        )
         return reply_of(connection).startswith(b"HTTP/1.1 200")
 
 
@@ -587,7 +592,7 @@ def idle(server: IdServer, count: int) -> tuple[int, int]:
     """
     openings: tuple[Callable[[socket.socket], object], ...] = (
         lambda _: None,
-        lambda each: each.sendall(b"GET /health/live HTTP/1.1\r\nhost: x\r\n\r\n"),
+        lambda each: each.sendall(b"GET /health/live HTTP/1.1\r\nhost: localhost\r\n\r\n"),
         lambda each: each.sendall(PING),
         lambda each: each.sendall(b"GET /heal"),
     )

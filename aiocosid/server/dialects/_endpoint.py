@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from ...errors import CosIdError
-from .._http import EVERYTHING, JSON, access_of, check_site, reply
+from .._http import EVERYTHING, JSON, access_of, check_host, check_site, reply
 from .._problems import Problem
 
 if TYPE_CHECKING:
@@ -47,10 +47,11 @@ def gate(service: Service, *, public: bool) -> Gate:
         service: knows the tokens.
         public: whether clients need none, since those of the dialect have none.
     """
-    return _anybody if public else partial(access_of, service)
+    return partial(_anybody if public else access_of, service)
 
 
-def _anybody(scope: Scope) -> Access:
+def _anybody(service: Service, scope: Scope) -> Access:
+    check_host(service, scope)
     check_site(scope)
     return EVERYTHING
 

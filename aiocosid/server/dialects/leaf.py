@@ -26,7 +26,7 @@ from ...errors import (
 )
 from ...segment import SegmentStatistics
 from ...snowflake import LEAF, ShardedId, SnowflakeId
-from .._http import TEXT, parts_of, query_of, whole
+from .._http import TEXT, check_many, parts_of, query_of, whole
 from .._problems import Problem
 from .._tokens import Verb
 from ._endpoint import Endpoint, HttpAnswer, gate
@@ -152,7 +152,8 @@ class _Leaf:
         parts, service = parts_of(scope, self._get), self._service
         name = parts[0]
         verb = Verb.IDS if len(parts) == 1 else Verb.SEGMENTS
-        service.check(self._access(scope), verb, name)
+        access = self._access(scope)
+        service.check(access, verb, name)
         if not name or len(parts) > 2:  # noqa: PLR2004 - a key and a size
             raise Problem(HTTPStatus.NOT_FOUND, "no-path")
         if not self._segment:
@@ -160,7 +161,10 @@ class _Leaf:
         generator = await self._tag(name)
         if len(parts) == 1:
             return HttpAnswer(b"%d" % await generator.next_id(), TEXT)
-        ids = await service.segment(name, whole({"size": parts[1]}, "size"))
+        size = whole({"size": parts[1]}, "size")
+        if size > 1:
+            check_many(scope, access)
+        ids = await service.segment(name, size)
         if ids.step != 1:
             detail = "the counter's ids are not contiguous"
             raise Problem(HTTPStatus.BAD_REQUEST, "invalid-argument", detail)

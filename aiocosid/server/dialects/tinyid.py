@@ -16,7 +16,7 @@ from starlette.routing import Route
 from ..._life.clock import SYSTEM_CLOCK
 from ...abc import IdGenerator
 from ...errors import CosIdError, InvalidArgumentError
-from .._http import EVERYTHING, TEXT, check_site, form_of, whole
+from .._http import EVERYTHING, TEXT, check_host, check_many, check_site, form_of, whole
 from .._problems import Problem, problem_of
 from .._tokens import Verb
 from ._endpoint import Endpoint, HttpAnswer
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from .._http import Receive, Scope, Send
     from .._service import Service
+    from .._tokens import Access
 
 __all__ = ("routes",)
 
@@ -151,7 +152,8 @@ class _Tinyid:
 
     async def _next_ids(self, scope: Scope, receive: Receive) -> Sequence[int]:
         form = await self._form(scope, receive)
-        generator = await self._generator(form, Verb.IDS)
+        access = self._access(form, Verb.IDS)
+        generator = await self._generator(form)
         text = form.get("batchSize", "")
         count = whole(form, "batchSize") if text else 1
         at_most = min(_BATCH_LIMIT, self._service.limits.ids)
@@ -161,12 +163,14 @@ class _Tinyid:
             raise InvalidArgumentError("batchSize", count, expected=f"from 1 to {at_most}")
         if count == 1:
             return [await generator.next_id()]
+        check_many(scope, access)
         return await generator.next_ids(count)
 
     async def _next(self, scope: Scope, receive: Receive) -> tuple[int, int, int, int, int]:
         """Take a segment: its max id, loading id, current id, delta and remainder."""
         form = await self._form(scope, receive)
-        await self._generator(form, Verb.SEGMENTS)
+        check_many(scope, self._access(form, Verb.SEGMENTS))
+        await self._generator(form)
         ids = await self._service.segment(form["bizType"])
         span, last = len(ids) * ids.step, ids[-1]
         current_id = last - span
@@ -174,20 +178,27 @@ class _Tinyid:
         return last, loading_id, current_id, ids.step, last % ids.step
 
     async def _form(self, scope: Scope, receive: Receive) -> dict[str, str]:
-        if self._public:
+        if self._public or not self._service.tokens:
+            check_host(self._service, scope)
             check_site(scope)
         return await form_of(scope, receive, self._service.limits.body)
 
-    async def _generator(self, form: dict[str, str], verb: Verb) -> IdGenerator:
-        """Return the generator of the ``bizType``, if the token allows that."""
+    def _access(self, form: dict[str, str], verb: Verb) -> Access:
+        """Return what the sender may do; raise if its token does not allow that."""
         service, name = self._service, form.get("bizType", "")
         if self._public:
             service.check(EVERYTHING, verb, name)
-        else:
-            try:
-                service.check(service.access(form.get("token"), SYSTEM_CLOCK.now_ms()), verb, name)
-            except Problem:
-                raise _TokenError from None
+            return EVERYTHING
+        try:
+            access = service.access(form.get("token"), SYSTEM_CLOCK.now_ms())
+            service.check(access, verb, name)
+        except Problem:
+            raise _TokenError from None
+        return access
+
+    async def _generator(self, form: dict[str, str]) -> IdGenerator:
+        """Return the generator of the ``bizType``."""
+        service, name = self._service, form.get("bizType", "")
         try:
             found = await service.generator(name)
         except Problem as error:

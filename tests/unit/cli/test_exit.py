@@ -143,6 +143,10 @@ def test_a_bug_keeps_its_traceback(scripted: ScriptedStore) -> None:
         ("postgresql://me@h:5432/db", "postgresql://me@h:5432/db"),
         ("sqlite:///a/b.db", "sqlite:///a/b.db"),
         ("redis://h:6379 is down", "redis://h:6379 is down"),
+        ("aiocosid+http://aiocosid_abc@h:8688 is down", "aiocosid+http://***@h:8688 is down"),
+        ("aiocosid+https://any@h", "aiocosid+https://***@h"),
+        (f"take aiocosid_{'x' * 43}, please", "take aiocosid_***, please"),
+        ("the table aiocosid_machines", "the table aiocosid_machines"),
     ],
 )
 def test_redacted(text: str, shown: str) -> None:

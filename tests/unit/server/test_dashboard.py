@@ -64,7 +64,7 @@ class Server:
 @pytest_asyncio.fixture(params=[()])
 async def server(request: pytest.FixtureRequest) -> AsyncIterator[Server]:
     ids = aiocosid.connect(MemoryStore(), namespace="shop", instance_id="till:1")
-    app = App(ids, namespace="shop", tokens=request.param)
+    app = App(ids, namespace="shop", tokens=request.param, hosts=["ids"])
     async with ids:
         await ids.store.initialize()
         await ids.segment("order", step=100)
@@ -142,7 +142,7 @@ class TestAccess:
         assert int(page.headers["content-length"]) < 50_000
 
     async def test_it_can_be_left_out(self) -> None:
-        app = App(aiocosid.connect("memory://"), dashboard=False)
+        app = App(aiocosid.connect("memory://"), dashboard=False, hosts=["ids"])
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://ids") as client:
             assert (await client.get("/dashboard")).status_code == 404

@@ -88,10 +88,20 @@ def test_new_tokens_differ() -> None:
 
 
 def test_who_needs_one() -> None:
-    """On a Unix socket nobody, unless that is said; what is unknown counts as TCP."""
+    """Everybody; on a Unix socket nobody, if that is said; what is unknown counts as TCP."""
     token = Token(name="shop", digest=digest_of("s"), verbs=(Verb.IDS,))
     tcp, unix, abstract = ("127.0.0.1", 1), "/run/ids.sock", b"\0ids"
     for name in (tcp, unix, abstract, None):
         assert not Tokens().needed_at(name)
-        assert Tokens([token], unix=True).needed_at(name)
-        assert Tokens([token]).needed_at(name) is (name in {tcp, None})
+        assert Tokens([token]).needed_at(name)
+        assert Tokens([token], unix=False).needed_at(name) is (name in {tcp, None})
+
+
+def test_what_is_not_offered_no_token_allows() -> None:
+    admin = Token(name="shop", digest=digest_of("s"), verbs=(Verb.IDS, Verb.ADMIN))
+    for found in (Tokens(offers=[Verb.IDS]), Tokens([admin], offers=[Verb.IDS])):
+        access = found.access("s", now_ms=0)
+        assert access is not None
+        assert access.allows(Verb.IDS, "order")
+        assert not access.allows(Verb.ADMIN)
+        assert access.refusal(Verb.ADMIN, "") == "this server does not offer 'admin'"

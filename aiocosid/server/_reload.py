@@ -1,0 +1,59 @@
+"""What a running server reads again when it is told to: tokens, certificates, and its names."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import TYPE_CHECKING, Final
+
+from ..errors import InvalidArgumentError
+from ._tls import context_of
+from ._tokens import Token, Verb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..settings import ServerSettings, Settings
+
+__all__ = ("read_again", "tokens_of")
+
+MS: Final = 1000
+AGAIN: Final = ("tokens", "hosts", "tls_certificate", "tls_key")
+
+
+def tokens_of(server: ServerSettings) -> list[Token]:
+    """Return the tokens of the settings."""
+    return [
+        Token(
+            name=each.name,
+            digest=each.digest,
+            verbs=tuple(map(Verb, each.verbs)),
+            names=tuple(each.names),
+            expires_ms=None if each.expires is None else ceil(each.expires.timestamp() * MS),
+        )
+        for each in server.tokens
+    ]
+
+
+def read_again(settings: Settings, load: Callable[[], Settings]) -> Settings:
+    """Return settings with the tokens, certificates and names of today; the others stay.
+
+    Args:
+        settings: those of the server.
+        load: reads them again.
+
+    Raises:
+        InvalidSettingsError: the new ones are wrong.
+        InvalidArgumentError: they have no token any more, so that everybody could do everything; or
+            TLS would begin or end; or a certificate cannot be read.
+    """
+    old, new = settings.server, load().server
+    if old.tokens and not new.tokens:
+        expected = "one at least, as before: start the server again to do without"
+        raise InvalidArgumentError("tokens", [], expected=expected)
+    if (old.tls_certificate is None) != (new.tls_certificate is None):
+        expected = "with or without TLS as before: start the server again to change that"
+        raise InvalidArgumentError("tls_certificate", new.tls_certificate, expected=expected)
+    server = old.model_copy(update={name: getattr(new, name) for name in AGAIN})
+    found = settings.model_copy(update={"server": server})
+    context_of(found)
+    return found
