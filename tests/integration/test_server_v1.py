@@ -260,17 +260,13 @@ class TestMachineIds:
             b"{",
             b"[]",
             b"{}",
-            json.dumps({**LEASE, "bits": 0}).encode(),
-            json.dumps({**LEASE, "bits": True}).encode(),
-            json.dumps({**LEASE, "now_ms": "1"}).encode(),
-            json.dumps({**LEASE, "instance_id": ""}).encode(),
-            json.dumps({**LEASE, "instance_id": "\ud800"}).encode(),
-            json.dumps({**LEASE, "safe_guard": 0}).encode(),
-            json.dumps({**LEASE, "extra": 1}).encode(),
+            *({"bits": 0}, {"bits": True}, {"now_ms": "1"}, {"instance_id": ""}),
+            *({"instance_id": "\ud800"}, {"safe_guard": 0}, {"extra": 1}),
         ],
     )
-    def test_a_bad_body(self, client: httpx.Client, body: bytes) -> None:
-        answer = client.post("/v1/machines/bad", content=body)
+    def test_a_bad_body(self, client: httpx.Client, body: bytes | dict[str, Any]) -> None:
+        content = body if isinstance(body, bytes) else json.dumps({**LEASE, **body}).encode()
+        answer = client.post("/v1/machines/bad", content=content)
         assert problem(answer) == (400, "invalid-argument")
 
     def test_a_body_that_is_too_long(self, client: httpx.Client) -> None:
