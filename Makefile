@@ -19,6 +19,9 @@ WORKERS ?= 4
 # One that has done its share takes tests of the others'.
 SHARED = -n $(WORKERS) --dist worksteal
 
+# Of .ci/servers.
+SERVER ?= mysql-9.7
+
 # Worlds of each scenario.
 SEEDS ?= 1000
 
@@ -43,7 +46,7 @@ SOURCES := aiocosid _aiocosid_pytest.py bench tests
 .NOTPARALLEL:  # targets share one environment
 # Tests start thousands of processes: what is imported is compiled once, and not in each of them.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test oldest stress nightly simulate chaos evidence fuzz mutants bench docs changelog \
+.PHONY: help demo test oldest stress nightly server simulate chaos evidence fuzz mutants bench docs changelog \
 	dist check lock clean venv
 
 help:  ## List the targets
@@ -76,6 +79,18 @@ stress: $(VENV)/.dev  ## The long tests: many processes, kill -9
 
 nightly: $(VENV)/.dev  ## The longest: what repeats others on another loop or driver, or for longer
 	$(BIN)/python -m pytest -m nightly $(SHARED) $(TESTS) $(ARGS)
+
+# Words of the tests that are about a kind of server, where its name is not enough.
+OF_postgres := postgres or _pg or psycopg or standby
+OF_mysql := mysql or mariadb or _my or asyncmy
+OF_mariadb := $(OF_mysql)
+OF_redis := redis or valkey
+OF_valkey := $(OF_redis)
+KIND = $(firstword $(subst -, ,$(SERVER)))
+server: $(VENV)/.dev  ## Contracts and a store's own tests on another version of its server: SERVER=mysql-9.7
+	folder=$$(VENV=$(VENV) bash .ci/servers $(SERVER)) && AIOCOSID_TEST_SERVERS=$$folder \
+	  $(BIN)/python -m pytest -m 'not nightly' $(SHARED) tests/contracts tests/integration \
+	  -k '$(or $(OF_$(KIND)),$(KIND))' $(ARGS)
 
 simulate: $(VENV)/.dev  ## Simulated worlds, on all cores, until something is found: SEEDS=100000
 	$(BIN)/python -m tests.simulation all --seeds $(SEEDS) $(ARGS)
@@ -122,13 +137,15 @@ venv: $(VENV)/.dev  ## Only set up the environment
 # One file a purpose, with every package pinned by version and hash and no address in it, so that
 # it installs from whatever registry pip is set up for.  UPGRADE=--upgrade takes newer versions.
 COMPILE = $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
-	--no-emit-index-url --no-emit-find-links $(UPGRADE) pyproject.toml requirements/build.in
+	--no-emit-index-url --no-emit-find-links
+COMPILE_OURS = $(COMPILE) $(UPGRADE) pyproject.toml requirements/build.in
 lock:  ## Pin requirements/*.txt anew (needs uv)
-	$(COMPILE) --all-extras -o requirements/dev.txt
-	$(COMPILE) --extra all --upgrade --resolution lowest-direct requirements/oldest.in \
+	$(COMPILE_OURS) --all-extras -o requirements/dev.txt
+	$(COMPILE_OURS) --extra all --upgrade --resolution lowest-direct requirements/oldest.in \
 	  -o requirements/oldest.txt
-	$(COMPILE) --extra cli -c requirements/dev.txt -o requirements/demo.txt
-	$(COMPILE) --extra all -c requirements/dev.txt -o requirements/server.txt
+	$(COMPILE_OURS) --extra cli -c requirements/dev.txt -o requirements/demo.txt
+	$(COMPILE_OURS) --extra all -c requirements/dev.txt -o requirements/server.txt
+	$(COMPILE) requirements/servers.in -o requirements/servers.txt
 	@! grep -nE '://|--(extra-)?index|--find-links| @ |(^|[ =])/' requirements/*.txt
 
 clean:  ## Remove what the targets made, except the environment

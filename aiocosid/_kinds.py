@@ -405,17 +405,9 @@ def uncertainty(
     from .generators import UncertaintyIdGenerator
 
     def wrap(inner: IdGenerator, store: Store) -> UncertaintyIdGenerator:
-        return UncertaintyIdGenerator(inner, bits, store=creating(store))
+        return UncertaintyIdGenerator(inner, bits, store=store)
 
     return _around(UncertaintyIdGenerator, options, wrap, f"bits {bits} and ")
-
-
-def creating(store: Store | None) -> Store | None:
-    """Return a store in which any counter may begin; None if an operator creates each of them."""
-    from .stores._over import StoreOverStores
-    from .stores._store import BackendStore
-
-    return store if isinstance(store, BackendStore | StoreOverStores) else None
 
 
 def _around(

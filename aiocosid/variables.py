@@ -8,18 +8,22 @@ from difflib import get_close_matches
 from typing import Final, NamedTuple
 
 from .errors import InvalidSettingsError
-from .errors._base import SettingsProblem
+from .errors._base import MOST_SHOWN, SettingsProblem
 
 __all__ = (
     "CONFIG",
     "DELIMITER",
     "DISPOSABLE",
     "KEYS",
+    "NO",
     "PREFIX",
     "TABLES",
+    "TRUTH_WORDS",
+    "YES",
     "Path",
     "Variables",
     "plain",
+    "truth",
 )
 
 PREFIX: Final = "AIOCOSID_"
@@ -35,6 +39,11 @@ DISPOSABLE: Final = "disposable"
 TABLES: Final = ("stores", "machine", "share", "generators", "sharding", "server")
 KEYS: Final = ("close_timeout", "create", "namespace", "store", *TABLES)
 """The keys at the top of the settings; those that are no table have one value."""
+
+YES: Final = ("true", "1", "yes", "on")
+NO: Final = ("false", "0", "no", "off")
+TRUTH_WORDS: Final = f"{', '.join((*YES, *NO[:-1]))} or {NO[-1]}"
+"""What errors say."""
 
 _NEAR: Final = 0.8
 """How similar a word has to be to count as a typing error: ``stroe`` is, ``service`` is not."""
@@ -82,6 +91,19 @@ class Variables(NamedTuple):
         name = self.names.get(path)
         return None if name is None else plain(os.environ[name]) or None
 
+    def flag(self, *path: str) -> bool:
+        """Return the truth value of a key; False if its variable is not set.
+
+        Raises:
+            InvalidSettingsError: it is empty, or none of the words.
+        """
+        name = self.names.get(path)
+        found = False if name is None else truth(os.environ[name])
+        if found is None:
+            key = ".".join(path)
+            raise InvalidSettingsError(each for each in self.mistyped if each.key == key)
+        return found
+
     def check(self) -> None:
         """Raise `InvalidSettingsError` if a variable is empty or misspelt."""
         if self.mistyped:
@@ -93,15 +115,25 @@ def plain(text: str) -> str:
     return text.strip("\ufeff\r\n")
 
 
+def truth(text: str) -> bool | None:
+    """Return the truth value that a text says, in any case; None if it is none of the words."""
+    word = plain(text).lower()
+    return word in YES if word in YES + NO else None
+
+
 def _problem(path: Path, name: str) -> tuple[SettingsProblem, bool] | None:
     """Return what is wrong with a variable, and whether only aiocosid can be meant."""
     first, *rest = path
-    if path == (DISPOSABLE,) or _KUBERNETES.fullmatch(name[len(PREFIX) :].upper()):
+    if _KUBERNETES.fullmatch(name[len(PREFIX) :].upper()):
         return None
-    if first in TABLES or path == (CONFIG,) or (first in KEYS and not rest):
-        if plain(os.environ[name]):
+    if first in TABLES or path in {(CONFIG,), (DISPOSABLE,)} or (first in KEYS and not rest):
+        text, reason, is_ours = plain(os.environ[name]), "", True
+        if not text:
+            reason = "is empty: give it a value, or unset it"
+        elif path == (DISPOSABLE,) and truth(text) is None:
+            reason = f"is {text[:MOST_SHOWN]!r}; it has to be {TRUTH_WORDS}"
+        if not reason:
             return None
-        reason, is_ours = "is empty: give it a value, or unset it", True
     else:
         meant = _meant(first, rest)
         known = "known are " + ", ".join(sorted(KEYS))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from .._later import dataclass
 from ..errors import UnsupportedByStoreError
@@ -12,6 +11,7 @@ from ._ids import DEFAULT_NAMESPACE, DEFAULT_STEP, IdSegmentDistributor
 from ._machine import DEFAULT_SAFE_GUARD
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Sequence
     from types import TracebackType
 
@@ -146,6 +146,26 @@ class MachineStore:
             namespace=namespace, machine_id=machine_id, above_ms=above_ms
         )
 
+    async def repair_machines(self, *, namespace: str = DEFAULT_NAMESPACE) -> Sequence[Machine]:
+        """Lower what a wrong clock has written far ahead, so that the machine ids are usable again.
+
+        A time mark or a renewal more than a day ahead keeps a machine id from every next owner.
+        Those of free ids are set to a minute ahead.  An id that is held is left alone: first stop
+        its holder, and take the id away with `revert_machine`.  One atomic step, safe to repeat.
+
+        Args:
+            namespace: the namespace.
+
+        Returns:
+            The machine ids that were too far ahead, as they were; those without an ``instance_id``
+            were mended.
+
+        Raises:
+            CorruptMachineStateError: an entry is damaged.
+            StoreError: the store refuses or cannot be reached.
+        """
+        return await self._holder().repair_machines(namespace=namespace)
+
     async def machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE) -> int | None:
         """Return the width of a namespace's machine ids, or None if none is noted yet.
 
@@ -194,6 +214,9 @@ class MachineStore:
         already stays as it is unless an argument is given.  One atomic step, safe to repeat; a
         cancelled call may have taken effect.
 
+        Where no commit spans all namespaces, as on Redis Cluster, it lets counters be created and
+        marks no namespace; for that there is `mark_machines`.
+
         Args:
             confirm_no_holders: write it although the store has counters or machine ids.  The caller
                 has to know that no process that was started before holds a machine id, and that
@@ -203,7 +226,7 @@ class MachineStore:
 
         Raises:
             StoreNotEmptyError: the store has counters or machine ids, and neither is given.
-            UnsupportedByStoreError: this store keeps no marker for all namespaces.
+            UnsupportedByStoreError: this store keeps no marker.
             StoreError: the store refuses, cannot be reached, or hides its identity.
         """
         await self._holder().initialize(
@@ -234,7 +257,7 @@ class MachineStore:
     ) -> MachineMarker:
         """Write the marker of one namespace, which says that the store has lost nothing of it.
 
-        For one namespace alone, or where `initialize` cannot be used, as on Redis Cluster.  Do not
+        For one namespace alone, or where `initialize` marks none, as on Redis Cluster.  Do not
         call it at every start, or it would mark a store that was just emptied.  One atomic step,
         safe to repeat.
 
@@ -324,7 +347,7 @@ class ServerFacts:
         migrators: the tables in which tools for migrations keep their state, beside the store's
             own; a tool may drop or empty what it does not know.
         is_disposable: whether the store was made for tests, so that what is dropped is made again;
-            False also where it does not remember that.
+            on a store without a witness, whether this process treats it so.
     """
 
     version: str
@@ -338,8 +361,13 @@ def is_disposable() -> bool:
     """Return whether new stores are for tests, by ``AIOCOSID_DISPOSABLE`` in the environment.
 
     The pytest plugin sets it to 1 unless it is set already.
+
+    Raises:
+        InvalidSettingsError: the variable is no truth value.
     """
-    return os.environ.get("AIOCOSID_DISPOSABLE", "").lower() in {"1", "true", "yes", "on"}
+    from ..variables import DISPOSABLE, Variables  # noqa: PLC0415 - needed to create alone
+
+    return Variables.read().flag(DISPOSABLE)
 
 
 class Store(MachineStore, ABC):
@@ -349,6 +377,10 @@ class Store(MachineStore, ABC):
     """
 
     __slots__ = ()
+
+    begins_counters: ClassVar[bool] = False
+    """Whether a counter of any name begins by itself; in other systems' tables an operator creates
+    each (the default)."""
 
     @property
     def weaknesses(self) -> Sequence[str] | None:
@@ -407,12 +439,16 @@ class Store(MachineStore, ABC):
 
         Args:
             disposable: if the store is made by this call, it is one for tests: whatever is lost in
-                it is made and vouched for again.  On a store without a witness each call says so.
+                it is made and vouched for again.  On a store without a witness each call says so,
+                and is refused if there are keys without a marker.
                 ``AIOCOSID_DISPOSABLE=1`` in the environment does the same.
-            after_loss: create also what was there and is lost; see `initialize`.
+            after_loss: create also what was there and is lost; see `initialize`.  Before that a
+                database's marker is deleted.
 
         Raises:
             SchemaDroppedError: tables were dropped, and the store is not disposable.
+            StoreNotEmptyError: a disposable store was asked for, but the store has keys without a
+                marker, and no witness.
             StoreError: the store refuses or cannot be reached.
         """
 
@@ -453,6 +489,8 @@ class Store(MachineStore, ABC):
         Raises:
             InvalidArgumentError: ``above`` is outside its range.
             CounterMissingError: there is no such counter, and ``create`` is False.
+            CounterNotCreatedError: it may be created, but a database's table of counters was
+                emptied.
             StoreError: the store refuses or cannot be reached.
         """
 

@@ -127,7 +127,7 @@ def judge_server(facts: ServerFacts, took: float, driver: str) -> Iterator[Findi
         yield judge_migrator(table)
     if facts.is_disposable:
         text = "the store is for tests: what is dropped is made again, and its ids are issued twice"
-        remedy = "in production use one that was made without --disposable"
+        remedy = "in production use one made without --disposable, and unset AIOCOSID_DISPOSABLE"
         yield Finding(check="disposable", status=Status.WARNING, text=text, remedy=remedy)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
-from ..abc import DEFAULT_NAMESPACE, DEFAULT_SAFE_GUARD
+from ..abc import DEFAULT_SAFE_GUARD
 from ..errors import (
     InvalidArgumentError,
     MachineIdQuarantineError,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ..abc import MachineMarker
+    from ._stores import ChosenStore
 
 __all__ = ("init",)
 
@@ -188,7 +189,7 @@ def init(
     )
     for each in chosen_stores(store, config):
         with StoreSession(each, timeout=timeout) as session:
-            _initialize(session, each.where, request)
+            _initialize(session, each, request)
 
 
 def _print_schema(dialect: SqlDialect | None, url: str | None, config: str | None) -> None:
@@ -214,9 +215,10 @@ def _floors(given: Sequence[str], columns: Sequence[str]) -> dict[str, Floor]:
     return floors
 
 
-def _initialize(session: StoreSession, where: str, request: _Request) -> None:
+def _initialize(session: StoreSession, chosen: ChosenStore, request: _Request) -> None:
+    where = chosen.where
     if request.floors is not None:
-        _recover(session, where, request.floors, request)
+        _recover(session, chosen, request.floors, request)
         return
     session.call(session.store.create_schema, disposable=request.disposable)
     try:
@@ -249,13 +251,13 @@ def _initialize(session: StoreSession, where: str, request: _Request) -> None:
 
 
 def _recover(
-    session: StoreSession, where: str, floors: Mapping[str, Floor], request: _Request
+    session: StoreSession, chosen: ChosenStore, floors: Mapping[str, Floor], request: _Request
 ) -> None:
     """Let each counter go on above its floor, and begin a quarantine of all machine ids.
 
     Until a person has answered, and each column was read, nothing is created.
     """
-    namespace = request.namespace or DEFAULT_NAMESPACE
+    where, namespace = chosen.where, request.namespace or chosen.namespace
     found = {
         name: floor
         if isinstance(floor, int)
@@ -270,7 +272,7 @@ def _recover(
     session.call(create, disposable=request.disposable)
     for name, above in found.items():
         session.call(session.store.set_floor, namespace=namespace, name=name, above=above)
-        write(f"counter {printable(name)} goes on above {above}\n")
+        write(f"counter {printable(f'{namespace}.{name}')} continues above {above}\n")
     ready = "is ready"
     with suppress(UnsupportedByStoreError):  # it has counters only
         session.call(session.store.initialize, after_loss=True)
@@ -297,7 +299,7 @@ def _ask(question: str, where: str, expected: str) -> None:
     if not has_terminal():
         raise InvalidArgumentError("--yes", False, expected=expected)
     if not confirmed(question):
-        write(f"{where} was not changed\n")
+        write(f"{where} was not initialised\n")
         raise typer.Exit(ExitCode.FAILED)
 
 

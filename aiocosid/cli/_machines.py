@@ -167,6 +167,37 @@ def forget(
 
 
 @machines.command()
+def repair(
+    *,
+    store: StoreUrl = None,
+    config: Config = None,
+    namespace: Namespace = None,
+    form: AsText = TextFormat.TEXT,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Make machine ids usable again whose times a wrong clock has written far ahead.
+
+    A time mark more than a day ahead keeps a machine id from every next owner.  Those of free ids
+    are set to a minute ahead.  An id that is held stays as it is: stop its holder, and take the id
+    by 'machines revert' first.
+    """
+    with StoreSession.on(store, config, timeout=timeout) as session:
+        namespace = session.namespace(namespace)
+        found = session.call(session.store.repair_machines, namespace=namespace)
+    if form is TextFormat.JSON:
+        write_json([{**asdict(each), "repaired": not each.instance_id} for each in found])
+    else:
+        for each in found:
+            at = time_text(max(each.mark_ms, each.last_timestamp_ms))
+            who = printable(each.instance_id)
+            done = f"is held by {who} and stays as it is" if who else "can be taken again"
+            write(f"machine id {each.machine_id}, which was ahead until {at} UTC, {done}\n")
+        count = sum(not each.instance_id for each in found)
+        write(f"{count} machine ids of namespace {printable(namespace)} were repaired\n")
+    session.tell_written()
+
+
+@machines.command()
 def bits(
     *,
     store: StoreUrl = None,

@@ -64,7 +64,10 @@ def chosen_stores(store: str | None, config: str | None) -> list[ChosenStore]:
         return [chosen_store(store, config)]
     from ..settings import configured_stores
 
-    return [ChosenStore(_shown(where), make) for where, make in configured_stores(config)]
+    return [
+        ChosenStore(_shown(where), make, namespace)
+        for where, make, namespace in configured_stores(config)
+    ]
 
 
 def named_url(store: str | None, config: str | None) -> str | None:

@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Final, cast
 
 from ..abc import MAX_ID, Counter
-from ..errors import StoreUnavailableError
-from ..stores.sql import OutOfRangeError
+from ..errors import StoreError, StoreUnavailableError
+from ..stores.sql import OutOfRangeError, driver_code
 from ._table import CounterTable, TableRow, as_integer
 from ._table_distributor import TableDistributor
 from ._table_store import TableStore
@@ -46,6 +46,8 @@ WHERE table_schema = DATABASE() AND table_name = :table AND column_name = 'id'""
 _BITS: Final = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 
 _NEVER_LOWER: Final = "ON DUPLICATE KEY UPDATE id = GREATEST(id, :least)"
+
+_REPEATED: Final = 1062  # MySQL's number: REPLACE replaces no row for its AUTO_INCREMENT's last id
 
 _ATTEMPTS: Final = 3  # when a ticket is below a floor that was just set, by whoever set another
 
@@ -84,8 +86,10 @@ class _Tickets(TableDistributor):
         statement = f"REPLACE INTO `{self.name}` (stub) VALUES ('a')"
         try:
             inserted_id = (await self._executor.run(statement)).inserted_id
-        except OutOfRangeError as error:
-            raise self._used_up() from error.__cause__
+        except StoreError as error:
+            if isinstance(error, OutOfRangeError) or driver_code(error) == _REPEATED:
+                raise self._used_up() from error.__cause__
+            raise
         if inserted_id is None:
             raise self._corrupt("an id that is no AUTO_INCREMENT")
         await self._check_fits(inserted_id)

@@ -145,7 +145,8 @@ class UncertaintyIdGenerator(WrappedGenerator):
             bits: random bits of each id, 1 to 62.  The wrapped generator's ids may be at most
                 ``2**(63 - bits) - 1``; above that, calls raise `IdOverflowError`.
             store: keeps the bits, in a counter ``{name}~bits``: opening with other bits raises
-                `InvalidArgumentError`, in any process.  None keeps them nowhere.
+                `InvalidArgumentError`, in any process.  Nothing keeps them with None, or in a store
+                whose counters an operator creates.
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
@@ -154,7 +155,7 @@ class UncertaintyIdGenerator(WrappedGenerator):
         check_integer("bits", bits, at_least=1, at_most=62)
         self.bits: int = bits
         self._limit = 2 ** (63 - bits) - 1
-        if store is not None:
+        if store is not None and store.begins_counters:
             actual = generator.statistics()
             record = store.segment_distributor(
                 namespace=actual.namespace, name=f"{actual.name}~bits", offset=bits << FROZEN

@@ -28,6 +28,7 @@ __all__ = (
     "Decision",
     "Soundness",
     "check_format",
+    "doubt",
     "epoch_of",
     "examine",
     "is_initialized",
@@ -55,12 +56,24 @@ class Asker:
         stable: whether the instance keeps its id when it is closed.
         guard_ms: its safe guard, `ENDLESS_MS` for no end; 0 for a caller that holds no id.
         nonce: a fresh name, for a quarantine that this call begins.
+        is_guest: whether it asks a server, which believes less than a process on the store itself.
+        owner: names the guest's access; empty if anybody has it.
+        least_guard_ms: milliseconds without a renewal before which no guest takes an id.
+        clock_ms: the server's wall clock; not every store has one.
     """
 
     instance: str
     stable: bool = False
     guard_ms: int = 0
     nonce: str = ""
+    is_guest: bool = False
+    owner: str = ""
+    least_guard_ms: int = 0
+    clock_ms: int = -1
+
+    def signed(self, token: str) -> str:
+        """Return a token as it is stored: it names the guest that took the id."""
+        return f"{token}@{self.owner}" if token and self.owner else token
 
 
 @dataclass(slots=True)
@@ -110,8 +123,13 @@ def epoch_of(snapshot: Snapshot) -> str:
     return snapshot.marker.epoch if snapshot.marker is not None else ""
 
 
-def noted_in(snapshot: Snapshot) -> int:
-    return sum(seat.is_noted for seat in snapshot.seats.values())
+def noted_in(snapshot: Snapshot, changes: Changes | None = None) -> int:
+    """Return how many machine ids have a note of ours, after these changes."""
+    seats = snapshot.seats if changes is None else {**snapshot.seats, **changes.seats}
+    return sum(
+        seat.is_noted or (number in snapshot.moving and bool(seat.note and seat.note.token))
+        for number, seat in seats.items()
+    )
 
 
 def is_known(snapshot: Snapshot) -> bool:
@@ -223,6 +241,17 @@ def refused(snapshot: Snapshot, found: Soundness) -> Decision:
     changes = Changes(space=space_written(snapshot, found.space))
     error = _quarantine_error(snapshot, found.space, found.left_ms)
     return Decision(changes, error=error, is_alarm=found.is_alarm)
+
+
+def doubt(snapshot: Snapshot) -> Decision:
+    """Have the machine ids of one namespace wait for a quarantine, on an operator's command.
+
+    For a store that lost something and has no marker of all namespaces.  A namespace that has lost
+    its cell waits anyway.
+    """
+    if snapshot.space is None:
+        return Decision()
+    return Decision(Changes(space=replace(snapshot.space, identity="")))
 
 
 def is_initialized(snapshot: Snapshot) -> bool:

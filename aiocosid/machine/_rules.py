@@ -11,11 +11,14 @@ from dataclasses import dataclass, replace
 from itertools import chain, count, islice
 from typing import TYPE_CHECKING, Final
 
-from ..abc import Machine, MachineGrant, MachineMarker
-from ..abc._machine import bits_in_use, check_same_bits
+from ..abc import Machine, MachineGrant
+from ..abc._machine import check_same_bits
 from ..errors import (
+    ClockSkewError,
     CorruptMachineStateError,
+    CosIdError,
     InvalidArgumentError,
+    MachineIdInUseError,
     MachineIdLostError,
     MachineIdOverflowError,
 )
@@ -29,7 +32,6 @@ from ._losses import (
     is_initialized,
     is_known,
     is_uncounted,
-    missing_namespaces,
     noted_in,
     quarantine_ms,
     refused,
@@ -41,7 +43,6 @@ from .cells import (
     MAX_MS,
     Changes,
     Count,
-    Marker,
     NamespaceCount,
     Need,
     Note,
@@ -57,24 +58,21 @@ if TYPE_CHECKING:
     from .cells import Snapshot
 
 __all__ = (
+    "MOST_AHEAD_MS",
     "Asker",
     "Decision",
     "Taken",
     "check_format",
-    "forget",
     "give_back",
     "hand_out",
     "is_initialized",
-    "is_used",
+    "is_its_own",
     "list_machines",
-    "mark",
-    "mark_store",
     "peer_of",
     "quarantine_ms",
     "raise_mark",
     "renew",
     "seconds_left",
-    "set_bits",
     "take_away",
 )
 
@@ -82,6 +80,12 @@ RELEASE_STAMP_MARGIN: Final = 1000
 """Milliseconds between the mark and the stamp of an id that is released while its owner may still
 use it.
 """
+
+MOST_AHEAD_MS: Final = 24 * 3600 * 1000
+"""Milliseconds that a guest's time mark, or an operator's, may be ahead: it stops an id so long."""
+
+MOST_SKEW_MS: Final = 60_000
+"""Milliseconds that a guest's clock may be ahead of the store's."""
 
 HOLDERS_NAMED: Final = 5
 """How many holders of a full pool the error names."""
@@ -102,6 +106,54 @@ class Taken:
     born_ms: int
     bits: int
     token: str
+
+
+# Guests: callers of a server.
+
+
+def is_its_own(seat: Seat, asker: Asker) -> bool:
+    """Return whether the access that took an id is the guest's; anybody's guest may be anybody."""
+    token = "" if seat.note is None else seat.note.token
+    return not asker.owner or token.partition("@")[2] == asker.owner
+
+
+def _refusal(
+    snapshot: Snapshot, asker: Asker, *, now_ms: int = -1, mark_ms: int = -1
+) -> CosIdError | None:
+    """Return the error for a guest whose times are too far ahead of the store's clock.
+
+    An id's floor is never lowered: a clock that counts microseconds would spoil it for good.
+    """
+    ahead_ms = max(now_ms, mark_ms - MOST_AHEAD_MS) - max(snapshot.now_ms, asker.clock_ms)
+    if not asker.is_guest or ahead_ms <= MOST_SKEW_MS:
+        return None
+    return ClockSkewError(snapshot.store, ahead=ahead_ms // 1000, tolerance=MOST_SKEW_MS // 1000)
+
+
+def _careful(snapshot: Snapshot, asker: Asker) -> Asker:
+    """Return a guest with the safe guard of the namespace or the server, if its own is shorter."""
+    if not asker.is_guest:
+        return asker
+    guards = asker.guard_ms, asker.least_guard_ms, (snapshot.space or Space()).guard_ms
+    return replace(asker, guard_ms=max(guards))
+
+
+def _stranger(snapshot: Snapshot, asker: Asker) -> CosIdError | None:
+    """Return the error for a guest whose instance holds an id that another access has taken.
+
+    A process of that name may be running.  Once it was silent for the safe guard it is over.
+    """
+    for seat in snapshot.seats.values():
+        if asker.instance in seat.holders and not (
+            is_its_own(seat, asker) or _is_expired(snapshot, seat, asker, spares_stable=False)
+        ):
+            return MachineIdInUseError(
+                f"instance id {asker.instance!r} of namespace {snapshot.namespace!r}",
+                holder="a process with another token, or one without the server",
+                remedy="take another instance id, or wait for the safe guard after its last "
+                "renewal; 'aiocosid machines revert' takes the id of a dead one",
+            )
+    return None
 
 
 # Handing out.
@@ -134,33 +186,35 @@ def hand_out(
         spread: how many equally good ids are skipped, after conflicts over the first ones.
     """
     if not (snapshot.is_complete or snapshot.is_sample) or is_uncounted(snapshot):
-        return Decision(need=_whole(asker))
+        return Decision(need=need_whole(asker))
     if (damage := _own_damage(snapshot, asker.instance)) is not None:
         return Decision(error=damage)
     found = examine(snapshot, asker)
     if found.left_ms:
         return refused(snapshot, found)
+    named_ms, asker = asker.guard_ms, _careful(snapshot, asker)
+    refusal = _refusal(snapshot, asker, now_ms=now_ms) or _stranger(snapshot, asker)
     size = 1 << bits
     check_same_bits(snapshot.namespace, bits, found.space.bits or None)
     pool = _Pool(snapshot, asker, size, latest_ms)
     number = _choose(pool, spread)
     if snapshot.is_sample and (found.is_recounted or not _is_enough(snapshot, pool, number)):
-        return Decision(need=_whole(asker))
-    if number is None:
-        holders = _holders(snapshot)
-        error = MachineIdOverflowError(snapshot.namespace, size=size, holders=holders)
-        return Decision(error=error)
+        return Decision(need=need_whole(asker))
+    if refusal is not None or number is None:
+        holders = holders_of(snapshot)
+        overflow = MachineIdOverflowError(snapshot.namespace, size=size, holders=holders)
+        return Decision(error=refusal or overflow)
     changes = _taking(snapshot, asker, number, token=token, now_ms=now_ms)
-    _return_skipped(snapshot, changes, number)
-    space = remembering(replace(found.space, bits=bits), asker.guard_ms)
+    _return_skipped(snapshot, changes, number, now_ms)
+    space = remembering(replace(found.space, bits=bits), named_ms)
     changes.space = space_written(snapshot, space)
-    _recount(snapshot, changes, is_anew=found.is_recounted)
+    recount(snapshot, changes, is_anew=found.is_recounted)
     seat = snapshot.seats.get(number, Seat())
     is_marked = seat.note is not None or not seat.owners
     return Decision(changes, MachineGrant(number, seat.floor_ms, is_marked=is_marked))
 
 
-def _whole(asker: Asker, machine_id: int | None = None) -> Need:
+def need_whole(asker: Asker, machine_id: int | None = None) -> Need:
     """Return the need of everything, for a decision that rests on what is missing."""
     return Need(asker.instance, machine_id, is_complete=True, namespaces=True)
 
@@ -172,7 +226,7 @@ def _own_damage(snapshot: Snapshot, instance: str) -> CorruptMachineStateError |
     return None
 
 
-def _holders(snapshot: Snapshot) -> tuple[str, ...]:
+def holders_of(snapshot: Snapshot) -> tuple[str, ...]:
     held = [text for _, seat in sorted(snapshot.seats.items()) for text in seat.holders]
     return tuple(held[:HOLDERS_NAMED])
 
@@ -281,7 +335,9 @@ def peer_of(snapshot: Snapshot, instance: str) -> str | None:
     return None
 
 
-def _is_expired(snapshot: Snapshot, seat: Seat, asker: Asker) -> bool:
+def _is_expired(
+    snapshot: Snapshot, seat: Seat, asker: Asker, *, spares_stable: bool = True
+) -> bool:
     """Return whether no holder of a number has renewed it for the asker's safe guard."""
     if not seat.holders or seat.is_damaged or asker.guard_ms >= ENDLESS_MS:
         return False
@@ -290,7 +346,9 @@ def _is_expired(snapshot: Snapshot, seat: Seat, asker: Asker) -> bool:
         note = seat.note_about(owner.instance)
         if not owner.instance:
             continue
-        if note is not None and (note.stable or seat.seen_ms > silent_since_ms):
+        is_kept = note is not None and note.stable and spares_stable
+        # A peer that takes an id from the pool of ZooKeeper keeps the stamp that it finds there.
+        if is_kept or seat.seen_ms > silent_since_ms:
             return False
         # By the owner's clock, which may be slow: CosId stores nothing else.
         if snapshot.stamps_tell and owner.stamp_ms > silent_since_ms:
@@ -314,6 +372,7 @@ def _taking(snapshot: Snapshot, asker: Asker, number: int, *, token: str, now_ms
             mark_ms=note.mark_ms,
             token=token,
             turn=note.turn + 1,
+            born_ms=max(0, before.floor_ms) if asker.is_guest else 0,
         ),
         snapshot.now_ms,
     )
@@ -325,14 +384,17 @@ def _taking(snapshot: Snapshot, asker: Asker, number: int, *, token: str, now_ms
     return changes
 
 
-def _return_skipped(snapshot: Snapshot, changes: Changes, number: int) -> None:
+def _return_skipped(snapshot: Snapshot, changes: Changes, number: int, now_ms: int) -> None:
     """Give back the skipped numbers below a new one: CosId counts on from the new one."""
     if changes.last_new is None or snapshot.last_new is None:
         return
     for skipped in range(snapshot.last_new + 1, number):
         seat = snapshot.seats.get(skipped, Seat())
         if not (seat.owners or seat.is_damaged):
-            changes.seats[skipped] = replace(seat, owners=(Owner("", 0),))
+            # The present, for a peer keeps it until its first renewal; but by no wrong clock.
+            changes.seats[skipped] = replace(
+                seat, owners=(Owner("", min(now_ms, snapshot.now_ms)),)
+            )
 
 
 def _left_by(seat: Seat, instance: str) -> Seat:
@@ -350,10 +412,9 @@ def _left_by(seat: Seat, instance: str) -> Seat:
     return freed(seat, stamp_ms)
 
 
-def _recount(snapshot: Snapshot, changes: Changes, *, is_anew: bool) -> None:
+def recount(snapshot: Snapshot, changes: Changes, *, is_anew: bool) -> None:
     """Update the count of machine ids that have a note of ours: add one, or count all again."""
-    seats = {**snapshot.seats, **changes.seats}
-    noted, before = sum(seat.is_noted for seat in seats.values()), noted_in(snapshot)
+    noted, before = noted_in(snapshot, changes), noted_in(snapshot)
     if is_anew or noted > before:
         if snapshot.is_sample and snapshot.count is not None:
             noted += snapshot.count.ids - before
@@ -389,25 +450,26 @@ def renew(
         machine_id: the id that the asker was given.
         now_ms: the asker's wall clock.
         mark_ms: no id with a later time will be issued before the next renewal.
-        token: the token of the call that handed it out; empty if it is not known.
+        token: the token of the call that handed it out, as it is stored; empty if it is not known.
         taken: what the asker was given, if its lease is certainly valid.
     """
     seat = snapshot.seats.get(machine_id, Seat())
-    is_ours = asker.instance in seat.holders and _is_latest(seat, token)
+    is_ours = asker.instance in seat.holders and _is_latest(seat, asker, token)
     is_sound = is_known(snapshot) and not (snapshot.space or Space()).quarantine
     is_enough = snapshot.is_complete and not is_uncounted(snapshot)
     if not (is_ours and is_sound) and not is_enough:
-        return Decision(need=_whole(asker, machine_id))
+        return Decision(need=need_whole(asker, machine_id))
     found = examine(snapshot, asker)
-    if found.left_ms:
-        if taken is None:
-            return refused(snapshot, found)
+    if found.left_ms and taken is None:
+        return refused(snapshot, found)
+    refusal = _refusal(snapshot, asker, now_ms=now_ms, mark_ms=mark_ms)
+    if not (is_ours or found.left_ms):
+        reason = _loss(seat, asker.instance)
+        refusal = MachineIdLostError(snapshot.namespace, machine_id, reason=reason)
+    if refusal is not None:
+        return Decision(error=refusal)
+    if found.left_ms and taken is not None:
         return _assert(snapshot, asker, taken, found, now_ms=now_ms, mark_ms=mark_ms)
-    if not is_ours:
-        error = MachineIdLostError(
-            snapshot.namespace, machine_id, reason=_loss(seat, asker.instance)
-        )
-        return Decision(error=error)
     changes = Changes(asker.instance, guard_ms=asker.guard_ms, signed=machine_id)
     note = seat.note or Note()
     changes.seats[machine_id] = _signed(
@@ -416,13 +478,18 @@ def renew(
     space = remembering(found.space, asker.guard_ms)
     changes.space = space_written(snapshot, space)
     if found.is_recounted:
-        _recount(snapshot, changes, is_anew=True)
+        recount(snapshot, changes, is_anew=True)
     return Decision(changes)
 
 
-def _is_latest(seat: Seat, token: str) -> bool:
-    """Return whether the call with that token was the last one that got the number."""
-    return seat.note is None or not token or seat.note.token in {"", token}
+def _is_latest(seat: Seat, asker: Asker, token: str) -> bool:
+    """Return whether the call with that token was the last one that got the number.
+
+    A guest has to know the token.  A process on the store itself may renew what CosId has handed to
+    its instance, which has none.
+    """
+    found = "" if seat.note is None else seat.note.token
+    return found == token if found else not asker.is_guest
 
 
 def _loss(seat: Seat, instance: str) -> str:
@@ -536,11 +603,15 @@ def give_back(
         last_ms: no id with a later time was issued; -1 if none was.
         token: the token of the call that handed it out.
     """
+    if (refusal := _refusal(snapshot, asker, mark_ms=last_ms)) is not None:
+        return Decision(error=refusal)
     seat = snapshot.seats.get(machine_id, Seat())
-    if asker.instance not in seat.holders or not _is_latest(seat, token):
+    if asker.instance not in seat.holders or not _is_latest(seat, asker, token):
         return Decision()
     note = seat.note or Note()
-    mark_ms = last_ms if 0 <= last_ms < note.mark_ms else note.mark_ms
+    # A guest leaves the mark of the former owner; a process on the store itself tells the truth.
+    least_ms = note.born_ms if asker.is_guest else -1
+    mark_ms = min(max(last_ms, least_ms), note.mark_ms) if last_ms >= 0 else note.mark_ms
     stamp_ms = max(seat.stamp_ms, last_ms)  # the next owner may be CosId, which ignores the mark
     changes = Changes(asker.instance)
     if asker.stable:
@@ -601,120 +672,7 @@ def raise_mark(snapshot: Snapshot, machine_id: int, above_ms: int) -> Decision:
     return Decision(changes, seat.floor_ms < above_ms)
 
 
-# Administration.
-
-
-def set_bits(snapshot: Snapshot, asker: Asker, bits: int) -> Decision:
-    """Change the width, if no id is held.
-
-    All seats and the count are written unchanged, so that the commit fails if an id is taken
-    meanwhile.
-    """
-    if not snapshot.is_complete or is_uncounted(snapshot):
-        return Decision(need=_whole(asker))
-    if snapshot.space is not None and snapshot.space.bits == bits:
-        return Decision()
-    found = examine(snapshot, asker)
-    if found.left_ms:
-        return refused(snapshot, found)
-    if any(seat.is_held for seat in snapshot.seats.values()):
-        holders = _holders(snapshot)
-        return Decision(error=bits_in_use(snapshot.namespace, found.space.bits or None, holders))
-    changes = Changes(space=replace(found.space, bits=bits))
-    for number, seat in snapshot.seats.items():
-        note = seat.note or Note()
-        changes.seats[number] = replace(seat, note=replace(note, turn=note.turn + 1))
-    _recount(snapshot, changes, is_anew=True)
-    return Decision(changes)
-
-
-def is_used(snapshot: Snapshot) -> bool:
-    """Return whether a process ever held a machine id of the namespace, as far as is known.
-
-    One that has only asked for one, and was refused, has left the namespace's cell.
-    """
-    space = snapshot.space
-    was_marked = space is not None and not space.is_new
-    return bool(snapshot.seats or snapshot.damages or snapshot.count or was_marked)
-
-
-def mark_store(snapshot: Snapshot, asker: Asker, *, after_loss: bool = False) -> Decision:
-    """Write the store's marker, which says that it has lost nothing in any namespace.
-
-    Every namespace is sound from then on, and running quarantines end.
-
-    Args:
-        snapshot: one of any namespace.
-        asker: its nonce becomes the marker's epoch.
-        after_loss: only allow that counters are created; the machine ids of all namespaces are in
-            quarantine from then on.
-    """
-    if snapshot.counted == -1:
-        return Decision(need=Need(namespaces=True))
-    changes = Changes(marker=Marker("" if after_loss else snapshot.identity, asker.nonce))
-    if snapshot.counted is not None:
-        changes.namespaces = NamespaceCount(snapshot.counted)
-    return Decision(changes)
-
-
-def forget(snapshot: Snapshot) -> Decision:
-    """Stop to miss a namespace whose cells were removed, on an operator's command.
-
-    Args:
-        snapshot: that namespace's, complete.
-    """
-    if not snapshot.is_complete or snapshot.counted == -1:
-        return Decision(need=Need(is_complete=True, namespaces=True))
-    number, name = missing_namespaces(snapshot), snapshot.namespace
-    if snapshot.count is not None or any(seat.is_held for seat in snapshot.seats.values()):
-        expected = f"one whose machine ids were removed from the store; {name!r} still has some"
-        return Decision(error=InvalidArgumentError("namespace", name, expected=expected))
-    if number <= 0 or snapshot.namespaces is None:
-        return Decision(answer=False)
-    counted = NamespaceCount(snapshot.namespaces.number - 1)
-    return Decision(Changes(namespaces=counted), answer=True)
-
-
-def mark(snapshot: Snapshot, asker: Asker, *, is_new: bool) -> Decision:
-    """Mark one namespace as complete, whatever the store's marker says.
-
-    Args:
-        snapshot: complete.
-        asker: the caller; its safe guard is the longest known one, 0 for none.
-        is_new: mark it again even if it is marked, and end a quarantine.
-    """
-    is_uncounted = snapshot.counted == -1 and snapshot.count is None
-    if not snapshot.is_complete or is_uncounted:
-        return Decision(need=_whole(asker))
-    is_there = snapshot.space is not None or snapshot.is_marked
-    if is_there and not is_new:
-        return _look_at_marker(snapshot, asker)
-    space = replace(
-        snapshot.space or Space(),
-        identity=snapshot.identity,
-        epoch=epoch_of(snapshot),
-        quarantine="",
-        since_ms=0,
-        is_new=False,
-        guard_ms=asker.guard_ms,
-    )
-    changes = Changes(space=space)
-    _recount(snapshot, changes, is_anew=True)
-    return Decision(changes, MachineMarker(namespace=snapshot.namespace, is_new=True))
-
-
-def _look_at_marker(snapshot: Snapshot, asker: Asker) -> Decision:
-    runs = is_known(snapshot) and bool((snapshot.space or Space()).quarantine)
-    # A caller that holds no id does not prolong a running quarantine.
-    found = examine(snapshot, replace(asker, guard_ms=0) if runs else asker)
-    space = found.space
-    if not found.left_ms:
-        space = remembering(space, asker.guard_ms)
-    changes = Changes(space=space_written(snapshot, space))
-    if found.is_recounted:
-        _recount(snapshot, changes, is_anew=True)
-    marker = MachineMarker(namespace=snapshot.namespace, seconds_left=found.left_ms / 1000)
-    return Decision(changes, marker, is_alarm=found.is_alarm)
+# Looking.
 
 
 def seconds_left(snapshot: Snapshot) -> float:

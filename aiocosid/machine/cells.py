@@ -77,7 +77,8 @@ class Note:
             outdated.
         turn: counts the writes, so that no two values of the cell are ever equal.
         claimed: the quarantine in which the holder asserted the id, or empty.
-        born_ms: when the holder asked for the id, by its own clock, if the id was asserted.
+        born_ms: when the holder asked for the id, by its own clock, if the id was asserted;
+            otherwise the floor that a guest of a server found, and 0 without one.
     """
 
     instance: str = ""
@@ -242,7 +243,8 @@ class Seat:
         owners: its holder, or the one that gave it back.  Usually one; several only where CosId's
             layout allows it; none if only the note is left.
         note: aiocosid's note, if there is one.
-        seen_ms: when the note was written last, by the store's clock; -1 if that is not known.
+        seen_ms: when the note was written last, on ZooKeeper CosId's cell too, by the store's
+            clock; -1 if that is not known.
         is_damaged: whether CosId's cell cannot be read: the id counts as held, by an unknown
             instance.
     """
@@ -353,6 +355,8 @@ class Snapshot:
         namespaces: how many namespaces were ever counted, if that cell is there and was read.
         counted: how many namespaces have a count, if it was read; -1 if it was not; None on a store
             that cannot lose a namespace's count without its marker.
+        moving: machine ids that had CosId's cell a moment ago: a CosId peer on ZooKeeper moves an
+            id by removing one cell, then creating another.
     """
 
     namespace: str
@@ -375,6 +379,7 @@ class Snapshot:
     notes: int = -1
     namespaces: NamespaceCount | None = None
     counted: int | None = None
+    moving: frozenset[int] = frozenset()
 
     @property
     def is_sample(self) -> bool:

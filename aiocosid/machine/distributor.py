@@ -6,7 +6,6 @@ import random
 from collections import deque
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
 from math import ceil, inf
 from pathlib import Path
 from secrets import token_hex
@@ -24,25 +23,25 @@ from ..abc import (
     DEFAULT_GUARD_INTERVAL,
     DEFAULT_NAMESPACE,
     DEFAULT_SAFE_GUARD,
-    MachineGrant,
     MachineIdDistributor,
 )
 from ..abc._ids import check_integer
 from ..abc._machine import STABLE_GUARD_INTERVAL, check_machine_bits
 from ..errors import InvalidArgumentError, MachineIdInUseError, StoreUnavailableError
-from . import _rules
-from ._restart import has_proof, renewal_of, token_of
+from . import _operations, _rules
+from ._operations import ReleaseOperation, Renewed, RenewOperation, TakeOperation, Took
+from ._restart import has_proof, token_of
 from ._restart_file import restart_file
-from ._rules import Asker, Decision, Taken
-from .cells import ENDLESS_MS, MAX_MS, Need, Seat
+from ._rules import Decision, Taken
+from .cells import ENDLESS_MS, MAX_MS
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
-    from ..abc import InstanceId
+    from ..abc import InstanceId, MachineGrant
     from ._restart_file import RestartPlace
-    from .cells import CellBackend, Snapshot
+    from .cells import CellBackend, Need, Snapshot
 
 __all__ = ("CellMachineIdDistributor", "guard_ms_of", "read_cells", "transact")
 
@@ -55,11 +54,9 @@ LONGEST_TRY: Final = 10.0  # seconds; the timeout of a lease's calls is shorter
 SPREAD: Final = 4  # doublings of the choice for each conflict: 16 candidates after the first
 MOST_SPREAD: Final = 8  # doublings at most: 256 candidates
 
-MOST_ALARMS: Final = 8  # in succession, within half a second, until one counts
+MOST_ALARMS: Final = 9  # in succession, within a second, until one counts
 
 STAMPS_REMEMBERED: Final = 4096
-
-SAMPLE: Final = 8  # ids that can be taken, in the first read; rarely do more processes ask at once
 
 
 def guard_ms_of(safe_guard: float) -> int:
@@ -70,6 +67,22 @@ def guard_ms_of(safe_guard: float) -> int:
 def nonce() -> str:
     """Return a unique name."""
     return token_hex(NONCE_BYTES)
+
+
+def twin(namespace: str, instance: str, took: Took) -> MachineIdInUseError:
+    """Return the error for another process that may issue ids under our id without the store."""
+    left = took.twin_ms / 1000
+    return MachineIdInUseError(
+        f"instance id {instance!r} of namespace {namespace!r}",
+        holder=(
+            "a process with another state_dir, of which this one may be a copy: it may issue "
+            f"ids for {left:g} s more, also without the store, and after a new start"
+        ),
+        remedy=(
+            "give each process an instance id and a state_dir of its own; if that process "
+            "never starts again, wait so long"
+        ),
+    )
 
 
 async def read_cells(backend: CellBackend, namespace: str, need: Need) -> Snapshot:
@@ -111,16 +124,20 @@ async def transact(
         StoreError: the store refuses or cannot be reached.
     """
     conflicts, alarms, remembered, first = 0, 0, snapshot, need
+    moving: frozenset[int] = frozenset()
     until = SYSTEM_CLOCK.monotonic() + LONGEST_TRY
     while True:
         if snapshot is None:
             snapshot = await read_cells(backend, namespace, need)
+            snapshot.moving = moving
         decision = decide(snapshot, conflicts)
         if decision.need is not None:
             need, snapshot = decision.need, None
             continue
         if decision.is_alarm and alarms < MOST_ALARMS:
             # A CosId peer may be, or have been, between its two steps while this was read.
+            # Where peers move one id after the other, no read finds them all.
+            moving |= {number for number, seat in snapshot.seats.items() if seat.is_noted}
             await SYSTEM_CLOCK.sleep(FIRST_PAUSE * (2**alarms - 1))
             alarms, snapshot = alarms + 1, None
             need = replace(need, is_complete=True, sample=0)
@@ -128,6 +145,7 @@ async def transact(
         if not decision.changes or await backend.commit(snapshot, decision.changes):
             if decision.error is not None:
                 raise decision.error
+            snapshot.moving = frozenset()
             return decision.answer, snapshot
         if snapshot is remembered:  # the snapshot was old: that is no conflict
             snapshot = remembered = None
@@ -177,6 +195,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         "_born",
         "_foreign",
         "_is_unique",
+        "_receipt",
         "_sent",
         "_snapshot",
         "_taken",
@@ -255,6 +274,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         self._token = ""  # of the last call that got an id
         self._asked = ""  # of the calls since then, whose answers may have been lost
         self._taken: Taken | None = None  # by that call, unless the id was given back
+        self._receipt = ""  # a server's, of that
         self._snapshot: Snapshot | None = None  # as of the last call
         self._sent: deque[int] = deque(maxlen=STAMPS_REMEMBERED)  # stamps of this lease
         self._foreign = -1  # a stamp of our own instance that this lease did not write
@@ -263,15 +283,6 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
     def session(self) -> int:
         """The number of the session with the store; it changes at each interruption."""
         return int(getattr(self._backend, "session", 0))
-
-    @property
-    def token(self) -> str:
-        """The token of the call that got the machine id; empty before one has."""
-        return self._token
-
-    def resume(self, token: str) -> None:
-        """Speak for a lease that another object for the same instance got; nothing is sent."""
-        self._token = token
 
     async def distribute(self, bits: int, *, now_ms: int, latest_ms: int) -> MachineGrant:
         """Take a machine id; see `aiocosid.abc.MachineIdDistributor.distribute`.
@@ -292,84 +303,42 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         check_machine_bits(bits)
         check_integer("now_ms", now_ms, at_least=0, at_most=MAX_MS)
         check_integer("latest_ms", latest_ms, at_least=-1)
-        token, asker = self._asked or nonce(), self._asker()
-        self._asked = token
-
-        def decide(snapshot: Snapshot, conflicts: int) -> Decision:
-            if (refusal := self._refusal(snapshot)) is not None:
-                return refusal
-            decision = _rules.hand_out(
-                snapshot,
-                asker,
-                bits=bits,
-                now_ms=now_ms,
-                latest_ms=latest_ms,
-                token=token,
-                spread=random.randrange(_widened(1, conflicts)) if conflicts else 0,  # noqa: S311
-            )
-            if isinstance(decision.answer, MachineGrant):
-                grant_id = decision.answer.machine_id
-                seat = snapshot.seats.get(grant_id, Seat())
-                former = renewal_of(seat, asker.instance, grant_id)
-                is_ours = token_of(former) in {token, self._token} - {""}
-                if not is_ours and (refusal := self._twin(seat, former, now_ms)) is not None:
-                    return refusal
-                # Else this call has taken the id, and its answer was lost.
-                if self.restart is not None and token_of(former) != token:
-                    self.restart.former = former
-            return decision
-
-        need = Need(self.instance_id.text, is_complete=True, sample=SAMPLE, namespaces=True)
+        self._asked = self._asked or nonce()
+        asked = TakeOperation(
+            **self._described(),
+            bits=bits,
+            now_ms=now_ms,
+            latest_ms=min(latest_ms, MAX_MS),
+            token=self._asked,
+            former=self._token,
+            offline_ms=guard_ms_of(self.offline),
+            beside_cosid=self.offline_beside_cosid,
+        )
         self._ensure_own()
-        async with _turn(self._backend, self.namespace):
-            grant: MachineGrant
-            grant, snapshot = await self._transact(need, decide)
+        took = await self._ask_take(asked)
+        while took.twin_ms and took.former != asked.over and self._is_over(took.former):
+            asked = replace(asked, over=took.former)
+            took = await self._ask_take(asked)
+        if took.twin_ms:
+            raise twin(self.namespace, self.instance_id.text, took)
+        self._note_former(took)
+        snapshot = self._snapshot
         self._forget()
-        self._snapshot = snapshot.narrowed(grant.machine_id)
-        self._token, self._taken = token, Taken(grant.machine_id, now_ms, bits, token)
-        self._note_sent(snapshot, grant.machine_id)
-        return grant
+        self._snapshot = snapshot
+        self._token, self._receipt = took.token, took.receipt
+        self._taken = Taken(took.machine_id, now_ms, bits, took.token)
+        self._sent.append(took.stamp_ms)
+        return took.grant
 
-    def _refusal(self, snapshot: Snapshot) -> Decision | None:
-        """Refuse to be offline where CosId may hand our id out meanwhile."""
-        if not self.offline or self.offline_beside_cosid:
-            return None
-        if not snapshot.is_complete:
-            return Decision(need=Need(self.instance_id.text, is_complete=True))
-        peer = _rules.peer_of(snapshot, self.instance_id.text)
-        if peer is None:
-            return None
-        expected = (
-            f"0 beside CosId's own {peer!r}, or offline_beside_cosid=True if it never takes the "
-            "machine id of another instance"
-        )
-        error = InvalidArgumentError("offline", self.offline, expected=expected)
-        return Decision(error=error)
+    def _note_former(self, took: Took) -> None:
+        # If it is this call's, it has taken the id already, and its answer was lost.
+        if self.restart is not None and not (took.is_again or took.twin_ms):
+            self.restart.former = took.former
 
-    def _twin(self, seat: Seat, former: str, now_ms: int) -> Decision | None:
-        """Refuse our own id while another process may issue ids under it without the store.
-
-        To take it would silence that process, and this one until the time mark has passed.
-        """
-        left, restart = (seat.mark_ms - now_ms) / 1000, self.restart
-        usual = min(self.safe_guard, self.offline or inf)  # no other mark is so far ahead
-        is_far = seat.mark_ms - seat.stamp_ms >= usual * 1000
-        if not former or left <= 0 or not is_far:
-            return None
-        if restart is not None and has_proof(restart.found, restart.renewal, former):
-            return None
-        error = MachineIdInUseError(
-            f"instance id {self.instance_id.text!r} of namespace {self.namespace!r}",
-            holder=(
-                "a process with another state_dir, of which this one may be a copy: it may issue "
-                f"ids for {left:g} s more, also without the store, and after a new start"
-            ),
-            remedy=(
-                "give each process an instance id and a state_dir of its own; if that process "
-                "never starts again, wait so long"
-            ),
-        )
-        return Decision(error=error)
+    def _is_over(self, former: str) -> bool:
+        """Return whether the process that had our id before has ended, or is this one."""
+        restart = self.restart
+        return restart is not None and has_proof(restart.found, restart.renewal, former)
 
     async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
         """Renew the id; see `aiocosid.abc.MachineIdDistributor.guard`.
@@ -386,7 +355,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
             StoreAuthenticationError: the store rejects the user, the password or the rights.
             ForkedError: the connections are the parent's.
         """
-        await self._renew(machine_id, now_ms, mark_ms, None)
+        await self._renew(machine_id, now_ms, mark_ms, is_valid=False)
 
     async def reassert(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
         """Renew an id of a valid lease; see `aiocosid.abc.MachineIdDistributor.reassert`.
@@ -395,41 +364,33 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
             CosIdError: as for `guard`; `MachineIdQuarantineError` only if this object did not get
                 the id, or gave it back.
         """
-        taken = self._taken
-        is_ours = taken is not None and taken.machine_id == machine_id
-        await self._renew(machine_id, now_ms, mark_ms, taken if is_ours else None)
+        await self._renew(machine_id, now_ms, mark_ms, is_valid=True)
 
-    async def _renew(self, machine_id: int, now_ms: int, mark_ms: int, taken: Taken | None) -> None:
+    async def _renew(self, machine_id: int, now_ms: int, mark_ms: int, *, is_valid: bool) -> None:
         check_integer("machine_id", machine_id, at_least=0, at_most=MAX_MACHINE_ID)
         check_integer("now_ms", now_ms, at_least=0, at_most=MAX_MS)
         check_integer("mark_ms", mark_ms, at_least=-1, at_most=MAX_MS)
-        asker, asked = self._asker(), self._asked
         own = self._token or ("" if self.restart is None else token_of(self.restart.renewal))
-        known, self._snapshot = self._snapshot, None  # used once: the call may be cancelled
-
-        def decide(snapshot: Snapshot, _: int) -> Decision:
-            if snapshot is not known:
-                self._look_for_namesake(snapshot, machine_id)
-            note = snapshot.seats.get(machine_id, Seat()).note
-            token = asked if asked and note is not None and note.token == asked else own
-            decision = _rules.renew(
-                snapshot,
-                asker,
-                machine_id,
-                now_ms=now_ms,
-                mark_ms=mark_ms,
-                token=token,
-                taken=taken,
-            )
-            self._note_sent_by(decision, machine_id)
-            return decision
-
-        need = Need(self.instance_id.text, machine_id)
-        _, snapshot = await self._transact(need, decide, known)
-        self._snapshot = snapshot.narrowed(machine_id)
+        taken = self._taken
+        if taken is not None and (taken.machine_id, taken.token) != (machine_id, own):
+            taken = None
+        asked = RenewOperation(
+            **self._described(),
+            machine_id=machine_id,
+            now_ms=now_ms,
+            mark_ms=mark_ms,
+            token=own,
+            asked=self._asked,
+            bits=0 if taken is None else taken.bits,
+            born_ms=0 if taken is None else taken.born_ms,
+            is_valid=is_valid,
+            receipt=self._receipt,
+        )
+        self._ensure_own()
+        done = await self._ask_renew(asked)
+        self._receipt = done.receipt or self._receipt
         if self.restart is not None:
-            seat = snapshot.seats.get(machine_id)
-            self.restart.renewal = renewal_of(seat, asker.instance, machine_id)
+            self.restart.renewal = done.renewal
 
     async def revert(self, machine_id: int, *, last_ms: int) -> None:
         """Give the id back; see `aiocosid.abc.MachineIdDistributor.revert`.
@@ -443,38 +404,84 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         """
         check_integer("machine_id", machine_id, at_least=0, at_most=MAX_MACHINE_ID)
         check_integer("last_ms", last_ms, at_least=-1, at_most=MAX_MS)
-        asker, token = self._asker(), self._token
         self._snapshot = None
         if self._taken is not None and self._taken.machine_id == machine_id:
             self._taken = None
-        need = Need(self.instance_id.text, machine_id)
-        give_back = partial(
-            _rules.give_back, asker=asker, machine_id=machine_id, last_ms=last_ms, token=token
+        asked = ReleaseOperation(
+            **self._described(), machine_id=machine_id, last_ms=last_ms, token=self._token
         )
-        await self._transact(need, lambda snapshot, _: give_back(snapshot))
+        self._ensure_own()
+        await self._ask_release(asked)
+
+    # What is asked of the store; a server asks so, too.
+
+    async def _ask_take(self, asked: TakeOperation) -> Took:
+        """Hand out a machine id.
+
+        Raises:
+            CosIdError: as for `distribute`.
+        """
+        asker = asked.asker(nonce())
+
+        def is_over(former: str) -> bool:
+            return former == asked.over or self._is_over(former)
+
+        def decide(snapshot: Snapshot, conflicts: int) -> Decision:
+            spread = random.randrange(_widened(1, conflicts)) if conflicts else 0  # noqa: S311
+            decision = _operations.hand_out(asked, snapshot, asker, spread=spread, is_over=is_over)
+            if decision.answer is not None:
+                self._note_former(decision.answer)
+            return decision
+
+        took: Took
+        async with _turn(self._backend, self.namespace):
+            took, snapshot = await transact(self._backend, self.namespace, asked.need, decide)
+        self._snapshot = snapshot.narrowed(took.machine_id)
+        return took
+
+    async def _ask_renew(self, asked: RenewOperation) -> Renewed:
+        """Renew a machine id.
+
+        Raises:
+            CosIdError: as for `guard`.
+        """
+        asker = asked.asker(nonce())
+        known, self._snapshot = self._snapshot, None  # used once: the call may be cancelled
+
+        def decide(snapshot: Snapshot, _: int) -> Decision:
+            decision = _operations.renew(asked, snapshot, asker)
+            if snapshot is not known:
+                self._look_for_namesake(decision.answer)
+            if asked.machine_id in decision.changes.seats:
+                self._sent.append(decision.answer.stamp_ms)
+            return decision
+
+        done: Renewed
+        done, snapshot = await transact(self._backend, self.namespace, asked.need, decide, known)
+        self._snapshot = snapshot.narrowed(asked.machine_id)
+        return done
+
+    async def _ask_release(self, asked: ReleaseOperation) -> None:
+        """Give a machine id back.
+
+        Raises:
+            CosIdError: as for `revert`.
+        """
+        asker = asked.asker(nonce())
+        await transact(
+            self._backend,
+            self.namespace,
+            asked.need,
+            lambda snapshot, _: _operations.give_back(asked, snapshot, asker),
+        )
 
     # Detecting an instance id that two processes use.
 
-    def _note_sent(self, snapshot: Snapshot, machine_id: int) -> None:
-        for owner in snapshot.seats[machine_id].owners:
-            self._sent.append(owner.stamp_ms)
-
-    def _note_sent_by(self, decision: Decision, machine_id: int) -> None:
-        seat = decision.changes.seats.get(machine_id)
-        for owner in seat.owners if seat is not None else ():
-            self._sent.append(owner.stamp_ms)
-
-    def _look_for_namesake(self, snapshot: Snapshot, machine_id: int) -> None:
+    def _look_for_namesake(self, done: Renewed) -> None:
         """Raise if another process with our instance id wrote two stamps in succession."""
-        seat = snapshot.seats.get(machine_id)
-        stamps = [
-            each.stamp_ms
-            for each in (seat.owners if seat is not None else ())
-            if each.instance == self.instance_id.text
-        ]
-        if self._taken is None or not stamps or stamps[0] in self._sent:
+        if self._taken is None or done.found_ms == -1 or done.found_ms in self._sent:
             return
-        before, self._foreign = self._foreign, stamps[0]
+        before, self._foreign = self._foreign, done.found_ms
         if before not in {-1, self._foreign}:
             who = f"instance id {self.instance_id.text!r} of namespace {self.namespace!r}"
             raise MachineIdInUseError(
@@ -485,18 +492,14 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
 
     # Common to all calls.
 
-    def _asker(self) -> Asker:
+    def _described(self) -> dict[str, Any]:
+        """Return who asks, for an operation."""
         who = self.instance_id
-        return Asker(who.text, who.stable, guard_ms_of(self.safe_guard), nonce())
-
-    def _transact(
-        self,
-        need: Need,
-        decide: Callable[[Snapshot, int], Decision],
-        snapshot: Snapshot | None = None,
-    ) -> Awaitable[tuple[Any, Snapshot]]:
-        self._ensure_own()
-        return transact(self._backend, self.namespace, need, decide, snapshot)
+        return {
+            "instance": who.text,
+            "stable": who.stable,
+            "guard_ms": guard_ms_of(self.safe_guard),
+        }
 
     def _ensure_own(self) -> None:
         fork.ensure_own(self._born, repr(self), remedy=self._backend.fork_remedy)

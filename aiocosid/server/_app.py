@@ -67,6 +67,7 @@ class App:
         unix_tokens: bool = True,
         offers: Iterable[Verb] = EVERY,
         hosts: Iterable[str] = (),
+        receipt_key: str = "",
         dialects: Iterable[Dialect] = (),
         resp: Mapping[bytes, Command | Adder] | None = None,
         dashboard: bool = True,
@@ -87,6 +88,8 @@ class App:
             offers: what it does at all, whatever a token allows; a broker offers no ``admin``.
             hosts: the names of its hosts, in which ``*`` stands for any characters.  A request
                 without a token may name these, ``localhost`` and addresses; a Unix socket has none.
+            receipt_key: a secret that all servers of the store share: after the store has lost its
+                machine ids, clients that show a token keep theirs.  Without it they have to wait.
             dialects: other systems' protocols to speak, as `dialects.leaf.routes`.
             resp: the commands of RESP, as `dialects.resp.commands` returns them; None to speak
                 HTTP only.  It needs ``aiocosid serve``, whose sockets speak both.
@@ -102,6 +105,7 @@ class App:
             unix_tokens=unix_tokens,
             offers=offers,
             hosts=hosts,
+            receipt_key=receipt_key,
         )
         self._has_dashboard = dashboard
         self.resp: Mapping[bytes, Command | Adder] | None = resp

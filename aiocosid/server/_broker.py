@@ -54,7 +54,7 @@ def run_broker(
         CosIdError: the generators cannot be opened.
         KeyboardInterrupt: SIGINT has ended it, in order.
     """
-    if any(url.startswith("memory:") for url, _ in configured_stores(settings)):
+    if any(url.startswith("memory:") for url, *_ in configured_stores(settings)):
         expected = "one that outlives the broker, which would begin anew with each start"
         raise InvalidArgumentError("store", "memory:", expected=expected)
     if mode is not None and not MODE.fullmatch(mode):

@@ -9,24 +9,27 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import replace
 from http import HTTPStatus
-from math import inf
 from typing import TYPE_CHECKING, Final
 
 from .._life.clock import SYSTEM_CLOCK
+from ..abc import InstanceId
 from ..errors import MachineIdLostError, UnsupportedByStoreError
 from ..machine import _rules
+from ..machine._operations import TakeOperation
 from ..machine._rules import RELEASE_STAMP_MARGIN, Asker, Decision, Taken
 from ..machine.cells import MAX_MS, Need, Note, Owner
-from ..machine.distributor import CellMachineIdDistributor, guard_ms_of, nonce, transact
+from ..machine.distributor import CellMachineIdDistributor, guard_ms_of, nonce, transact, twin
+from . import _machines
 from ._problems import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeAlias
 
-    from ..abc import InstanceId, MachineGrant
+    from ..abc import MachineGrant
     from ..machine.cells import Seat, Snapshot
     from ._service import Service
+    from ._tokens import Access
 
     Rule: TypeAlias = Callable[[Snapshot, int, Seat], Decision]
 
@@ -43,8 +46,11 @@ REMEMBERED: Final = 10_000
 class InstanceMachines:
     """Takes, renews and releases the machine id of an instance, by its instance id alone.
 
-    A caller names neither its machine id nor a token, and keeps no time mark.  So it is treated as
-    CosId's own processes on the store: only time protects its id.  It loses the id when it has not
+    With an ``owner`` its callers, who show no token, have no id that others have taken.
+
+    A caller names neither its machine id nor a token, and keeps no time mark.  So its id belongs to
+    the access that took it, and within that it is treated as CosId's own processes on the store:
+    only time protects its id.  It loses the id when it has not
     renewed for the safe guard of the instance that takes it, and two callers with one instance id
     share an id without noticing.  Beyond that the rules are those of all machine ids: a stable
     instance keeps its id, a namespace has one width, and after a loss of the store's data nobody is
@@ -53,18 +59,19 @@ class InstanceMachines:
     What is remembered here only tells "lost" from "unknown"; both refuse.
     """
 
-    __slots__ = ("_seen", "_service")
+    __slots__ = ("_owner", "_seen", "_service")
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
-        self._seen: OrderedDict[tuple[str, str], int] = OrderedDict()
+    def __init__(self, service: Service, *, owner: str = "") -> None:
+        self._service, self._owner = service, owner
+        self._seen: OrderedDict[tuple[str, str, str], int] = OrderedDict()  # by owner as well
 
     async def take(
-        self, namespace: str, who: InstanceId, *, bits: int, safe_guard: float
+        self, access: Access, namespace: str, who: InstanceId, *, bits: int, safe_guard: float
     ) -> MachineGrant:
         """Take a machine id: the instance's own, else one given back, a new one, an expired one.
 
         Args:
+            access: the caller's.
             namespace: the namespace of the machine ids.
             who: the instance.
             bits: the width, 1 to 31.
@@ -78,14 +85,26 @@ class InstanceMachines:
             MachineIdOverflowError: all are held.
             CosIdError: an argument is refused; the store refuses or cannot be reached.
         """
-        machines = self._machines(namespace, who, safe_guard)
         now_ms = SYSTEM_CLOCK.now_ms()
-        latest_ms = now_ms + CLIENT_WAITS_MS
-        grant = await machines.distribute(bits, now_ms=now_ms, latest_ms=latest_ms)
-        self._remember(namespace, who, grant.machine_id)
-        return grant
+        asked = TakeOperation(
+            instance=who.text,
+            stable=who.stable,
+            guard_ms=guard_ms_of(safe_guard),
+            bits=bits,
+            now_ms=now_ms,
+            latest_ms=now_ms + CLIENT_WAITS_MS,
+            token=nonce(),
+            owner=self._owner,
+        )
+        took = await _machines.take(self._service, access, namespace, asked)
+        if took.twin_ms:
+            raise twin(namespace, who.text, took)
+        self._remember(namespace, self._asker(access, who), took.machine_id)
+        return took.grant
 
-    async def renew(self, namespace: str, who: InstanceId, *, safe_guard: float) -> int:
+    async def renew(
+        self, access: Access, namespace: str, who: InstanceId, *, safe_guard: float
+    ) -> int:
         """Renew the id that the instance holds, and return it.
 
         In a quarantine it asserts the id, as a peer that renews in the store itself.
@@ -95,7 +114,7 @@ class InstanceMachines:
             MachineIdLostError: it held one, and has lost it.
             CosIdError: an argument is refused; the store refuses or cannot be reached.
         """
-        asker = Asker(who.text, who.stable, guard_ms_of(safe_guard), nonce())
+        asker = self._asker(access, who, safe_guard)
         now_ms = SYSTEM_CLOCK.now_ms()
 
         def rule(snapshot: Snapshot, number: int, seat: Seat) -> Decision:
@@ -106,11 +125,11 @@ class InstanceMachines:
                 snapshot, asker, number, now_ms=now_ms, mark_ms=-1, token=token, taken=taken
             )
 
-        number = await self._change(namespace, who, rule, safe_guard)
-        self._remember(namespace, who, number)
+        number = await self._change(namespace, asker, rule)
+        self._remember(namespace, asker, number)
         return number
 
-    async def release(self, namespace: str, who: InstanceId) -> None:
+    async def release(self, access: Access, namespace: str, who: InstanceId) -> None:
         """Give back the id that the instance holds; a stable one stays its holder.
 
         The mark stays: it is that of an earlier holder, or of a process of this library.
@@ -119,7 +138,7 @@ class InstanceMachines:
             Problem: the instance holds none, of kind `UNKNOWN`.
             CosIdError: an argument is refused; the store refuses or cannot be reached.
         """
-        asker = Asker(who.text, who.stable)
+        asker = self._asker(access, who)
         now_ms = SYSTEM_CLOCK.now_ms()
 
         def rule(snapshot: Snapshot, number: int, seat: Seat) -> Decision:
@@ -132,45 +151,44 @@ class InstanceMachines:
             found = replace(snapshot, seats=stamped)
             return _rules.give_back(found, asker, number, last_ms=-1, token=token)
 
-        self._seen.pop((namespace, who.text), None)
-        await self._change(namespace, who, rule, inf)
+        self._seen.pop((asker.owner, namespace, who.text), None)
+        await self._change(namespace, asker, rule)
 
-    async def _change(self, namespace: str, who: InstanceId, rule: Rule, safe_guard: float) -> int:
-        machines = self._machines(namespace, who, safe_guard)
-        was = self._seen.get((namespace, who.text))
+    async def _change(self, namespace: str, asker: Asker, rule: Rule) -> int:
+        instance = asker.instance
+        who = InstanceId(instance, stable=asker.stable)
+        machines = self._service.store.machine_id_distributor(namespace=namespace, instance_id=who)
+        if not isinstance(machines, CellMachineIdDistributor):
+            store = type(self._service.store).__name__
+            raise UnsupportedByStoreError(store, "it shows nobody's machine id")
+        was = self._seen.get((asker.owner, namespace, instance))
         own: list[int] = []
 
         def decide(snapshot: Snapshot, _: int) -> Decision:
-            seats = snapshot.seats
-            number = min((n for n, seat in seats.items() if who.text in seat.holders), default=None)
+            held = (
+                number
+                for number, seat in snapshot.seats.items()
+                if instance in seat.holders and _rules.is_its_own(seat, asker)
+            )
+            number = min(held, default=None)
             if number is None:
                 if was is not None:
                     reason = "another instance holds it, or nobody does"
                     return Decision(error=MachineIdLostError(namespace, was, reason=reason))
                 raise Problem(HTTPStatus.NOT_FOUND, UNKNOWN, "the instance holds no machine id")
             own[:] = [number]
-            return rule(snapshot, number, seats[number])
+            return rule(snapshot, number, snapshot.seats[number])
 
-        await transact(machines._backend, namespace, Need(who.text), decide)
+        await transact(machines._backend, namespace, Need(instance), decide)
         return own[0]
 
-    def _machines(
-        self, namespace: str, who: InstanceId, safe_guard: float
-    ) -> CellMachineIdDistributor:
-        """Return a new distributor: a token of an earlier call would be another server's by now."""
-        store = self._service.store
-        found = store.machine_id_distributor(
-            namespace=namespace,
-            instance_id=who,
-            safe_guard=safe_guard,
-            interval=None if safe_guard == inf else safe_guard / 4,
-        )
-        if not isinstance(found, CellMachineIdDistributor):
-            raise UnsupportedByStoreError(type(store).__name__, "it shows nobody's machine id")
-        return found
+    def _asker(self, access: Access, who: InstanceId, safe_guard: float = 0.0) -> Asker:
+        owner = _machines.owner_of(access, self._owner)
+        return Asker(who.text, who.stable, guard_ms_of(safe_guard), nonce(), owner=owner)
 
-    def _remember(self, namespace: str, who: InstanceId, machine_id: int) -> None:
-        self._seen[namespace, who.text] = machine_id
-        self._seen.move_to_end((namespace, who.text))
+    def _remember(self, namespace: str, asker: Asker, machine_id: int) -> None:
+        key = asker.owner, namespace, asker.instance
+        self._seen[key] = machine_id
+        self._seen.move_to_end(key)
         if len(self._seen) > REMEMBERED:
             self._seen.popitem(last=False)

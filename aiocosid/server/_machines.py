@@ -1,4 +1,4 @@
-"""Machine ids for programs in other languages: taken, renewed and released by requests.
+"""Machine ids for clients: operations that the rules decide here, on the server's store.
 
 The store has all of it, so any server can answer any request.  A lease is named by the token that
 the store has noted beside the machine id.
@@ -6,22 +6,52 @@ the store has noted beside the machine id.
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import replace
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..abc import DEFAULT_GUARD_INTERVAL, DEFAULT_SAFE_GUARD, InstanceId
+from .._checks import check_machine_bits
+from .._life.clock import SYSTEM_CLOCK
+from ..abc import DEFAULT_SAFE_GUARD, InstanceId
+from ..machine import _operations as ops
 from ..machine.cells import MAX_MS
-from ..machine.distributor import CellMachineIdDistributor
+from ..machine.distributor import CellMachineIdDistributor, guard_ms_of, nonce, twin
 from ._problems import Problem
+from ._receipts import Lasting, receipt_of, until_of
+from ._tokens import Verb
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..abc import Machine
     from ._service import Service
+    from ._tokens import Access
 
-__all__ = ("Lease", "Release", "Renew", "Take", "release", "renew", "take")
+__all__ = (
+    "Lease",
+    "Release",
+    "Renew",
+    "Repaired",
+    "Take",
+    "guest",
+    "machines_of",
+    "owner_of",
+    "release",
+    "released",
+    "renew",
+    "renewed",
+    "repair",
+    "repaired",
+    "take",
+    "taken",
+)
 
-RENEWALS: Final = 4  # in a safe guard, at least
+O = TypeVar("O", ops.TakeOperation, ops.RenewOperation, ops.ReleaseOperation)  # noqa: E741 - an operation
+
+OWNER_DIGITS: Final = 16
 STRICT: Final = ConfigDict(strict=True, extra="forbid", frozen=True)
 Name = Annotated[str, Field(min_length=1, max_length=100)]
 Time = Annotated[int, Field(ge=-1, le=MAX_MS)]
@@ -101,57 +131,194 @@ class Lease(BaseModel):
     safe_guard: float
 
 
-async def take(service: Service, namespace: str, asked: Take) -> Lease:
+async def take(
+    service: Service, access: Access, namespace: str, asked: ops.TakeOperation
+) -> ops.Took:
     """Take a machine id; an instance that holds one gets the same again, under a new lease.
 
     Raises:
         Problem: the store keeps no leases.
         CosIdError: as for `MachineIdDistributor.distribute`.
     """
-    machine = _distributor(service, namespace, asked)
-    latest_ms = asked.now_ms if asked.latest_ms is None else asked.latest_ms
-    grant = await machine.distribute(asked.bits, now_ms=asked.now_ms, latest_ms=latest_ms)
-    return Lease(
-        machine_id=grant.machine_id,
-        above_ms=grant.floor_ms,
-        lease=machine.token,
-        safe_guard=asked.safe_guard,
+    check_machine_bits(asked.bits)
+    asked = guest(service, access, asked)
+    took = await machines_of(service, namespace, asked)._ask_take(asked)
+    if not service.receipt_key or took.twin_ms:
+        return took
+    lease = Lasting(
+        namespace=namespace,
+        owner=asked.owner,
+        instance=asked.instance,
+        machine_id=took.machine_id,
+        bits=asked.bits,
+        born_ms=asked.now_ms,
+        token=took.token,
     )
+    return replace(took, receipt=_receipt(service, lease, asked))
 
 
-async def renew(service: Service, namespace: str, machine_id: int, asked: Renew) -> None:
+async def renew(
+    service: Service, access: Access, namespace: str, asked: ops.RenewOperation
+) -> ops.Renewed:
     """Renew a machine id.
 
     Raises:
         Problem: the store keeps no leases.
         CosIdError: as for `MachineIdDistributor.guard`.
     """
-    machine = _distributor(service, namespace, asked, lease=asked.lease)
-    await machine.guard(machine_id, now_ms=asked.now_ms, mark_ms=asked.mark_ms)
+    asked = guest(service, access, asked)
+    lease = Lasting.of(namespace, asked.owner, asked)
+    until_ms = until_of(service.receipt_key, lease, asked.receipt)
+    if access.token is not None and until_ms < asked.clock_ms:
+        asked = replace(asked, is_valid=False)  # nothing proves that
+    done = await machines_of(service, namespace, asked)._ask_renew(asked)
+    # Whoever has renewed holds the id; when it was taken is known from the former receipt alone.
+    return done if until_ms < 0 else replace(done, receipt=_receipt(service, lease, asked))
 
 
-async def release(service: Service, namespace: str, machine_id: int, asked: Release) -> None:
+def _receipt(service: Service, lease: Lasting, asked: ops.Operation) -> str:
+    return receipt_of(service.receipt_key, lease, asked.clock_ms + asked.guard_ms)
+
+
+async def release(
+    service: Service, access: Access, namespace: str, asked: ops.ReleaseOperation
+) -> None:
     """Give a machine id back; one that another lease has is left alone.
 
     Raises:
         Problem: the store keeps no leases.
         CosIdError: as for `MachineIdDistributor.revert`.
     """
-    machine = _distributor(service, namespace, asked, lease=asked.lease)
-    await machine.revert(machine_id, last_ms=asked.last_ms)
+    await machines_of(service, namespace, asked)._ask_release(guest(service, access, asked))
 
 
-def _distributor(
-    service: Service, namespace: str, holder: Holder, *, lease: str = ""
-) -> CellMachineIdDistributor:
-    machine = service.store.machine_id_distributor(
-        namespace=namespace,
-        instance_id=InstanceId(holder.instance_id, stable=holder.stable),
-        safe_guard=holder.safe_guard,
-        interval=min(DEFAULT_GUARD_INTERVAL, holder.safe_guard / RENEWALS),
+async def repair(service: Service, access: Access, namespace: str) -> Sequence[Machine]:
+    """Mend machine ids with times far ahead.
+
+    Raises:
+        Problem: the caller may not do that.
+        CosIdError: as for `Store.repair_machines`.
+    """
+    service.check(access, Verb.ADMIN, namespace)
+    service.note(access, f"repair the machine ids of {namespace!r}")
+    return await service.store.repair_machines(namespace=namespace)
+
+
+def guest(service: Service, access: Access, asked: O) -> O:
+    """Return an operation as the rules may take it from a caller."""
+    return replace(
+        asked,
+        is_guest=True,
+        owner=owner_of(access, asked.owner),
+        least_guard_ms=guard_ms_of(service.limits.safe_guard),
+        clock_ms=SYSTEM_CLOCK.now_ms(),
     )
-    if not isinstance(machine, CellMachineIdDistributor) or not machine.keeps_marks:
+
+
+def owner_of(access: Access, via: str = "") -> str:
+    """Return the name of an access beside a machine id; empty for a caller that may do anything.
+
+    Args:
+        access: the caller's.
+        via: whom the caller asks for, if it is a server.
+    """
+    if access.token is None:
+        return via
+    name = hashlib.sha256(access.token.name.encode()).hexdigest()[:OWNER_DIGITS]
+    return f"{via}.{name}" if via else name
+
+
+def machines_of(service: Service, namespace: str, asked: ops.Operation) -> CellMachineIdDistributor:
+    """Return what asks the server's store.
+
+    Raises:
+        Problem: the store keeps no leases.
+        CosIdError: the namespace or the instance is refused, or there is no such store.
+    """
+    who = InstanceId(asked.instance, stable=asked.stable)
+    found = service.store.machine_id_distributor(namespace=namespace, instance_id=who)
+    if not isinstance(found, CellMachineIdDistributor) or not found.keeps_marks:
         detail = "the server's store keeps no leases of machine ids"
         raise Problem(HTTPStatus.NOT_IMPLEMENTED, "not-supported", detail)
-    machine.resume(lease)
-    return machine
+    return found
+
+
+# Version 1.
+
+
+class Repaired(BaseModel):
+    """What a repair has found.
+
+    Attributes:
+        repaired: the machine ids that were mended; they can be taken again.
+        held: those that were left alone, because an instance holds them.
+    """
+
+    repaired: list[int]
+    held: list[int]
+
+
+async def repaired(service: Service, access: Access, namespace: str) -> Repaired:
+    """Mend machine ids; see `repair`."""
+    found = await repair(service, access, namespace)
+    free, held = (
+        [each.machine_id for each in found if bool(each.instance_id) == is_held]
+        for is_held in (False, True)
+    )
+    return Repaired(repaired=free, held=held)
+
+
+async def taken(service: Service, access: Access, namespace: str, asked: Take) -> Lease:
+    """Take a machine id; see `take`.
+
+    Raises:
+        MachineIdInUseError: a process that may be offline has it.
+    """
+    operation = ops.TakeOperation(
+        **_holder(asked),
+        bits=asked.bits,
+        now_ms=asked.now_ms,
+        latest_ms=asked.now_ms if asked.latest_ms is None else asked.latest_ms,
+        token=nonce(),
+    )
+    took = await take(service, access, namespace, operation)
+    if took.twin_ms:
+        raise twin(namespace, asked.instance_id, took)
+    return Lease(
+        machine_id=took.machine_id,
+        above_ms=took.floor_ms,
+        lease=took.token,
+        safe_guard=asked.safe_guard,
+    )
+
+
+async def renewed(
+    service: Service, access: Access, namespace: str, machine_id: int, asked: Renew
+) -> None:
+    """Renew a machine id; see `renew`."""
+    operation = ops.RenewOperation(
+        **_holder(asked),
+        machine_id=machine_id,
+        now_ms=asked.now_ms,
+        mark_ms=asked.mark_ms,
+        token=asked.lease,
+    )
+    await renew(service, access, namespace, operation)
+
+
+async def released(
+    service: Service, access: Access, namespace: str, machine_id: int, asked: Release
+) -> None:
+    """Give a machine id back; see `release`."""
+    operation = ops.ReleaseOperation(
+        **_holder(asked), machine_id=machine_id, last_ms=asked.last_ms, token=asked.lease
+    )
+    await release(service, access, namespace, operation)
+
+
+def _holder(asked: Holder) -> dict[str, Any]:
+    return {
+        "instance": asked.instance_id,
+        "stable": asked.stable,
+        "guard_ms": guard_ms_of(asked.safe_guard),
+    }

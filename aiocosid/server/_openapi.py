@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from ._machines import Lease, Release, Renew, Take
+from ._machines import Lease, Release, Renew, Repaired, Take
 from ._problems import CONTENT_TYPE
 
 __all__ = ("DOCUMENT",)
 
-MODELS: Final = {model.__name__: model for model in (Take, Renew, Release, Lease)}
+MODELS: Final = {model.__name__: model for model in (Take, Renew, Release, Lease, Repaired)}
 TEXT: Final = {"type": "string"}
 COUNT: Final = {"type": "integer", "minimum": 1}
 DECIMAL: Final = {"type": "string", "pattern": "^[0-9]+$"}
@@ -60,7 +60,8 @@ PROBLEMS: Final = {
     401: "A token is needed, or this one is wrong or has expired.",
     403: "The token does not allow this.",
     404: "There is no generator or counter of that name.",
-    409: "It cannot be done as things are: machine ids or ids are used up, or a lease is lost.",
+    409: "It cannot be done as things are: machine ids or ids are used up, a lease is lost, or the "
+    "client's clock is wrong.",
     413: "The body is too long.",
     501: "The server's store cannot do this.",
     503: "No id just now; Retry-After says when to ask again.",
@@ -123,6 +124,10 @@ PATHS: Final = {
         "machine_id",
         patch=_operation("Renew a machine id.", "Done", asked="Renew"),
         delete=_operation("Release a machine id.", "Done", asked="Release"),
+    ),
+    "/v1/repairs/{namespace}": _path(
+        "namespace",
+        post=_operation("Mend machine ids whose times are more than a day ahead.", "Repaired"),
     ),
     "/v1/parse/{name}/{id}": _path(
         "name", "id", get=_operation("Tell what an id of a generator says.", "Parts")

@@ -159,6 +159,7 @@ def app_of(
         unix_tokens=server.unix_tokens,
         offers=offers,
         hosts=server.hosts,
+        receipt_key=server.receipt_key or "",
         dialects=[*_dialects(settings)],
         resp=commands,
     )
@@ -180,7 +181,7 @@ def _check_processes(settings: Settings) -> None:
     sections: list[Any] = [settings.share, *settings.generators.values()]
     sections += [getattr(each, "inner", None) for each in sections]
     kinds = {each.kind for each in sections if each is not None}
-    stores = [url for url, _ in configured_stores(settings)]
+    stores = [url for url, *_ in configured_stores(settings)]
     if "counter" in kinds or any(url.startswith("memory:") for url in stores):
         expected = "1: a store in memory, or a counter, is known to one process alone"
         raise InvalidArgumentError("workers", count, expected=expected)

@@ -14,7 +14,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, cast
 
 from .._life.clock import SYSTEM_CLOCK, call_bounded
-from ..abc import DEFAULT_NAMESPACE, IdGenerator
+from ..abc import DEFAULT_NAMESPACE, DEFAULT_SAFE_GUARD, IdGenerator
 from ..errors import (
     CosIdError,
     InvalidArgumentError,
@@ -68,6 +68,8 @@ class Limits:
         body: bytes of a request's body.
         connections: open connections of each process; further ones are closed at once.
         header_timeout: seconds that a request's head may take, and an idle connection may stay.
+        safe_guard: seconds without a renewal before which no client is handed another's machine id,
+            whatever it asks for; the longest safe guard of the namespace counts, too.
     """
 
     ids: int = 100_000
@@ -76,6 +78,7 @@ class Limits:
     body: int = 65_536
     connections: int = 20_000
     header_timeout: float = 60.0
+    safe_guard: float = DEFAULT_SAFE_GUARD
 
 
 @dataclass(slots=True)
@@ -108,6 +111,7 @@ class Service:
         pulse: whether its stores answer.
         sheets: what the other processes of the server know; None if there are none.
         tasks: what goes on beside the requests.
+        receipt_key: the secret that proves leases of machine ids; empty for none.
         refused: how often no token was shown, or one that is wrong or has expired.
         is_draining: whether it tells its balancer to send no more requests; it still serves.
     """
@@ -129,6 +133,7 @@ class Service:
         "meters",
         "namespace",
         "pulse",
+        "receipt_key",
         "refused",
         "sheets",
         "tasks",
@@ -147,7 +152,9 @@ class Service:
         unix_tokens: bool = True,
         offers: Iterable[Verb] = EVERY,
         hosts: Iterable[str] = (),
+        receipt_key: str = "",
     ) -> None:
+        self.receipt_key: str = receipt_key
         self.limits: Limits = limits or Limits()
         self.hosts: Hosts = Hosts(hosts)
         self.tokens: Tokens = Tokens(tokens, unix=unix_tokens, offers=offers)

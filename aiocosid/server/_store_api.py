@@ -1,4 +1,4 @@
-"""The server's store for its clients in Python: counters and cells, by one small protocol.
+"""The server's store for its clients in Python: counters and machine ids, by one small protocol.
 
 ``POST /v1/store/{op}`` takes the arguments as JSON, and so does ``AIOCOSID op json`` of RESP.  The
 client is `aiocosid.stores.remote`.
@@ -9,32 +9,21 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from starlette.routing import Route
 
-from ..abc import MAX_ID
+from ..abc import MAX_ID, Machine, MachineMarker
 from ..errors import (
     CosIdError,
     CounterMissingError,
     InvalidArgumentError,
     UnsupportedByStoreError,
 )
-from ..machine.cells import Need
+from ..machine._operations import ReleaseOperation, RenewOperation, TakeOperation
 from ..stores._store import BackendStore, CounterDistributor
-from ..stores._wire import (
-    LABEL,
-    as_changes,
-    as_fault,
-    as_need,
-    as_snapshot,
-    changes_json,
-    is_unchanged,
-    need_of,
-    ranges_json,
-    recount,
-    snapshot_json,
-)
+from ..stores._wire import LABEL, as_fault, as_values, ranges_json, values_json
+from . import _machines
 from ._http import access_of, body_of, reply
 from ._problems import CONTENT_TYPE, Problem, problem_of
 from ._ranges import next_ranges
@@ -44,9 +33,10 @@ from ._span_store import SpanDistributor
 from ._tokens import Verb
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from ..abc import IdSegmentDistributor, Store
+    from ..machine._operations import Renewed, Took
     from ..stores._backend import Backend
     from ._http import Receive, Scope, Send
     from ._resp import Session
@@ -57,8 +47,11 @@ if TYPE_CHECKING:
 
 __all__ = ("command", "dispatch", "route")
 
-MOST_BYTES: Final = 1 << 22
-"""Of a body: a commit may write all machine ids of a namespace."""
+O = TypeVar("O", TakeOperation, RenewOperation, ReleaseOperation)  # noqa: E741 - an operation
+L = TypeVar("L", Machine, MachineMarker)
+
+MOST_BYTES: Final = 1 << 16
+"""Of a body."""
 
 
 async def dispatch(service: Service, access: Access, op: str, args: object) -> dict[str, Any]:
@@ -67,7 +60,7 @@ async def dispatch(service: Service, access: Access, op: str, args: object) -> d
     Args:
         service: the server.
         access: what the caller may do.
-        op: the operation: a method of the store's backend.
+        op: the operation.
         args: its arguments.
 
     Raises:
@@ -90,11 +83,11 @@ async def _create_schema(
 ) -> dict[str, Any]:
     service.check(access, Verb.ADMIN)
     service.note(access, "create the store's tables")
+    given = {name: args.get(name) is True for name in ("disposable", "after_loss")}
     backend = _plain(service.store)
     if backend is None:
-        await service.store.create_schema()
+        await service.store.create_schema(**given)
         return {"is_disposable": False}
-    given = {name: args.get(name) is True for name in ("disposable", "after_loss")}
     return {"is_disposable": await backend.create_schema(**given)}
 
 
@@ -212,21 +205,7 @@ def _check_reader(access: Access) -> None:
         raise Problem(HTTPStatus.FORBIDDEN, "not-allowed", "this token does not allow 'read'")
 
 
-# Cells.
-
-
-def _cells_of(service: Service, namespace: str = "cosid") -> Backend:
-    """Return the backend that keeps the machine ids.
-
-    Raises:
-        UnsupportedByStoreError: there is none.
-        InvalidArgumentError: the namespace is refused.
-    """
-    store: Any = service.store
-    while (backend := _plain(store)) is None:
-        store = store._holder()
-    store._check_namespace(namespace)
-    return backend
+# Machine ids: operations, which the rules decide here, and what operators do.
 
 
 def _plain(store: Store) -> Backend | None:
@@ -236,59 +215,106 @@ def _plain(store: Store) -> Backend | None:
     )
 
 
-async def _read(service: Service, access: Access, args: Mapping[str, Any]) -> dict[str, Any]:
+def _operation(kind: type[O], serve: Callable[..., Awaitable[Took | Renewed | None]]) -> Op:
+    """Return what serves an operation of a holder."""
+
+    async def served(service: Service, access: Access, args: Mapping[str, Any]) -> dict[str, Any]:
+        namespace = _text(args, "namespace")
+        service.check(access, Verb.MACHINES, namespace)
+        try:
+            asked = as_values(kind, args.get("asked"))
+        except ValueError:
+            raise InvalidArgumentError("asked", "...", expected="what a client sends") from None
+        done = await serve(service, access, namespace, asked)
+        return {} if done is None else {"answer": values_json(done)}
+
+    return served
+
+
+def _listing(each_of: Callable[[Store], Callable[..., Awaitable[Sequence[L]]]]) -> Op:
+    """Return what lists something of the namespaces that the caller may read."""
+
+    async def served(service: Service, access: Access, args: Mapping[str, Any]) -> dict[str, Any]:
+        namespace = None if args.get("namespace") is None else _text(args, "namespace")
+        if namespace is None:
+            _check_reader(access)
+        elif not access.allows(Verb.ADMIN, namespace):
+            service.check(access, Verb.READ, namespace)
+        found = await each_of(service.store)(namespace=namespace)
+        return {
+            "answer": [
+                values_json(each)
+                for each in found
+                if namespace is not None or access.allows(Verb.READ, each.namespace)
+            ]
+        }
+
+    return served
+
+
+def _command(name: str, what: str, *given: str) -> Op:
+    """Return what serves an operator's command: a method of the store, with some arguments."""
+
+    async def served(service: Service, access: Access, args: Mapping[str, Any]) -> dict[str, Any]:
+        of = {"namespace": _text(args, "namespace")} if "namespace" in given else {}
+        service.check(access, Verb.ADMIN, of.get("namespace", ""))
+        service.note(access, " ".join((what, *map(repr, of.values()))))
+        found = await getattr(service.store, name)(
+            **of, **{each: args[each] for each in given if each in args and each not in of}
+        )
+        if isinstance(found, MachineMarker):
+            found = [values_json(found)]
+        return {} if found is None else {"answer": found}
+
+    return served
+
+
+async def _revert_machine(
+    service: Service, access: Access, args: Mapping[str, Any]
+) -> dict[str, Any]:
+    where, held = await _holders(service, access, args)
+    if held == args.get("holders"):  # else it was done already
+        service.note(access, f"take machine id {where['machine_id']} of {where['namespace']!r}")
+        await service.store.revert_machine(**where)
+    return {}
+
+
+async def _machine_holders(
+    service: Service, access: Access, args: Mapping[str, Any]
+) -> dict[str, Any]:
+    return {"answer": (await _holders(service, access, args))[1]}
+
+
+async def _holders(
+    service: Service, access: Access, args: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[str]]:
+    namespace, number = _text(args, "namespace"), _whole(args, "machine_id", 0, 2**31 - 1)
+    service.check(access, Verb.ADMIN, namespace)
+    found = await service.store.machines(namespace=namespace)
+    held = [each.instance_id for each in found if each.machine_id == number and each.instance_id]
+    return {"namespace": namespace, "machine_id": number}, held
+
+
+async def _repair_machines(
+    service: Service, access: Access, args: Mapping[str, Any]
+) -> dict[str, Any]:
+    found = await _machines.repair(service, access, _text(args, "namespace"))
+    return {"answer": [values_json(each) for each in found]}
+
+
+async def _machine_bits(
+    service: Service, access: Access, args: Mapping[str, Any]
+) -> dict[str, Any]:
     namespace = _text(args, "namespace")
     if not any(access.allows(verb, namespace) for verb in (Verb.READ, Verb.ADMIN)):
         service.check(access, Verb.MACHINES, namespace)
-    try:
-        need = as_need(args.get("need"))
-    except ValueError:
-        raise InvalidArgumentError("need", "...", expected="what a client sends") from None
-    return {"snapshot": snapshot_json(await _cells_of(service, namespace).read(namespace, need))}
+    return {"answer": await service.store.machine_bits(namespace=namespace) or 0}
 
 
-async def _commit(service: Service, access: Access, args: Mapping[str, Any]) -> dict[str, Any]:
-    try:
-        read, changes = as_snapshot(args.get("read"), store=""), as_changes(args.get("changes"))
-    except ValueError:
-        raise InvalidArgumentError("commit", "...", expected="what a client sends") from None
-    namespace = read.namespace
-    backend = _cells_of(service, namespace)
-    if changes.marker is not None:
-        service.check(access, Verb.ADMIN)
-        service.note(access, "mark the store as initialised")
-        if not backend.has_marker:
-            remedy = "mark each by 'aiocosid init --namespace'"
-            raise UnsupportedByStoreError(LABEL, "no commit spans its namespaces", remedy=remedy)
-    if changes.marker is None or changes.seats or changes.space or changes.own:
-        service.check(access, Verb.MACHINES, namespace)
-    known, counted = read.namespaces, changes.namespaces
-    if known is not None and counted is not None and counted.number < known.number:
-        service.check(access, Verb.ADMIN)
-        service.note(access, f"stop to miss namespace {namespace!r}")
-    need = need_of(read, changes)
-    fresh = await backend.read(namespace, need)
-    if not is_unchanged(read, fresh, changes) and not (fresh.is_complete and not fresh.is_sample):
-        # A small read may leave out another instance's cell.
-        need = Need(changes.instance, is_complete=True, namespaces=need.namespaces)
-        fresh = await backend.read(namespace, need)
-    if not is_unchanged(read, fresh, changes):
-        return {"is_written": False}
-    recount(read, fresh, changes)
-    if not await backend.commit(fresh, changes):
-        return {"is_written": False}
-    return {
-        "is_written": True,
-        "changes": changes_json(changes),
-        "now_ms": fresh.now_ms,
-        "is_doubtful": fresh.is_doubtful,
-    }
-
-
-async def _namespaces(service: Service, access: Access, _: Mapping[str, Any]) -> dict[str, Any]:
-    _check_reader(access)
-    found = await _cells_of(service).namespaces()
-    return {"namespaces": [each for each in found if access.allows(Verb.READ, each)]}
+async def _is_initialized(service: Service, access: Access, _: Mapping[str, Any]) -> dict[str, Any]:
+    if access.token is None or Verb.ADMIN not in access.token.verbs:
+        _check_reader(access)
+    return {"answer": await service.store.is_initialized()}
 
 
 # Generators.
@@ -306,9 +332,27 @@ _OPS: Final[dict[str, Op]] = {
     "raise_to": _raise_to,
     "peek": _peek,
     "counters": _counters,
-    "read": _read,
-    "commit": _commit,
-    "namespaces": _namespaces,
+    "take_machine": _operation(TakeOperation, _machines.take),
+    "renew_machine": _operation(RenewOperation, _machines.renew),
+    "release_machine": _operation(ReleaseOperation, _machines.release),
+    "machines": _listing(lambda store: store.machines),
+    "machine_markers": _listing(lambda store: store.machine_markers),
+    "machine_holders": _machine_holders,
+    "revert_machine": _revert_machine,
+    "repair_machines": _repair_machines,
+    "raise_machine_mark": _command(
+        "raise_machine_mark", "raise a machine id of", "namespace", "machine_id", "above_ms"
+    ),
+    "machine_bits": _machine_bits,
+    "set_machine_bits": _command("set_machine_bits", "change the width of", "namespace", "bits"),
+    "is_initialized": _is_initialized,
+    "initialize": _command(
+        "initialize", "mark the store as initialised", "confirm_no_holders", "after_loss"
+    ),
+    "forget_namespace": _command("forget_namespace", "stop to miss", "namespace"),
+    "mark_machines": _command(
+        "mark_machines", "mark the machine ids of", "namespace", "is_new", "safe_guard"
+    ),
     "take": _take,
 }
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.routing import Route
 
 from ..abc import TextIdGenerator
+from ..errors import ClockSkewError
 from . import _machines
 from ._http import access_of, body_of, query_of, reply, whole
 from ._openapi import DOCUMENT
@@ -18,12 +19,13 @@ from ._problems import Problem
 from ._tokens import Verb
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from starlette.routing import BaseRoute
 
     from ._http import Receive, Scope, Send
     from ._service import Service
+    from ._tokens import Access
 
 __all__ = ("routes",)
 
@@ -44,6 +46,7 @@ def routes(service: Service) -> Sequence[BaseRoute]:
             _Machines(service),
             methods=["PATCH", "DELETE"],
         ),
+        Route("/v1/repairs/{namespace:path}", _Repairs(service), methods=["POST"]),
         Route("/v1/parse/{name:path}/{id}", _Parse(service), methods=["GET"]),
         Route("/v1/generators", _Generators(service), methods=["GET"]),
         Route("/v1/statistics", _Statistics(service), methods=["GET"]),
@@ -105,21 +108,47 @@ class _Machines:
         """Answer one request."""
         service, path = self._service, scope["path_params"]
         namespace = path["namespace"]
-        service.check(access_of(service, scope), Verb.MACHINES, namespace)
+        access = access_of(service, scope)
+        service.check(access, Verb.MACHINES, namespace)
         body = await body_of(scope, receive, service.limits.body)
-        match scope["method"]:
+        try:
+            done = await self._done(access, scope["method"], path, body)
+        except ClockSkewError as error:
+            detail = f"the client's clock is {error.ahead} s ahead: set it right"
+            raise Problem(HTTPStatus.CONFLICT, "clock-ahead", detail) from None
+        await reply(send, done)
+
+    async def _done(
+        self, access: Access, method: str, path: Mapping[str, Any], body: bytes
+    ) -> bytes:
+        service, namespace = self._service, path["namespace"]
+        match method:
             case "POST":
                 asked = _asked(_machines.Take, body)
-                lease = await _machines.take(service, namespace, asked)
-                await reply(send, lease.model_dump_json().encode())
-                return
+                lease = await _machines.taken(service, access, namespace, asked)
+                return lease.model_dump_json().encode()
             case "PATCH":
                 renewal = _asked(_machines.Renew, body)
-                await _machines.renew(service, namespace, whole(path, "machine_id"), renewal)
+                number = whole(path, "machine_id")
+                await _machines.renewed(service, access, namespace, number, renewal)
             case _:
                 release = _asked(_machines.Release, body)
-                await _machines.release(service, namespace, whole(path, "machine_id"), release)
-        await reply(send, b"{}")
+                number = whole(path, "machine_id")
+                await _machines.released(service, access, namespace, number, release)
+        return b"{}"
+
+
+class _Repairs:
+    """``POST /v1/repairs/{namespace}``: mends machine ids that a wrong clock has spoilt."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        service, namespace = self._service, scope["path_params"]["namespace"]
+        found = await _machines.repaired(service, access_of(service, scope), namespace)
+        await reply(send, found.model_dump_json().encode())
 
 
 def _asked(model: type[M], body: bytes) -> M:

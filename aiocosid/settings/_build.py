@@ -8,7 +8,7 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
-from .._kinds import KINDS, SegmentChainOptions, SegmentIdOptions, creating
+from .._kinds import KINDS, SegmentChainOptions, SegmentIdOptions
 from .._life.clock import SYSTEM_CLOCK
 from .._text_generator import StringIdGenerator
 from ..abc import MAX_ID, SHARE
@@ -347,7 +347,7 @@ class Builder:
             self._note(inner.path, reason)
         if isinstance(planned.section, IntegerSettings):
             return IntegerIdGenerator(generator)
-        return UncertaintyIdGenerator(generator, spare, store=creating(inner.made_store))
+        return UncertaintyIdGenerator(generator, spare, store=inner.made_store)
 
 
 class _Host:

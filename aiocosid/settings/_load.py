@@ -50,8 +50,8 @@ def load_settings(source: Source = None) -> Settings:
     return built(source)[0]
 
 
-def configured_stores(source: Source = None) -> list[tuple[str, Callable[[], Store]]]:
-    """Return a function for each store that settings name, which makes it, and the store's URL.
+def configured_stores(source: Source = None) -> list[tuple[str, Callable[[], Store], str]]:
+    """Return each store that settings name: URL, what makes it, and the settings' namespace.
 
     The URLs have no credentials.  A store of yours has its name instead of a URL; stores that are
     given as objects are left out.
@@ -62,7 +62,8 @@ def configured_stores(source: Source = None) -> list[tuple[str, Callable[[], Sto
     Raises:
         InvalidSettingsError: as `load_settings`.
     """
-    return store_factories(load_settings(source))
+    settings = load_settings(source)
+    return [(*each, settings.namespace) for each in store_factories(settings)]
 
 
 def configured_store(source: Source = None) -> tuple[str, Callable[[], Store], str]:

@@ -54,6 +54,7 @@ Expiry: TypeAlias = Annotated[
 ]
 Prefix: TypeAlias = Annotated[str, Field(pattern=r"^(/[A-Za-z0-9._~-]+)*$")]
 Digest: TypeAlias = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$", repr=False)]
+Secret: TypeAlias = Annotated[str, Field(min_length=32, max_length=1024)]
 VerbName: TypeAlias = Literal["ids", "segments", "machines", "read", "admin"]
 
 
@@ -91,6 +92,8 @@ class LimitSettings(BaseModel):
         header_timeout: seconds that a TLS handshake or a request may take, that an answer may stay
             unread, and that a connection may stay idle; idle connections of RESP stay open once
             they have shown the token that they need.
+        safe_guard: seconds without a renewal before which no client gets another's machine id,
+            whatever it asks for; the longest safe guard of the namespace counts, too.
     """
 
     model_config = STRICT
@@ -101,6 +104,7 @@ class LimitSettings(BaseModel):
     body: Count = 65_536
     connections: Count = 20_000
     header_timeout: Timeout = 60.0
+    safe_guard: Annotated[Patience, Field(allow_inf_nan=False)] = 300.0
 
 
 class DialectSettings(BaseModel):
@@ -163,6 +167,8 @@ class ServerSettings(BaseModel):
             them, and their permissions say enough.
         hosts: the server's names, in which ``*`` stands for any characters; a request without a
             token may name these, localhost and addresses as its host.
+        receipt_key: a secret of at least 32 characters that all servers of the store share: after
+            the store has lost its machine ids, clients that show a token keep theirs.
         workers: processes that share the addresses.
         create: whether asking for an unknown name creates a segment chain; tables and files are
             created by ``create`` at the top of the settings.
@@ -187,6 +193,7 @@ class ServerSettings(BaseModel):
     unix_mode: Annotated[str, Field(pattern=r"^0?[0-7]{3}$")] = "660"
     unix_tokens: Flag = True
     hosts: Annotated[list[Name], BeforeValidator(_listed)] = []
+    receipt_key: Annotated[Secret | None, Field(repr=False)] = None
     workers: Annotated[Whole, Field(ge=1, le=1024)] = 1
     create: Flag = False
     insecure: Flag = False

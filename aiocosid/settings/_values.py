@@ -18,6 +18,7 @@ from .._checks import check_create
 from .._kinds import OPTIONS
 from ..abc import Store
 from ..errors import InvalidArgumentError
+from ..variables import NO, TRUTH_WORDS, YES, truth
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -41,9 +42,6 @@ __all__ = (
 )
 
 INTEGER: Final = re.compile(r"[+-]?[0-9]{1,30}")
-
-YES: Final = ("true", "1", "yes", "on")
-NO: Final = ("false", "0", "no", "off")
 
 
 class EnvironmentText(str):
@@ -82,11 +80,10 @@ def from_text(read: Callable[[str], object]) -> BeforeValidator:
 def _flag(value: object) -> object:
     if not isinstance(value, EnvironmentText):
         return value
-    word = value.lower()
-    if word not in YES + NO:
-        message = f"Input should be {', '.join(YES)}, {', '.join(NO[:-1])} or {NO[-1]}"
-        raise PydanticCustomError("flag", message)
-    return word in YES
+    found = truth(value)
+    if found is None:
+        raise PydanticCustomError("flag", f"Input should be {TRUTH_WORDS}")
+    return found
 
 
 def _whole(text: str) -> int:
@@ -175,8 +172,8 @@ def _creation(value: object) -> object:
     words = ""
     if isinstance(value, EnvironmentText):
         words = f"{', '.join(YES + NO)}, disposable, or the last day to create, such as 2026-12-31"
-        word = value.lower()
-        value = word in YES if word in YES + NO else str(value)
+        found = truth(value)
+        value = str(value) if found is None else found
     if isinstance(value, date) and not isinstance(value, datetime):  # TOML has a type for it
         value = value.isoformat()
     try:

@@ -23,7 +23,7 @@ from ..errors import (
     WouldBlock,
 )
 from ..errors._base import REOPEN
-from ..machine._rules import is_used
+from ..machine._administration import is_used
 from ..machine.cells import Need
 from ._durability import DurabilityCheck
 
@@ -104,9 +104,10 @@ class Backend(NotCopyable, ABC):
         has_witness: whether it remembers that there was something, if all of that is lost.
         order_risk: why a later `add` may return a lower value; empty for linearizable counters.
         address: the URL without the login; empty for a user's client.
+        is_disposable: without a witness, whether this process has created it for tests.
     """
 
-    __slots__ = ("__weakref__", "address", "label", "link", "name")
+    __slots__ = ("__weakref__", "address", "is_disposable", "label", "link", "name")
 
     link: Any
 
@@ -125,6 +126,7 @@ class Backend(NotCopyable, ABC):
         self.link = link
         self.name: str = name or label
         self.address: str = ""
+        self.is_disposable: bool = False
 
     # Lifecycle.
 
@@ -158,7 +160,7 @@ class Backend(NotCopyable, ABC):
 
         Args:
             disposable: the store is for tests: whatever is lost in it may be made again.
-            after_loss: create also what was there and is lost.
+            after_loss: create also what was there and is lost, without a marker.
 
         Returns:
             Whether the store is disposable; without a witness it is what the caller says.
@@ -220,6 +222,8 @@ class Backend(NotCopyable, ABC):
             The counter as it is now; None if it is missing and ``create`` is False.
 
         Raises:
+            CounterNotCreatedError: it may be created, and the store knows that it had counters and
+                lost all of them.
             CorruptCounterError: it holds no integer; nothing was written.
             StoreError: the store refuses or cannot be reached.
         """
@@ -247,6 +251,14 @@ class Backend(NotCopyable, ABC):
         return False
 
     # Cells: see `aiocosid.machine.cells.CellBackend`.
+
+    async def _is_counting(self) -> bool:
+        """Whether counters may be created, where each namespace has a marker of its own.
+
+        Raises:
+            StoreError: the store refuses or cannot be reached.
+        """
+        return False
 
     async def mark_counters(self) -> None:
         """Allow that counters are created, where each namespace has a marker of its own.

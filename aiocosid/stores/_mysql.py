@@ -76,19 +76,22 @@ def atomic(*statements: str) -> str:
 def in_foreign_session(statement: str) -> str:
     """Wrap a statement to run as in one of our own sessions, and restore the user's settings.
 
-    The user's session may not be strict, may not be in autocommit, may wait long for locks, and may
-    limit its rows.  If it is in a transaction, that one has begun by itself, and is committed, as
+    The user's session may not be strict, may not be in autocommit, may wait long for locks (for
+    those of tables a day, by default, and all others would wait behind it), and may limit its rows.
+    If it is in a transaction, that one has begun by itself, and is committed, as
     START TRANSACTION would.
     """
     return f"""
 {COMMIT};
 SET @aiocosid_mode = @@sql_mode, @aiocosid_wait = @@innodb_lock_wait_timeout,
+    @aiocosid_table_wait = @@lock_wait_timeout, lock_wait_timeout = {LOCK_WAIT},
     @aiocosid_limit = @@sql_select_limit, sql_select_limit = {ALL_ROWS},
     sql_mode = CONCAT_WS(',', NULLIF(@@sql_mode, ''), 'STRICT_ALL_TABLES'),
     innodb_lock_wait_timeout = {LOCK_WAIT};
 {statement.strip()};
 {COMMIT};
 SET sql_mode = @aiocosid_mode, innodb_lock_wait_timeout = @aiocosid_wait,
+    lock_wait_timeout = @aiocosid_table_wait,
     sql_select_limit = @aiocosid_limit
 """
 
@@ -167,12 +170,12 @@ ON DUPLICATE KEY UPDATE {change}
 _ADD: Final = _advance("LAST_INSERT_ID(%(first)s)", _ADVANCED, "@aiocosid > 0")
 
 
-def _noting(is_new: str) -> str:
+def _noting(condition: str) -> str:
     """Write the cell that says that there are counters, under the present marker."""
     return f"""
 INSERT INTO {CELL_TABLE} (name, value, written_ms)
 SELECT 'counters', m.value, m.written_ms FROM {CELL_TABLE} AS m
-WHERE m.name = 'marker' AND {is_new} AND NOT EXISTS (
+WHERE m.name = 'marker' AND {condition} AND NOT EXISTS (
     SELECT 1 FROM {CELL_TABLE} AS n WHERE n.name = 'counters' AND n.value = m.value)
 ON DUPLICATE KEY UPDATE value = VALUES(value)
 """
@@ -181,7 +184,7 @@ ON DUPLICATE KEY UPDATE value = VALUES(value)
 _IS_THERE: Final = "EXISTS (SELECT 1 FROM cosid WHERE name = %(name)s)"
 _ALLOWED: Final = (
     f"SELECT COUNT(*) INTO @aiocosid FROM DUAL WHERE {_IS_THERE} OR {MAY_CREATE.strip()}",
-    _noting(f"@aiocosid > 0 AND NOT {_IS_THERE}"),
+    _noting("@aiocosid > 0"),
 )
 _TAKEN: Final = (
     "SET @aiocosid = CAST(LAST_INSERT_ID() AS SIGNED)",
@@ -252,7 +255,7 @@ _THERE: Final = f"""
 information_schema.TABLES AS t
 WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME IN ({_OBJECTS})
 """
-_LOCK: Final = "CONCAT('aiocosid/', LEFT(SHA1(DATABASE()), 32))"  # its name is the server's
+_LOCK: Final = "CONCAT('aiocosid/', LEFT(SHA2(DATABASE(), 256), 32))"  # its name is the server's
 _LOCK_WAIT: Final = 1  # second
 
 _MARKER: Final = f"""

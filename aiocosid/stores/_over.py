@@ -55,6 +55,8 @@ class StoreOverStores(Store, Generic[D]):
 
     __slots__ = ("_closings", "_owns_stores", "_stores")
 
+    begins_counters = True
+
     _counter: ClassVar[Callable[..., IdSegmentDistributor]]
 
     def __init__(self, stores: Sequence[Store], *, owns_stores: bool) -> None:

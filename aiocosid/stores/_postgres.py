@@ -14,6 +14,7 @@ from ._schema import CELL_TABLE, GRANT_TABLE, MACHINE_TABLE, OBJECTS, TABLE, WIT
 from ._sql import (
     COLUMNS,
     HAS_COUNTERS,
+    IS_EMPTIED,
     MACHINE_INDEXES,
     MAY_CREATE,
     MIGRATORS,
@@ -114,14 +115,15 @@ ON CONFLICT (name) DO UPDATE {change} {result}"""
 
 
 # Row security hides the counters of others: then only an empty file is an empty table.
-_MAY_CREATE: Final = MAY_CREATE.replace(
-    HAS_COUNTERS,
-    f"({HAS_COUNTERS} OR row_security_active('{TABLE}') AND pg_relation_size('{TABLE}') > 0)",
+_HAS_COUNTERS: Final = (
+    f"({HAS_COUNTERS} OR row_security_active('{TABLE}') AND pg_relation_size('{TABLE}') > 0)"
 )
+_MAY_CREATE: Final = MAY_CREATE.replace(HAS_COUNTERS, _HAS_COUNTERS)
 _IS_THERE: Final = "EXISTS (SELECT 1 FROM cosid WHERE name = :name::varchar)"
 
+# Under a marker without a note a counter that is missing may be created.
 _NOTED: Final = f"""
-counters AS ({NOTE_COUNTERS.format(counters=f"SELECT 1 WHERE NOT {_IS_THERE} AND {_MAY_CREATE}")})
+counters AS ({NOTE_COUNTERS.format(counters="SELECT 1")})
 """
 
 _ADDED: Final = _counter(
@@ -193,6 +195,7 @@ POSTGRES: Final = Dialect(
     schema=_SCHEMA,
     create=_create,
     note_counters=NOTE_COUNTERS.format(counters="SELECT 1 FROM cosid"),
+    is_emptied=IS_EMPTIED.replace(HAS_COUNTERS, _HAS_COUNTERS),
     add=Advance(f"WITH {_NOTED} {_ADDED.creating}", _ADDED.known),
     grant=Advance(_noted(_ADDED.creating, f"{_NOTED}, "), _noted(_ADDED.known)),
     give_back=f"""

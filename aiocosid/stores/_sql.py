@@ -6,11 +6,12 @@ name, a text, and the time of its last write by the database's clock.  A view, `
 remembers that there were tables (see `_schema`).
 
 A counter is created only under the store's marker.  The cell ``counters`` repeats the marker's text
-once a counter was created: while it does, none is created in an empty table.
+once a process has used a counter, or created one: while it does, none is created in an empty table.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -53,6 +54,7 @@ __all__ = ("NAME_WIDTH", "Advance", "Dialect", "SqlBackend")
 
 NAME_WIDTH: Final = 100  # characters; CosId's varchar(100)
 ATTEMPTS: Final = 20  # at a statement that the server rolls back because of a conflict
+CREATIONS: Final = 10  # attempts to create tables while others create or drop some
 
 
 COUNTER_COLUMNS: Final = f"""
@@ -116,6 +118,11 @@ EXISTS (SELECT 1 FROM aiocosid_cell AS m WHERE m.name = 'marker' AND (
         SELECT 1 FROM aiocosid_cell AS n WHERE n.name = 'counters' AND n.value = m.value)))
 """
 IS_MARKED: Final = "SELECT 1 FROM aiocosid_cell WHERE name = 'marker'"
+IS_EMPTIED: Final = """
+SELECT 1 FROM aiocosid_cell AS m JOIN aiocosid_cell AS n ON n.value = m.value
+WHERE m.name = 'marker' AND n.name = 'counters' AND NOT EXISTS (SELECT 1 FROM cosid)
+"""
+DELETE_MARKER: Final = "DELETE FROM aiocosid_cell WHERE name = 'marker'"
 
 # Statements that SQLite and PostgreSQL share.
 NOTE_COUNTERS: Final = """
@@ -185,10 +192,11 @@ class Dialect:
         schema: () returns the name of each of `OBJECTS` that is there, and the witness's text.
         create: builds the statement of a `Creation`, which changes nothing if others were faster.
         note_counters: () writes the cell ``counters`` if there are counters and a marker.
+        is_emptied: () returns a row if the cell is there under the marker, and no counter is.
         is_created_on_use: whether the first statement that needs a missing table creates it.
-        add: (name, step, and first, if it creates) adds ``step`` to a counter, or creates it, if
-            that is allowed, at
-            ``first``, and returns ``last_max_id``.
+        add: (name, step, and first, if it creates) adds ``step`` to a counter, or creates it at
+            ``first``, if that is allowed, and returns ``last_max_id``.  If it may create, it also
+            does what ``note_counters`` does.
         grant: (as for add, and nonce, previous) does what ``add`` does, and notes it; also returns
             where the run that ``previous`` belongs to began, or NULL if there is none.
         give_back: (name, top, lower, nonce) lowers a counter from ``top`` if that grant is noted,
@@ -236,6 +244,7 @@ class Dialect:
     schema: str
     create: Callable[[Creation], str]
     note_counters: str
+    is_emptied: str = IS_EMPTIED
     is_created_on_use: bool = False
     add: Advance
     grant: Advance
@@ -303,11 +312,22 @@ class SqlBackend(Backend):
         return findings(dialect.rules, chain.from_iterable(asked))
 
     async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> bool:
-        """Create what is missing; the first time with the store's marker; see `_schema`."""
+        """Create what is missing; the first time with the store's marker; see `_schema`.
+
+        After a loss the marker goes first: a call that ends half-way leaves a store without one.
+
+        Raises:
+            StoreAuthenticationError: the login may not create tables, or see those that are there.
+        """
         await self.link.create_file()
+        if after_loss and CELL_TABLE in (await self._schema()).found:
+            await self._run(DELETE_MARKER)
         has_witness = True
-        while True:
+        for _ in range(CREATIONS):
             schema = await self._schema()
+            for table in schema.dropped:  # or hidden: MySQL shows no table without a right on it
+                with suppress(SchemaDroppedError, SchemaMissingError):
+                    await self._run(f"SELECT 1 FROM {table} LIMIT 0")  # noqa: S608 - ours
             creation = creation_of(
                 schema,
                 store=self.label,
@@ -323,6 +343,8 @@ class SqlBackend(Backend):
                 if not creation.witness:
                     raise
                 has_witness = False  # without the right to create views
+        reason = "other processes create or drop its tables at the same time"
+        raise StoreUnavailableError(self.label, reason, remedy="try again when they have ended")
 
     async def _schema(self) -> Schema:
         return Schema.read(await self._run(self._dialect.schema))
@@ -410,15 +432,30 @@ class SqlBackend(Backend):
             return rows
 
     async def raise_to(self, name: str, above: int, *, create: bool) -> Counter | None:
+        if create:
+            await self._ensure_not_emptied(name)
         try:
             row = await self._raised(name, above, create=create)
         except OutOfRangeError as error:
             raise IdOverflowError(name, limit=MAX_ID) from error.__cause__
+        if create:
+            await self._row_beside_cosid(self._dialect.note_counters)
         if row is None:
             await self._ensure_missing(name, 0, create=create)
             return None
         max_id, fetch_time = self._sound(name, row[0]), integer(row[1])
         return Counter(namespaced_name=name, last_max_id=max_id, last_fetch_time=fetch_time)
+
+    async def _ensure_not_emptied(self, name: str) -> None:
+        """Raise `CounterNotCreatedError` if the store had counters, and all of them are gone."""
+        if await self._row_beside_cosid(self._dialect.is_emptied) is not None:
+            raise CounterNotCreatedError(self.label, counter=name, is_emptied=True)
+
+    async def _row_beside_cosid(self, statement: str) -> Row | None:
+        """Run a statement on our cells; where CosId's table stands alone there is nothing to do."""
+        with suppress(SchemaMissingError):
+            return await self._row(statement)
+        return None
 
     async def _raised(self, name: str, above: int, *, create: bool) -> Row | None:
         row, noted = None, self._dialect.raise_to

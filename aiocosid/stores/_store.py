@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeAlias, TypeVar
@@ -26,7 +28,8 @@ from ..errors import (
     StoreNotEmptyError,
     UnsupportedByStoreError,
 )
-from ..machine import _rules
+from ..machine import _administration, _rules
+from ..machine._losses import doubt
 from ..machine._rules import Asker, Decision
 from ..machine.cells import ENDLESS_MS, Need
 from ..machine.distributor import (
@@ -53,7 +56,12 @@ if TYPE_CHECKING:
 
 __all__ = ("BackendStore", "CounterDistributor")
 
-MOST_AHEAD_MS: Final = 24 * 3600 * 1000  # of an operator's floor; a slip would stop a namespace
+logger = logging.getLogger("aiocosid")
+
+TREATED_AS_DISPOSABLE: Final = (
+    "it is treated as disposable: if it is emptied, its ids are issued again; in production unset "
+    "AIOCOSID_DISPOSABLE, and create it without 'disposable'"
+)
 
 B = TypeVar("B", bound="Backend")
 
@@ -158,6 +166,8 @@ class BackendStore(NotCopyable, Store, Generic[B]):
 
     __slots__ = ("_backend",)
 
+    begins_counters = True
+
     _backend: B
     _counter: ClassVar[type[CounterDistributor]] = CounterDistributor
     _machine: ClassVar[type[CellMachineIdDistributor]] = CellMachineIdDistributor
@@ -185,7 +195,10 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         Raises:
             StoreError: the store refuses or cannot be reached.
         """
-        return await self._backend.ask_server()
+        facts = await self._backend.ask_server()
+        if self.has_witness or not (self._backend.is_disposable or is_disposable()):
+            return facts
+        return replace(facts, is_disposable=True)
 
     # Counters.
 
@@ -220,17 +233,26 @@ class BackendStore(NotCopyable, Store, Generic[B]):
 
         Raises:
             SchemaDroppedError: tables were dropped, and the store is not disposable.
+            StoreNotEmptyError: the store has keys but no marker, and no witness.
             StoreError: the store refuses or cannot be reached.
         """
         backend = self._backend
         given = disposable or is_disposable()
         if not await backend.create_schema(disposable=given, after_loss=after_loss):
             return
+        if not (backend.has_witness or backend.is_disposable):
+            backend.is_disposable = True
+            logger.warning("%s: %s", backend.label, TREATED_AS_DISPOSABLE)
         with suppress(UnsupportedByStoreError):  # it has counters only
             if not backend.has_marker:
-                await backend.mark_counters()
-            elif not await self.is_initialized():
-                await self.initialize(confirm_no_holders=True)
+                if not await backend.is_in_use():
+                    await backend.mark_counters()
+                return
+            found = await read_cells(backend, EVERYWHERE, Need())
+            if not _rules.is_initialized(found):
+                # Without witness and marker nothing tells that what is there was made for tests.
+                is_known = backend.has_witness or found.marker is not None
+                await self.initialize(confirm_no_holders=is_known)
 
     @property
     def has_witness(self) -> bool:
@@ -263,6 +285,8 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         Raises:
             InvalidArgumentError: ``above`` is outside its range.
             CounterMissingError: there is no such counter, and ``create`` is False.
+            CounterNotCreatedError: it may be created, but a database's table of counters was
+                emptied.
             CorruptCounterError: it holds no integer; nothing was written.
             IdOverflowError: the table's column is too narrow for it; nothing was written.
             StoreError: the store refuses or cannot be reached.
@@ -367,7 +391,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         self._check_namespace(namespace)
         check_integer("machine_id", machine_id, at_least=0, at_most=MAX_MACHINE_ID)
         check_integer("above_ms", above_ms, at_least=0)
-        latest_ms = SYSTEM_CLOCK.now_ms() + MOST_AHEAD_MS
+        latest_ms = SYSTEM_CLOCK.now_ms() + _rules.MOST_AHEAD_MS
         if above_ms > latest_ms:
             expected = (
                 f"at most {latest_ms}, a day ahead: no id comes until then, nothing lowers it"
@@ -379,6 +403,21 @@ class BackendStore(NotCopyable, Store, Generic[B]):
             need=Need(machine_id=machine_id),
         )
         return is_raised
+
+    async def repair_machines(self, *, namespace: str = DEFAULT_NAMESPACE) -> Sequence[Machine]:
+        """Mend ids with times far ahead; see `aiocosid.abc.Store.repair_machines`.
+
+        A cancelled call may have taken effect; it is safe to repeat.
+
+        Raises:
+            InvalidArgumentError: the namespace is no text, or too long.
+            CorruptMachineStateError: a cell of aiocosid's is damaged.
+            StoreError: the store refuses or cannot be reached.
+        """
+        self._check_namespace(namespace)
+        rule = partial(_administration.repair, clock_ms=SYSTEM_CLOCK.now_ms())
+        found: list[Machine] = await self._change(namespace, rule)
+        return found
 
     async def machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE) -> int | None:
         """Return the width of a namespace's machine ids in bits, or None if none is stored yet.
@@ -406,7 +445,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         """
         self._check_namespace(namespace)
         check_machine_bits(bits)
-        await self._change(namespace, partial(_rules.set_bits, bits=bits))
+        await self._change(namespace, partial(_administration.set_bits, bits=bits))
 
     async def is_initialized(self) -> bool:
         """Return whether the store has a marker that was written for it as it is now.
@@ -423,21 +462,29 @@ class BackendStore(NotCopyable, Store, Generic[B]):
     ) -> None:
         """Write the store's marker; see `aiocosid.abc.Store.initialize`.
 
-        A cancelled call may have taken effect.
+        On Redis Cluster it lets counters begin; each namespace of machine ids has a marker of its
+        own, see `mark_machines`.  A cancelled call may have taken effect.
 
         Raises:
             StoreNotEmptyError: the store has keys, and neither argument is given.
-            UnsupportedByStoreError: the store keeps no machine ids, or no marker for all of them.
+            UnsupportedByStoreError: the store keeps no machine ids.
             StoreError: the store refuses, cannot be reached, or hides its identity.
         """
-        self._check_marker()
+        backend = self._backend
         if not (confirm_no_holders or after_loss):
-            if await self.is_initialized():
+            is_done = self.is_initialized if backend.has_marker else backend._is_counting
+            if await is_done():
                 return
-            if await self._backend.is_in_use():
-                raise StoreNotEmptyError(self._backend.label)
-        rule = partial(_rules.mark_store, after_loss=after_loss and not confirm_no_holders)
-        await self._change(EVERYWHERE, rule, need=Need(namespaces=True))
+            if await backend.is_in_use():
+                raise StoreNotEmptyError(backend.label)
+        is_loss = after_loss and not confirm_no_holders
+        if backend.has_marker:
+            rule = partial(_administration.mark_store, after_loss=is_loss)
+            await self._change(EVERYWHERE, rule, need=Need(namespaces=True))
+            return
+        for name in await backend.namespaces() if is_loss else ():
+            await self._change(name, lambda snapshot, _: doubt(snapshot))
+        await backend.mark_counters()
 
     async def forget_namespace(self, *, namespace: str) -> bool:
         """Stop to miss a namespace; see `aiocosid.abc.Store.forget_namespace`.
@@ -451,7 +498,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         self._check_namespace(namespace)
         is_forgotten: bool = await self._change(
             namespace,
-            lambda snapshot, _: _rules.forget(snapshot),
+            lambda snapshot, _: _administration.forget(snapshot),
             need=Need(is_complete=True, namespaces=True),
         )
         return is_forgotten
@@ -465,7 +512,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
     ) -> MachineMarker:
         """Mark one namespace as complete: the store has lost nothing of it.
 
-        Use it where `initialize` is not possible, as on Redis Cluster, or for a single namespace.
+        Use it on Redis Cluster, where `initialize` marks no namespace, or for a single namespace.
         See `aiocosid.abc.Store.mark_machines`.  A cancelled call may have taken effect.
 
         Raises:
@@ -476,7 +523,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         """
         self._check_namespace(namespace)
         guard_ms = guard_ms_of(check_safe_guard(safe_guard))
-        rule = partial(_rules.mark, is_new=is_new)
+        rule = partial(_administration.mark, is_new=is_new)
         marker: MachineMarker = await self._change(namespace, rule, guard_ms=guard_ms)
         if marker.is_new and not self._backend.has_marker:
             await self._backend.mark_counters()

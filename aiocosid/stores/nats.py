@@ -76,7 +76,7 @@ if TYPE_CHECKING:
 
 __all__ = ("NatsStore",)
 
-OLDEST: Final = (2, 12, 1)  # 2.12.0 refuses every batch
+OLDEST: Final = (2, 12, 2)  # 2.12.0 refuses every batch, and 2.12.1 hangs where several meet
 CREATE_TIMEOUT: Final = 20.0  # seconds; a cluster elects leaders first
 PAUSE: Final = 0.02  # seconds at most, before a retry
 MOST_PENDING: Final = 1 << 20  # bytes; a server that has not read so much does not answer
@@ -558,7 +558,7 @@ class NatsStore(BackendStore[NatsBackend]):
     """Counters and machine ids in two streams of JetStream, on one server or a cluster.
 
     CosId has no store on NATS: streams and subjects are aiocosid's own.  Runs on asyncio; NATS
-    2.12.1 or later.  `create_schema` creates the streams; no message in them expires.
+    2.12.2 or later.  `create_schema` creates the streams; no message in them expires.
 
     One increment reserves a range.  If the reply is lost, the range is lost too.
     """

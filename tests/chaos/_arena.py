@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 import resource
-import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -192,12 +190,6 @@ class Arena:
                 await store.set_floor(namespace=job.namespace, name=job.name, above=above)
 
         asyncio.run(go())
-
-    def aiocosid(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run a command as a person does; it may refuse."""
-        argv = [sys.executable, "-m", "aiocosid", *words]
-        where = Path(__file__).parents[2]
-        return subprocess.run(argv, capture_output=True, text=True, check=False, cwd=where)
 
     def enter(self, server: Any) -> Any:
         """Start a server that lasts until the end of the run."""

@@ -1,4 +1,4 @@
-"""What a worker may need, imported once by the process that forks them all."""
+"""What a worker or a command may need, imported once by the process that forks them all."""
 
 from importlib import import_module
 from importlib.util import find_spec
@@ -7,6 +7,9 @@ from . import _worker
 
 __all__ = ("_worker",)
 
-for module in ("redis", "postgres", "sqlite", "tiered"):
-    if find_spec(f"aiocosid.stores.{module}"):
-        import_module(f"aiocosid.stores.{module}")
+STORES = ("redis", "postgres", "mysql", "sqlite", "sqlalchemy", "etcd", "nats", "tiered", "remote")
+MODULES = ("aiocosid.cli", *(f"aiocosid.stores.{name}" for name in STORES))
+
+for module in MODULES:
+    if find_spec(module):
+        import_module(module)

@@ -16,6 +16,7 @@ from aiocosid import connect
 from aiocosid._life.clock import SYSTEM_CLOCK
 from aiocosid.abc import InstanceId, MachineGrant, MachineIdDistributor, MachineMarker, Store
 from aiocosid.errors import (
+    ClockSkewError,
     InvalidArgumentError,
     MachineBitsMismatchError,
     MachineIdInUseError,
@@ -26,7 +27,7 @@ from aiocosid.snowflake import JAVASCRIPT_SAFE_MS
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import MachineIdDistributorContract, MakeMachineIdDistributor, ManualClock
 
-from ._stores import ENGINES, KEEP_MACHINES, STORES, Backend
+from ._stores import ENGINES, KEEP_MACHINES, STORES, Backend, Remote
 
 
 @pytest.fixture(params=KEEP_MACHINES)
@@ -49,6 +50,14 @@ class Machines(MachineIdDistributorContract):
 
     async def forget(self, namespace: str, *, everything: bool) -> None:
         self.backend.forget(namespace, everything=everything)
+
+    async def test_a_mark_of_any_size(self, make_machines: MakeMachineIdDistributor) -> None:
+        """But a server refuses what would spoil an id for good."""
+        if isinstance(self.backend, Remote):
+            with pytest.raises(ClockSkewError):
+                await super().test_a_mark_of_any_size(make_machines)
+        else:
+            await super().test_a_mark_of_any_size(make_machines)
 
     def marking(self, make: MakeMachineIdDistributor) -> MakeMachineIdDistributor:
         """Mark the store for each namespace that is new."""
@@ -101,6 +110,37 @@ class TestOnOneStore(Machines):
         for wrong in (-1, now_ms + 25 * 3600 * 1000, 2**53, True):
             with pytest.raises(InvalidArgumentError, match="above_ms"):
                 await store.raise_machine_mark(namespace=namespace, machine_id=0, above_ms=wrong)
+
+    async def test_ids_that_a_wrong_clock_has_spoilt(self, store: Store) -> None:
+        """Free ones are mended; one that is held, and one whose mark may be right, are left."""
+        namespace = f"spoilt{uuid.uuid4().hex[:12]}"
+        self.backend.mark(namespace)
+        now_ms = SYSTEM_CLOCK.now_ms()
+        far_ms, near_ms = now_ms * 1000, now_ms + 23 * 3600 * 1000
+        root = self.backend.root if isinstance(self.backend, Remote) else self.backend
+        async with root.open() as direct:
+            machines = [
+                direct.machine_id_distributor(namespace=namespace, instance_id=each)
+                for each in "abcd"
+            ]
+            for number, machine in enumerate(machines):
+                await machine.distribute(2, now_ms=now_ms, latest_ms=2**53)
+                mark_ms = near_ms if number == 3 else far_ms
+                await machine.guard(number, now_ms=now_ms, mark_ms=mark_ms)
+            await machines[0].revert(0, last_ms=far_ms - 5)
+            await machines[1].revert(1, last_ms=-1)
+            await machines[3].revert(3, last_ms=-1)
+        found = await store.repair_machines(namespace=namespace)
+        assert [(each.machine_id, each.instance_id) for each in found] == [
+            *((0, ""), (1, "")),
+            (2, "c"),
+        ]
+        assert found[0].mark_ms == far_ms - 5
+        assert [each.machine_id for each in await store.repair_machines(namespace=namespace)] == [2]
+        listed = await store.machines(namespace=namespace)
+        floors = [max(each.mark_ms, each.last_timestamp_ms) for each in listed]
+        assert all(now_ms < each <= now_ms + 2 * 60_000 for each in floors[:2])
+        assert floors[2:] == [far_ms, near_ms]
 
     async def test_a_width_is_changed_while_nobody_holds_an_id(self, store: Store) -> None:
         """Nor a dead one; whoever comes then has to have the new width."""

@@ -140,6 +140,9 @@ CLAIMS: Final[dict[tuple[str, str], dict[str, str]]] = {
         "Redis, Valkey": "tests/integration/test_redis_quarantine.py"
         "::test_failed_over_to_a_replica_that_lags_and_back",
         "PostgreSQL": "tests/integration/test_sql_machine_quarantine.py::test_a_promoted_standby",
+        "MySQL, MariaDB": "tests/integration/test_mysql.py::test_a_rebuilt_table_is_another_store",
+        "etcd": "tests/integration/test_etcd_machine.py::test_a_term_that_fell",
+        "ZooKeeper": "tests/integration/test_zookeeper_machine.py::test_nodes_that_were_made_anew",
         "NATS": "tests/integration/test_nats.py::test_initialised_anew_under_an_owner",
         "SQLite": "tests/integration/test_sql_machine_quarantine.py::test_a_copy_is_another_store",
         "memory": f"{QUARANTINE}::test_who_runs_keeps_its_id_and_who_comes_waits",

@@ -22,14 +22,17 @@ from aiocosid.stores._sqlite import SQLITE
 from aiocosid.stores.redis._backend import ADD, ADD_NOTED, GIVE_BACK, RAISE
 from tests.servers import (
     PASSWORD,
+    EtcdServer,
     ValkeyCluster,
     ValkeyServer,
+    ZookeeperServer,
 )
 
 from ._blocks import ROOT, blocks, pages
 
 LEAST = ROOT / "docs" / "howto" / "least-privileges.md"
 GUARANTEES = ROOT / "docs" / "explanation" / "guarantees.md"
+RESTORED = ROOT / "docs" / "howto" / "restored-backups.md"
 EVIDENCE = ROOT / "docs" / "explanation" / "evidence.md"
 SITE = "https://aiocosid.readthedocs.io/en/latest/"
 SCRIPTS = ROOT / "aiocosid" / "stores" / "redis"
@@ -86,6 +89,24 @@ async def test_the_rights_that_a_redis_url_needs_besides(
         for server in servers:
             server.call("ACL", "DELUSER", namespace)
     assert extra.keys() == urls.keys()
+
+
+@pytest.mark.integration
+@pytest.mark.asyncio
+async def test_the_markers_that_a_restore_deletes(
+    valkey: ValkeyServer, etcd: EtcdServer, zookeeper: ZookeeperServer
+) -> None:
+    """Each command names something that an initialised store has."""
+    page = RESTORED.read_text()
+    for url in (valkey.url, etcd.url, zookeeper.url):
+        async with aiocosid.open_store(url) as store:
+            await store.initialize(confirm_no_holders=True)
+    (key,) = re.findall(r"`redis-cli DEL (\S+)`", page)
+    assert valkey.call("EXISTS", key) == 1
+    (key,) = re.findall(r"`etcdctl del (\S+)`", page)
+    assert etcd.get(key)
+    (path,) = re.findall(r"`deleteall (\S+)`", page)
+    assert zookeeper.behind.exists(path)
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)

@@ -112,6 +112,25 @@ def test_the_readme_says_which_server_is_untested(store: str) -> None:
     assert ("untested" in said[0]) == (tested == "none")
 
 
+def test_the_other_versions_of_servers() -> None:
+    """Of the page, and those that .ci/servers knows and .ci/run takes from there."""
+    (known,) = re.findall(r'^SERVERS="(.+)"$', (ROOT / ".ci/servers").read_text(), re.MULTILINE)
+    assert "make --no-print-directory server SERVER=" in (ROOT / ".ci/run").read_text()
+    rows = re.findall(r"^\| (\w+) \|.*\| ([\d., ]+): night[^|]*\|$", PAGE, re.MULTILINE)
+    kinds = {"PostgreSQL": "postgres"}
+    said = {
+        f"{kinds.get(store, store.lower())}-{version}"
+        for store, versions in rows
+        for version in versions.split(", ")
+    }
+    assert said == {*known.split()}
+
+
+def test_a_password_of_mysql_needs_no_other_extra() -> None:
+    """Its driver wants a library that it does not bring, and MySQL 8 and later want that."""
+    assert any("cryptography" in each for each in PROJECT["optional-dependencies"]["mysql"])
+
+
 def test_the_citation_has_the_version() -> None:
     assert f"version: {aiocosid.__version__}\n" in (ROOT / "CITATION.cff").read_text("utf-8")
 

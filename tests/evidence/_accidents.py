@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import sqlite3
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ from tests.chaos._arena import Arena
 from tests.chaos._history import HISTORY
 from tests.chaos._job import Place
 from tests.chaos._workers import line_to, server_of
-from tests.servers import EtcdEnsemble, PostgresServer, ValkeyServer
+from tests.servers import EtcdEnsemble, ValkeyServer
 
 TAIL = 1 << 16  # bytes of a history, more than its last line has
 # Cancelled now and then: ids that were fetched for one who has left must not go to a later one.
@@ -125,9 +123,14 @@ def restored_floor(arena: Arena) -> None:
             with fleet.nobody_there():
                 server.call("FLUSHALL")
                 folder = arena.options.histories or arena.records
-                arena.raise_floor(job, max(map(_highest, folder.glob(f"*{HISTORY}"))))
+                arena.raise_floor(job, highest(folder))
             arena.faults["counter lost"] += 1
             arena.pause(arena.between(0.3, 0.8))
+
+
+def highest(folder: Path, worker: str = "") -> int:
+    """Return the highest id in the histories of the workers whose names begin so."""
+    return max(map(_highest, folder.glob(f"{worker}*{HISTORY}")), default=0)
 
 
 def _highest(history: Path) -> int:
@@ -168,66 +171,3 @@ def lost_leases(arena: Arena) -> None:
             fleet.go_on(stopped)
             arena.faults["stop past the lease"] += 1
             fleet.wait_for_more("after its lease was lost", deadline=60)
-
-
-DROPPED = ("drop table cosid", "drop table cosid_machine", "drop table aiocosid_cell")
-BY_SQL = (DROPPED, ("delete from cosid",), ("delete from cosid", "delete from aiocosid_cell"))
-ON_REDIS = (("FLUSHALL",), ("DEL", "cosid:{chaos.ids}.adder", "aiocosid:marker"))
-DOORS = (("init",), ("init", "--disposable"), ("init", "--yes"))
-"""What people in a hurry type; each may refuse, and none may vouch for what was lost.
-
-A Redis that was emptied has nothing by which it could tell: there both options are a person's
-word, and only the plain command is tried.
-"""
-
-
-def people(arena: Arena) -> None:
-    """Drop, empty or swap the store beside living processes, then try each command that creates.
-
-    Alembic's autogenerate proposes to drop tables that it does not know; 173,561 ids came twice
-    after that and an ``init`` that made the tables again.  A person who knows the highest id goes
-    on with ``--after-loss``.
-    """
-    url, run, acts = _store_of_people(arena)
-    place = arena.prepared(Place(url=url))
-    arena.aiocosid("init", "--confirm-no-holders", "--store", url)
-    doors = DOORS[:1] if arena.options.store == "valkey" else DOORS
-    # Leases are lost with the store: what the dead had not used is granted once more.
-    job = arena.job(place, step=50, batch=20, singles=5, pause=0.01, leased=False)
-    folder = arena.options.histories or arena.records
-    with arena.workers(job) as fleet:
-        fleet.may_end = True  # a process that starts without its counter
-        while arena.goes_on():
-            arena.pause(arena.between(0.3, 0.8))
-            act = arena.draw.choice(acts)
-            for each in act:
-                run(each)
-            arena.faults[f"{act[0]} ..."] += 1
-            for words in doors:
-                arena.aiocosid(*words, "--store", url)
-            fleet.kill_one()
-            arena.pause(arena.between(0.2, 0.5))
-            with fleet.nobody_there():
-                above = max(map(_highest, folder.glob(f"*{HISTORY}")))
-                where = ("--namespace", job.namespace, "--store", url)
-                floor = ("--after-loss", "--yes", "--floor", f"{job.name}={above}")
-                arena.aiocosid("init", *floor, *where)
-
-
-def _store_of_people(arena: Arena) -> tuple[str, Callable[[Any], object], Sequence[Any]]:
-    """Return a store's URL, what changes it behind its back, and how people do that."""
-    match arena.options.store:
-        case "valkey":
-            server = arena.enter(ValkeyServer(persistent=True))
-            return server.url, lambda words: server.call(*words), [(each,) for each in ON_REDIS]
-        case "postgres":
-            database = arena.enter(PostgresServer())
-            return database.url, database.execute, BY_SQL
-        case _:
-            file = arena.folder / "ids.db"
-
-            def execute(sql: str) -> None:
-                with closing(sqlite3.connect(file, timeout=30)) as connection, connection:
-                    connection.execute(sql)
-
-            return f"sqlite:///{file}", execute, BY_SQL

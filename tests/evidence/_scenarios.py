@@ -10,7 +10,7 @@ from tests.chaos import SCENARIOS as CHAOS
 from tests.chaos import Scenario
 from tests.chaos._crowds import soak
 
-from . import _accidents
+from . import _accidents, _people
 
 NEVER: Final = CHAOS["workers"].stores["valkey"]  # a repeat
 
@@ -45,8 +45,8 @@ SCENARIOS: Final = {
     ),
     "people": Scenario(
         "dropped, emptied, swapped",
-        _accidents.people,
-        {"sqlite": NEVER, "postgres": NEVER, "valkey": NEVER},
+        _people.people,
+        dict.fromkeys(_people.STORES, NEVER),
         processes=4,
     ),
     "strict": Scenario("PostgreSQL killed", _accidents.strict, {"postgres": NEVER}, processes=4),

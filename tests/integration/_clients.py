@@ -12,6 +12,8 @@ from importlib import import_module
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from tests.servers import PROCESSES
+
 SESSION: Final = {
     "postgresql": "SELECT pg_backend_pid()",
     "mysql": "SELECT CONNECTION_ID()",
@@ -19,7 +21,7 @@ SESSION: Final = {
 }
 SESSIONS: Final = {
     "postgresql": "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()",
-    "mysql": "SELECT count(*) FROM information_schema.processlist WHERE db = database()",
+    "mysql": f"SELECT count(*) FROM {PROCESSES} WHERE db = database()",  # noqa: S608 - ours
 }
 
 

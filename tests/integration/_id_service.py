@@ -27,7 +27,7 @@ from ._web import serve
 
 __all__ = ("EVERYTHING", "ServerProcess", "app_on", "serve_store")
 
-EVERYTHING = Limits(step=MAX_ID, name=1 << 20)
+EVERYTHING = Limits(step=MAX_ID, name=1 << 20, safe_guard=0)
 
 
 def app_on(

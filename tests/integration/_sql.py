@@ -15,7 +15,15 @@ import pytest
 from aiocosid.stores.mysql import MysqlStore
 from aiocosid.stores.postgres import PostgresStore
 from aiocosid.stores.sqlite import SqliteStore
-from tests.servers import EXECUTED, GUEST, GUEST_PASSWORD, FaultProxy, MariadbServer, PostgresServer
+from tests.servers import (
+    EXECUTED,
+    GUEST,
+    GUEST_PASSWORD,
+    PROCESSES,
+    FaultProxy,
+    MariadbServer,
+    PostgresServer,
+)
 
 from ._clients import pool_of
 from ._engines import SERVERS
@@ -164,7 +172,7 @@ class MariadbDatabase(OnServer):
     now = "unix_timestamp()"
     loose = "alter table cosid modify last_max_id decimal(20, 1) not null"
     acted: ClassVar[dict[str, Any]] = {"to": b"UPDATE"}
-    sessions = "id from information_schema.processlist where db = database()"
+    sessions = f"id from {PROCESSES} where db = database()"
     damages: ClassVar[dict[str, str]] = {"1.5": "1.5"}
     odd_pool: ClassVar[dict[str, str]] = {"sql_mode": "'NO_BACKSLASH_ESCAPES'"}
 

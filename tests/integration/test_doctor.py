@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -77,14 +78,29 @@ def statuses(found: dict[str, list[dict[str, Any]]]) -> dict[str, str]:
 class TestEachStore:
     """The same on every store."""
 
+    def test_a_variable_that_stayed_set(
+        self, aiocosid: Command, store: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It is told where no witness decides, and where the store was made under it."""
+        assert "disposable" not in statuses(examined(aiocosid, "--store", store)[1])
+        monkeypatch.setenv("AIOCOSID_DISPOSABLE", "1")
+        has_witness = store.startswith(("sqlite", "postgres", "m"))
+        _, found = examined(aiocosid, "--store", store)
+        assert ("disposable" in statuses(found)) is not has_witness
+        assert aiocosid("init", "--store", store, "--yes").code == 0
+        for value, is_told in (("1", True), ("0", has_witness)):
+            monkeypatch.setenv("AIOCOSID_DISPOSABLE", value)
+            _, found = examined(aiocosid, "--store", store)
+            assert (statuses(found).get("disposable") == "warning") is is_told
+
     def test_a_store_that_is_ready(self, aiocosid: Command, store: str) -> None:
         """Nothing fails, with the version of the server, and nothing is written."""
         assert aiocosid("init", "--confirm-no-holders", "--store", store).code == 0
         code, found = examined(aiocosid, "--store", store)
         assert code == 0
         assert "failed" not in statuses(found).values()
-        told = ("SQLite", "Valkey", "PostgreSQL", "MariaDB", "etcd", "NATS", "does not tell")
-        assert any(word in found["server"][0]["text"] for word in told)
+        kinds = "SQLite|Valkey|Redis|PostgreSQL|MariaDB|MySQL|etcd|NATS|does not tell"
+        assert re.search(kinds, found["server"][0]["text"])
         assert statuses(found)["initialised"] == "ok"
         assert statuses(found)["counters"] == "ok"
         counters = aiocosid("inspect", "--store", store, "--format", "json").out

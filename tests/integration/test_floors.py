@@ -105,7 +105,7 @@ def test_counters_go_on_after_a_loss(
     words = ("init", "--after-loss", "--floor", "order=10", "--floor-from", "bill=bills.id")
     ended = aiocosid(*words, "--yes", *where)
     assert (ended.code, ended.err) == (0, "")
-    told = ["counter order goes on above 10", "counter bill goes on above 77"]
+    told = ["counter cosid.order continues above 10", "counter cosid.bill continues above 77"]
     assert ended.out.splitlines()[:2] == told
     assert [aiocosid("next", each, *where).out for each in ("order", "bill")] == ["11\n", "78\n"]
     assert aiocosid("snowflake", "--timeout", "1", *where).code == 3

@@ -24,7 +24,7 @@ import pytest_asyncio
 from aiocosid import SegmentId
 from aiocosid.errors import InvalidArgumentError, SchemaMissingError
 from aiocosid.stores.mysql import MysqlStore
-from tests.servers import MariadbServer
+from tests.servers import IS_MYSQL, MariadbServer
 
 from . import test_jdbc_machine_vectors, test_jdbc_vectors
 from ._machine_tables import MACHINE_COLUMNS, believe_table
@@ -151,7 +151,10 @@ async def test_tables(mariadb_database: str, raw: Any) -> None:
             "WHERE table_schema = database() AND table_name = ? ORDER BY ordinal_position",
             table,
         )
-        assert [dict(zip(facts, each, strict=True)) for each in columns] == schema["columns"]
+        due = schema["columns"]
+        if IS_MYSQL:  # it tells no width of a number, and quotes no default
+            due = json.loads(re.sub(r"(?<=int)\(\d+\)|(?<=\")''(?=\")", "", json.dumps(due)))
+        assert [dict(zip(facts, each, strict=True)) for each in columns] == due
         facts = ("index_name", "column_name", "non_unique")
         indexes = fetch(
             raw,

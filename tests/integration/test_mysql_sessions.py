@@ -17,15 +17,18 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from aiocosid import open_store
 from aiocosid.abc import Store
+from aiocosid.errors import StoreUnavailableError
 from aiocosid.stores._engine import EngineExecutor
+from aiocosid.stores._sql_errors import code_of
 from aiocosid.stores.mysql import MysqlStore
 from aiocosid.stores.sqlalchemy import SqlAlchemyStore
-from tests.servers import MariadbServer
+from tests.servers import IS_MYSQL, MariadbServer
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
 T0 = 1_700_000_000_000
 DRIVERS = ("asyncmy", "aiomysql")
+LOCK_WAIT_TIMEOUT = 1205  # the server's code
 
 
 @contextmanager
@@ -141,7 +144,9 @@ class TestChains:
     ) -> None:
         """A statement on a user's engine in autocommit mode is committed."""
         urls = [by(each, mariadb_database) for each in DRIVERS]
-        for url in (*urls, *(each.replace("mysql+", "mariadb+", 1) for each in urls)):
+        if not IS_MYSQL:
+            urls += [each.replace("mysql+", "mariadb+", 1) for each in urls]
+        for url in urls:
             engine = create_async_engine(url, isolation_level="AUTOCOMMIT", pool_size=1)
             sql = EngineExecutor(engine)
             for _ in range(3):
@@ -190,6 +195,33 @@ class TestOddSessions:
             for each in (mariadb_database, *(by(driver, mariadb_database) for driver in DRIVERS)):
                 async with open_store(each) as own:
                     await self._list(own)
+
+    async def test_a_lock_on_a_table_does_not_last_a_day(
+        self, mariadb_database: str, execute: Callable[[str], str]
+    ) -> None:
+        """Another session keeps a table from being made; the session is left as it was."""
+        url, wait = by("asyncmy", mariadb_database), "SET lock_wait_timeout = 77"
+        execute("drop table aiocosid_grant")
+        pool = pool_of(mariadb_database, init_command=wait)
+        engine = create_async_engine(url, connect_args={"init_command": wait})
+        holder = pool_of(mariadb_database)
+        async with holder.acquire() as other, other.cursor() as cursor:
+            await cursor.execute("BACKUP LOCK aiocosid_grant")
+            for store in (MysqlStore(pool), SqlAlchemyStore(engine)):
+                with pytest.raises(StoreUnavailableError) as caught:
+                    await store.create_schema()
+                assert code_of(caught.value.__cause__) == LOCK_WAIT_TIMEOUT
+            await cursor.execute("BACKUP UNLOCK")
+        for store in (MysqlStore(pool), SqlAlchemyStore(engine)):
+            await store.create_schema()
+        async with pool.acquire() as connection, connection.cursor() as cursor:
+            await cursor.execute("SELECT @@lock_wait_timeout")
+            assert await cursor.fetchone() == (77,)
+        async with engine.connect() as theirs:
+            assert (await theirs.execute(text("SELECT @@lock_wait_timeout"))).scalar() == 77
+        for each in (pool, holder):
+            await closed(each)
+        await engine.dispose()
 
     async def _list(self, store: Store) -> None:
         for name in "ab":

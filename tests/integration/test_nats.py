@@ -133,7 +133,7 @@ def old_server(version: str) -> Generator[str]:
 class TestServers:
     """Which are served, and what has to be there."""
 
-    @pytest.mark.parametrize("version", ["2.9.25", "2.11.11", "2.12.0", "1.14.2"])
+    @pytest.mark.parametrize("version", ["2.9.25", "2.11.11", "2.12.1", "2.12.0", "1.14.2"])
     async def test_an_old_server_is_refused(self, version: str) -> None:
         """By name, whatever is asked."""
         with old_server(version) as url:
@@ -143,7 +143,7 @@ class TestServers:
                     store.segment_distributor(name="order").next_max_id(1),
                     store.is_initialized(),
                 ):
-                    with pytest.raises(UnsupportedByStoreError, match=rf"v{version}.*2\.12\.1"):
+                    with pytest.raises(UnsupportedByStoreError, match=rf"v{version}.*2\.12\.2"):
                         await call
 
     async def test_a_version_that_is_none(self) -> None:

@@ -135,15 +135,21 @@ class Instances:
     def __init__(self, store: RedisStore, namespace: str) -> None:
         self.store = store
         self.namespace = namespace
+        self.made: dict[str, CellMachineIdDistributor] = {}
 
     def __call__(
         self, text: str, *, stable: bool = False, safe_guard: float = inf
     ) -> CellMachineIdDistributor:
-        return self.store.machine_id_distributor(
-            namespace=self.namespace,
-            instance_id=InstanceId(text, stable=stable),
-            safe_guard=safe_guard,
-        )
+        """An instance's only object, which knows its token."""
+        found = self.made.get(text)
+        about = InstanceId(text, stable=stable), safe_guard
+        if found is None or (found.instance_id, found.safe_guard) != about:
+            self.made[text] = self.store.machine_id_distributor(
+                namespace=self.namespace, instance_id=about[0], safe_guard=safe_guard
+            )
+            if found is not None:
+                self.made[text]._token = found._token
+        return self.made[text]
 
     async def take(
         self, text: str, bits: int = 1, *, now: int = T, latest: int = FAR, **options: Any

@@ -40,11 +40,14 @@ async def take(store: RedisStore, namespace: str, text: str) -> MachineGrant:
     return await machine.distribute(1, now_ms=T, latest_ms=FAR)
 
 
-async def take_expired(store: RedisStore, namespace: str, text: str) -> MachineGrant:
-    """As soon as the server's clock has gone on by 4 ms."""
-    machine = store.machine_id_distributor(
+def hasty_of(store: RedisStore, namespace: str, text: str) -> CellMachineIdDistributor:
+    return store.machine_id_distributor(
         namespace=namespace, instance_id=text, safe_guard=0.004, interval=0.001
     )
+
+
+async def take_expired(machine: CellMachineIdDistributor) -> MachineGrant:
+    """As soon as the server's clock has gone on by the safe guard."""
     while True:
         try:
             return await machine.distribute(1, now_ms=T, latest_ms=FAR)
@@ -59,11 +62,12 @@ async def check(store: RedisStore, namespace: str) -> None:
     assert await first.distribute(1, now_ms=T, latest_ms=FAR) == MachineGrant(0, -1)
     await first.guard(0, now_ms=T + 1, mark_ms=T + 9)
     assert await take(store, namespace, "b") == MachineGrant(1, -1)
-    assert await take_expired(store, namespace, "c") == MachineGrant(0, T + 9)
+    hasty = hasty_of(store, namespace, "c")
+    assert await take_expired(hasty) == MachineGrant(0, T + 9)
     with pytest.raises(MachineIdLostError, match="c holds it"):
         await first.guard(0, now_ms=T + 2, mark_ms=T + 9)
     await store.revert_machine(namespace=namespace, machine_id=1)
-    await machine_of(store, namespace, "c").revert(0, last_ms=T + 3)
+    await hasty.revert(0, last_ms=T + 3)
     listed = [each for each in await store.machines() if each.namespace == namespace]
     assert [(each.machine_id, each.instance_id) for each in listed] == [(0, ""), (1, "")]
     assert listed == list(await store.machines(namespace=namespace))
@@ -122,7 +126,7 @@ class TestCluster:
             await store.mark_machines(namespace=namespace)
             for text in ("a", "b"):
                 await take(store, namespace, text)
-            assert await take_expired(store, namespace, "c") == MachineGrant(0, T)
+            assert await take_expired(hasty_of(store, namespace, "c")) == MachineGrant(0, T)
             machine = machine_of(store, namespace, "c")
             await machine.distribute(1, now_ms=T, latest_ms=FAR)
             await machine.guard(0, now_ms=T, mark_ms=T + 9)

@@ -6,8 +6,9 @@ import asyncio
 import gc
 import os
 import re
+import sqlite3
 from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -21,11 +22,15 @@ from aiocosid._life.clock import SYSTEM_CLOCK
 from aiocosid.abc import IdSegmentDistributor
 from aiocosid.errors import (
     CounterMissingError,
+    CounterNotCreatedError,
     ForkedError,
     InvalidArgumentError,
+    MachineIdInUseError,
     NameTooLongError,
+    SchemaDroppedError,
     StoreAuthenticationError,
     StoreError,
+    StoreNotEmptyError,
     StoreRolledBackError,
     StoreUnavailableError,
     UnsupportedByStoreError,
@@ -176,12 +181,12 @@ async def test_a_machine_id_whose_answer_is_lost(namespace: str) -> None:
             open_store(f"aiocosid+http://{HOST}:{proxy.port}?timeout=10") as store,
         ):
             machine = store.machine_id_distributor(namespace=namespace, instance_id="a")
-            proxy.swallow_replies(1, to=b"/commit")
+            proxy.swallow_replies(1, to=b"/take_machine")
             assert (await machine.distribute(2, now_ms=1, latest_ms=FAR)).machine_id == 0
-            proxy.swallow_replies(1, to=b"/commit")
+            proxy.swallow_replies(1, to=b"/renew_machine")
             await machine.guard(0, now_ms=5, mark_ms=9)
             await machine.guard(0, now_ms=6, mark_ms=10)
-            proxy.swallow_replies(1, to=b"/commit")
+            proxy.swallow_replies(1, to=b"/release_machine")
             await machine.revert(0, last_ms=7)
             held = await store.machines(namespace=namespace)
             assert [(each.machine_id, each.instance_id) for each in held] == [(0, "")]
@@ -397,6 +402,60 @@ async def test_a_striped_store_behind(tmp_path: Path, namespace: str) -> None:
                 await store.machines()
 
 
+def drop(path: Path) -> None:
+    """Drop the tables behind a server's back."""
+    with closing(sqlite3.connect(path)) as database:
+        for each in ("cosid", "cosid_machine", "aiocosid_cell"):
+            database.execute(f"DROP TABLE {each}")
+
+
+@pytest.mark.parametrize("is_striped", [False, True])
+async def test_tables_that_were_dropped_behind(
+    tmp_path: Path, namespace: str, *, is_striped: bool
+) -> None:
+    """The error is itself, with its remedy; and what was said about them reaches each store."""
+    files = [tmp_path / f"{name}.db" for name in "ab"]
+    urls = [f"sqlite:///{each}" for each in files]
+    given = "striped:?" + "&".join(f"store={quote(each, safe='')}" for each in urls)
+    used = files if is_striped else files[:1]
+    with serve_store(given if is_striped else urls[0], is_unix=True) as url:
+        async with open_store(url) as store:
+            await store.create_schema()
+            for each in used:
+                drop(each)
+            with pytest.raises(SchemaDroppedError, match="--after-loss") as caught:
+                await store.create_schema()
+            assert set(caught.value.tables) == {"cosid", "cosid_machine", "aiocosid_cell"}
+            with pytest.raises(SchemaDroppedError):
+                await store.create_schema(disposable=True)
+            await store.create_schema(after_loss=True)
+            for each in used:
+                drop(each)
+                with closing(sqlite3.connect(each)) as database:
+                    database.execute("DROP VIEW aiocosid_witness")
+            await store.create_schema(disposable=True)
+            for each in used:
+                drop(each)
+            await store.create_schema()
+
+
+async def test_a_table_that_was_emptied_behind(tmp_path: Path, namespace: str) -> None:
+    """Its witness knows that there was something: an initialisation by habit is refused."""
+    path = tmp_path / "ids.db"
+    with serve_store(f"sqlite:///{path}") as url:
+        async with open_store(url) as store:
+            await store.create_schema()
+            await store.segment_distributor(namespace=namespace, name="a").next_max_id(10)
+            with closing(sqlite3.connect(path)) as database:
+                for each in ("cosid", "cosid_machine", "aiocosid_cell"):
+                    database.execute(f"DELETE FROM {each}")  # noqa: S608 - names of ours
+                database.commit()
+            with pytest.raises(StoreNotEmptyError, match="--confirm-no-holders"):
+                await store.initialize()
+            with pytest.raises(CounterNotCreatedError, match="aiocosid init"):
+                await store.segment_distributor(namespace=namespace, name="a").next_max_id(10)
+
+
 async def test_a_tiered_store_behind(valkey: ValkeyServer, tmp_path: Path, namespace: str) -> None:
     """Segments come from its spans, machine ids from its root."""
     parts = (f"sqlite:///{tmp_path}/ids.db", valkey.patient_url)
@@ -470,3 +529,33 @@ async def test_one_store_on_two_loops_in_turn(namespace: str, *, is_unix: bool) 
 
         found = [await asyncio.to_thread(asyncio.run, use()) for _ in range(3)]
         assert found == [1, 2, 3]
+
+
+@BOTH
+async def test_a_server_behind_a_server(namespace: str, *, is_unix: bool) -> None:
+    """As a broker that takes from the service: operations are passed on, with who asks."""
+    secret, far = new_token(), new_token()
+    with (
+        serve_store("memory://", tokens=tokens(far, *Verb, names=("*",))) as behind,
+        serve_store(
+            behind.replace("://", f"://{far}@"),
+            is_unix=is_unix,
+            tokens=tokens(secret, *Verb, names=("*",)),
+        ) as url,
+    ):
+        async with (
+            open_store(f"{url}?token={secret}") as store,
+            open_store(behind.replace("://", f"://{far}@")) as other,
+        ):
+            machine = store.machine_id_distributor(namespace=namespace, instance_id="a")
+            await machine.distribute(2, now_ms=1, latest_ms=FAR)
+            await machine.guard(0, now_ms=5, mark_ms=9)
+            twin = other.machine_id_distributor(namespace=namespace, instance_id="a")
+            with pytest.raises(MachineIdInUseError):
+                await twin.distribute(2, now_ms=1, latest_ms=FAR)
+            await machine.guard(0, now_ms=6, mark_ms=10)
+            [held] = await store.machines(namespace=namespace)
+            assert (held.instance_id, held.mark_ms) == ("a", 10)
+            await machine.revert(0, last_ms=8)
+            [held] = await store.machines(namespace=namespace)
+            assert (held.instance_id, held.mark_ms) == ("", 8)

@@ -18,6 +18,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from aiocosid._life.clock import SYSTEM_CLOCK
 from aiocosid.provider import configure
 from aiocosid.server import App, Limits, Token, Verb, digest_of
 from aiocosid.stores.memory import MemoryStore
@@ -41,7 +42,7 @@ GENERATORS = {
     "text": {"kind": "chain", "converter": "radix62"},
     "uuid": {"kind": "uuid7"},
 }
-NOW_MS = 1_800_000_000_000
+NOW_MS = SYSTEM_CLOCK.now_ms()
 LEASE = {"instance_id": "go:1", "bits": 10, "now_ms": NOW_MS}
 
 
@@ -237,6 +238,21 @@ class TestMachineIds:
         ]
         assert problem(answers[-1]) == (409, "machine-ids-used-up")
 
+    def test_a_clock_that_counts_microseconds(self, client: httpx.Client) -> None:
+        """It spoils no id: what it takes and what it renews are refused."""
+        far = NOW_MS * 1000
+        taken = client.post("/v1/machines/clock", json={**LEASE, "now_ms": far})
+        assert problem(taken) == (409, "clock-ahead")
+        lease = client.post("/v1/machines/clock", json=LEASE).json()
+        path = f"/v1/machines/clock/{lease['machine_id']}"
+        ours = {"instance_id": "go:1", "lease": lease["lease"]}
+        for times in ({"now_ms": far, "mark_ms": -1}, {"now_ms": NOW_MS, "mark_ms": far}):
+            assert problem(client.patch(path, json={**ours, **times})) == (409, "clock-ahead")
+        last = client.request("DELETE", path, json={**ours, "last_ms": far})
+        assert problem(last) == (409, "clock-ahead")
+        again = client.post("/v1/machines/clock", json={**LEASE, "instance_id": "go:2"}).json()
+        assert again["above_ms"] <= NOW_MS
+
     @pytest.mark.parametrize(
         "body",
         [
@@ -244,17 +260,13 @@ class TestMachineIds:
             b"{",
             b"[]",
             b"{}",
-            json.dumps({**LEASE, "bits": 0}).encode(),
-            json.dumps({**LEASE, "bits": True}).encode(),
-            json.dumps({**LEASE, "now_ms": "1"}).encode(),
-            json.dumps({**LEASE, "instance_id": ""}).encode(),
-            json.dumps({**LEASE, "instance_id": "\ud800"}).encode(),
-            json.dumps({**LEASE, "safe_guard": 0}).encode(),
-            json.dumps({**LEASE, "extra": 1}).encode(),
+            *({"bits": 0}, {"bits": True}, {"now_ms": "1"}, {"instance_id": ""}),
+            *({"instance_id": "\ud800"}, {"safe_guard": 0}, {"extra": 1}),
         ],
     )
-    def test_a_bad_body(self, client: httpx.Client, body: bytes) -> None:
-        answer = client.post("/v1/machines/bad", content=body)
+    def test_a_bad_body(self, client: httpx.Client, body: bytes | dict[str, Any]) -> None:
+        content = body if isinstance(body, bytes) else json.dumps({**LEASE, **body}).encode()
+        answer = client.post("/v1/machines/bad", content=content)
         assert problem(answer) == (400, "invalid-argument")
 
     def test_a_body_that_is_too_long(self, client: httpx.Client) -> None:
@@ -346,4 +358,4 @@ def test_it_keeps_to_its_description(open_client: httpx.Client) -> None:
             case.validate_response(answer, checks=CHECKS)
 
         keeps()
-    assert len(operations) == 9
+    assert len(operations) == 10

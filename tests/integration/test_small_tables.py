@@ -9,7 +9,7 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 import pytest_asyncio
@@ -30,7 +30,7 @@ from aiocosid.errors import (
     SchemaMissingError,
     UnsupportedByStoreError,
 )
-from tests.servers import MariadbServer
+from tests.servers import IS_MYSQL, MariadbServer
 
 from ._other_tables import TURNS, Execute, assert_disjoint, engine_on, take_turns
 
@@ -51,6 +51,9 @@ def on(*databases: str) -> pytest.MarkDecorator:
 
 def address(engine: AsyncEngine) -> str:
     return engine.url.render_as_string(hide_password=False).replace("+asyncmy", "")
+
+
+HAVE_SEQUENCES: Final = ("postgres",) if IS_MYSQL else ("mariadb", "postgres")
 
 
 # idleaf.
@@ -255,7 +258,7 @@ async def test_a_hibernate_node_and_ours_take_turns(
 # Database sequences.
 
 
-@on("mariadb", "postgres")
+@on(*HAVE_SEQUENCES)
 async def test_sequences(engine: AsyncEngine, execute: Execute) -> None:
     """What a number means: the first id of its range, or the last one."""
     for name in ("lo", "hi"):
@@ -280,7 +283,7 @@ async def test_sequences(engine: AsyncEngine, execute: Execute) -> None:
         hi.segment_distributor(name="a b")
 
 
-@on("mariadb", "postgres")
+@on(*HAVE_SEQUENCES)
 async def test_sequences_that_are_no_good(engine: AsyncEngine, execute: Execute) -> None:
     """Another increment than the nodes' is an error, and the end an end."""
     await execute("CREATE SEQUENCE other INCREMENT BY 20")
@@ -298,7 +301,7 @@ async def test_sequences_that_are_no_good(engine: AsyncEngine, execute: Execute)
     assert {each.namespaced_name for each in await store.counters()} <= {"cosid.ends"}
 
 
-@on("mariadb", "postgres")
+@on(*HAVE_SEQUENCES)
 @pytest.mark.parametrize("optimizer", ["pooled-lo", "pooled"])
 async def test_a_node_and_ours_on_one_sequence(
     engine: AsyncEngine, execute: Execute, optimizer: Any
@@ -333,7 +336,7 @@ def rights_on(database: str) -> str:
     return str(rights)
 
 
-@on("mariadb", "postgres")
+@on(*HAVE_SEQUENCES)
 async def test_the_rights_of_the_page(engine: AsyncEngine, execute: Execute) -> None:
     """A user with those that it names for a sequence, and no others, gets ids."""
     database = {"mysql": "MariaDB", "postgresql": "PostgreSQL"}[engine.dialect.name]
@@ -472,10 +475,13 @@ async def test_the_end_of_a_column(engine: AsyncEngine, execute: Execute, is_lax
                 with pytest.raises(IdOverflowError, match="Tickets64"):
                     await store.set_floor(name="Tickets64", above=above)
         assert (await store.set_floor(name="Tickets64", above=end - 3)).last_max_id == end - 2
-        assert await ours.next_max_id(1) == end - 1
+        if not IS_MYSQL:  # which passes it over
+            assert await ours.next_max_id(1) == end - 1
         for _ in range(3):
             with pytest.raises(IdOverflowError, match="Tickets64"):
                 await ours.next_max_id(1)
+    if IS_MYSQL:  # which counts integers alone
+        return
     await execute("TRUNCATE Tickets64")
     await execute("ALTER TABLE Tickets64 MODIFY id double NOT NULL AUTO_INCREMENT")
     with pytest.raises(CorruptCounterError, match="of the type double"):

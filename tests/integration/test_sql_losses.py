@@ -9,6 +9,7 @@ import pytest
 from aiocosid.abc import Store
 from aiocosid.errors import (
     CounterMissingError,
+    CounterNotCreatedError,
     MachineIdInUseError,
     MachineIdQuarantineError,
     StoreNotInitializedError,
@@ -104,11 +105,30 @@ async def test_a_counter_that_is_gone(tables: Tables, *, noted: bool) -> None:
             assert (caught.value.seen, caught.value.expected) == (0, 37)
         with pytest.raises(CounterMissingError):
             await store.set_floor(namespace="dev", name="order", above=30, create=False)
+        with pytest.raises(CounterNotCreatedError):
+            await store.set_floor(namespace="dev", name="order", above=30)
         assert not tables.execute("select * from cosid")
+        await store.create_schema(after_loss=True)
         await store.set_floor(namespace="dev", name="order", above=30)
         assert await counter.next_max_id(10) == 40
         await store.set_floor(namespace="dev", name="order", above=50, create=False)
         assert await counter.next_max_id(10) == 60
+
+
+async def test_one_counter_of_two_that_is_gone(tables: Tables) -> None:
+    """The marker and the other counter stay: a new process begins it at its first value."""
+    async with tables.store.from_url(tables.url) as store:
+        await store.create_schema()
+        counter, other = (
+            store.segment_distributor(namespace="dev", name=name) for name in ("order", "other")
+        )
+        assert [await each.next_max_id(10) for each in (counter, other)] == [10, 10]
+        run(tables, ["delete from cosid where name = 'dev.order'"])
+        with pytest.raises(StoreRolledBackError):
+            await counter.next_max_id(10)
+        anew = store.segment_distributor(namespace="dev", name="order")
+        assert await anew.next_max_id(10) == 10
+        assert await other.next_max_id(10) == 20
 
 
 async def test_a_peer_with_the_same_instance_id(tables: Tables) -> None:

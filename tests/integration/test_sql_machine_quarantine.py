@@ -454,8 +454,9 @@ class TestPostgres:
     async def test_a_sign_of_life_while_the_id_is_let_go(self, tables: Tables) -> None:
         """The id is stamped above the mark as it is by then."""
         async with PostgresStore.from_url(tables.url) as store:
-            await take(of(store, 0))
-            await of(store, 0).guard(0, now_ms=T0, mark_ms=T0 + 60)
+            owner = of(store, 0)
+            await take(owner)
+            await owner.guard(0, now_ms=T0, mark_ms=T0 + 60)
             guards = (
                 f"update cosid_machine set last_timestamp = {T0 + 50};"
                 f"{changed('mark_ms', T0 + 110, of='note/dev.00000000')}"

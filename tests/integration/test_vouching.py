@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from aiocosid import connect
@@ -14,7 +16,10 @@ from aiocosid.errors import (
     SchemaMissingError,
     StoreFormatError,
     StoreNotEmptyError,
+    StoreUnavailableError,
 )
+from aiocosid.stores._schema import Creation
+from aiocosid.stores._sql import CREATIONS
 
 from ._machine_tables import T0, Tables, tables_of, who
 
@@ -118,9 +123,79 @@ async def test_an_emptied_table_of_counters_is_noticed(tables: Tables) -> None:
         with pytest.raises(CounterNotCreatedError) as caught:
             await store.segment_distributor(name="order").next_max_id(10)
         assert caught.value.is_emptied
+        with pytest.raises(CounterNotCreatedError, match="--after-loss") as refused:
+            await store.set_floor(name="order", above=10)
+        assert refused.value.is_emptied
+        assert not tables.execute("select * from cosid")
+        await store.create_schema(after_loss=True)
         await store.set_floor(name="order", above=10)
+        await store.initialize(after_loss=True)
         assert await store.segment_distributor(name="order").next_max_id(10) == 20
         assert await store.segment_distributor(name="third").next_max_id(10) == 10
+
+
+@pytest.mark.parametrize("first", ["add", "grant", "floor", "floor of another program's"])
+async def test_what_first_uses_counters_is_noted(tables: Tables, first: str) -> None:
+    """Also a counter that another program has made: an emptied table is noticed all the same."""
+    async with tables.store.from_url(tables.url) as store:
+        await store.create_schema()
+        if first != "floor":
+            tables.execute("insert into cosid values ('cosid.order', 100, 0);")
+        if first.startswith("floor"):
+            assert (await store.set_floor(name="order", above=110)).last_max_id == 110
+        else:
+            counter = store.segment_distributor(name="order")
+            assert not (first == "grant" and not counter.allow_give_back())
+            assert await counter.next_max_id(10) == 110
+        tables.execute("delete from cosid;")
+        with pytest.raises(CounterNotCreatedError) as caught:
+            await store.segment_distributor(name="new").next_max_id(10)
+        assert caught.value.is_emptied
+
+
+async def test_after_a_loss_the_marker_goes_first(tables: Tables) -> None:
+    """A process that is killed while it makes tables again leaves none that are vouched for."""
+    await lived(tables)
+    drop(tables, "cosid")
+    async with tables.store.from_url(tables.url) as store:
+
+        def killed(creation: Creation) -> str:
+            raise InterruptedError(f"{creation}")
+
+        backend = store._backend
+        backend._dialect = replace(backend._dialect, create=killed)
+        with pytest.raises(InterruptedError):
+            await store.create_schema(after_loss=True)
+    assert not tables.execute("select * from aiocosid_cell where name = 'marker'")
+    assert tables.execute("select * from aiocosid_cell"), "all else stays"
+    async with tables.store.from_url(tables.url) as store:
+        await store.create_schema(after_loss=True)
+        with pytest.raises(CounterNotCreatedError, match="aiocosid init"):
+            await store.segment_distributor(name="new").next_max_id(10)
+
+
+async def test_others_that_create_and_drop_end_it(tables: Tables) -> None:
+    """Each attempt finds another schema than it has read: after some it gives up."""
+    await lived(tables)
+    is_there, attempts = True, 0
+    async with tables.store.from_url(tables.url) as store:
+        backend = store._backend
+        create = backend._dialect.create
+
+        def meanwhile(creation: Creation) -> str:
+            nonlocal is_there, attempts
+            attempts += 1
+            assert attempts <= CREATIONS
+            is_there = not is_there
+            drop_it, make_it = "drop table aiocosid_grant", "create table aiocosid_grant (a int)"
+            tables.execute(f"{make_it if is_there else drop_it};")
+            return create(creation)
+
+        tables.execute("drop view aiocosid_witness;")
+        backend._dialect = replace(backend._dialect, create=meanwhile)
+        with pytest.raises(StoreUnavailableError, match="at the same time"):
+            await store.create_schema()
+    assert attempts == CREATIONS
 
 
 async def test_counters_need_a_marker_to_begin_and_none_to_go_on(tables: Tables) -> None:

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
+from anyio import to_thread
 
 from aiocosid import connect
 from aiocosid.errors import (
     CounterNotCreatedError,
     InvalidArgumentError,
+    MachineIdQuarantineError,
     StoreNotEmptyError,
+    StoreNotInitializedError,
+    StoreRolledBackError,
 )
 from aiocosid.stores.redis import RedisStore
+from tests.command import run
 from tests.servers import ValkeyCluster, ValkeyServer
 from tests.servers.valkey import MARK
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
 MARKER = MARK[1]
+WHEN = {"now_ms": 1, "latest_ms": 2**53}
 
 
 @pytest.fixture
@@ -50,6 +57,19 @@ async def test_an_emptied_server_creates_no_counter(server: ValkeyServer) -> Non
         assert await store.segment_distributor(name="order").next_max_id(10) == 20
 
 
+async def test_a_counter_that_is_deleted_under_the_marker(server: ValkeyServer) -> None:
+    """One, or all: a new process begins it at its first id, as the guarantees say."""
+    async with RedisStore.from_url(server.url) as store:
+        await store.initialize()
+        counters = [store.segment_distributor(name=name) for name in ("order", "other")]
+        assert [await each.next_max_id(10) for each in counters] == [10, 10]
+        for gone in (("order",), ("order", "other")):
+            server.call("DEL", *(f"cosid:{{cosid.{each}}}.adder" for each in gone))
+            with pytest.raises(StoreRolledBackError):
+                await counters[0].next_max_id(10)
+            assert await store.segment_distributor(name="order").next_max_id(10) == 10
+
+
 async def test_counters_that_exist_go_on_without_a_marker(server: ValkeyServer) -> None:
     """As those of CosId on Java."""
     server.call("SET", "cosid:{cosid.order}.adder", 70)
@@ -65,9 +85,12 @@ async def test_keys_want_a_persons_word(server: ValkeyServer, key: str) -> None:
     async with RedisStore.from_url(server.url) as store:
         with pytest.raises(StoreNotEmptyError, match="--confirm-no-holders"):
             await store.initialize()
+        for create in ("2999-12-31", "disposable"):
+            with pytest.raises(StoreNotEmptyError):
+                async with connect(server.url, create=create):
+                    pass
         with pytest.raises(StoreNotEmptyError):
-            async with connect(server.url, create="2999-12-31"):
-                pass
+            await store.create_schema(disposable=True)
         await store.initialize(confirm_no_holders=True)
         assert await store.is_initialized()
         await store.initialize()
@@ -87,9 +110,19 @@ async def test_what_opening_may_create(server: ValkeyServer) -> None:
     async with connect(server.url, create="disposable") as ids:
         assert await (await ids.segment("order")).next_id() == 1
         await ids.snowflake("event")
-    server.call("DEL", MARKER)
+    server.call("FLUSHALL")
     async with connect(server.url, create="disposable") as ids:
         assert await (await ids.segment("bill")).next_id() == 1
+
+
+async def test_a_server_for_tests_that_was_restarted_with_its_data() -> None:
+    """Its marker is another server's, and what is there was made under it."""
+    with ValkeyServer(persistent=True) as server:
+        for expected in (1, 2):
+            async with connect(server.url, create="disposable") as ids:
+                assert await (await ids.segment("order", step=1)).next_id() == expected
+                await ids.snowflake("event")
+            server.restart()
 
 
 @pytest.mark.parametrize("create", ["", "tomorrow", "2026-13-01", 1, None])
@@ -112,3 +145,77 @@ async def test_a_cluster_has_a_marker_for_its_counters(valkey_cluster: ValkeyClu
                 await each.next_max_id(10)
         assert (await store.mark_machines(namespace="vouch", is_new=True)).is_new
         assert [await each.next_max_id(10) for each in counters] == [10, 10, 10]
+        owner.call("DEL", MARKER)
+        await store.create_schema(disposable=True)
+        with pytest.raises(CounterNotCreatedError):
+            await store.segment_distributor(namespace="vouch", name="d").next_max_id(10)
+        owner.call(*MARK)
+
+
+@pytest.fixture
+def cluster(valkey_cluster: ValkeyCluster) -> ValkeyCluster:
+    """The session's, emptied, as nobody has initialised it; other tests find its marker again."""
+    for each in valkey_cluster.masters:
+        each.call("FLUSHALL")
+    return valkey_cluster
+
+
+@pytest.fixture(autouse=True)
+def marked_again(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Leave a cluster as it was found."""
+    yield
+    if "valkey_cluster" in request.fixturenames:
+        found: ValkeyCluster = request.getfixturevalue("valkey_cluster")
+        found.owner(MARKER).call(*MARK)
+
+
+async def test_counters_begin_on_a_new_cluster(cluster: ValkeyCluster) -> None:
+    """By the call, and by a day; machine ids wait for the marker of their namespace."""
+    async with RedisStore.from_url(cluster.url) as store:
+        for _ in range(2):
+            await store.initialize()
+            for name in ("a", "b", "c"):
+                assert await store.segment_distributor(name=name).next_max_id(10) in {10, 20}
+        with pytest.raises(StoreNotInitializedError):
+            await store.machine_id_distributor(namespace="dev").distribute(3, **WHEN)
+        cluster.owner(MARKER).call("DEL", MARKER)
+        with pytest.raises(StoreNotEmptyError):
+            await store.initialize()
+        with pytest.raises(StoreNotEmptyError):
+            async with connect(cluster.url, create="2999-12-31"):
+                pass
+        with pytest.raises(CounterNotCreatedError):
+            await store.segment_distributor(name="d").next_max_id(10)
+        await store.initialize(confirm_no_holders=True)
+        assert await store.segment_distributor(name="d").next_max_id(10) == 10
+    for each in cluster.masters:
+        each.call("FLUSHALL")
+    async with connect(cluster.url, create="2001-01-01") as ids:
+        with pytest.raises(CounterNotCreatedError):
+            await ids.segment("order")
+    async with connect(cluster.url, create="2999-12-31") as ids:
+        assert await (await ids.segment("order")).next_id() == 1
+    async with connect(cluster.url, create="2999-12-31") as ids:
+        assert await (await ids.segment("bill")).next_id() == 1
+
+
+async def test_a_cluster_after_a_loss(cluster: ValkeyCluster) -> None:
+    """Counters go on above their floors, and the namespaces that are left wait for their leases."""
+    async with RedisStore.from_url(cluster.url) as store:
+        await store.mark_machines(namespace="dev", is_new=True)
+        one = store.machine_id_distributor(namespace="dev", instance_id="one")
+        await one.distribute(3, **WHEN)
+        assert await store.segment_distributor(name="order").next_max_id(10) == 10
+    for key in (MARKER, "cosid:{cosid.order}.adder"):
+        cluster.owner(key).call("DEL", key)
+    words = ("init", "--after-loss", "--floor", "order=10", "--yes", "--store", cluster.url)
+    ended = await to_thread.run_sync(partial(run, *words))
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.startswith("counter cosid.order continues above 10\n")
+    async with RedisStore.from_url(cluster.url) as store:
+        for name, expected in (("order", 20), ("other", 10)):
+            assert await store.segment_distributor(name=name).next_max_id(10) == expected
+        two = store.machine_id_distributor(namespace="dev", instance_id="two")
+        with pytest.raises(MachineIdQuarantineError) as caught:
+            await two.distribute(3, **WHEN)
+        assert caught.value.seconds_left == pytest.approx(305, abs=5)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest_asyncio
 from aiocosid._life.clock import SYSTEM_CLOCK
 from aiocosid.errors import (
     MachineIdLostError,
+    MachineIdOverflowError,
     MachineIdQuarantineError,
     StoreNotInitializedError,
     StoreRolledBackError,
@@ -21,6 +23,7 @@ from aiocosid.machine._rules import Asker, Decision
 from aiocosid.machine.cells import Changes, Need, Snapshot
 from aiocosid.machine.distributor import CellMachineIdDistributor
 from aiocosid.stores.zookeeper import ZookeeperStore
+from aiocosid.stores.zookeeper._backend import ZookeeperBackend
 from aiocosid.stores.zookeeper._wire import Wire
 from aiocosid.stores.zookeeper.tree import Nodes
 from tests.servers import ZookeeperServer
@@ -135,6 +138,56 @@ async def test_a_namespace_that_has_the_versions_of_before(
     assert tree(zookeeper, namespace) == copied
     again = await backend.read(namespace, need)
     assert await backend.commit(again, _signed(again))
+
+
+async def test_java_that_moves_ids_all_the_time(
+    zookeeper: ZookeeperServer,
+    store: ZookeeperStore,
+    namespace: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By removing one cell, then creating another: no read finds both ids, and neither is lost."""
+    server, theirs, read = zookeeper.behind, f"/cosid/{namespace}", ZookeeperBackend.read
+    others = [one_of(store, namespace, text) for text in "ab"]
+    assert [await take(each) for each in others] == [0, 1]
+    for number, each in enumerate(others):
+        await each.revert(number, last_ms=-1)
+    held = [f"{theirs}/__itc_idx/java {number}" for number in range(2)]
+    pool = [f"{theirs}/__revert/{number}" for number in range(2)]
+
+    def moves() -> Iterator[None]:
+        server.delete(pool[0])
+        for here, there in cycle([(held, pool), (pool, held)]):
+            yield  # id 0 is nowhere
+            server.delete(there[1])
+            server.create(here[0], b"0|0")
+            yield  # id 1 is
+            server.delete(here[0])
+            server.create(here[1], b"1|0")
+
+    moving = moves()
+
+    async def moved(self: ZookeeperBackend, of: str, need: Need) -> Snapshot:
+        next(moving)
+        return await read(self, of, need)
+
+    monkeypatch.setattr(ZookeeperBackend, "read", moved)
+    assert [await take(one_of(store, namespace, text)) for text in "cd"] == [2, 1]
+
+
+async def test_what_java_has_just_taken_from_the_pool(
+    zookeeper: ZookeeperServer, store: ZookeeperStore, namespace: str
+) -> None:
+    """It keeps the old stamp for a minute; the time of its node shows that it is not expired."""
+    server, theirs = zookeeper.behind, f"/cosid/{namespace}"
+    others = [one_of(store, namespace, text) for text in "abcd"]
+    for number, each in enumerate(others):
+        assert await take(each) == number
+    await others[1].revert(1, last_ms=-1)
+    server.delete(f"{theirs}/__revert/1")
+    server.create(f"{theirs}/__itc_idx/java", b"1|0")
+    with pytest.raises(MachineIdOverflowError):
+        await take(one_of(store, namespace, "e"))
 
 
 @pytest.mark.parametrize("lost", ["all", "theirs", "ours", "entries", "notes"])

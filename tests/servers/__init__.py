@@ -15,13 +15,14 @@ from .cluster import ValkeyCluster
 from .cosid_proxy import CosIdProxy
 from .cosid_service import CosIdService
 from .etcd import EtcdEnsemble, EtcdServer
-from .mariadb import MariadbServer
+from .mariadb import IS_MYSQL, PROCESSES, MariadbServer
 from .nats import NatsCluster, NatsServer
 from .pgbouncer import PgBouncerServer
 from .postgres import EXECUTED, GUEST, GUEST_PASSWORD, PostgresServer
 from .proxy import FaultProxy
 from .redis import RedisServer
 from .sentinel import ValkeySentinel
+from .service import IdService
 from .standby import PostgresPair, PostgresStandby
 from .valkey import PASSWORD, READER, ValkeyServer
 from .zookeeper import ZookeeperEnsemble, ZookeeperServer
@@ -31,7 +32,9 @@ __all__ = (
     "GUEST",
     "GUEST_PASSWORD",
     "HOST",
+    "IS_MYSQL",
     "PASSWORD",
+    "PROCESSES",
     "READER",
     "Broker",
     "CosIdProxy",
@@ -39,6 +42,7 @@ __all__ = (
     "EtcdEnsemble",
     "EtcdServer",
     "FaultProxy",
+    "IdService",
     "MariadbServer",
     "NatsCluster",
     "NatsServer",

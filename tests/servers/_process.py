@@ -31,6 +31,8 @@ PORTS: Final = range(15_000, 32_000)
 
 NOBODY: Final = 65_534
 
+CHOSEN: Final = os.environ.get("AIOCOSID_TEST_SERVERS")  # now: some tests take such variables away
+
 
 class ServerMissingError(Exception):
     """The program for a server is not on this machine."""
@@ -41,11 +43,22 @@ class ServerMissingError(Exception):
         self.remedy = remedy
 
 
+def chosen_program(*names: str) -> Path | None:
+    """The first of them in the folder that AIOCOSID_TEST_SERVERS names; it comes before all else.
+
+    ``.ci/servers`` makes such folders, each with another version of a server.
+    """
+    paths = (Path(CHOSEN, name) for name in names) if CHOSEN else ()
+    return next((path for path in paths if path.exists()), None)
+
+
 def find_program(name: str, *, remedy: str) -> Path:
     """The path of a program of the system; ServerMissingError where it is not installed.
 
     Debian keeps some of them where the PATH of a user does not look.
     """
+    if chosen := chosen_program(name):
+        return chosen
     if found := shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"):
         return Path(found)
     raise ServerMissingError(name, remedy=remedy)

@@ -35,7 +35,7 @@ class CosIdService:
         asyncio.run(self.store.initialize())
         self._app = App(
             lambda: IdProvider(self.store),
-            limits=Limits(step=MAX_ID),
+            limits=Limits(step=MAX_ID, safe_guard=0),
             dialects=[cosid.routes],
         )
         config = uvicorn.Config(

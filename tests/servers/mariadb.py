@@ -1,4 +1,4 @@
-"""The system's MariaDB, when there is one."""
+"""The system's MariaDB, when there is one, or MySQL where that is chosen."""
 
 from __future__ import annotations
 
@@ -17,18 +17,26 @@ import pymysql  # type: ignore[import-untyped]
 from pymysql.constants import CLIENT  # type: ignore[import-untyped]
 
 from ._certificates import Certificates
-from ._process import Account, Server, find_program
+from ._process import Account, Server, chosen_program, find_program
 
 OWNER: Final = "root"  # may do everything, without a password
 GUEST: Final = "guest"  # may connect with the password and use what it is granted, which is nothing
 GUEST_PASSWORD: Final = "right:horse/battery"  # noqa: S105 - its ':' and '/' must be quoted in a URL
 DATABASE: Final = "test"
 
+IS_MYSQL: Final = chosen_program("mysqld") is not None
+
+# MySQL warns of the one, and MariaDB has not the other.
+PROCESSES: Final = f"{'performance' if IS_MYSQL else 'information'}_schema.processlist"
+
 # Small files, and nothing waits for a disk.
 _QUICK: Final = (
     *("--skip-log-bin", "--innodb-flush-method=nosync", "--innodb-doublewrite=0"),
-    *("--innodb-log-file-size=4M", "--aria-log-file-size=8M", "--innodb-stats-persistent=0"),
+    *("--innodb-stats-persistent=0", "--loose-aria-log-file-size=8M"),
+    "--innodb-redo-log-capacity=16M" if IS_MYSQL else "--innodb-log-file-size=4M",
 )
+# MySQL lets in an owner from localhost, and has to find out that 127.0.0.1 is that.
+_KIND: Final = ("--mysqlx=OFF", "--secure-file-priv=NULL") if IS_MYSQL else ("--skip-name-resolve",)
 # A switch that only root may use, and has to.
 _AS_ROOT: Final = ("--user=root",) if os.geteuid() == 0 else ()
 
@@ -38,19 +46,31 @@ def mariadb_program(name: str) -> Path:
     return find_program(name, remedy="apt-get install mariadb-server-core mariadb-client-core")
 
 
+def _server_program() -> Path:
+    return (chosen_program("mysqld") or mariadb_program("mariadbd")).resolve()
+
+
+def _home() -> str:
+    """Where the server finds its messages and all else, whatever folder it was unpacked into."""
+    return f"--basedir={_server_program().parents[1]}"
+
+
 @functools.cache
 def _template() -> Path:
-    """The data of a new server, made once a session by mariadb-install-db."""
-    install = mariadb_program("mariadb-install-db")
-    mariadb_program("my_print_defaults")  # install-db asks it; a package of the client's brings it
+    """The data of a new server, made once a session by mariadb-install-db, or MySQL itself."""
+    install: Sequence[str | Path] = _server_program(), "--no-defaults", "--initialize-insecure"
+    if not IS_MYSQL:
+        mariadb_program("my_print_defaults")  # install-db asks it; a package of the client's has it
+        program = mariadb_program("mariadb-install-db")
+        install = program, "--no-defaults", "--auth-root-authentication-method=normal"
+        install = *install, "--skip-test-db"
     directory = Path(tempfile.mkdtemp(prefix="aiocosid-mariadb-template-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     log = directory / "install.log"
-    argv: list[str | Path]
-    argv = [install, "--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"]
-    argv += [f"--datadir={directory / 'data'}", f"--tmpdir={directory}", *_AS_ROOT, *_QUICK]
+    argv = [*install, _home(), f"--datadir={directory / 'data'}", f"--tmpdir={directory}"]
+    argv += [*_AS_ROOT, *_QUICK]
     if Account().popen(argv, directory=directory, log=log).wait() != 0:
-        raise RuntimeError(f"mariadb-install-db failed:\n{log.read_text()}")
+        raise RuntimeError(f"no data was made:\n{log.read_text()}")
     return directory / "data"
 
 
@@ -67,7 +87,7 @@ class MariadbServer(Server):
     name = "mariadb"
 
     def __init__(self, *options: str, tls: bool = False) -> None:
-        self.program = mariadb_program("mariadbd")
+        self.program = _server_program()
         super().__init__()
         self.options = options
         self.certificates = Certificates(self.directory) if tls else None
@@ -148,9 +168,9 @@ class MariadbServer(Server):
     def argv(self) -> Sequence[str | Path]:
         """Nothing is read from the system; no unix socket outside of our directory."""
         argv: list[str | Path]
-        argv = [self.program, "--no-defaults", f"--datadir={self.directory / 'data'}"]
+        argv = [self.program, "--no-defaults", _home(), f"--datadir={self.directory / 'data'}"]
         argv += [f"--bind-address={self.host}", f"--port={self.port}"]
-        argv += [f"--socket={self.directory / 's.sock'}", "--pid-file=pid", "--skip-name-resolve"]
+        argv += [f"--socket={self.directory / 's.sock'}", "--pid-file=pid", *_KIND]
         # A server that starts removes what looks like its own from there.
         argv += [f"--tmpdir={self.directory}"]
         argv += ["--max-connections=400", "--innodb-buffer-pool-size=16M", *_AS_ROOT, *_QUICK]

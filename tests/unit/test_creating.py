@@ -32,7 +32,10 @@ CODE: Final = {
     "compat/leaf_snowflake/mysql.py": (2, TICKETS),
     "compat/tinyid.py": (1, PASSES),
     "errors/_stores.py": (1, TEXT),
-    "machine/_rules.py": (2, "the rule that writes the marker; `initialize` alone uses it"),
+    "machine/_administration.py": (
+        2,
+        "the rule that writes the marker; `initialize` alone uses it",
+    ),
     "provider/_configured.py": (1, DOOR),
     "provider/_creation.py": (2, DOOR),
     "provider/_id_provider.py": (1, DOOR),
@@ -43,9 +46,10 @@ CODE: Final = {
     "stores/_postgres.py": (2, DECIDED),
     "stores/_sql.py": (3, f"on first use of a SQLite file; {DECIDED}; indexes"),
     "stores/_sqlite.py": (2, DECIDED),
-    "stores/_store.py": (7, "vouches for a disposable store alone; `initialize` refuses others"),
+    "stores/_store.py": (8, "vouches for a disposable store alone; `initialize` refuses others"),
     "stores/redis/_demands.py": (1, CLIENT),
     "stores/redis/_link.py": (1, CLIENT),
+    "stores/remote/__init__.py": (1, PASSES),
     "stores/striped/_store.py": (1, PASSES),
     "stores/tiered/_store.py": (1, PASSES),
 }
@@ -59,6 +63,7 @@ NEW: Final = "a new server: `--yes` is refused once it has keys"
 KNOWS: Final = "a SQLite file has a witness: dropped tables are refused"
 
 PAGES: Final = {
+    "explanation/evidence.md": TEXT,
     "explanation/leases.md": TEXT,
     "howto/configure.md": NEW,
     "howto/fastapi.md": NEW,

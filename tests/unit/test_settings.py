@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from aiocosid.abc._store import is_disposable
 from aiocosid.errors import InvalidSettingsError
 from aiocosid.settings import ChainSettings, Settings, check_settings, load_settings
 from aiocosid.settings._places import lines_of
@@ -379,8 +380,8 @@ def test_variables_that_are_mistyped(write: Write, monkeypatch: pytest.MonkeyPat
     fine = (
         *("AIOCOSID_SERVICE_HOST", "AIOCOSID_PORT", "AIOCOSID_PORT_6379_TCP_ADDR"),
         *("AIOCOSID_STORE_SERVICE_PORT_HTTP", "AIOCOSID_A__B_SERVICE_HOST", "AIOCOSID_STORES_PORT"),
-        "AIOCOSID_DISPOSABLE",  # of the stores, not of the settings
     )
+    monkeypatch.setenv("AIOCOSID_DISPOSABLE", "1")  # of the stores, not of the settings
     for name in (*fine, "AIOCOSID_OWN"):
         monkeypatch.setenv(name, "s3cret")
     told = [str(each) for each in check_settings(path).warnings]
@@ -414,6 +415,35 @@ def test_yes_in_a_variable(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     for word in ("false", "0", "No", "off"):
         monkeypatch.setenv("AIOCOSID_CREATE", word)
         assert load_settings().create is False
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("maybe", "is 'maybe'; it has to be true, 1, yes, on, false, 0, no or off"),
+        ("\r\n", "is empty: give it a value, or unset it"),
+    ],
+)
+def test_stores_for_tests_by_a_variable(
+    monkeypatch: pytest.MonkeyPatch, text: str, reason: str
+) -> None:
+    """In the words of all other truth values; what is none of them is an error at every door."""
+    for word in ("true", "1", "YES", "on\r\n", "\ufefftrue"):
+        monkeypatch.setenv("AIOCOSID_DISPOSABLE", word)
+        assert is_disposable()
+    for word in ("false", "0", "No", "\ufeffoff\n"):
+        monkeypatch.setenv("AIOCOSID_DISPOSABLE", word)
+        assert not is_disposable()
+    monkeypatch.setenv("AIOCOSID_STROE", "memory://")
+    monkeypatch.setenv("AIOCOSID_DISPOSABLE", text)
+    told = f"AIOCOSID_DISPOSABLE: disposable: {reason}"
+    with pytest.raises(InvalidSettingsError) as caught:
+        is_disposable()
+    assert [str(each) for each in caught.value.problems] == [told]
+    monkeypatch.delenv("AIOCOSID_STROE")
+    assert refused(None) == [told]
+    monkeypatch.delenv("AIOCOSID_DISPOSABLE")
+    assert not is_disposable()
 
 
 def test_neither_yes_nor_no_in_a_variable(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:

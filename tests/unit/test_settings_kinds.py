@@ -338,7 +338,7 @@ async def test_kinds_around_another_one() -> None:
     flake["store"] = "sqlite:///inner.db"
     assert check_settings(around("uncertainty", flake, bits=4)).warnings == ()
     inner["store"] = "sqlite:///inner.db"
-    assert [url for url, _ in configured_stores(given)] == ["memory://", "sqlite:///inner.db"]
+    assert [url for url, *_ in configured_stores(given)] == ["memory://", "sqlite:///inner.db"]
 
 
 @pytest.mark.parametrize(
@@ -402,7 +402,7 @@ def test_lanes_of_another_store(tmp_path: Path) -> None:
         given = settings("sharded", **SHARDED, **lane, **told)
         [lease] = configure(given, default=False)._leases()
         assert kind.lower() in lease.distributor.store.lower()
-        urls = [url for url, _ in configured_stores(given)]
+        urls = [url for url, *_ in configured_stores(given)]
         assert urls == ["redis://localhost/0", lanes][: len(told) + 1]
     [problem] = problems(settings("sharded", **SHARDED, lane_store=lanes))
     assert problem == "generators.order.lane_store: goes with on_unavailable = 'lane'"

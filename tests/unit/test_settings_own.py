@@ -120,8 +120,8 @@ async def test_a_store_by_its_path(tmp_path: Path) -> None:
     async with provider as ids:
         assert await ids["order"].next_id() == 1
     assert store.calls == ["aclose"]
-    [(name, make)] = configured_stores(file)
-    assert (name, type(make())) == ("mine", OwnStore)
+    [(name, make, namespace)] = configured_stores(file)
+    assert (name, type(make()), namespace) == ("mine", OwnStore, "cosid")
     assert "right" not in repr(Settings.model_validate({"stores": {"mine": own(login="right")}}))
 
 

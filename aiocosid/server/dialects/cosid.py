@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from .._http import Receive, Scope
     from .._service import Service
+    from .._tokens import Access
 
 __all__ = ("routes",)
 
@@ -55,6 +56,9 @@ _RESTING_MS: Final = 1000
 
 A client may issue ids in the very second that it is told.
 """
+
+_PUBLIC: Final = "public"
+"""Owns the machine ids of clients that show no token."""
 
 _INTEGER: Final = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 
@@ -139,7 +143,7 @@ class _Proxy:
     def __init__(self, service: Service, *, public: bool, prefix: str) -> None:
         self._service, self._access = service, gate(service, public=public)
         self._parts: Callable[[Scope], list[str]] = partial(parts_of, prefix=prefix)
-        self._machines = InstanceMachines(service)
+        self._machines = InstanceMachines(service, owner=_PUBLIC if public else "")
 
     # Segments.
 
@@ -171,7 +175,7 @@ class _Proxy:
         if len(parts) != 2:  # noqa: PLR2004 - machines, and a namespace
             raise _no_path()
         namespace, query = parts[1], query_of(scope)
-        act: dict[str, Callable[[str, InstanceId, Mapping[str, str]], Awaitable[bytes]]] = {
+        act: dict[str, Callable[..., Awaitable[bytes]]] = {
             "POST": self._distribute,
             "PATCH": self._guard,
             "DELETE": self._revert,
@@ -179,9 +183,9 @@ class _Proxy:
         if scope["method"] not in act:
             raise _no_path()
         self._check(scope, Verb.MACHINES, namespace)
-        who = _instance(query)
+        access, who = self._access(scope), _instance(query)
         try:
-            return HttpAnswer(await act[scope["method"]](namespace, who, query))
+            return HttpAnswer(await act[scope["method"]](access, namespace, who, query))
         except MachineIdLostError as error:
             state = f"MachineState{{machineId={error.machine_id}}}"
             said = f"The machine id[{state}] bound to the instance[{_shown(who)}]@[{namespace}]"
@@ -192,12 +196,16 @@ class _Proxy:
             said = f"Not found the MachineState of instance[{_shown(who)}]@[{namespace}]!"
             raise _RefusedError(_NO_STATE, said) from None
 
-    async def _distribute(self, namespace: str, who: InstanceId, query: Mapping[str, str]) -> bytes:
+    async def _distribute(
+        self, access: Access, namespace: str, who: InstanceId, query: Mapping[str, str]
+    ) -> bytes:
         bits, safe_guard = _integer(query, "machineBit"), _safe_guard(query)
         if bits <= 0:
             raise _RefusedError(_FAILED, f"machineBit:[{bits}] must be greater than 0!")
         try:
-            grant = await self._machines.take(namespace, who, bits=bits, safe_guard=safe_guard)
+            grant = await self._machines.take(
+                access, namespace, who, bits=bits, safe_guard=safe_guard
+            )
         except MachineIdOverflowError:
             said = f"distribution failed - totalMachineIds:[{1 << bits}]"
             raise _RefusedError(_OVERFLOW, f"InstanceId:[{_shown(who)}] - {said}") from None
@@ -206,12 +214,16 @@ class _Proxy:
             last_ms = max(last_ms, grant.floor_ms + _RESTING_MS)
         return _compact({"machineId": grant.machine_id, "lastTimeStamp": last_ms})
 
-    async def _guard(self, namespace: str, who: InstanceId, query: Mapping[str, str]) -> bytes:
-        await self._machines.renew(namespace, who, safe_guard=_safe_guard(query))
+    async def _guard(
+        self, access: Access, namespace: str, who: InstanceId, query: Mapping[str, str]
+    ) -> bytes:
+        await self._machines.renew(access, namespace, who, safe_guard=_safe_guard(query))
         return b""
 
-    async def _revert(self, namespace: str, who: InstanceId, _query: Mapping[str, str]) -> bytes:
-        await self._machines.release(namespace, who)
+    async def _revert(
+        self, access: Access, namespace: str, who: InstanceId, _query: Mapping[str, str]
+    ) -> bytes:
+        await self._machines.release(access, namespace, who)
         return b""
 
     # Ids.

@@ -194,7 +194,7 @@ class RedisBackend(Backend):
             return await self._add(name, by, None, note)
         except CounterMissingError:
             # The marker is in another slot: between this trip and the next one it may vanish.
-            if not await self._has_marker():
+            if not await self._is_counting():
                 raise CounterNotCreatedError(self.label, counter=name) from None
         return await self._add(name, by, first, note)
 
@@ -218,7 +218,7 @@ class RedisBackend(Backend):
             logger.warning("%s: ids cannot be given back: the server refuses INFO", name)
         return Granted(int(max_id), int(base) if base else None)
 
-    async def _has_marker(self) -> bool:
+    async def _is_counting(self) -> bool:
         return bool(await self._marked("HEXISTS"))
 
     async def mark_counters(self) -> None:

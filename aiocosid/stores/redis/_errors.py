@@ -36,7 +36,10 @@ _AUTHENTICATION: Final = {
     *("AuthenticationError", "AuthorizationError", "AuthenticationWrongNumberOfArgsError"),
     "NoPermissionError",
 }
-_REFUSALS: Final = ("NOAUTH", "WRONGPASS", "NOPERM", "ACL failure")
+_REFUSALS: Final = (
+    *("NOAUTH", "WRONGPASS", "NOPERM", "ACL failure"),
+    "The user executing the script",  # of Redis 7.0
+)
 _UNAVAILABLE: Final = {
     *("ConnectionError", "TimeoutError", "BusyLoadingError", "ReadOnlyError", "OutOfMemoryError"),
     *("ClusterDownError", "ClusterError", "MasterDownError", "SlotNotCoveredError"),

@@ -6,8 +6,9 @@ Unix socket the ``redis`` extra.  Runs on asyncio.
 
 from __future__ import annotations
 
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
+from ...abc import DEFAULT_NAMESPACE, Machine, MachineMarker
 from .._connection import OwnedConnection
 from .._store import BackendStore
 from .._url import read_url
@@ -15,6 +16,10 @@ from .._url_specs import AIOCOSID
 from .._wire import LABEL
 from ._backend import RemoteBackend, Servers
 from ._endpoints import endpoints_of
+from ._machine import RemoteMachineIdDistributor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ("RemoteStore",)
 
@@ -28,6 +33,8 @@ class RemoteStore(BackendStore[RemoteBackend]):
     """
 
     __slots__ = ()
+
+    _machine = RemoteMachineIdDistributor
 
     @classmethod
     def from_url(cls, url: str) -> Self:
@@ -76,3 +83,112 @@ class RemoteStore(BackendStore[RemoteBackend]):
             WrongLoopError: they are in use on another event loop.
         """
         return await self._backend.take(name, count)
+
+    # Machine ids: the server decides about each call.
+
+    async def machines(self, *, namespace: str | None = None) -> Sequence[Machine]:
+        """Return the machine ids that the token may see; see `aiocosid.abc.Store.machines`.
+
+        Raises:
+            CosIdError: as for every store.
+        """
+        return await self._backend.ask_values("machines", Machine, namespace=namespace)
+
+    async def machine_markers(self, *, namespace: str | None = None) -> Sequence[MachineMarker]:
+        """Return the markers that the token may see; see `aiocosid.abc.Store.machine_markers`.
+
+        Raises:
+            CosIdError: as for every store.
+        """
+        return await self._backend.ask_values("machine_markers", MachineMarker, namespace=namespace)
+
+    async def revert_machine(self, *, namespace: str = DEFAULT_NAMESPACE, machine_id: int) -> None:
+        """Take a machine id from its owner; see `aiocosid.abc.Store.revert_machine`.
+
+        Raises:
+            CosIdError: as for every store.
+        """
+        where = {"namespace": namespace, "machine_id": machine_id}
+        # If an answer is lost, the next owner keeps it.
+        held = await self._backend.rows("machine_holders", **where)
+        await self._backend.call("revert_machine", **where, holders=held)
+
+    async def raise_machine_mark(
+        self, *, namespace: str = DEFAULT_NAMESPACE, machine_id: int, above_ms: int
+    ) -> bool:
+        """Raise the time mark of a machine id; see `aiocosid.abc.Store.raise_machine_mark`.
+
+        Raises:
+            CosIdError: as for every store.
+        """
+        where = {"namespace": namespace, "machine_id": machine_id}
+        return await self._backend.ask_value("raise_machine_mark", bool, **where, above_ms=above_ms)
+
+    async def repair_machines(self, *, namespace: str = DEFAULT_NAMESPACE) -> Sequence[Machine]:
+        """Mend ids with times far ahead; see `aiocosid.abc.Store.repair_machines`.
+
+        Raises:
+            CosIdError: as for every store.
+        """
+        return await self._backend.ask_values("repair_machines", Machine, namespace=namespace)
+
+    async def machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE) -> int | None:
+        """Return the width of a namespace; see `aiocosid.abc.Store.machine_bits`.
+
+        Raises:
+            CosIdError: as for every store.
+        """
+        return await self._backend.ask_value("machine_bits", int, namespace=namespace) or None
+
+    async def set_machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE, bits: int) -> None:
+        """Change the width of a namespace; see `aiocosid.abc.Store.set_machine_bits`.
+
+        Raises:
+            CosIdError: as for every store.
+        """
+        await self._backend.call("set_machine_bits", namespace=namespace, bits=bits)
+
+    async def is_initialized(self) -> bool:
+        """Tell whether the server's store has its marker; see `aiocosid.abc.Store.is_initialized`.
+
+        Raises:
+            CosIdError: as for every store.
+        """
+        return await self._backend.ask_value("is_initialized", bool)
+
+    async def initialize(
+        self, *, confirm_no_holders: bool = False, after_loss: bool = False
+    ) -> None:
+        """Write the marker of the server's store; see `aiocosid.abc.Store.initialize`.
+
+        Raises:
+            CosIdError: as for every store.
+        """
+        how = {"confirm_no_holders": confirm_no_holders, "after_loss": after_loss}
+        await self._backend.call("initialize", **how)
+
+    async def forget_namespace(self, *, namespace: str) -> bool:
+        """Stop to miss a namespace; see `aiocosid.abc.Store.forget_namespace`.
+
+        Raises:
+            CosIdError: as for every store.
+        """
+        return await self._backend.ask_value("forget_namespace", bool, namespace=namespace)
+
+    async def mark_machines(
+        self,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        is_new: bool = False,
+        safe_guard: float | None = None,
+    ) -> MachineMarker:
+        """Mark one namespace as complete; see `aiocosid.abc.Store.mark_machines`.
+
+        Raises:
+            CosIdError: as for every store.
+        """
+        how = {"is_new": is_new, "safe_guard": safe_guard}
+        [marker] = await self._backend.ask_values(
+            "mark_machines", MachineMarker, namespace=namespace, **how
+        )
+        return marker

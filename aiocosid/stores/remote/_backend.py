@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast, overload
 
 from ..._life.clock import SYSTEM_CLOCK
-from ...abc import MAX_ID, Counter
+from ...abc import MAX_ID, Counter, Machine, MachineMarker
 from ...errors import StoreError, StoreUnavailableError
+from ...machine._operations import ReleaseOperation, Renewed, RenewOperation, TakeOperation, Took
 from .._backend import Backend, Granted
 from .._connection import fail_if_forked
-from .._wire import (
-    LABEL,
-    as_changes,
-    as_ranges,
-    as_snapshot,
-    changes_json,
-    error_of,
-    need_json,
-    snapshot_json,
-)
+from .._wire import LABEL, as_ranges, as_values, error_of, values_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...machine.cells import Changes, Need, Snapshot
     from .._connection import Connection
     from .._give_back import GrantNote
+
+Asked: TypeAlias = TakeOperation | RenewOperation | ReleaseOperation
+A = TypeVar("A", Took, Renewed)
+K = TypeVar("K")
+L = TypeVar("L", Machine, MachineMarker)
+V = TypeVar("V", Took, Renewed, Machine, MachineMarker)
 
 __all__ = (
     "RemoteBackend",
@@ -208,34 +205,52 @@ class RemoteBackend(Backend):
         except ValueError:
             raise UnexpectedAnswerError from None
 
-    # Cells.
+    # Machine ids.
 
-    async def read(self, namespace: str, need: Need) -> Snapshot:
-        answer = await self.call("read", namespace=namespace, need=need_json(need))
-        try:
-            return as_snapshot(answer.get("snapshot"), store=self.label)
-        except ValueError:
-            raise UnexpectedAnswerError from None
+    @overload
+    async def operate(self, op: str, namespace: str, asked: Asked) -> None: ...
 
-    async def commit(self, snapshot: Snapshot, changes: Changes) -> bool:
-        read = snapshot_json(snapshot, written=changes)
-        answer = await self.call("commit", read=read, changes=changes_json(changes))
-        if answer.get("is_written") is not True:
-            return False
-        try:
-            written = as_changes(answer.get("changes"))
-            snapshot.now_ms = max(snapshot.now_ms, int(answer["now_ms"]))
-            snapshot.is_doubtful = bool(answer["is_doubtful"])
-        except (KeyError, TypeError, ValueError):
-            raise UnexpectedAnswerError from None
-        snapshot.apply(written)
-        return True
+    @overload
+    async def operate(self, op: str, namespace: str, asked: Asked, kind: type[A]) -> A: ...
 
-    async def namespaces(self) -> Sequence[str]:
-        found: Any = (await self.call("namespaces")).get("namespaces")
+    async def operate(
+        self, op: str, namespace: str, asked: Asked, kind: type[A] | None = None
+    ) -> A | None:
+        """Ask the server for an operation of a holder; return its answer, if it has one.
+
+        Args:
+            op: its name on the wire.
+            namespace: the namespace of the machine ids.
+            asked: the operation.
+            kind: of the answer.
+        """
+        answer = await self.call(op, namespace=namespace, asked=values_json(asked))
+        return None if kind is None else _values(kind, answer.get("answer"))
+
+    async def ask_values(self, op: str, kind: type[L], **args: object) -> list[L]:
+        """Return what the server lists."""
+        return [_values(kind, each) for each in await self.rows(op, **args)]
+
+    async def rows(self, op: str, **args: object) -> list[object]:
+        """Return the server's answer, if it is a list."""
+        found: Any = (await self.call(op, **args)).get("answer")
         if type(found) is not list:
             raise UnexpectedAnswerError
-        return [str(each) for each in cast("list[object]", found)]
+        return cast("list[object]", found)
+
+    async def ask_value(self, op: str, kind: type[K], **args: object) -> K:
+        """Return the server's answer, of a plain kind."""
+        found: Any = (await self.call(op, **args)).get("answer")
+        if type(found) is not kind:
+            raise UnexpectedAnswerError
+        return found
+
+
+def _values(kind: type[V], tree: object) -> V:
+    try:
+        return as_values(kind, tree)
+    except ValueError:
+        raise UnexpectedAnswerError from None
 
 
 def _whole(answer: dict[str, Any]) -> int:

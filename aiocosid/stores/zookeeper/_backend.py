@@ -388,7 +388,9 @@ class Cells:
         state = _state(pooled)
         is_damaged = pooled is not ABSENT and state[:1] != (number,)
         returned = [Owner("", state[1])] if state and not is_damaged else []
-        note, seen_ms = self._cell(Note, path), self.node(path).changed_ms
+        entries = (self.owned(number, each.instance) for each in owners)
+        seen_ms = max(self.node(each).changed_ms for each in (path, *entries))
+        note = self._cell(Note, path)
         return Seat((*owners, *returned), note, seen_ms, is_damaged)
 
     # And back.

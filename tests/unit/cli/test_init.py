@@ -55,7 +55,7 @@ def test_it_asks_on_a_terminal(
     monkeypatch.setattr("sys.stdin", Terminal(answer))
     ended = aiocosid("init")
     assert ended.code == code
-    assert ended.out == (INITIALIZED if code == 0 else "redis://host was not changed\n")
+    assert ended.out == (INITIALIZED if code == 0 else "redis://host was not initialised\n")
     assert ended.err.count("Are you sure that no such process runs? [y/N]") == 1
     assert is_initialized(emptied) is (code == 0)
     assert emptied.closed == ["store"]
@@ -273,7 +273,7 @@ def test_dropped_tables_are_made_again_if_a_person_says_so(
     wrong = ("--floor-from", "bill=bills.number", "--yes")
     monkeypatch.setattr("sys.stdin", Terminal("n\n"))
     refused = aiocosid("init", "--after-loss", *floors)
-    assert (refused.code, refused.out) == (1, f"{file_url(dropped)} was not changed\n")
+    assert (refused.code, refused.out) == (1, f"{file_url(dropped)} was not initialised\n")
     assert "Of these you gave the highest id: bill, order. Of all others" in refused.err
     monkeypatch.setattr("sys.stdin", StringIO())
     for words, code in (((), 4), (("--yes",), 4), (("--after-loss",), 2), (wrong, 4)):
@@ -284,8 +284,8 @@ def test_dropped_tables_are_made_again_if_a_person_says_so(
     ended = aiocosid("init", "--after-loss", *floors, "--yes")
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.splitlines()[:2] == [
-        "counter order goes on above 3",
-        "counter bill goes on above 77",
+        "counter cosid.order continues above 3",
+        "counter cosid.bill continues above 77",
     ]
     assert [aiocosid("next", each).out for each in ("order", "bill", "x")] == ["4\n", "78\n", "1\n"]
     assert "no machine id is handed out" in aiocosid("doctor").out
@@ -293,6 +293,28 @@ def test_dropped_tables_are_made_again_if_a_person_says_so(
     told = f"{file_url(dropped)} is ready, initialised for machine ids\n"
     assert aiocosid("init", "--confirm-no-holders").out == told
     assert aiocosid("snowflake").code == 0
+
+
+@pytest.mark.parametrize("by", ["file", "variable", "file and variable", "option"])
+def test_floors_are_of_the_namespace_of_the_settings(
+    aiocosid: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    """Whichever way names the store: else its counters would begin at 1 again."""
+    words: tuple[str, ...] = ("--namespace", "shop") if by == "option" else ()
+    if by.startswith("file"):
+        monkeypatch.delenv("AIOCOSID_STORE")
+        config, given = tmp_path / "ids.toml", "other" if by == "file and variable" else "shop"
+        config.write_text(f'namespace = "{given}"\nstore = "sqlite:///ids.db"\n')
+        words = ("--config", str(config))
+    if by.endswith("variable"):
+        monkeypatch.setenv("AIOCOSID_NAMESPACE", "shop")
+    ended = aiocosid("init", "--after-loss", "--floor", "order=70", "--yes", *words)
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.splitlines()[0] == "counter shop.order continues above 70"
+    assert aiocosid("next", "order", *words).out == "71\n"
+    shown = aiocosid("inspect", "--format", "json", *words).out
+    assert '"shop.order"' in shown
+    assert '"cosid.order"' not in shown
 
 
 def test_half_of_a_recovery_vouches_for_nothing(aiocosid: Command, dropped: Path) -> None:

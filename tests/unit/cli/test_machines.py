@@ -256,6 +256,26 @@ def test_bits_while_somebody_holds_an_id(aiocosid: Command, namespace: str) -> N
     assert aiocosid("machines", "bits", *of, "--set", 32).code == 2
 
 
+def test_repair(aiocosid: Command, namespace: str) -> None:
+    """It says what it did, and what has to be done first."""
+    of = ("--store", "memory:", "--namespace", namespace)
+    micro = MemoryStore.from_url().machine_id_distributor(namespace=namespace, instance_id="micro")
+
+    async def spoil() -> None:
+        await micro.distribute(10, now_ms=1, latest_ms=1)
+        await micro.guard(0, now_ms=2, mark_ms=4_102_444_800_000)
+
+    asyncio.run(spoil())
+    told = "machine id 0, which was ahead until 2100-01-01 00:00:00 UTC,"
+    count = f"machine ids of namespace {namespace} were repaired\n"
+    held = f"{told} is held by micro and stays as it is\n0 {count}"
+    assert aiocosid("machines", "repair", *of).out == held
+    assert aiocosid("machines", "revert", 0, *of, "--yes").code == 0
+    [found] = json.loads(aiocosid("machines", "repair", *of, "--format", "json").out)
+    assert (found["machine_id"], found["repaired"]) == (0, True)
+    assert aiocosid("machines", "repair", *of).out == f"0 {count}"
+
+
 def test_a_quarantine_is_told(aiocosid: Command, scripted: ScriptedStore) -> None:
     """By `init`, which asks first, and beside what is listed; a person ends it."""
     scripted.memory = MemoryStore(clock=ManualClock())

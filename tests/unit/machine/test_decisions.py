@@ -12,6 +12,7 @@ import pytest
 
 from aiocosid.abc import MachineGrant, MachineMarker
 from aiocosid.errors import (
+    ClockSkewError,
     CorruptMachineStateError,
     InvalidArgumentError,
     MachineBitsMismatchError,
@@ -22,7 +23,8 @@ from aiocosid.errors import (
     StoreFormatError,
     StoreNotInitializedError,
 )
-from aiocosid.machine import _rules
+from aiocosid.machine import _administration, _rules
+from aiocosid.machine._losses import doubt
 from aiocosid.machine._rules import Asker, Decision, Taken
 from aiocosid.machine.cells import (
     ENDLESS_MS,
@@ -42,6 +44,7 @@ from aiocosid.machine.cells import (
 
 NOW: Final = 1_000_000_000
 ME: Final = Asker("me", guard_ms=300_000, nonce="n")
+GUEST: Final = replace(ME, is_guest=True)
 SPACE: Final = Space("here", "e", bits=2, guard_ms=300_000)
 RUNNING: Final = replace(SPACE, quarantine="q", since_ms=NOW - 1000)
 BEGUN: Final = replace(SPACE, quarantine="n", since_ms=NOW)
@@ -191,7 +194,7 @@ FULL: Final = {number: seat(f"i{number}") for number in range(4)}
 MINE: Final = seat("me", at=5)
 MINE_LATE: Final = seat("me", at=5, mark=LATE)
 SHARED: Final = Seat((Owner("me", 5), Owner("x", 6), Owner("", 7)))
-PEERS: Final = {number: seat(f"i{number}", at=SILENT, token="") for number in range(4)}
+PEERS: Final = {number: seat(f"i{number}", at=SILENT, seen=-1, token="") for number in range(4)}
 
 
 @pytest.mark.parametrize(
@@ -223,6 +226,7 @@ PEERS: Final = {number: seat(f"i{number}", at=SILENT, token="") for number in ra
         (FULL | {2: seat("x", at=SILENT, seen=SILENT)}, {"guard_ms": ENDLESS_MS}, None, {}),
         (FULL | {2: replace(PEERS[2], is_damaged=True)}, {}, None, {}),
         (PEERS, {}, 0, {}),
+        (PEERS | {0: replace(PEERS[0], seen_ms=NOW)}, {}, 1, {}),
         (
             FULL | {2: Seat((Owner("x", SILENT),), Note("x", stable=True), SILENT)},
             *({}, None, {}),
@@ -235,9 +239,9 @@ PEERS: Final = {number: seat(f"i{number}", at=SILENT, token="") for number in ra
         ({0: HELD}, {"last_new": 0}, 1, {}),
         (
             {0: HELD, 1: Seat(is_damaged=True)},
-            *({"last_new": 0, "spread": 1}, 3, {2: Seat((Owner("", 0),))}),
+            *({"last_new": 0, "spread": 1}, 3, {2: Seat((Owner("", NOW),))}),
         ),
-        ({0: HELD}, {"last_new": 0, "spread": 1}, 2, {1: Seat((Owner("", 0),))}),
+        ({0: HELD}, {"last_new": 0, "spread": 1}, 2, {1: Seat((Owner("", NOW),))}),
         ({0: HELD}, {"last_new": 3}, None, {}),
         ({0: HELD, 1: HELD}, {"last_new": 3, "space": replace(SPACE, gaps=True)}, 2, {}),
         ({0: HELD}, {"last_new": 1, "space": replace(SPACE, gaps=True)}, 2, {}),
@@ -332,7 +336,7 @@ RENEWED: Final = seat("me", mark=NOW + 60, turn=1)
     [
         (seat("me", at=5, seen=6), ME, "t", RENEWED, None),
         (seat("me", at=NOW + 5, mark=NOW + 70), ME, "t", None, None),  # nothing is lowered
-        (seat("me", turn=3), ME, "", noted(RENEWED, turn=4), None),
+        (seat("me", turn=3), ME, "t", noted(RENEWED, turn=4), None),
         (noted(MINE, token=""), ME, "new", noted(RENEWED, token="new"), None),
         (seat("me", token=""), ME, "t", RENEWED, None),
         (MINE, replace(ME, stable=True), "t", noted(RENEWED, stable=True), None),
@@ -371,18 +375,100 @@ def test_a_hand_out_needs_all_or_a_sample() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "reason"),
+    ("before", "asker", "token", "reason"),
     [
-        (Seat(), "nobody holds it"),
-        (seat("x"), "x holds it"),
-        (noted(MINE, token="another"), "me, which runs twice"),
+        (Seat(), ME, "t", "nobody holds it"),
+        (seat("x"), ME, "t", "x holds it"),
+        (noted(MINE, token="another"), ME, "t", "me, which runs twice"),
+        (MINE, ME, "", "me, which runs twice"),
+        # A guest has to know the token, also where there is none.
+        (noted(MINE, token=""), GUEST, "t", "me, which runs twice"),
+        (noted(MINE, token=""), GUEST, "", "me, which runs twice"),
+        (replace(MINE, note=None), GUEST, "", "me, which runs twice"),
     ],
 )
-def test_an_id_that_is_lost(before: Seat, reason: str) -> None:
-    found = renew(snapshot(seats={1: before}, count=None))
+def test_an_id_that_is_lost(before: Seat, asker: Asker, token: str, reason: str) -> None:
+    """It is not released either."""
+    found = renew(snapshot(seats={1: before}, count=None), asker, token=token)
     assert isinstance(found.error, MachineIdLostError)
     assert reason in str(found.error)
     assert not found.changes
+    where = snapshot(seats={1: before})
+    assert _rules.give_back(where, asker, 1, last_ms=NOW, token=token) == Decision()
+
+
+# Guests of a server.
+
+
+OWNED: Final = seat("me", token="t@app")
+
+
+@pytest.mark.parametrize(
+    ("before", "facts", "is_taken"),
+    [
+        (OWNED, {"owner": "app"}, True),
+        (OWNED, {}, True),  # nobody needs a token there
+        (OWNED, {"owner": "other"}, False),
+        (MINE, {"owner": "app"}, False),
+        (replace(seat("me", at=NOW), note=None), {"owner": "app"}, False),
+        (OWNED, {"owner": "other", "guard_ms": 1}, False),
+        # It was silent for the safe guard: of the asker, the server and the namespace.
+        (seat("me", at=1, seen=1, token="t@app"), {"owner": "other", "guard_ms": 1}, True),
+        (noted(seat("me", at=1, seen=1), stable=True), {"owner": "other"}, True),
+        (
+            seat("me", at=1, seen=1, token="t@app"),
+            {"owner": "other", "guard_ms": 1, "least_guard_ms": NOW},
+            False,
+        ),
+    ],
+)
+def test_whose_id_a_guest_takes(before: Seat, facts: dict[str, Any], is_taken: bool) -> None:
+    found = hand_out(snapshot(seats={1: before}), replace(GUEST, **facts))
+    assert (found.error is None) == is_taken
+    if not is_taken:
+        assert isinstance(found.error, MachineIdInUseError)
+        assert not found.changes
+
+
+@pytest.mark.parametrize(
+    ("guards", "is_taken"),
+    [
+        ({"guard_ms": 1}, False),
+        ({"guard_ms": 1, "least_guard_ms": 300_000}, False),
+        ({"guard_ms": 301_000}, False),
+        ({"guard_ms": 300_000}, True),
+    ],
+)
+def test_a_guests_safe_guard_is_the_longest(guards: dict[str, Any], is_taken: bool) -> None:
+    """Its own, the server's, and the namespace's; whoever is on the store names its own."""
+    silent_ms = NOW - 300_000 if is_taken else NOW - 299_000
+    held = {number: seat("x", at=silent_ms, seen=silent_ms) for number in range(4)}
+    found = snapshot(seats=held, space=replace(SPACE, guard_ms=300_000))
+    guest = replace(GUEST, **guards)
+    assert (hand_out(found, guest).error is None) == is_taken
+    if guards == {"guard_ms": 1}:
+        assert hand_out(found, replace(guest, is_guest=False)).error is None
+
+
+@pytest.mark.parametrize("clock_ms", [-1, NOW + 1000])
+def test_a_guests_time_that_is_far_ahead_is_refused(clock_ms: int) -> None:
+    """Of the store's clock, or the server's, whichever is later."""
+    at_most = max(NOW, clock_ms) + 60_000
+    guest, found = replace(GUEST, clock_ms=clock_ms), snapshot(seats={1: MINE})
+    day = 24 * 3600 * 1000
+    for ahead, is_right in ((0, True), (1, False)):
+        last = at_most + day + ahead
+        decisions = [
+            hand_out(found, guest, now_ms=at_most + ahead),
+            renew(found, guest, now_ms=at_most + ahead),
+            renew(found, guest, mark_ms=last),
+            _rules.give_back(found, guest, 1, last_ms=last, token="t"),
+        ]
+        for each in decisions:
+            assert (each.error is None) == is_right
+            assert is_right or isinstance(each.error, ClockSkewError)
+            assert bool(each.changes) == is_right
+    assert renew(found, ME, mark_ms=NOW + 9 * day).error is None
 
 
 def test_a_renewal_ends_a_quarantine_that_is_over() -> None:
@@ -568,7 +654,7 @@ def test_no_mark_is_raised_beside_a_damaged_cell() -> None:
 def test_a_width_is_changed() -> None:
     """All is written once more, so that nobody takes an id meanwhile."""
     free = {1: seat(""), 2: seat("", token="")}
-    found = _rules.set_bits(snapshot(seats=free, count=Count("e", 1)), ME, 3)
+    found = _administration.set_bits(snapshot(seats=free, count=Count("e", 1)), ME, 3)
     seats = {number: noted(each, turn=1) for number, each in free.items()}
     due = Changes(space=replace(SPACE, bits=3), seats=seats, count=Count("e", 1))
     assert found == Decision(due)
@@ -583,20 +669,20 @@ def test_a_width_is_changed() -> None:
     ],
 )
 def test_a_width_is_not_changed(facts: dict[str, Any], error: type[Exception]) -> None:
-    found = _rules.set_bits(snapshot(**facts), ME, 3)
+    found = _administration.set_bits(snapshot(**facts), ME, 3)
     assert isinstance(found.error, error)
     assert ("2 bits" in str(found.error)) == (error is MachineIdInUseError)
     assert not found.changes
 
 
 def test_a_width_that_is_there_needs_no_change() -> None:
-    assert _rules.set_bits(snapshot(seats={1: HELD}), ME, 2) == Decision()
+    assert _administration.set_bits(snapshot(seats={1: HELD}), ME, 2) == Decision()
 
 
 def test_all_is_read_for_a_width_and_for_a_marker() -> None:
     part, due = snapshot(is_complete=False), Decision(need=WHOLE)
-    assert _rules.set_bits(part, ME, 3) == due
-    assert _rules.mark(part, ME, is_new=True) == due
+    assert _administration.set_bits(part, ME, 3) == due
+    assert _administration.mark(part, ME, is_new=True) == due
 
 
 NEW: Final = MachineMarker(namespace="ns", is_new=True)
@@ -647,7 +733,7 @@ def test_marking_a_namespace(
     count: Count | None,
     marker: MachineMarker | float,
 ) -> None:
-    found = _rules.mark(snapshot(**({"seats": {0: HELD}} | facts)), ME, is_new=is_new)
+    found = _administration.mark(snapshot(**({"seats": {0: HELD}} | facts)), ME, is_new=is_new)
     if isinstance(marker, float):
         marker = MachineMarker(namespace="ns", seconds_left=marker)
     assert (found.changes, found.answer) == (Changes(space=space, count=count), marker)
@@ -702,7 +788,12 @@ def test_a_namespace_without_a_count_needs_all_namespaces() -> None:
     """One that has its count asks for nothing more; nor does a store without a marker."""
     new = snapshot(space=None, count=None, counted=-1)
     due = Decision(need=WHOLE)
-    assert hand_out(new) == _rules.set_bits(new, ME, 3) == _rules.mark(new, ME, is_new=True) == due
+    assert (
+        hand_out(new)
+        == _administration.set_bits(new, ME, 3)
+        == _administration.mark(new, ME, is_new=True)
+        == due
+    )
     assert hand_out(snapshot(counted=-1)).need is None
     unmarked = hand_out(snapshot(space=Space("here"), marker=None, count=None, counted=-1))
     assert unmarked.answer.machine_id == 0
@@ -711,11 +802,11 @@ def test_a_namespace_without_a_count_needs_all_namespaces() -> None:
 
 def test_a_namespace_is_forgotten() -> None:
     gone = {"space": None, "count": None, "namespaces": NamespaceCount(3)}
-    assert _rules.forget(snapshot(**gone, counted=-1)).need is not None
-    found = _rules.forget(snapshot(**gone, counted=2))
+    assert _administration.forget(snapshot(**gone, counted=-1)).need is not None
+    found = _administration.forget(snapshot(**gone, counted=2))
     assert (found.changes, found.answer) == (Changes(namespaces=NamespaceCount(2)), True)
-    assert _rules.forget(snapshot(**gone, counted=3)) == Decision(answer=False)
-    there = _rules.forget(snapshot(namespaces=NamespaceCount(3), counted=2))
+    assert _administration.forget(snapshot(**gone, counted=3)) == Decision(answer=False)
+    there = _administration.forget(snapshot(namespaces=NamespaceCount(3), counted=2))
     assert isinstance(there.error, InvalidArgumentError)
 
 
@@ -745,12 +836,12 @@ def test_whoever_was_refused_alone_has_not_used_a_namespace(
     facts: dict[str, Any], *, was_used: bool
 ) -> None:
     """So ``init`` may follow a start that failed."""
-    assert _rules.is_used(snapshot(**facts)) == was_used
+    assert _administration.is_used(snapshot(**facts)) == was_used
 
 
 def test_a_marker_after_a_loss_begins_a_quarantine_in_each_namespace() -> None:
     """Counters may be created under it; it does not say that nothing was lost."""
-    partial = _rules.mark_store(snapshot(), ME, after_loss=True).changes.marker
+    partial = _administration.mark_store(snapshot(), ME, after_loss=True).changes.marker
     assert partial == Marker("", "n")
     for space in (None, SPACE):
         found = hand_out(snapshot(marker=partial, space=space))
@@ -762,12 +853,24 @@ def test_a_marker_after_a_loss_begins_a_quarantine_in_each_namespace() -> None:
     assert not _rules.is_initialized(snapshot(marker=partial))
 
 
+def test_one_namespace_is_doubted_where_none_marks_all() -> None:
+    """As on Redis Cluster: the next process that asks waits, whatever the namespace says."""
+    assert hand_out(snapshot()).error is None
+    doubted = doubt(snapshot()).changes.space
+    assert isinstance(hand_out(snapshot(space=doubted)).error, MachineIdQuarantineError)
+    assert doubt(snapshot(space=None)) == Decision()
+
+
 def test_marking_the_store() -> None:
     """It counts the namespaces that are there."""
-    assert _rules.mark_store(snapshot(counted=-1), ME).need == Need(namespaces=True)
-    counted = _rules.mark_store(snapshot(counted=4, namespaces=NamespaceCount(9)), ME).changes
+    assert _administration.mark_store(snapshot(counted=-1), ME).need == Need(namespaces=True)
+    counted = _administration.mark_store(
+        snapshot(counted=4, namespaces=NamespaceCount(9)), ME
+    ).changes
     assert counted == Changes(marker=Marker("here", "n"), namespaces=NamespaceCount(4))
-    assert _rules.mark_store(snapshot(), ME) == Decision(Changes(marker=Marker("here", "n")))
+    assert _administration.mark_store(snapshot(), ME) == Decision(
+        Changes(marker=Marker("here", "n"))
+    )
 
 
 def test_a_list_of_machine_ids() -> None:
@@ -790,3 +893,41 @@ def test_a_list_of_machine_ids() -> None:
         (3, "d", 6, 7, False),
         (4, "", 8, 10, False),
     ]
+
+
+@pytest.mark.parametrize(
+    ("asker", "left_ms"),
+    [(ME, 0), (GUEST, 70)],
+)
+def test_a_guest_lowers_its_own_mark_alone(asker: Asker, left_ms: int) -> None:
+    """To the floor that it found."""
+    former = Seat((Owner("", 50),), Note(mark_ms=70, token="old"), 5)
+    taken = hand_out(snapshot(seats={0: former}), asker, now_ms=1).changes.seats[0]
+    ours = noted(taken, mark_ms=99)
+    freed = _rules.give_back(snapshot(seats={0: ours}), asker, 0, last_ms=0, token="new")
+    assert freed.changes.seats[0].mark_ms == left_ms
+    late = _rules.give_back(snapshot(seats={0: ours}), asker, 0, last_ms=120, token="new")
+    assert late.changes.seats[0].mark_ms == 99
+
+
+def test_what_a_wrong_clock_has_written() -> None:
+    """A free id's times are set to a minute ahead, if they are further ahead than a mark may be."""
+    most_ms = NOW + 60_000 + 24 * 3600 * 1000 + 1000
+    right, wrong = (
+        Seat((Owner("", at),), Note(mark_ms=at, token="t", turn=3), 5)
+        for at in (most_ms, most_ms + 1)
+    )
+    theirs = Seat((Owner("", most_ms + 1),))
+    held = seat("me", mark=most_ms + 1)
+    found = snapshot(seats={0: right, 1: wrong, 2: theirs, 3: held})
+    done = _administration.repair(found, ME, clock_ms=-1)
+    owners, at = (Owner("", NOW + 60_000),), NOW + 60_000
+    note = Note(mark_ms=at, token="t", turn=4)
+    assert done.changes == Changes(seats={1: Seat(owners, note, 5), 2: Seat(owners)})
+    assert [(each.machine_id, each.mark_ms) for each in done.answer] == [
+        (1, most_ms + 1),
+        (2, -1),
+        (3, most_ms + 1),
+    ]
+    assert not _administration.repair(found, ME, clock_ms=NOW + 1).changes
+    assert _administration.repair(replace(found, is_complete=False), ME, clock_ms=-1).need == WHOLE

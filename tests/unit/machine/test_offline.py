@@ -44,8 +44,9 @@ def cut_off(bench: Bench, disk: Disk | None = None, **options: Any) -> MachineId
     return lease
 
 
-def takes_it(*_: object) -> None:
-    """In the place of the look for a twin: none is found, and the id is taken."""
+def takes_it(*_: object) -> bool:
+    """In the place of the look for a twin: it is said to be over, and the id is taken."""
+    return True
 
 
 class TestStart:
@@ -99,7 +100,7 @@ class TestStart:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """It begins above the ids of an owner elsewhere, or not at all."""
-        monkeypatch.setattr(CellMachineIdDistributor, "_twin", takes_it)
+        monkeypatch.setattr(CellMachineIdDistributor, "_is_over", takes_it)
         bench, _ = await lived()
         bench.kill()
         async with anyio.create_task_group() as group:
@@ -147,7 +148,7 @@ class TestStart:
         self, *, is_refused: bool, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """What the store told an earlier opening counts no more, nor does a call of it."""
-        monkeypatch.setattr(CellMachineIdDistributor, "_twin", takes_it)
+        monkeypatch.setattr(CellMachineIdDistributor, "_is_over", takes_it)
         bench, last = await lived()
         lease = bench.lives[0]
         await lease.aclose()

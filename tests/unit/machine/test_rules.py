@@ -61,9 +61,10 @@ async def test_the_owners_stability_counts(instances: Instances) -> None:
 
 async def test_an_owner_that_comes_back_is_no_longer_silent(instances: Instances) -> None:
     """Whoever is handed an expired one has not been silent either."""
-    await instances.take("a")
+    one = instances("a")
+    await one.distribute(1, now_ms=T, latest_ms=FAR)
     await instances.take("b")
-    await instances("a").guard(0, now_ms=T, mark_ms=T + 60_000)
+    await one.guard(0, now_ms=T, mark_ms=T + 60_000)
     await instances.clock.advance(300)
     assert await instances.take("c", latest=T) == MachineGrant(1, T)
     assert await instances.take("d", latest=T) == MachineGrant(0, T + 60_000)
@@ -85,8 +86,9 @@ async def test_who_asks_may_name_a_longer_safe_guard(instances: Instances, guard
 
 async def test_the_time_of_the_last_id_never_raises_the_mark(instances: Instances) -> None:
     """Were an id later than the mark, the stamp would say so."""
-    await instances.take("a")
-    await instances("a").guard(0, now_ms=T, mark_ms=T + 1)
-    await instances("a").revert(0, last_ms=T + 5)
+    one = instances("a")
+    await one.distribute(1, now_ms=T, latest_ms=FAR)
+    await one.guard(0, now_ms=T, mark_ms=T + 1)
+    await one.revert(0, last_ms=T + 5)
     [found] = await instances.store.machines()
     assert (found.mark_ms, found.last_timestamp_ms) == (T + 1, T + 5)

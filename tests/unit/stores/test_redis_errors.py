@@ -36,6 +36,7 @@ def meaning(error: Exception) -> CosIdError:
         (driver.ResponseError("NOAUTH Authentication required."), StoreAuthenticationError),
         (driver.ResponseError("WRONGPASS invalid"), StoreAuthenticationError),
         (driver.ResponseError("ACL failure in script: User x has no"), StoreAuthenticationError),
+        (driver.ResponseError("The user executing the script can't"), StoreAuthenticationError),
         (driver.ConnectionError("Connection refused"), StoreUnavailableError),
         (driver.TimeoutError("Timeout reading from h:1"), StoreUnavailableError),
         (driver.MaxConnectionsError("Too many connections"), StoreUnavailableError),

@@ -153,9 +153,28 @@ async def test_a_disposable_store_is_marked(*, creates: bool, has_marker: bool) 
     if has_marker:
         assert await store.is_initialized() == creates
         return
-    for refused in (store.is_initialized, store.initialize):
-        with pytest.raises(UnsupportedByStoreError):
-            await refused()
+    with pytest.raises(UnsupportedByStoreError):
+        await store.is_initialized()
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("has_witness", [False, True])
+async def test_a_store_for_tests_that_cannot_remember_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, has_witness: bool
+) -> None:
+    """This process knows it: one warning, and what its server is asked says it, too."""
+    backend = Backend(creates=True)
+    backend.has_witness = has_witness
+    store = store_on(backend)
+    assert not (await store.ask_server()).is_disposable
+    monkeypatch.setenv("AIOCOSID_DISPOSABLE", "1")
+    assert (await store.ask_server()).is_disposable is not has_witness
+    monkeypatch.setenv("AIOCOSID_DISPOSABLE", "0")
+    for _ in range(3):
+        await store.create_schema()
+    assert (await store.ask_server()).is_disposable is not has_witness
+    assert [each.levelname for each in caplog.records] == ["WARNING"] * (not has_witness)
+    assert ("memory: it is treated as disposable" in caplog.text) is not has_witness
 
 
 @pytest.mark.asyncio

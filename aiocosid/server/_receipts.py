@@ -1,0 +1,80 @@
+"""Receipts: with one a client asserts its machine id after the store has lost it.  Pure.
+
+The server keeps nothing of a lease, and a store that was emptied neither.  So the client keeps what
+the server has signed: who got which machine id when, and until when the lease is valid.  Each
+renewal is answered with a new one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from ..machine._operations import RenewOperation
+
+__all__ = ("Lasting", "receipt_of", "until_of")
+
+DIGITS: Final = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lasting:
+    """What stays the same while a machine id is held.
+
+    Attributes:
+        namespace: the namespace.
+        owner: names the access of the holder.
+        instance: the instance id.
+        machine_id: the machine id.
+        bits: its width.
+        born_ms: when the instance took it, by its own clock.
+        token: the token of the call that got it.
+    """
+
+    namespace: str
+    owner: str
+    instance: str
+    machine_id: int
+    bits: int
+    born_ms: int
+    token: str
+
+    @classmethod
+    def of(cls, namespace: str, owner: str, asked: RenewOperation) -> Lasting:
+        """Return what a client says when it renews."""
+        return cls(
+            namespace=namespace,
+            owner=owner,
+            instance=asked.instance,
+            machine_id=asked.machine_id,
+            bits=asked.bits,
+            born_ms=asked.born_ms,
+            token=asked.token,
+        )
+
+
+def receipt_of(key: str, lease: Lasting, until_ms: int) -> str:
+    """Return the receipt of a lease.
+
+    Args:
+        key: the secret of all servers.
+        lease: the lease.
+        until_ms: when it ends without a renewal, unix time in milliseconds.
+    """
+    facts = json.dumps([until_ms, *(getattr(lease, name) for name in lease.__slots__)])
+    digest = hmac.digest(key.encode(), facts.encode(), hashlib.sha256).hex()
+    return f"{until_ms}.{digest[:DIGITS]}"
+
+
+def until_of(key: str, lease: Lasting, receipt: str) -> int:
+    """Return until when a receipt proves a lease; -1 if it is another one's, or no receipt."""
+    text = receipt.partition(".")[0]
+    if not key or not (text.isascii() and text.isdecimal() and len(text) < DIGITS):
+        return -1
+    until_ms = int(text)
+    is_real = hmac.compare_digest(receipt_of(key, lease, until_ms).encode(), receipt.encode())
+    return until_ms if is_real else -1

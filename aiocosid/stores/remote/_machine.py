@@ -1,0 +1,55 @@
+"""Machine ids of an aiocosid server, which decides: each call is one operation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...machine._operations import Renewed, Took
+from ...machine.distributor import CellMachineIdDistributor
+
+if TYPE_CHECKING:
+    from ...machine._operations import ReleaseOperation, RenewOperation, TakeOperation
+    from ._backend import RemoteBackend
+
+__all__ = ("RemoteMachineIdDistributor",)
+
+
+class RemoteMachineIdDistributor(CellMachineIdDistributor):
+    """The machine ids of one namespace on a server's store, for one instance.
+
+    Each call is one request, which may be sent twice: the token of a lease names its call.
+    """
+
+    __slots__ = ()
+
+    _backend: RemoteBackend
+
+    async def _ask_take(self, asked: TakeOperation) -> Took:
+        """Hand out a machine id.
+
+        Raises:
+            CosIdError: as for `distribute`.
+        """
+        return await self._backend.operate("take_machine", self.namespace, asked, Took)
+
+    async def _ask_renew(self, asked: RenewOperation) -> Renewed:
+        """Renew a machine id.
+
+        A namesake is noticed when the renewal has been written.
+
+        Raises:
+            CosIdError: as for `guard`.
+        """
+        self._sent.append(asked.now_ms)  # what is written if the answer is lost
+        done = await self._backend.operate("renew_machine", self.namespace, asked, Renewed)
+        self._look_for_namesake(done)
+        self._sent.append(done.stamp_ms)
+        return done
+
+    async def _ask_release(self, asked: ReleaseOperation) -> None:
+        """Give a machine id back.
+
+        Raises:
+            CosIdError: as for `revert`.
+        """
+        await self._backend.operate("release_machine", self.namespace, asked)
