@@ -27,6 +27,7 @@ from ..integrations.asgi import check_health
 from ..provider import ConfiguredProvider, IdProvider
 from ..provider._hosting import component_of
 from ..segment._generator import SegmentGenerator
+from ..stores._store import BackendStore
 from ._condition import condition_of
 from ._curves import History
 from ._hosts import Hosts
@@ -376,10 +377,15 @@ class Service:
             CosIdError: an argument is refused; the store refuses or cannot be reached.
         """
         found = await self.counter(name, namespace=namespace, offset=offset).peek()
-        if found is None:
+        if found is not None:
+            return found
+        store = self.store
+        if isinstance(store, BackendStore):
+            await store.begin_counter(namespace=namespace, name=name, offset=offset)
+        else:
             # If somebody creates it meanwhile it is raised, or left alone; never lowered.
-            await self.store.set_floor(namespace=namespace, name=name, above=offset)
-        return found
+            await store.set_floor(namespace=namespace, name=name, above=offset)
+        return None
 
     async def next_max_id(self, name: str, *, namespace: str, step: int, offset: int = 0) -> int:
         """Add to a counter of the store, and return its value: ``(value - step, value]`` is theirs.

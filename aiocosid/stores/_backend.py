@@ -191,7 +191,7 @@ class Backend(NotCopyable, ABC):
 
         Args:
             name: the counter.
-            by: how many ids, at least 1.
+            by: how many ids; 0 only creates a missing counter.
             first: the value of a missing counter after this call; None to create none.  It is
                 created only if the store has a marker.
             note: stored with the grant, so that it can be given back.
@@ -213,6 +213,15 @@ class Backend(NotCopyable, ABC):
             WouldBlock: this store has to be awaited (the default).
         """
         raise WouldBlock
+
+    async def begin(self, name: str, at: int) -> int:
+        """Create a counter with this value under the marker; return that of one that exists.
+
+        Raises:
+            CounterNotCreatedError: it is missing, and the store may have lost it.
+            StoreError: the store refuses or cannot be reached.
+        """
+        return (await self.add(name, 0, first=at)).max_id
 
     @abstractmethod
     async def raise_to(self, name: str, above: int, *, create: bool) -> Counter | None:

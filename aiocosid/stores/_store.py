@@ -298,6 +298,22 @@ class BackendStore(NotCopyable, Store, Generic[B]):
             raise CounterMissingError(self._backend.label, counter=key)
         return counter
 
+    async def begin_counter(
+        self, *, namespace: str = DEFAULT_NAMESPACE, name: str, offset: int = 0
+    ) -> int:
+        """Create a counter whose first id is ``offset + 1``, and return its last id.
+
+        As a first call for ids it is created under the store's marker only; one that exists stays
+        as it is.  One atomic step, safe to repeat; a cancelled call may have taken effect.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range.
+            CounterNotCreatedError: the store was emptied, or never initialised.
+            StoreError: the store refuses or cannot be reached.
+        """
+        counter = self.segment_distributor(namespace=namespace, name=name, offset=offset)
+        return await self._backend.begin(counter.namespaced_name, offset)
+
     # Machine ids.
 
     def machine_id_distributor(

@@ -82,7 +82,7 @@ LONGER = {
 MAX_FUNCTION_LINES = 25  # for nine in ten
 MAX_PUBLIC_METHODS = 12
 MORE_METHODS = {
-    "Backend": 16,  # what a server does: its life, counters, cells
+    "Backend": 17,  # what a server does: its life, counters, cells
     "MemoryBackend": 13,  # the same, and what it does without a suspension
     "MachineStore": 13,  # what an operator does with machine ids
     "RemoteStore": 14,  # the same, each sent to the server

@@ -1,0 +1,65 @@
+"""A counter that a client creates by its name begins under the store's marker, with no id taken."""
+
+from __future__ import annotations
+
+import pytest
+
+from aiocosid import open_store
+from aiocosid.errors import CounterNotCreatedError
+from aiocosid.stores._store import BackendStore
+from tests.contracts._stores import STORES, Backend
+from tests.servers import MariadbServer, ValkeyServer
+
+pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
+
+KINDS = ("memory", "sqlite", "postgres", "mariadb", "valkey", "etcd", "nats", "zookeeper")
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> Backend:
+    return STORES[request.param](request)
+
+
+async def test_it_begins_at_its_offset(kind: Backend, namespace: str) -> None:
+    async with kind.open() as store:
+        assert isinstance(store, BackendStore)
+        await store.create_schema(disposable=True)
+        kind.mark(namespace)
+        for _ in range(2):
+            assert await store.begin_counter(namespace=namespace, name="order", offset=7) == 7
+        counter = store.segment_distributor(namespace=namespace, name="order", offset=3)
+        assert await counter.next_max_id(10) == 17
+        assert await store.begin_counter(namespace=namespace, name="order", offset=7) == 17
+        assert await store.begin_counter(namespace=namespace, name="other", offset=0) == 0
+        assert await counter.next_max_id(10) == 27
+
+
+@pytest.mark.parametrize("offset", [0, 7])
+@pytest.mark.parametrize("server", ["valkey_factory", "etcd_factory", "zookeeper_factory"])
+async def test_not_in_a_new_or_emptied_store(
+    request: pytest.FixtureRequest, server: str, offset: int
+) -> None:
+    """A Java client asks for it at each start, through the id service."""
+    found = request.getfixturevalue(server)()
+    if isinstance(found, ValkeyServer):
+        found.call("FLUSHALL")  # the fixture has initialised it
+    async with open_store(found.url) as store:
+        assert isinstance(store, BackendStore)
+        with pytest.raises(CounterNotCreatedError):
+            await store.begin_counter(name="order", offset=offset)
+        assert await store.counters() == []
+
+
+@pytest.mark.parametrize("offset", [0, 7])
+async def test_not_in_an_emptied_table(
+    mariadb: MariadbServer, mariadb_database: str, namespace: str, offset: int
+) -> None:
+    async with open_store(mariadb_database) as store:
+        assert isinstance(store, BackendStore)
+        await store.create_schema()
+        assert await store.begin_counter(name="order", offset=offset) == offset
+        assert await store.segment_distributor(name="order").next_max_id(10) == offset + 10
+        for lost in ("cosid", "aiocosid_cell"):
+            mariadb.execute(f"delete from {lost}", database=namespace)  # noqa: S608 - a test's
+            with pytest.raises(CounterNotCreatedError):
+                await store.begin_counter(name="order", offset=offset)
