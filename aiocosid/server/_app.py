@@ -119,7 +119,10 @@ class App:
             *_health.routes(self.service),
             *(_dashboard.routes(self.service) if dashboard else ()),
         ]
-        named = [*spoken.items(), ("native", [ids, segments, *ours])]
+        named: list[tuple[str, Sequence[Any]]] = [
+            *spoken.items(),
+            ("native", [ids, segments, *ours]),
+        ]
         self.service.meters.routes = {
             each.endpoint: (name, each.path) for name, found in named for each in found
         }

@@ -25,8 +25,8 @@ PUBLIC = {name: module for name, module in load().items() if module.is_public}
 INTERNAL = {
     "aiocosid.machine.distributor": {
         *("FIRST_PAUSE", "LONGEST_PAUSE", "LONGEST_TRY", "SPREAD", "MOST_SPREAD", "MOST_ALARMS"),
-        *("MAX_MACHINE_ID", "NONCE_BYTES", "STAMPS_REMEMBERED", "SAMPLE"),
-        "nonce",
+        *("MAX_MACHINE_ID", "NONCE_BYTES", "STAMPS_REMEMBERED"),
+        *("nonce", "twin"),
     },
     "aiocosid.stores.memory": {"MemoryBackend"},
     "aiocosid.stores.nats": {
