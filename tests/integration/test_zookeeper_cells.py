@@ -26,6 +26,7 @@ from aiocosid.stores.zookeeper import ZookeeperStore
 from aiocosid.stores.zookeeper._backend import ZookeeperBackend
 from aiocosid.stores.zookeeper._wire import Wire
 from aiocosid.stores.zookeeper.tree import Nodes
+from tests.machine_marks import mark_zookeeper_store
 from tests.servers import ZookeeperServer
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
@@ -40,7 +41,7 @@ async def store(zookeeper: ZookeeperServer) -> AsyncIterator[ZookeeperStore]:
     async with ZookeeperStore.from_url(zookeeper.url) as store:
         await store.initialize(confirm_no_holders=True)
         yield store
-    zookeeper.behind.delete("/aiocosid/marker")
+    mark_zookeeper_store(zookeeper)  # as other tests find it
 
 
 def below(server: Any, *paths: str) -> dict[str, tuple[bytes, int]]:

@@ -155,11 +155,14 @@ async def test_a_name_of_javas_that_nests_expires(
     server.create(f"{root}/__itc_idx/x", b"")
     server.create(f"{root}/__itc_idx/x/y", b"0|1700000000000")
     server.create(f"{root}/__counter", struct.pack(">i", 5))
-    server.create(f"{root}/__itc_idx/z", f"1|{SYSTEM_CLOCK.now_ms()}".encode())
-    one, other = (
-        store.machine_id_distributor(namespace=namespace, instance_id=text) for text in ("a", "b")
+    server.create(f"{root}/__itc_idx/z", f"1|{SYSTEM_CLOCK.now_ms() + 60_000}".encode())
+    one = store.machine_id_distributor(namespace=namespace, instance_id="a", safe_guard=0.1)
+    other = store.machine_id_distributor(namespace=namespace, instance_id="b")
+    # Its node has just been written, which counts as a renewal.
+    grant = await eventually(
+        lambda: one.distribute(1, now_ms=SYSTEM_CLOCK.now_ms(), latest_ms=LATE),
+        MachineIdOverflowError,
     )
-    grant = await one.distribute(1, now_ms=SYSTEM_CLOCK.now_ms(), latest_ms=LATE)
     assert (grant.machine_id, grant.floor_ms) == (0, 1_700_000_000_000)
     with pytest.raises(MachineIdOverflowError, match="a, z"):
         await other.distribute(1, now_ms=SYSTEM_CLOCK.now_ms(), latest_ms=LATE)
