@@ -6,6 +6,7 @@ server.  Pure.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -31,6 +32,7 @@ __all__ = (
     "give_back",
     "hand_out",
     "renew",
+    "revealed",
 )
 
 SAMPLE: Final = 8  # ids that can be taken, in the first read; rarely do more processes ask at once
@@ -248,7 +250,9 @@ def hand_out(
     former = renewal_of(seat, asked.instance, number)
     is_ours = token_of(former) in {token, asked.former} - {""}
     if not is_ours and (twin_ms := _twin_ms(asked, seat)) and former and not is_over(former):
-        return Decision(answer=Took(former=former, twin_ms=twin_ms))
+        # With the token a caller of a server could release what the other process has.
+        shown = _hidden(former) if asker.is_guest else former
+        return Decision(answer=Took(former=shown, twin_ms=twin_ms))
     decision.answer = Took(
         machine_id=number,
         floor_ms=grant.floor_ms,
@@ -259,6 +263,27 @@ def hand_out(
         is_again=token_of(former) == token,
     )
     return decision
+
+
+def _hidden(renewal: str) -> str:
+    """Return the name of a renewal with a digest instead of the token; see `revealed`."""
+    token, blank, rest = renewal.partition(" ")
+    return hashlib.sha256(token.encode()).hexdigest() + blank + rest
+
+
+def revealed(former: str, *known: str) -> str:
+    """Return the name of a renewal with its token, if that is one of the caller's own.
+
+    Args:
+        former: what a server has answered.
+        known: the renewals that the caller knows, and alternatives of them after ``|``.
+    """
+    for renewal in "|".join(known).split("|"):
+        token = renewal.partition(" ")[0]
+        _, blank, rest = former.partition(" ")
+        if former == _hidden(f"{token}{blank}{rest}"):
+            return f"{token}{blank}{rest}"
+    return former
 
 
 def _beside(asked: TakeOperation, peer: str) -> InvalidArgumentError:

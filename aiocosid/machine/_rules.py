@@ -459,7 +459,9 @@ def renew(
     is_enough = snapshot.is_complete and not is_uncounted(snapshot)
     if not (is_ours and is_sound) and not is_enough:
         return Decision(need=need_whole(asker, machine_id))
-    found = examine(snapshot, asker)
+    # A guest that holds nothing does not prolong a quarantine.
+    is_stranger = asker.is_guest and taken is None and not is_ours
+    found = examine(snapshot, replace(asker, guard_ms=0) if is_stranger else asker)
     if found.left_ms and taken is None:
         return refused(snapshot, found)
     refusal = _refusal(snapshot, asker, now_ms=now_ms, mark_ms=mark_ms)
@@ -533,7 +535,7 @@ def _assert(
         if claim is None or claim.claimed != space.quarantine or not claim.instance:
             continue
         is_rival = other == number or claim.instance == asker.instance
-        if is_rival and _keeps_it(claim, asker.instance, taken):
+        if is_rival and _keeps_it(claim, asker.instance, taken, is_guest=asker.is_guest):
             holder = Seat((Owner(claim.instance, 0),))
             reason = _loss(holder, asker.instance)
             error = MachineIdLostError(snapshot.namespace, number, reason=reason)
@@ -560,16 +562,18 @@ def _assert(
     return Decision(changes, is_alarm=found.is_alarm)
 
 
-def _keeps_it(claim: Note, instance: str, taken: Taken) -> bool:
+def _keeps_it(claim: Note, instance: str, taken: Taken, *, is_guest: bool) -> bool:
     """Return whether the instance that has asserted an id keeps it.
 
-    Of two instances the earlier one wins, then the one with the lower text; of two processes of one
-    instance the later one.
+    Of two instances the earlier one wins, then the one with the lower text; the other way round if
+    a server's guest asserts it; of two processes of one instance the later one.
     """
     if claim.instance == instance:
         return claim.token != taken.token and claim.born_ms >= taken.born_ms
     claimed = (claim.born_ms, claim.instance.encode())
-    return claimed < (taken.born_ms, instance.encode())
+    # Guests prove when they took it: the later one did so after the earlier lease was over.
+    is_earlier = claimed < (taken.born_ms, instance.encode())
+    return is_earlier is not is_guest
 
 
 def _living_peer(snapshot: Snapshot, seat: Seat, instance: str, space: Space) -> str | None:

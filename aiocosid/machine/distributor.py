@@ -316,8 +316,11 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         )
         self._ensure_own()
         took = await self._ask_take(asked)
-        while took.twin_ms and took.former != asked.over and self._is_over(took.former):
-            asked = replace(asked, over=took.former)
+        while took.twin_ms:
+            former = self._revealed(took.former)
+            if former == asked.over or not self._is_over(former):
+                break
+            asked = replace(asked, over=former)
             took = await self._ask_take(asked)
         if took.twin_ms:
             raise twin(self.namespace, self.instance_id.text, took)
@@ -334,6 +337,14 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         # If it is this call's, it has taken the id already, and its answer was lost.
         if self.restart is not None and not (took.is_again or took.twin_ms):
             self.restart.former = took.former
+
+    def _revealed(self, former: str) -> str:
+        restart = self.restart
+        if restart is None:
+            return former
+        record = None if restart.found is None else restart.found.record
+        known = "" if record is None else record.renewal
+        return _operations.revealed(former, known, restart.renewal)
 
     def _is_over(self, former: str) -> bool:
         """Return whether the process that had our id before has ended, or is this one."""

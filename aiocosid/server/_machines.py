@@ -7,6 +7,7 @@ the store has noted beside the machine id.
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
@@ -16,11 +17,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from .._checks import check_machine_bits
 from .._life.clock import SYSTEM_CLOCK
 from ..abc import DEFAULT_SAFE_GUARD, InstanceId
+from ..abc._ids import check_integer
+from ..errors import InvalidArgumentError
 from ..machine import _operations as ops
 from ..machine.cells import MAX_MS
 from ..machine.distributor import CellMachineIdDistributor, guard_ms_of, nonce, twin
 from ._problems import Problem
-from ._receipts import Lasting, receipt_of, until_of
+from ._receipts import Lasting, is_signed, receipt_of, times_of
 from ._tokens import Verb
 
 if TYPE_CHECKING:
@@ -52,6 +55,10 @@ __all__ = (
 O = TypeVar("O", ops.TakeOperation, ops.RenewOperation, ops.ReleaseOperation)  # noqa: E741 - an operation
 
 OWNER_DIGITS: Final = 16
+LONGEST_RECEIPT_MS: Final = 3_600_000
+"""Milliseconds: after its release a receipt could still be shown, so it does not last for long."""
+
+_TOKEN: Final = re.compile("[0-9A-Za-z_-]{1,64}")
 STRICT: Final = ConfigDict(strict=True, extra="forbid", frozen=True)
 Name = Annotated[str, Field(min_length=1, max_length=100)]
 Time = Annotated[int, Field(ge=-1, le=MAX_MS)]
@@ -141,6 +148,8 @@ async def take(
         CosIdError: as for `MachineIdDistributor.distribute`.
     """
     check_machine_bits(asked.bits)
+    if not _TOKEN.fullmatch(asked.token):
+        raise InvalidArgumentError("token", asked.token, expected="1 to 64 letters and digits")
     asked = guest(service, access, asked)
     took = await machines_of(service, namespace, asked)._ask_take(asked)
     if not service.receipt_key or took.twin_ms:
@@ -151,7 +160,7 @@ async def take(
         instance=asked.instance,
         machine_id=took.machine_id,
         bits=asked.bits,
-        born_ms=asked.now_ms,
+        born_ms=asked.clock_ms,
         token=took.token,
     )
     return replace(took, receipt=_receipt(service, lease, asked))
@@ -166,18 +175,27 @@ async def renew(
         Problem: the store keeps no leases.
         CosIdError: as for `MachineIdDistributor.guard`.
     """
+    if asked.bits:
+        check_machine_bits(asked.bits)
+        check_integer("machine_id", asked.machine_id, at_least=0, at_most=(1 << asked.bits) - 1)
     asked = guest(service, access, asked)
-    lease = Lasting.of(namespace, asked.owner, asked)
-    until_ms = until_of(service.receipt_key, lease, asked.receipt)
-    if access.token is not None and until_ms < asked.clock_ms:
-        asked = replace(asked, is_valid=False)  # nothing proves that
+    until_ms, born_ms = times_of(asked.receipt)
+    lease = Lasting.of(namespace, asked.owner, replace(asked, born_ms=born_ms))
+    if not is_signed(service.receipt_key, lease, asked.receipt):
+        until_ms = -1
+    if access.token is not None:
+        # Without a receipt nothing proves when it was taken, nor that it was.
+        asked = replace(
+            asked, is_valid=asked.is_valid and until_ms >= asked.clock_ms, born_ms=max(born_ms, 0)
+        )
     done = await machines_of(service, namespace, asked)._ask_renew(asked)
     # Whoever has renewed holds the id; when it was taken is known from the former receipt alone.
     return done if until_ms < 0 else replace(done, receipt=_receipt(service, lease, asked))
 
 
 def _receipt(service: Service, lease: Lasting, asked: ops.Operation) -> str:
-    return receipt_of(service.receipt_key, lease, asked.clock_ms + asked.guard_ms)
+    until_ms = asked.clock_ms + min(asked.guard_ms, LONGEST_RECEIPT_MS)
+    return receipt_of(service.receipt_key, lease, until_ms)
 
 
 async def release(

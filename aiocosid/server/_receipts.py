@@ -10,15 +10,18 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from ..machine._operations import RenewOperation
 
-__all__ = ("Lasting", "receipt_of", "until_of")
+__all__ = ("Lasting", "is_signed", "receipt_of", "times_of")
 
 DIGITS: Final = 32
+
+_RECEIPT: Final = re.compile(r"([0-9]{1,19})\.([0-9]{1,19})\.[0-9a-f]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +34,7 @@ class Lasting:
         instance: the instance id.
         machine_id: the machine id.
         bits: its width.
-        born_ms: when the instance took it, by its own clock.
+        born_ms: when the instance took it, by the server's clock.
         token: the token of the call that got it.
     """
 
@@ -67,14 +70,17 @@ def receipt_of(key: str, lease: Lasting, until_ms: int) -> str:
     """
     facts = json.dumps([until_ms, *(getattr(lease, name) for name in lease.__slots__)])
     digest = hmac.digest(key.encode(), facts.encode(), hashlib.sha256).hex()
-    return f"{until_ms}.{digest[:DIGITS]}"
+    return f"{until_ms}.{lease.born_ms}.{digest[:DIGITS]}"
 
 
-def until_of(key: str, lease: Lasting, receipt: str) -> int:
-    """Return until when a receipt proves a lease; -1 if it is another one's, or no receipt."""
-    text = receipt.partition(".")[0]
-    if not key or not (text.isascii() and text.isdecimal() and len(text) < DIGITS):
-        return -1
-    until_ms = int(text)
-    is_real = hmac.compare_digest(receipt_of(key, lease, until_ms).encode(), receipt.encode())
-    return until_ms if is_real else -1
+def times_of(receipt: str) -> tuple[int, int]:
+    """Return when a lease ends without a renewal, and when it began; -1 for what is no receipt."""
+    match = _RECEIPT.fullmatch(receipt)
+    return (-1, -1) if match is None else (int(match[1]), int(match[2]))
+
+
+def is_signed(key: str, lease: Lasting, receipt: str) -> bool:
+    """Return whether a server has signed the receipt, for this lease."""
+    until_ms, _ = times_of(receipt)
+    real = receipt_of(key, lease, until_ms)
+    return bool(key) and hmac.compare_digest(real.encode(), receipt.encode())

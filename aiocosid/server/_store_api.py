@@ -133,9 +133,11 @@ def _backend_of(counter: IdSegmentDistributor) -> Backend | None:
 
 async def _add(service: Service, access: Access, args: Mapping[str, Any]) -> dict[str, Any]:
     full, counter = _counter(service, access, Verb.SEGMENTS, args)
-    by = _whole(args, "by", 1, service.limits.step)
     first = None if args.get("first") is None else _whole(args, "first", 0)
+    by = _whole(args, "by", 1 if first is None else 0, service.limits.step)
     backend = _backend_of(counter)
+    if backend is not None and first is not None and not by:
+        return {"max_id": await backend.begin(full, first)}
     if backend is not None:
         return {"max_id": (await backend.add(full, by, first=first)).max_id}
     if counter.stride != 1:

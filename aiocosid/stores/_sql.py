@@ -432,15 +432,16 @@ class SqlBackend(Backend):
             return rows
 
     async def begin(self, name: str, at: int) -> int:
+        # On MySQL 0 is the answer of a statement that did nothing.
+        found = await self.peek(name)
+        if found is not None:
+            return found
         if at:
             return await super().begin(name, at)
-        # On MySQL 0 is the answer of a statement that did nothing, so this is three steps.
-        found = await self.peek(name)
-        if found is None and await self._row_beside_cosid(IS_MARKED) is None:
+        if await self._row_beside_cosid(IS_MARKED) is None:
             raise CounterNotCreatedError(self.label, counter=name)
-        if found is None:
-            await self.raise_to(name, at, create=True)
-        return found or at
+        counter = await self.raise_to(name, at, create=True)
+        return at if counter is None else counter.last_max_id
 
     async def raise_to(self, name: str, above: int, *, create: bool) -> Counter | None:
         if create:

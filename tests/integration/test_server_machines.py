@@ -20,6 +20,7 @@ from aiocosid import connect, open_store
 from aiocosid._life.clock import SYSTEM_CLOCK
 from aiocosid.abc import InstanceId, MachineGrant, MachineIdDistributor, Store
 from aiocosid.errors import (
+    InvalidArgumentError,
     MachineIdInUseError,
     MachineIdLostError,
     MachineIdOverflowError,
@@ -236,7 +237,7 @@ async def test_nothing_is_asserted_without_a_proof(
     until, _, digest = mine._receipt.partition(".")
     for lie in (
         *({"receipt": each} for each in ("", "x", "1", proof, f"{int(until) + 1}.{digest}")),
-        *({"machine_id": 0}, {"born_ms": 1}, {"bits": 2}),
+        *({"receipt": f"{until}.1.{digest.partition('.')[2]}"}, {"machine_id": 0}, {"bits": 2}),
         *({"token": victim._token}, {"instance": "victim"}, {"instance": "other"}),
         {"instance": "victim", "machine_id": 0, "token": victim._token, "receipt": proof},
     ):
@@ -250,6 +251,89 @@ async def test_nothing_is_asserted_without_a_proof(
         ("victim", arena.mark_ms),
         ("mine", -1),
     ]
+
+
+async def test_a_twin_learns_no_token(arena: Arena, victim: CellMachineIdDistributor) -> None:
+    """A caller of the same access is told that another process has the id, and cannot be it."""
+    door = arena.of("victim", "victim")
+    about: dict[str, Any] = {"instance": "victim", "stable": True}
+    asked = TakeOperation(**about, bits=1, now_ms=0, latest_ms=FAR, token="mine")  # noqa: S106 - of a call
+    took = await door._ask_take(asked)
+    assert took.twin_ms > 0
+    for token in (took.former, took.former.partition(" ")[0]):
+        await door._ask_release(ReleaseOperation(**about, machine_id=0, last_ms=0, token=token))
+        with pytest.raises(MachineIdInUseError):
+            await arena.take(arena.of("attacker", "victim"))
+    await arena.check(victim)
+
+
+@pytest.mark.parametrize("token", ["", "a b", "a@b", "a|b", "x" * 65])
+async def test_what_names_no_call(
+    arena: Arena, victim: CellMachineIdDistributor, token: str
+) -> None:
+    """An empty one was stored, and the id counted as lost."""
+    mine = arena.of("attacker", "mine")
+    about: dict[str, Any] = {"instance": "mine", "guard_ms": MINUTE, "now_ms": arena.now_ms}
+    with pytest.raises(InvalidArgumentError, match="token"):
+        await mine._ask_take(TakeOperation(**about, bits=1, latest_ms=FAR, token=token))
+    await arena.check(victim)
+
+
+async def test_the_receipt_of_a_lease_that_was_released(arena: Arena) -> None:
+    """Whoever has the id now has taken it later, and keeps it, whoever asserts it first."""
+    mine, victim = arena.of("attacker", "mine"), arena.of("victim", "victim")
+    assert (await mine.distribute(1, now_ms=0, latest_ms=FAR)).machine_id == 0
+    proof, token = mine._receipt, mine._token
+    await mine.revert(0, last_ms=-1)
+    until = SYSTEM_CLOCK.now_ms()
+    while SYSTEM_CLOCK.now_ms() <= until:  # receipts count milliseconds
+        pass
+    assert (await arena.take(victim)).machine_id == 0
+    await victim.guard(0, now_ms=arena.now_ms, mark_ms=arena.mark_ms)
+    arena.store.forget_machines(namespace=SPACE, everything=True)
+    asked = RenewOperation(
+        instance="mine",
+        machine_id=0,
+        now_ms=0,
+        mark_ms=-1,
+        token=token,
+        bits=1,
+        is_valid=True,
+        receipt=proof,
+    )
+    await mine._ask_renew(asked)
+    await victim.reassert(0, now_ms=arena.now_ms, mark_ms=arena.mark_ms)
+    with pytest.raises(MachineIdLostError):
+        await mine._ask_renew(asked)
+    [held] = await arena.store.machines(namespace=SPACE)
+    assert (held.instance_id, held.mark_ms) == ("victim", arena.mark_ms)
+
+
+async def test_who_holds_nothing_prolongs_no_quarantine(
+    arena: Arena, victim: CellMachineIdDistributor
+) -> None:
+    arena.store.forget_machines(namespace=SPACE, everything=True)
+    about: dict[str, Any] = {"instance": "nobody", "guard_ms": FAR, "now_ms": arena.now_ms}
+    with pytest.raises(MachineIdQuarantineError):
+        await arena.of("attacker", "nobody")._ask_renew(
+            RenewOperation(**about, machine_id=1, mark_ms=-1, token="t")  # noqa: S106 - of a call
+        )
+    [marker] = await arena.store.machine_markers(namespace=SPACE)
+    assert marker.seconds_left <= 305
+    await victim.reassert(0, now_ms=arena.now_ms, mark_ms=arena.mark_ms)
+    wide = RenewOperation(
+        instance="victim",
+        machine_id=0,
+        now_ms=arena.now_ms,
+        mark_ms=-1,
+        token=victim._token,
+        bits=2**53 - 1,
+        is_valid=True,
+    )
+    with pytest.raises(InvalidArgumentError, match="bits"):
+        await victim._ask_renew(wide)
+    [held] = await arena.store.machines(namespace=SPACE)
+    assert (held.instance_id, held.mark_ms) == ("victim", arena.mark_ms)
 
 
 async def test_a_receipt_ends_with_its_lease(

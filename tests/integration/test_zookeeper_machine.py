@@ -156,7 +156,9 @@ async def test_a_name_of_javas_that_nests_expires(
     server.create(f"{root}/__itc_idx/x/y", b"0|1700000000000")
     server.create(f"{root}/__counter", struct.pack(">i", 5))
     server.create(f"{root}/__itc_idx/z", f"1|{SYSTEM_CLOCK.now_ms() + 60_000}".encode())
-    one = store.machine_id_distributor(namespace=namespace, instance_id="a", safe_guard=0.1)
+    one = store.machine_id_distributor(
+        namespace=namespace, instance_id="a", safe_guard=0.1, interval=0.03
+    )
     other = store.machine_id_distributor(namespace=namespace, instance_id="b")
     # Its node has just been written, which counts as a renewal.
     grant = await eventually(

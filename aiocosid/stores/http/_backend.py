@@ -116,6 +116,9 @@ class HttpBackend(Backend):
             raise answer.unexpected("an integer")
         return Granted(value)
 
+    async def begin(self, name: str, at: int) -> int:
+        raise _no_way_to("create a counter alone")
+
     async def raise_to(self, name: str, above: int, *, create: bool) -> Counter | None:
         raise _no_way_to("raise a counter")
 

@@ -177,11 +177,6 @@ class RemoteBackend(Backend):
     ) -> Granted:
         return Granted(_whole(await self.call("add", name=name, by=by, first=first)))
 
-    async def begin(self, name: str, at: int) -> int:
-        # The server's own store decides.
-        await self.raise_to(name, at, create=True)
-        return at
-
     async def raise_to(self, name: str, above: int, *, create: bool) -> Counter | None:
         answer = await self.call("raise_to", name=name, above=above, create=create)
         if answer.get("max_id") is None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aiocosid.machine._operations import RenewOperation
-from aiocosid.server._receipts import Lasting, receipt_of, until_of
+from aiocosid.server._receipts import Lasting, is_signed, receipt_of, times_of
 
 KEY = "a key of all servers, and of nobody else"
 LEASE = Lasting(
@@ -22,8 +22,13 @@ LEASE = Lasting(
 )
 
 
+def until_of(key: str, lease: Lasting, receipt: str) -> int:
+    return times_of(receipt)[0] if is_signed(key, lease, receipt) else -1
+
+
 def test_a_receipt_tells_until_when() -> None:
-    assert until_of(KEY, LEASE, receipt_of(KEY, LEASE, 70)) == 70
+    receipt = receipt_of(KEY, LEASE, 70)
+    assert (until_of(KEY, LEASE, receipt), times_of(receipt)) == (70, (70, 3))
 
 
 @pytest.mark.parametrize(
