@@ -535,7 +535,7 @@ def _assert(
         if claim is None or claim.claimed != space.quarantine or not claim.instance:
             continue
         is_rival = other == number or claim.instance == asker.instance
-        if is_rival and _keeps_it(claim, asker.instance, taken, is_guest=asker.is_guest):
+        if is_rival and _keeps_it(claim, asker.instance, taken, is_proven=bool(asker.owner)):
             holder = Seat((Owner(claim.instance, 0),))
             reason = _loss(holder, asker.instance)
             error = MachineIdLostError(snapshot.namespace, number, reason=reason)
@@ -562,18 +562,18 @@ def _assert(
     return Decision(changes, is_alarm=found.is_alarm)
 
 
-def _keeps_it(claim: Note, instance: str, taken: Taken, *, is_guest: bool) -> bool:
+def _keeps_it(claim: Note, instance: str, taken: Taken, *, is_proven: bool) -> bool:
     """Return whether the instance that has asserted an id keeps it.
 
     Of two instances the earlier one wins, then the one with the lower text; the other way round if
-    a server's guest asserts it; of two processes of one instance the later one.
+    a receipt proves when it took it; of two processes of one instance the later one.
     """
     if claim.instance == instance:
         return claim.token != taken.token and claim.born_ms >= taken.born_ms
     claimed = (claim.born_ms, claim.instance.encode())
-    # Guests prove when they took it: the later one did so after the earlier lease was over.
+    # By the server's times the later one took it after the other lease was over.
     is_earlier = claimed < (taken.born_ms, instance.encode())
-    return is_earlier is not is_guest
+    return is_earlier is not is_proven
 
 
 def _living_peer(snapshot: Snapshot, seat: Seat, instance: str, space: Space) -> str | None:
