@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from anyio.lowlevel import checkpoint
 
 from .._life import fork
+from .._life.clock import SYSTEM_CLOCK, call_bounded
 from .._life.component import Component
 from .._life.delegating import DelegatingLifecycle
 from ..abc import IdGenerator, Statistics
@@ -109,6 +110,8 @@ STRETCH: Final = 4000
 
 WORD: Final = 8  # bytes
 
+CALL_TIMEOUT: Final = 5.0  # seconds
+
 FROZEN: Final = 40
 """Bits below the frozen width in a counter of it, so that a trillion processes may open."""
 
@@ -118,8 +121,11 @@ async def _check_bits(record: IdSegmentDistributor, bits: int) -> None:
 
     One atomic step, for a counter begins above the offset of the process that creates it.
     """
-    found = await record.next_max_id(1) >> FROZEN
-    if found != bits:
+    call = partial(record.next_max_id, 1)
+    answer = await call_bounded(call, store=record.store, clock=SYSTEM_CLOCK, within=CALL_TIMEOUT)
+    if not isinstance(answer, int):
+        raise answer
+    if (found := answer >> FROZEN) != bits:
         expected = f"{found}: the store has them in counter {record.namespaced_name!r}"
         raise InvalidArgumentError("bits", bits, expected=expected)
 

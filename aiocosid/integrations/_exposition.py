@@ -1,4 +1,7 @@
-"""Series that somebody has made, as Prometheus scrapes them.  Requires the ``prometheus`` extra."""
+"""Series that the caller has computed, as Prometheus scrapes them.
+
+Requires the ``prometheus`` extra.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,7 @@ def exposed(
 
 
 class _Shown:
-    """Shows series that somebody has made."""
+    """Shows series that the caller has computed."""
 
     __slots__ = ("_found", "_labels")
 

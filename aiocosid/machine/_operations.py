@@ -1,6 +1,6 @@
 """What a holder of a machine id asks of a store, as values that a server takes as well.
 
-Whoever reads the cells decides, by the rules: the process itself on a store of its own, else the
+The process that reads the cells decides, by the rules: the caller on its own store, otherwise the
 server.  Pure.
 """
 

@@ -122,7 +122,7 @@ def _refusal(
 ) -> CosIdError | None:
     """Return the error for a guest whose times are too far ahead of the store's clock.
 
-    An id's floor is never lowered: a clock that counts microseconds would spoil it for good.
+    No renewal lowers an id's floor: a clock that counts microseconds would make the id useless.
     """
     ahead_ms = max(now_ms, mark_ms - MOST_AHEAD_MS) - max(snapshot.now_ms, asker.clock_ms)
     if not asker.is_guest or ahead_ms <= MOST_SKEW_MS:

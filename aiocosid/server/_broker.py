@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from functools import partial
+from secrets import token_hex
 from typing import TYPE_CHECKING, Final
 
 from ..errors import InvalidArgumentError
@@ -22,6 +23,8 @@ __all__ = ("SOCKET", "run_broker")
 MODE: Final = re.compile(r"0?[0-7]{3}")
 OFFERS: Final = (Verb.IDS, Verb.SEGMENTS, Verb.MACHINES, Verb.READ)
 """All that workers need.  Everyone who can open the socket could raise a floor to the end."""
+
+KEY_BYTES: Final = 32
 
 SOCKET: Final = "/run/aiocosid/broker.sock"
 
@@ -72,6 +75,8 @@ def run_broker(
             "workers": 1,
             # The socket is the workers' own, unless the settings say something else.
             "unix_tokens": "unix_tokens" in given and settings.server.unix_tokens,
+            # A worker has no token, and no right to say that it held a machine id.
+            "receipt_key": settings.server.receipt_key or token_hex(KEY_BYTES),
             "resp": settings.server.resp or RespSettings(),
             "unix_mode": mode or settings.server.unix_mode,
             **dict.fromkeys(("cosid", "leaf", "tinyid")),

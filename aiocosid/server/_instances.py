@@ -160,7 +160,7 @@ class InstanceMachines:
         machines = self._service.store.machine_id_distributor(namespace=namespace, instance_id=who)
         if not isinstance(machines, CellMachineIdDistributor):
             store = type(self._service.store).__name__
-            raise UnsupportedByStoreError(store, "it shows nobody's machine id")
+            raise UnsupportedByStoreError(store, "it cannot look up a single machine id")
         was = self._seen.get((asker.owner, namespace, instance))
         own: list[int] = []
 

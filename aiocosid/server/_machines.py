@@ -183,13 +183,13 @@ async def renew(
     lease = Lasting.of(namespace, asked.owner, replace(asked, born_ms=born_ms))
     if not is_signed(service.receipt_key, lease, asked.receipt):
         until_ms = -1
-    if access.token is not None:
+    if access.token is not None or not access.allows(Verb.ADMIN):
         # Without a receipt nothing proves when it was taken, nor that it was.
         asked = replace(
             asked, is_valid=asked.is_valid and until_ms >= asked.clock_ms, born_ms=max(born_ms, 0)
         )
     done = await machines_of(service, namespace, asked)._ask_renew(asked)
-    # Whoever has renewed holds the id; when it was taken is known from the former receipt alone.
+    # The caller has renewed, so it holds the id; only its receipt says when it was taken.
     return done if until_ms < 0 else replace(done, receipt=_receipt(service, lease, asked))
 
 

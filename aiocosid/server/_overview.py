@@ -1,8 +1,8 @@
 """Collects what the dashboard shows.
 
-But for a sample every five seconds nothing runs while nobody asks.  Generators are read at each
-call; the stores at most so often that reading them takes a tenth of the time, however many browsers
-ask.
+Unless the page is requested, all that runs is a sample every five seconds.  Generators are read at
+each call; the stores at most so often that reading them takes a tenth of the time, however many
+browsers ask.
 """
 
 from __future__ import annotations

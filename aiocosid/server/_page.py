@@ -49,7 +49,7 @@ FEW: Final = 10
 """Rows of a table that a phone shows at first; the style sheet has the same number."""
 
 NAMES: Final = {"Name", "Store", "Counter", "Namespace", "Holder", "Instance"}
-"""Columns whose words somebody has chosen: only those may be broken anywhere."""
+"""Columns of names that users choose: only those may be broken within a word."""
 
 HEAD: Final = """<!doctype html>
 <html lang="en">

@@ -13,7 +13,7 @@ from ..errors import CosIdError, StoreUnavailableError, UnsupportedByStoreError
 from ..inspection import label_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Sequence
 
     from ..abc import Clock, Store
 
@@ -21,6 +21,7 @@ __all__ = ("Pulse",)
 
 PAUSE: Final = 0.5  # seconds between two questions to one store
 ANSWER: Final = 1.5  # seconds that a store has for its answer
+NOTHING: Final = "aiocosid.nothing"  # a counter that no store has
 
 
 class Pulse:
@@ -78,7 +79,10 @@ class Pulse:
 
 
 async def _answer(store: Store) -> str:
-    for question in (store.is_initialized, store.ask_server):
+    def read() -> Awaitable[object]:  # which writes nothing, unlike a look at machine ids
+        return store.segment_distributor(name=NOTHING).peek()
+
+    for question in (read, store.ask_server):
         try:
             await question()
         except UnsupportedByStoreError:
@@ -86,7 +90,7 @@ async def _answer(store: Store) -> str:
         except CosIdError as error:
             is_away = error.retryable or isinstance(error, StoreUnavailableError)
             return type(error).__name__ if is_away else ""  # a refusal is an answer
-        except Exception as error:  # noqa: BLE001 - of a store of somebody else
+        except Exception as error:  # noqa: BLE001 - a user's own store
             return type(error).__name__
         break
     return ""

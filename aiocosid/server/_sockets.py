@@ -177,12 +177,12 @@ def _described(made: socket.socket) -> Listener:
 
 
 def refusal(sockets: Iterable[socket.socket]) -> Callable[[], None]:
-    """Return what refuses further connections, and those that wait, until somebody listens again.
+    """Return what refuses further connections, and those that wait, until a process listens again.
 
     It does so on Linux, over TCP, and not for the sockets of systemd; others wait as before.
 
     Args:
-        sockets: as `bound` returns them; nobody else listens yet.
+        sockets: as `bound` returns them; no other process listens yet.
     """
     inet = socket.AF_INET, socket.AF_INET6  # Unix sockets could not be opened again
     found = [

@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import httpx
@@ -334,6 +335,45 @@ async def test_who_holds_nothing_prolongs_no_quarantine(
         await victim._ask_renew(wide)
     [held] = await arena.store.machines(namespace=SPACE)
     assert (held.instance_id, held.mark_ms) == ("victim", arena.mark_ms)
+
+
+async def test_offline_for_longer_than_a_mark_may_be_ahead(arena: Arena, tmp_path: Path) -> None:
+    """It is refused at once; the first renewal said that the clock was wrong."""
+    for offline in (86_400, 86_401):
+        options = {"offline": offline, "state_dir": tmp_path / f"{offline}"}
+        machine = arena.of("victim", f"pod-{offline}", stable=True, **options)
+        if offline == 86_400:
+            assert (await arena.take(machine)).machine_id == 0
+            continue
+        with pytest.raises(InvalidArgumentError, match="at most 86400 seconds"):
+            await arena.take(machine)
+
+
+async def test_nothing_is_asserted_at_a_brokers_socket_without_a_proof() -> None:
+    """No caller has a token there, and none is an administrator."""
+    store = MemoryStore()
+    key = "of one broker, while it runs, and of nobody else"
+    app = App(connect("memory://"), store=store, offers=LESS, receipt_key=key)
+    with serve(app) as client:
+        url = f"aiocosid+http://{client.base_url.host}:{client.base_url.port}?timeout=20"
+        async with RemoteStore.from_url(url) as remote:
+            one, other = (
+                remote.machine_id_distributor(namespace=SPACE, instance_id=text) for text in "ab"
+            )
+            now_ms = SYSTEM_CLOCK.now_ms()
+            assert (await one.distribute(1, now_ms=now_ms, latest_ms=FAR)).machine_id == 0
+            await one.guard(0, now_ms=now_ms, mark_ms=now_ms + MINUTE)
+            store.forget_machines(namespace=SPACE, everything=True)
+            lie: dict[str, Any] = {"instance": "b", "token": "t", "bits": 1, "is_valid": True}
+            for receipt in ("", one._receipt):
+                asked = RenewOperation(
+                    **lie, machine_id=0, now_ms=now_ms, mark_ms=-1, receipt=receipt
+                )
+                with pytest.raises(MachineIdQuarantineError):
+                    await other._ask_renew(asked)
+            await one.reassert(0, now_ms=now_ms, mark_ms=now_ms + MINUTE)
+    [held] = await store.machines(namespace=SPACE)
+    assert (held.instance_id, held.mark_ms) == ("a", now_ms + MINUTE)
 
 
 async def test_a_receipt_ends_with_its_lease(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...errors import InvalidArgumentError
 from ...machine._operations import Renewed, Took
+from ...machine._rules import MOST_AHEAD_MS
 from ...machine.distributor import CellMachineIdDistributor
 
 if TYPE_CHECKING:
@@ -28,8 +30,12 @@ class RemoteMachineIdDistributor(CellMachineIdDistributor):
         """Hand out a machine id.
 
         Raises:
+            InvalidArgumentError: no server lets a mark be as far ahead as ``offline`` needs.
             CosIdError: as for `distribute`.
         """
+        if asked.offline_ms > MOST_AHEAD_MS:
+            expected = f"at most {MOST_AHEAD_MS // 1000} seconds through an id service"
+            raise InvalidArgumentError("offline", self.offline, expected=expected)
         return await self._backend.operate("take_machine", self.namespace, asked, Took)
 
     async def _ask_renew(self, asked: RenewOperation) -> Renewed:
