@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 from ._process import HOST, Group, free_port, wait_until
 from ._resp import Reply, RespError
@@ -48,21 +48,21 @@ class ValkeyCluster(Group):
         return f"redis+cluster://{hosts}"
 
     def owner(self, key: str) -> ValkeyServer:
-        """The master of the key's slot, as the first living node has heard so far."""
-        asked = next(node for node in self.nodes if node.running)
-        slot = asked.call("CLUSTER", "KEYSLOT", key)
-        ranges = asked.call("CLUSTER", "SLOTS")
-        assert isinstance(slot, int)
-        assert isinstance(ranges, list)
-        for entry in ranges:
-            assert isinstance(entry, list)
-            first, last, master, *_ = entry
-            assert isinstance(first, int)
-            assert isinstance(last, int)
-            if first <= slot <= last:
-                assert isinstance(master, list)
-                return next(node for node in self.nodes if node.port == master[1])
-        raise LookupError(f"no node owns slot {slot}")
+        """The living master that serves the key's slot by its own word.
+
+        Others may not have heard yet that it took over.
+        """
+        for node in self.nodes:
+            if node.running and self._serves(node, key):
+                return node
+        raise LookupError(f"no living node serves the slot of {key}")
+
+    def _serves(self, node: ValkeyServer, key: str) -> bool:
+        slot: Any = node.call("CLUSTER", "KEYSLOT", key)
+        ranges: Any = node.call("CLUSTER", "SLOTS")
+        return any(
+            first <= slot <= last and master[1] == node.port for first, last, master, *_ in ranges
+        )
 
     def begin(self, stack: ExitStack) -> None:
         """Start all, and leave to the stack how they end."""
