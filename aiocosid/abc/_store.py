@@ -494,6 +494,22 @@ class Store(MachineStore, ABC):
             StoreError: the store refuses or cannot be reached.
         """
 
+    async def begin_counter(
+        self, *, namespace: str = DEFAULT_NAMESPACE, name: str, offset: int = 0
+    ) -> int:
+        """Create a counter whose ids are above ``offset``, and return its last id.
+
+        Stores of counters that begin by themselves create it under their marker only, and leave one
+        that exists as it is.  The default raises its floor, so that one that is lower rises.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range.
+            CounterNotCreatedError: the store was emptied, or never initialised.
+            StoreError: the store refuses or cannot be reached.
+        """
+        raised = await self.set_floor(namespace=namespace, name=name, above=offset)
+        return raised.last_max_id
+
     @abstractmethod
     async def aclose(self) -> None:
         """Close the connections that this store opened itself."""

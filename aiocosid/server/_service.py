@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
@@ -27,7 +28,6 @@ from ..integrations.asgi import check_health
 from ..provider import ConfiguredProvider, IdProvider
 from ..provider._hosting import component_of
 from ..segment._generator import SegmentGenerator
-from ..stores._store import BackendStore
 from ._condition import condition_of
 from ._curves import History
 from ._hosts import Hosts
@@ -376,16 +376,12 @@ class Service:
             Problem: there is no store.
             CosIdError: an argument is refused; the store refuses or cannot be reached.
         """
-        found = await self.counter(name, namespace=namespace, offset=offset).peek()
-        if found is not None:
-            return found
-        store = self.store
-        if isinstance(store, BackendStore):
-            await store.begin_counter(namespace=namespace, name=name, offset=offset)
-        else:
-            # If somebody creates it meanwhile it is raised, or left alone; never lowered.
-            await store.set_floor(namespace=namespace, name=name, above=offset)
-        return None
+        with suppress(UnsupportedByStoreError):  # tiered and striped stores cannot look
+            found = await self.counter(name, namespace=namespace, offset=offset).peek()
+            if found is not None:
+                return found
+        last = await self.store.begin_counter(namespace=namespace, name=name, offset=offset)
+        return None if last == offset else last
 
     async def next_max_id(self, name: str, *, namespace: str, step: int, offset: int = 0) -> int:
         """Add to a counter of the store, and return its value: ``(value - step, value]`` is theirs.

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
-from aiocosid import open_store
+from aiocosid import connect, open_store
+from aiocosid.abc import Store
 from aiocosid.errors import CounterNotCreatedError
+from aiocosid.server import SpanStore
+from aiocosid.server._service import Service
 from aiocosid.stores._store import BackendStore
+from aiocosid.stores.memory import MemoryStore
+from aiocosid.stores.redis import RedisStore
+from aiocosid.stores.striped import StripedStore
+from aiocosid.stores.tiered import TieredStore
 from tests.contracts._stores import STORES, Backend
-from tests.servers import MariadbServer, ValkeyServer
+from tests.servers import EtcdServer, MariadbServer, ValkeyServer
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
@@ -63,3 +73,36 @@ async def test_not_in_an_emptied_table(
             mariadb.execute(f"delete from {lost}", database=namespace)  # noqa: S608 - a test's
             with pytest.raises(CounterNotCreatedError):
                 await store.begin_counter(name="order", offset=offset)
+
+
+@pytest.fixture(params=["tiered", "striped", "span"])
+def whole(
+    request: pytest.FixtureRequest, etcd_factory: Callable[[], EtcdServer], valkey: ValkeyServer
+) -> Store:
+    """A store over others, whose root was never initialised, as one that was emptied."""
+    new = open_store(etcd_factory().url)
+    if request.param == "tiered":
+        return TieredStore(new, RedisStore.from_url(valkey.url), root_name="r", owns_stores=True)
+    if request.param == "striped":
+        return StripedStore([new, MemoryStore()], owns_stores=True)
+    return SpanStore(new, owns_root=True)
+
+
+async def test_a_service_on_several_stores(whole: Store, namespace: str) -> None:
+    """It creates a counter under the marker of the store beneath, and leaves one that exists."""
+    async with whole:
+        service = Service(connect(MemoryStore()), store=whole)
+        service._store = whole
+        order: dict[str, Any] = {"namespace": namespace, "name": "order"}
+        with pytest.raises(CounterNotCreatedError):
+            await service.create_counter(**order, offset=7)
+        root = whole.parts[0]
+        assert await root.counters() == []
+        await root.initialize(confirm_no_holders=True)
+        assert await service.create_counter(**order, offset=7) is None
+        first = await whole.segment_distributor(**order, step=1).next_max_id(1)
+        assert first > 7
+        for offset in (3, first + 10**9):
+            found = await service.create_counter(**order, offset=offset)
+            assert found is not None
+            assert 7 < found < first + 10**7

@@ -340,6 +340,27 @@ class StripedStore(StoreOverStores[StripedIdSegmentDistributor]):
                     found[name] = max(found.get(name, 0), residue.last_id(value))
         return [Counter(namespaced_name=name, last_max_id=found[name]) for name in sorted(found)]
 
+    async def begin_counter(
+        self, *, namespace: str = DEFAULT_NAMESPACE, name: str, offset: int = 0
+    ) -> int:
+        """Create a counter in each store, under its marker only; costs an id in each.
+
+        One that exists goes on above its ids.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range.
+            CounterNotCreatedError: a store was emptied, or never initialised.
+            StoreError: a store refuses, cannot be reached, or is at another place.
+        """
+        counter = self.segment_distributor(namespace=namespace, name=name, offset=offset)
+        for stripe in counter._stripes:  # all of them, before any can grant
+            await stripe.bind()
+        last = max(stripe.last_id for stripe in counter._stripes)
+        is_new = all(stripe.is_new for stripe in counter._stripes)
+        for stripe in counter._stripes:
+            await stripe.open(last)
+        return offset if is_new else last
+
     async def set_floor(
         self, *, namespace: str = DEFAULT_NAMESPACE, name: str, above: int, create: bool = True
     ) -> Counter:

@@ -135,6 +135,7 @@ class Stripe:
             namespace=self.counter.namespace,
             name=self.counter.name,
             above=self._residue.floor(above),
+            create=False,  # `bind` did, under the store's marker
         )
         value = raised.last_max_id
         self.is_new = self.is_new and ResidueClass.noted_in(value) != (self._residue, False)

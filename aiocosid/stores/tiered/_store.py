@@ -500,6 +500,18 @@ class TieredStore(StoreOverStores[TieredIdSegmentDistributor]):
         """
         return await self.root.counters(namespace=namespace)
 
+    async def begin_counter(
+        self, *, namespace: str = DEFAULT_NAMESPACE, name: str, offset: int = 0
+    ) -> int:
+        """Create the root's counter, under its marker only; one that exists stays as it is.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range.
+            CounterNotCreatedError: the root was emptied, or never initialised.
+            StoreError: the root refuses or cannot be reached.
+        """
+        return await self.root.begin_counter(namespace=namespace, name=name, offset=offset)
+
     async def set_floor(
         self, *, namespace: str = DEFAULT_NAMESPACE, name: str, above: int, create: bool = True
     ) -> Counter:
