@@ -60,12 +60,11 @@ AIOCOSID: Final = (
 
 HTTP: Final = UrlSpec(
     {"http": False, "https": True, "cosid+http": False, "cosid+https": True},
-    "http://host:8688 or https://host, without a query; before it cosid+ may stand",
+    "http://host:8688,host:8688 or https://host, without a query; before it cosid+ may stand",
     0,
-    hosts=1,
     needs_host=True,
 )
-"""A CosId proxy."""
+"""A CosId proxy, or several on one store."""
 
 MYSQL: Final = UrlSpec(
     {"mysql": False, "mariadb": False},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import gc
+import signal
 import socket
 import warnings
 from collections.abc import AsyncGenerator
@@ -29,6 +30,8 @@ from aiocosid.errors import (
 from aiocosid.stores._store import CounterDistributor
 from aiocosid.stores.http import HttpStore
 from tests.servers import CosIdProxy, FaultProxy
+
+from ._id_server import IdServer
 
 pytestmark = [pytest.mark.integration]
 
@@ -245,6 +248,54 @@ class TestFailures:
                         ("PATCH", "/segments/cosid/order", {"step": "10"})
                     ]
                     assert await counter.next_max_id(10) == due
+
+    async def test_several_hosts(self, proxy: CosIdProxy, namespace: str) -> None:
+        """Proxies on one store: another one is asked if a host gets no request; no id twice."""
+        async with FaultProxy(proxy.host, proxy.port) as way:
+            url = f"cosid+http://{way.host}:{way.port},{proxy.host}:{proxy.port}"
+            async with counter_at(url, namespace=namespace) as counter:
+                assert await counter.next_max_id(10) == 10
+                way.refuse()
+                way.cut()
+                with suppress(StoreUnavailableError):  # a connection that was kept: not sent again
+                    await counter.next_max_id(10)
+                before = await counter.next_max_id(10)
+                assert [await counter.next_max_id(10) for _ in range(2)] == [
+                    before + 10,
+                    before + 20,
+                ]
+            async with counter_at(url, namespace=namespace) as counter:  # the first is away
+                assert await counter.next_max_id(10) == before + 30
+                await way.accept()
+                proxy.answer(503, method="PATCH")
+                assert await counter.next_max_id(10) == before + 40
+                way.swallow_replies(to=b"PATCH")
+                asked = len(proxy.asked)
+                with pytest.raises(StoreUnavailableError):
+                    await counter.next_max_id(10)
+                assert len(proxy.asked) == asked + 1, "a request whose answer is lost is a gap"
+                assert await counter.next_max_id(10) == before + 60
+
+    async def test_a_killed_server(self, namespace: str) -> None:
+        """Two servers on one store, of which one is killed while a chain takes ids."""
+        ids: list[int] = []
+        server = "[server.cosid]\n"
+        with IdServer(server=server) as first, IdServer(server=server, store=first.url) as second:
+            url = f"cosid+http://{first.host}:{first.port},{second.host}:{second.port}"
+            async with (
+                HttpStore.from_url(url) as store,
+                SegmentChainId(
+                    store.segment_distributor(namespace=namespace, name="order", step=10)
+                ) as order,
+            ):
+                ids += await order.next_ids(200)
+                first.end(signal.SIGKILL)
+                for _ in range(20):
+                    ids += await order.next_ids(50)
+            async with HttpStore.from_url(url) as store:
+                counter = store.segment_distributor(namespace=namespace, name="order")
+                assert await counter.next_max_id(1) > ids[-1]
+        assert len(set(ids)) == len(ids) == 1200
 
     async def test_silence(self, proxy: CosIdProxy) -> None:
         """A reply that comes too late is nobody's."""

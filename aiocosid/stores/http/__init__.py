@@ -65,6 +65,8 @@ class HttpStore(BackendStore[HttpBackend]):
         Args:
             url: ``http://host:8688`` or ``https://``, optionally with ``cosid+`` in front; with
                 user and password for basic authentication, and the proxy's path if it has one.
+                ``http://a:8688,b:8688`` are proxies on one store: if one cannot be reached, the
+                next is asked.  A request whose answer is lost is not repeated.
 
         Raises:
             InvalidArgumentError: the URL is malformed.

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import quote
 
@@ -40,14 +40,15 @@ def base_of(url: StoreUrl) -> str:
     return f"http{'s' if url.tls else ''}://{url}"
 
 
-def session_on(client: httpx.AsyncClient) -> HttpSession:
-    """Return the calls on a client."""
-    return HttpSession(client, store=STORE, most_bytes=MOST_BYTES)
+def session_on(client: httpx.AsyncClient, places: Sequence[str] = ("",)) -> HttpSession:
+    """Return the calls on a client; see `HttpSession`."""
+    return HttpSession(client, store=STORE, most_bytes=MOST_BYTES, places=places)
 
 
 async def connect(url: StoreUrl) -> HttpSession:
     """Return the calls on a client of our own."""
-    return session_on(make_client(base_of(url), auth=url.login, verify=url.tls))
+    places = [base_of(replace(url, hosts=(host,))) for host in url.hosts]
+    return session_on(make_client(places[0], auth=url.login, verify=url.tls), places)
 
 
 class UsersClient(BorrowedConnection[HttpSession]):
@@ -60,7 +61,7 @@ class UsersClient(BorrowedConnection[HttpSession]):
 
 
 class HttpBackend(Backend):
-    """One proxy; inspecting or changing its data needs the store behind it."""
+    """Proxies of one store; inspecting or changing its data needs the store behind them."""
 
     __slots__ = ()
 

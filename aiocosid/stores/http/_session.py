@@ -27,7 +27,7 @@ except ModuleNotFoundError as _exc:
     raise MissingExtraError("httpx", extra="http") from _exc
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 __all__ = ("CALLS_AT_ONCE", "HttpReply", "HttpSession", "as_store_error", "httpx", "make_client")
 
@@ -35,6 +35,11 @@ __all__ = ("CALLS_AT_ONCE", "HttpReply", "HttpSession", "as_store_error", "httpx
 CONNECT_TIMEOUT: Final = 1.0  # seconds
 REPLY_TIMEOUT: Final = 1.5  # seconds
 CALLS_AT_ONCE: Final = 32
+
+# A gateway's word for a server that it cannot reach.  Another server may repeat the request: one
+# that took effect nevertheless costs a range.
+GATEWAY_FAILS: Final = {502, 503, 504}
+NOTHING_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout)
 
 HEADERS: Final = {"Accept": "application/json", "Accept-Encoding": "identity"}
 
@@ -71,17 +76,29 @@ class HttpReply(NamedTuple):
 class HttpSession:
     """One client on one loop, and the calls under way on it."""
 
-    __slots__ = ("_calls", "_is_closed", "_most_bytes", "_store", "_turns", "client")
+    __slots__ = (
+        *("_calls", "_current", "_is_closed", "_most_bytes", "_places", "_store", "_turns"),
+        "client",
+    )
 
-    def __init__(self, client: httpx.AsyncClient, *, store: str, most_bytes: int) -> None:
+    def __init__(
+        self,
+        client: httpx.AsyncClient,
+        *,
+        store: str,
+        most_bytes: int,
+        places: Sequence[str] = ("",),
+    ) -> None:
         """Use a client.
 
         Args:
             client: the client.
             store: names the server in messages.
             most_bytes: of an answer.
+            places: the URLs of several servers of one store; by default the client's own.
         """
         self.client = client
+        self._places, self._current = places, 0
         self._store, self._most_bytes = store, most_bytes
         self._turns = anyio.Semaphore(CALLS_AT_ONCE, fast_acquire=True)
         self._calls = CallTasks()
@@ -114,19 +131,43 @@ class HttpSession:
     async def _exchange(
         self, method: str, path: str, query: Mapping[str, str] | None, content: bytes
     ) -> HttpReply:
+        """Ask the server that answered last; another one only if that one got no request.
+
+        A request whose answer is lost is not repeated, but the next one goes to another server.
+        """
         params = None if query is None else dict(query)
-        request = self.client.build_request(
-            method, path, params=params, headers=HEADERS, content=content or None
-        )
+        size = len(self._places)
+        number = self._current
         with anyio.move_on_after(CALL_TIMEOUT):
-            # Following a redirect might repeat a request that took effect.
-            response = await self.client.send(request, stream=True, follow_redirects=False)
-            try:
-                return HttpReply(response.status_code, await self._body(response))
-            finally:
-                with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
-                    await response.aclose()
+            for left in reversed(range(size)):
+                request = self.client.build_request(
+                    *(method, f"{self._places[number]}{path}"),
+                    params=params,
+                    headers=HEADERS,
+                    content=content or None,
+                )
+                try:
+                    reply = await self._send(request)
+                except httpx.TransportError as error:
+                    number = self._current = (number + 1) % size
+                    if not left or not isinstance(error, NOTHING_SENT):
+                        raise
+                    continue
+                if not left or reply.status not in GATEWAY_FAILS:
+                    self._current = number
+                    return reply
+                number = (number + 1) % size
+        self._current = (number + 1) % size
         raise StoreUnavailableError(self._store, f"no answer within {CALL_TIMEOUT:g} s")
+
+    async def _send(self, request: httpx.Request) -> HttpReply:
+        # Following a redirect might repeat a request that took effect.
+        response = await self.client.send(request, stream=True, follow_redirects=False)
+        try:
+            return HttpReply(response.status_code, await self._body(response))
+        finally:
+            with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
+                await response.aclose()
 
     async def _body(self, response: httpx.Response) -> bytes:
         """Read a body in chunks: a compressed one may be far longer than it looks."""
