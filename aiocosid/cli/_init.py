@@ -277,6 +277,9 @@ def _recover(
     with suppress(UnsupportedByStoreError):  # it has counters only
         session.call(session.store.initialize, after_loss=True)
         ready += "; machine ids are handed out again once every lease of before has expired"
+        ready += (
+            "\nRestart the Java processes of CosId before: they never learn that theirs are lost"
+        )
     write(f"{where} {ready}\n")
 
 

@@ -37,8 +37,17 @@ __all__ = ("UNKNOWN", "InstanceMachines")
 
 UNKNOWN: Final = "unknown-instance"
 
-CLIENT_WAITS_MS: Final = 2000
-"""For so long CosId's clients wait until their clock has passed the time that they are told."""
+SHORT_WAIT_MS: Final = 2000
+"""An id that can be used so soon is taken before a new one; the caller waits for it."""
+
+MOST_GUARD_MS: Final = 3_600_000
+"""Milliseconds: the namespace remembers no longer safe guard of a caller.
+
+It lengthens everybody's: with an endless one no machine id of the namespace would expire again.
+"""
+
+SIGN: Final = "cosid-"
+"""Begins the tokens of ids that were taken here; their callers know none."""
 
 REMEMBERED: Final = 10_000
 
@@ -76,7 +85,7 @@ class InstanceMachines:
             who: the instance.
             bits: the width, 1 to 31.
             safe_guard: seconds without a renewal after which an id may be taken from its holder;
-                ``inf`` for never.
+                ``inf`` for never.  The namespace remembers an hour of it at most.
 
         Returns:
             The id; its ids have to be later than its floor.
@@ -89,11 +98,12 @@ class InstanceMachines:
         asked = TakeOperation(
             instance=who.text,
             stable=who.stable,
-            guard_ms=guard_ms_of(safe_guard),
+            guard_ms=min(guard_ms_of(safe_guard), MOST_GUARD_MS),
+            least_guard_ms=guard_ms_of(safe_guard),  # it takes no other's before
             bits=bits,
             now_ms=now_ms,
-            latest_ms=now_ms + CLIENT_WAITS_MS,
-            token=nonce(),
+            latest_ms=now_ms + SHORT_WAIT_MS,
+            token=SIGN + nonce(),
             owner=self._owner,
         )
         took = await _machines.take(self._service, access, namespace, asked)
@@ -132,7 +142,9 @@ class InstanceMachines:
     async def release(self, access: Access, namespace: str, who: InstanceId) -> None:
         """Give back the id that the instance holds; a stable one stays its holder.
 
-        The mark stays: it is that of an earlier holder, or of a process of this library.
+        An id that has been lost is given back once.  One that was taken with a lease is left alone:
+        its holder gives it back, with the lease's token.  The mark stays: it is an earlier
+        holder's.
 
         Raises:
             Problem: the instance holds none, of kind `UNKNOWN`.
@@ -151,10 +163,21 @@ class InstanceMachines:
             found = replace(snapshot, seats=stamped)
             return _rules.give_back(found, asker, number, last_ms=-1, token=token)
 
-        self._seen.pop((asker.owner, namespace, who.text), None)
-        await self._change(namespace, asker, rule)
+        was = self._seen.pop((asker.owner, namespace, who.text), None)
+        try:
+            await self._change(namespace, asker, rule, is_right=_is_given_here)
+        except Problem as error:
+            if was is None or error.kind != UNKNOWN:
+                raise
 
-    async def _change(self, namespace: str, asker: Asker, rule: Rule) -> int:
+    async def _change(
+        self,
+        namespace: str,
+        asker: Asker,
+        rule: Rule,
+        *,
+        is_right: Callable[[Seat], bool] = lambda _: True,
+    ) -> int:
         instance = asker.instance
         who = InstanceId(instance, stable=asker.stable)
         machines = self._service.store.machine_id_distributor(namespace=namespace, instance_id=who)
@@ -168,7 +191,7 @@ class InstanceMachines:
             held = (
                 number
                 for number, seat in snapshot.seats.items()
-                if instance in seat.holders and _rules.is_its_own(seat, asker)
+                if instance in seat.holders and _rules.is_its_own(seat, asker) and is_right(seat)
             )
             number = min(held, default=None)
             if number is None:
@@ -184,7 +207,8 @@ class InstanceMachines:
 
     def _asker(self, access: Access, who: InstanceId, safe_guard: float = 0.0) -> Asker:
         owner = _machines.owner_of(access, self._owner)
-        return Asker(who.text, who.stable, guard_ms_of(safe_guard), nonce(), owner=owner)
+        guard_ms = min(guard_ms_of(safe_guard), MOST_GUARD_MS)
+        return Asker(who.text, who.stable, guard_ms, nonce(), owner=owner)
 
     def _remember(self, namespace: str, asker: Asker, machine_id: int) -> None:
         key = asker.owner, namespace, asker.instance
@@ -192,3 +216,9 @@ class InstanceMachines:
         self._seen.move_to_end(key)
         if len(self._seen) > REMEMBERED:
             self._seen.popitem(last=False)
+
+
+def _is_given_here(seat: Seat) -> bool:
+    """Return whether an id was taken here, or by a process of CosId's on the store itself."""
+    token = "" if seat.note is None else seat.note.token
+    return not token or token.startswith(SIGN)

@@ -228,7 +228,7 @@ def guest(service: Service, access: Access, asked: O) -> O:
         asked,
         is_guest=True,
         owner=owner_of(access, asked.owner),
-        least_guard_ms=guard_ms_of(service.limits.safe_guard),
+        least_guard_ms=max(asked.least_guard_ms, guard_ms_of(service.limits.safe_guard)),
         clock_ms=SYSTEM_CLOCK.now_ms(),
     )
 

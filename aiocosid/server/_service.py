@@ -47,12 +47,19 @@ if TYPE_CHECKING:
     from ._sheets import Sheets
     from ._tokens import Refusal, Token
 
-__all__ = ("Limits", "Service", "StoreCalls", "grant", "has_answered")
+__all__ = ("COSID_STEP", "Limits", "Service", "StoreCalls", "grant", "has_answered")
 
 audit = logging.getLogger("aiocosid.server.audit")
 
 CALL_TIMEOUT: Final = 2.0
 """Seconds that the store has for one addition; as of a generator's call."""
+
+COSID_STEP: Final = 10**12
+"""Ids of one segment of a client of CosId's, whose chain merges up to 10^8 segments of its step.
+
+The client owns all that it asked for, so a request cannot be cut.  Nine million of them reach the
+end of a counter.
+"""
 
 COUNTERS_KEPT: Final = 10_000
 """Counters whose last value is remembered, so that one that went back is noticed."""
@@ -383,7 +390,9 @@ class Service:
         last = await self.store.begin_counter(namespace=namespace, name=name, offset=offset)
         return None if last == offset else last
 
-    async def next_max_id(self, name: str, *, namespace: str, step: int, offset: int = 0) -> int:
+    async def next_max_id(
+        self, name: str, *, namespace: str, step: int, offset: int = 0, at_most: int = 0
+    ) -> int:
         """Add to a counter of the store, and return its value: ``(value - step, value]`` is theirs.
 
         Args:
@@ -391,12 +400,13 @@ class Service:
             namespace: its namespace.
             step: how many ids, from 1 to the limit.
             offset: where a new counter begins.
+            at_most: the limit, if it is above the server's.
 
         Raises:
             Problem: the step is outside its range, or there is no store.
             CosIdError: the store refuses or cannot be reached; or an argument is refused.
         """
-        self._check_size("step", step, self.limits.step)
+        self._check_size("step", step, max(at_most, self.limits.step))
         counter = self.counter(name, namespace=namespace, offset=offset)
         max_id = await grant(counter, step, self.calls)
         if step > 1 and counter.stride != 1:

@@ -31,6 +31,7 @@ from ...errors import (
 from .._http import JSON, TEXT, parts_of, query_of
 from .._instances import UNKNOWN, InstanceMachines
 from .._problems import Problem, problem_of
+from .._service import COSID_STEP
 from .._tokens import Verb
 from ._endpoint import Endpoint, HttpAnswer, gate
 
@@ -55,6 +56,13 @@ _RESTING_MS: Final = 1000
 """Milliseconds from the last renewal of a machine id to the time that its next owner is told.
 
 A client may issue ids in the very second that it is told.
+"""
+
+_LONGEST_WAIT_MS: Final = 5000
+"""Milliseconds that a take waits here until the id can be used; one that needs longer is refused.
+
+A client that is told a later time than its clock's waits for 500 ms at most.  Otherwise its start
+fails, and the id stays taken until the safe guard has passed.
 """
 
 _PUBLIC: Final = "public"
@@ -154,7 +162,9 @@ class _Proxy:
             case "PATCH", [_, namespace, name]:
                 self._check(scope, Verb.SEGMENTS, f"{namespace}.{name}")
                 step = _step(query)
-                max_id = await self._service.next_max_id(name, namespace=namespace, step=step)
+                max_id = await self._service.next_max_id(
+                    name, namespace=namespace, step=step, at_most=COSID_STEP
+                )
                 return HttpAnswer(b"%d" % max_id)
             case "POST", [_, "distributor", namespace, name]:
                 self._check(scope, Verb.SEGMENTS, f"{namespace}.{name}")
@@ -209,10 +219,23 @@ class _Proxy:
         except MachineIdOverflowError:
             said = f"distribution failed - totalMachineIds:[{1 << bits}]"
             raise _RefusedError(_OVERFLOW, f"InstanceId:[{_shown(who)}] - {said}") from None
-        last_ms = SYSTEM_CLOCK.now_ms()
         if grant.floor_ms >= 0:
-            last_ms = max(last_ms, grant.floor_ms + _RESTING_MS)
-        return _compact({"machineId": grant.machine_id, "lastTimeStamp": last_ms})
+            await self._rest(access, namespace, who, grant.floor_ms + _RESTING_MS)
+        facts = {"machineId": grant.machine_id, "lastTimeStamp": SYSTEM_CLOCK.now_ms()}
+        return _compact(facts)
+
+    async def _rest(self, access: Access, namespace: str, who: InstanceId, until_ms: int) -> None:
+        """Wait until an id that was taken can be used; give it back if that takes too long."""
+        left_ms = until_ms - SYSTEM_CLOCK.now_ms()
+        if left_ms > _LONGEST_WAIT_MS:
+            await self._machines.release(access, namespace, who)
+            said = f"the former owner's ids are as late as in {left_ms // 1000 + 1} s; try again"
+            found = _RefusedError(_FAILED, said, status=HTTPStatus.INTERNAL_SERVER_ERROR)
+            found.headers = {"retry-after": str(left_ms // 1000 + 1)}
+            raise found
+        while left_ms > 0:
+            await SYSTEM_CLOCK.sleep(left_ms / 1000)
+            left_ms = until_ms - SYSTEM_CLOCK.now_ms()
 
     async def _guard(
         self, access: Access, namespace: str, who: InstanceId, query: Mapping[str, str]

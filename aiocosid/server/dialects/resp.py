@@ -14,6 +14,7 @@ from ...abc import MAX_ID
 from .. import _store_api
 from .._problems import Problem
 from .._resp import NO_ACCESS, Adder, RespError
+from .._service import COSID_STEP
 from .._tokens import Verb
 
 if TYPE_CHECKING:
@@ -159,6 +160,8 @@ class _Keys:
         self, session: Session, key: bytes, step: int
     ) -> tuple[IdSegmentDistributor, int]:
         most = session.service.limits.step
+        if key.startswith(_PREFIX) and key.endswith(_SUFFIX):
+            most = max(most, COSID_STEP)
         if not 1 <= step <= most:
             raise RespError(f"ERR {_RISES}: increment has to be from 1 to {most}")
         found = session.counters.get(key)

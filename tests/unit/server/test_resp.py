@@ -145,6 +145,14 @@ async def test_a_counter_only_rises(step: str) -> None:
     assert await wire.ask(command("INCRBY", "a", step), command("GET", "a")) == [expected, None]
 
 
+async def test_a_chain_of_cosid_at_full_speed() -> None:
+    """It merges up to 10^8 segments into one, and owns all that it asked for."""
+    key = "cosid:{shop.order}.adder"
+    asked = [command("INCRBY", key, 10**11), command("INCRBY", key, 10**12 + 1)]
+    expected = "ERR a counter only rises: increment has to be from 1 to 1000000000000"
+    assert await Wire().ask(*asked) == [10**11, expected]
+
+
 @pytest.mark.parametrize("step", ["", "x", "1_0", " 1", "+1", "01", "1.5", "1e3", "9" * 20, "\xb2"])
 async def test_a_step_is_an_integer_as_redis_reads_it(step: str) -> None:
     assert await Wire().ask(command("INCRBY", "a", step)) == [NOT_AN_INTEGER]
