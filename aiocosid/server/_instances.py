@@ -37,6 +37,19 @@ __all__ = ("UNKNOWN", "InstanceMachines")
 
 UNKNOWN: Final = "unknown-instance"
 
+RESTING_MS: Final = 1000
+"""Milliseconds from the last renewal of a machine id to the answer to its next owner.
+
+A client may issue ids in the very second that it is told.
+"""
+
+LONGEST_WAIT_MS: Final = 5000
+"""Milliseconds that a take waits here until the id can be used; one that needs longer is refused.
+
+A client that is told a later time than its clock's waits for 500 ms at most.  Otherwise its start
+fails, and the id stays taken until the safe guard has passed.
+"""
+
 SHORT_WAIT_MS: Final = 2000
 """An id that can be used so soon is taken before a new one; the caller waits for it."""
 
@@ -88,9 +101,10 @@ class InstanceMachines:
                 ``inf`` for never.  The namespace remembers an hour of it at most.
 
         Returns:
-            The id; its ids have to be later than its floor.
+            The id.  All times up to its floor, and the second after it, have passed.
 
         Raises:
+            Problem: the former owner's ids are too far ahead.
             MachineIdOverflowError: all are held.
             CosIdError: an argument is refused; the store refuses or cannot be reached.
         """
@@ -110,7 +124,23 @@ class InstanceMachines:
         if took.twin_ms:
             raise twin(namespace, who.text, took)
         self._remember(namespace, self._asker(access, who), took.machine_id)
+        if took.floor_ms >= 0:
+            await self._rest(access, namespace, who, took.floor_ms + RESTING_MS)
         return took.grant
+
+    async def _rest(self, access: Access, namespace: str, who: InstanceId, until_ms: int) -> None:
+        """Wait until an id that was taken can be used; give it back if that takes too long."""
+        left_ms = until_ms - SYSTEM_CLOCK.now_ms()
+        if left_ms > LONGEST_WAIT_MS:
+            await self.release(access, namespace, who)
+            left = left_ms // 1000 + 1
+            detail = f"the free machine id can be used in {left} s, after its former owner's ids"
+            raise Problem(
+                HTTPStatus.SERVICE_UNAVAILABLE, "no-id-now", detail, retry_after=float(left)
+            )
+        while left_ms > 0:
+            await SYSTEM_CLOCK.sleep(left_ms / 1000)
+            left_ms = until_ms - SYSTEM_CLOCK.now_ms()
 
     async def renew(
         self, access: Access, namespace: str, who: InstanceId, *, safe_guard: float

@@ -285,7 +285,7 @@ class TestMachines:
         first = client.post(f"/machines/ns?machineBit=1&{who('a')}&{MINUTES}").json()
         assert (first["machineId"], first["lastTimeStamp"] < ahead_ms) == (1, True)
         late = client.post(f"/machines/ns?machineBit=1&{who('b')}&{MINUTES}")
-        assert refusal(late) == (500, "500")
+        assert refusal(late) == (503, "503")
         assert 58 <= int(late.headers["retry-after"]) <= 61
         # It is not held by an instance that could not start.
         assert len(asyncio.run(held(store))) == 1

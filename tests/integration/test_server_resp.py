@@ -240,4 +240,4 @@ def test_garbage_is_answered_and_forgotten(port: int, caplog: pytest.LogCaptureF
 def test_our_own_redis_store_is_refused_clearly(port: int) -> None:
     """It runs scripts, for promises that this server's own store keeps."""
     with client_of(port) as client, pytest.raises(RedisError, match="scripts"):
-        client.evalsha("0" * 40, 1, KEY, 1)
+        client.eval("return redis.call('GET', KEYS[1])", 1, KEY)

@@ -52,19 +52,6 @@ _LOST: Final = "M-03"
 _FAILED: Final = "500"
 _INVALID: Final = "400"
 
-_RESTING_MS: Final = 1000
-"""Milliseconds from the last renewal of a machine id to the time that its next owner is told.
-
-A client may issue ids in the very second that it is told.
-"""
-
-_LONGEST_WAIT_MS: Final = 5000
-"""Milliseconds that a take waits here until the id can be used; one that needs longer is refused.
-
-A client that is told a later time than its clock's waits for 500 ms at most.  Otherwise its start
-fails, and the id stays taken until the safe guard has passed.
-"""
-
 _PUBLIC: Final = "public"
 """Owns the machine ids of clients that show no token."""
 
@@ -219,23 +206,8 @@ class _Proxy:
         except MachineIdOverflowError:
             said = f"distribution failed - totalMachineIds:[{1 << bits}]"
             raise _RefusedError(_OVERFLOW, f"InstanceId:[{_shown(who)}] - {said}") from None
-        if grant.floor_ms >= 0:
-            await self._rest(access, namespace, who, grant.floor_ms + _RESTING_MS)
         facts = {"machineId": grant.machine_id, "lastTimeStamp": SYSTEM_CLOCK.now_ms()}
         return _compact(facts)
-
-    async def _rest(self, access: Access, namespace: str, who: InstanceId, until_ms: int) -> None:
-        """Wait until an id that was taken can be used; give it back if that takes too long."""
-        left_ms = until_ms - SYSTEM_CLOCK.now_ms()
-        if left_ms > _LONGEST_WAIT_MS:
-            await self._machines.release(access, namespace, who)
-            said = f"the former owner's ids are as late as in {left_ms // 1000 + 1} s; try again"
-            found = _RefusedError(_FAILED, said, status=HTTPStatus.INTERNAL_SERVER_ERROR)
-            found.headers = {"retry-after": str(left_ms // 1000 + 1)}
-            raise found
-        while left_ms > 0:
-            await SYSTEM_CLOCK.sleep(left_ms / 1000)
-            left_ms = until_ms - SYSTEM_CLOCK.now_ms()
 
     async def _guard(
         self, access: Access, namespace: str, who: InstanceId, query: Mapping[str, str]

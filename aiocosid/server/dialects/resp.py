@@ -16,6 +16,7 @@ from .._problems import Problem
 from .._resp import NO_ACCESS, Adder, RespError
 from .._service import COSID_STEP
 from .._tokens import Verb
+from ._cosid_scripts import NO_SCRIPTS, MachineScripts
 
 if TYPE_CHECKING:
     from ...abc import IdSegmentDistributor
@@ -45,13 +46,12 @@ _PROTOCOLS: Final = (b"2", b"3")
 
 _RISES: Final = "a counter only rises"
 _NO_TRANSACTIONS: Final = "each command is atomic by itself; send a pipeline without a transaction"
-_NO_SCRIPTS: Final = "scripts do not run here; INCRBY takes a segment"
 _REFUSED: Final = {
     **dict.fromkeys(("DECR", "DECRBY", "INCRBYFLOAT", "GETSET", "MSET", "MSETNX"), _RISES),
     **dict.fromkeys(("DEL", "UNLINK", "GETDEL", "FLUSHDB", "FLUSHALL", "RENAME"), _RISES),
     **dict.fromkeys(("EXPIRE", "PEXPIRE", "EXPIREAT", "SETEX", "PSETEX", "GETEX"), _RISES),
     **dict.fromkeys(("MULTI", "EXEC", "DISCARD", "WATCH", "UNWATCH"), _NO_TRANSACTIONS),
-    **dict.fromkeys(("EVAL", "EVALSHA", "EVAL_RO", "FCALL", "SCRIPT", "FUNCTION"), _NO_SCRIPTS),
+    **dict.fromkeys(("EVAL_RO", "EVALSHA_RO", "FCALL", "FUNCTION"), NO_SCRIPTS),
 }
 """Why not, by name."""
 
@@ -62,7 +62,7 @@ def commands(*, namespace: str = "redis") -> dict[bytes, Command | Adder]:
     Args:
         namespace: the namespace of counters whose key is not CosId's.
     """
-    keys = _Keys(namespace)
+    keys, scripts = _Keys(namespace), MachineScripts()
     return {
         b"INCRBY": Adder(keys.incrby),
         b"INCR": Adder(keys.incr),
@@ -72,6 +72,9 @@ def commands(*, namespace: str = "redis") -> dict[bytes, Command | Adder]:
         b"TYPE": keys.type_of,
         b"SETNX": keys.setnx,
         b"SET": keys.set,
+        b"EVAL": scripts.eval,
+        b"EVALSHA": scripts.evalsha,
+        b"SCRIPT": scripts.script,
         b"AUTH": _auth,
         b"HELLO": _hello,
         b"RESET": _reset,

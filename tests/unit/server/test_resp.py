@@ -252,7 +252,7 @@ async def test_commands_of_a_connection(words: tuple[str, ...], reply: object) -
     assert await Wire().ask(command(*words)) == [reply]
 
 
-@pytest.mark.parametrize("name", ["MULTI", "EVAL", "EVALSHA", "DEL", "EXPIRE", "FLUSHALL"])
+@pytest.mark.parametrize("name", ["MULTI", "EVAL", "FCALL", "DEL", "EXPIRE", "FLUSHALL"])
 async def test_what_is_not_served_says_why(name: str) -> None:
     (reply,) = await Wire().ask(command(name, "x"))
     assert reply.startswith(f"ERR {name} is not served: ")
