@@ -35,6 +35,7 @@ __all__ = (
     "query_of",
     "reply",
     "reply_problem",
+    "reply_slowly",
     "whole",
 )
 
@@ -73,6 +74,18 @@ async def reply(
         lines += [(name.encode(), text.encode()) for name, text in headers.items()]
     await send({"type": "http.response.start", "status": status, "headers": lines})
     await send({"type": "http.response.body", "body": b"" if is_head else body})
+
+
+async def reply_slowly(send: Send, body: bytes, *, content_type: bytes = JSON) -> None:
+    """Send a long answer, and return when the client has read most of it."""
+    lines = [
+        (b"content-type", content_type),
+        (b"content-length", b"%d" % len(body)),
+        NO_STORE,
+    ]
+    await send({"type": "http.response.start", "status": HTTPStatus.OK, "headers": lines})
+    await send({"type": "http.response.body", "body": body, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})  # waits until the other is written
 
 
 async def reply_problem(send: Send, problem: Problem) -> None:

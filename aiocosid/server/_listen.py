@@ -6,8 +6,6 @@ A connection is RESP if its first byte is ``*``, else HTTP.
 from __future__ import annotations
 
 import asyncio
-import socket
-import struct
 from typing import TYPE_CHECKING, Any, Final
 
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
@@ -15,11 +13,13 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from .._life.clock import SYSTEM_CLOCK
 from ._resp import RespProtocol
+from ._unfinished import reset
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ._app import App
+    from ._service import Service
 
 __all__ = ("EitherProtocol", "Patience")
 
@@ -32,7 +32,9 @@ MOST_HEAD: Final = 65_536
 SLICE: Final = 256
 """Bytes that the parser gets at a time; the requests in them are 14 at most."""
 
-AT_ONCE: Final = struct.pack("ii", 1, 0)  # linger for no second
+TURN: Final = 32
+"""Slices before other connections have their turn."""
+
 AT_A_TIME: Final = 1000
 """Connections that are looked at in one turn of the loop."""
 
@@ -106,13 +108,31 @@ class _HttpProtocol(HttpToolsProtocol):
 
     cycle: Any  # one request and its answer; None before the first
     _head = 0  # bytes since the last head, or part of a body, has ended
+    _body = 0  # bytes of the last request's body so far
     _rest = b""  # what was read last, if the parser has not got all of it,
     _at = 0  # and how much of it the parser has got
+    _turn: asyncio.Handle | None = None  # goes on with it
+    _is_noted = False  # whether it holds bytes of what is not whole
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
         super().connection_made(transport)  # type: ignore[arg-type]
         self.flow: _Flow = _Flow(transport)  # type: ignore[arg-type]
+        self._service: Service = app_of(self.config).service
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End."""
+        if self._turn is not None:
+            self._turn.cancel()
+        self._rest = b""
+        self._service.unfinished.note(self, 0)
+        super().connection_lost(exc)
+
+    def abort(self) -> None:
+        """End at once; what it holds goes now, for the loop may tell its end late."""
+        reset(self.transport)
+        self._rest = b""
+        self.parser: Any = None
 
     def data_received(self, data: bytes) -> None:
         """Parse what may be parsed now."""
@@ -121,9 +141,12 @@ class _HttpProtocol(HttpToolsProtocol):
             self._go_on()
         else:
             self._parse(data)
+            self._note()
 
     def eof_received(self) -> bool:  # type: ignore[override]
         """Answer what has arrived: who sends no more may still read; with TLS it cannot."""
+        while self._turn is not None:
+            self._go_on()
         return self.scheme != "https" and self._ends_after_answers()
 
     def on_response_complete(self) -> None:
@@ -133,9 +156,20 @@ class _HttpProtocol(HttpToolsProtocol):
             self._go_on()
 
     def on_body(self, body: bytes) -> None:
-        """Take a part of a body, which is not held against the head."""
+        """Take a part of a body, which is not held against the head.
+
+        Who goes on to send what was refused already is not listened to for long.
+        """
         self._head = 0
+        self._body += len(body)
+        if self.cycle.response_complete and self._body > self._service.limits.body:
+            self.transport.close()
         super().on_body(body)
+
+    def on_headers_complete(self) -> None:
+        """Begin a request."""
+        self._body = 0
+        super().on_headers_complete()
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is no HTTP, after the answers to what was."""
@@ -143,18 +177,34 @@ class _HttpProtocol(HttpToolsProtocol):
             super().send_400_response(msg)
 
     def _go_on(self) -> None:
-        while self._at < len(self._rest) and not self.pipeline:
-            if self.transport.is_closing():
+        if self._turn is not None:
+            self._turn.cancel()
+            self._turn = None
+        for _ in range(TURN):
+            if self._at >= len(self._rest) or self.pipeline or self.transport.is_closing():
                 break
             data = self._rest[self._at : self._at + SLICE]
             self._at += SLICE
             self._parse(data)
         if self._at < len(self._rest) and not self.transport.is_closing():
             self.flow.hold()
+            if not self.pipeline:
+                self._turn = self.loop.call_soon(self._go_on)
         else:
             self._rest, self._at = b"", 0
             is_full = self.cycle is not None and len(self.cycle.body) > HIGH_WATER_LIMIT
             self.flow.release(resume=not is_full)
+        self._note()
+
+    def _note(self) -> None:
+        """Say how much is held of what is not whole."""
+        cycle = self.cycle
+        size = self._head + len(self._rest) - self._at
+        if cycle is not None and cycle.more_body and not cycle.response_complete:
+            size += 2 * self._body  # the parser's, and the application's
+        if size or self._is_noted:
+            self._is_noted = bool(size)
+            self._service.unfinished.note(self, size)
 
     def _parse(self, data: bytes) -> None:
         before = self.cycle  # None before the first
@@ -242,16 +292,10 @@ class Patience:
             before, since = self._waiting.get(connection, (None, now))
             since = since if before is reason else now
             if now - since >= self._timeout:
-                _reset(connection.transport)
+                reset(connection.transport)
             else:
                 waiting[connection] = reason, since
         self._waiting = waiting
-
-
-def _reset(transport: Any) -> None:  # noqa: ANN401 - of either loop
-    """Close a connection at once; the kernel does not keep an answer that nobody reads."""
-    transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
-    transport.abort()
 
 
 def _awaited(connection: Any) -> object | None:  # noqa: ANN401 - of either protocol

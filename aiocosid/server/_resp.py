@@ -19,6 +19,7 @@ from ..errors import CosIdError, IdOverflowError, WouldBlock
 from ._problems import FAILURES, Problem, problem_of
 from ._resp_codec import Commands, RespError, encoded
 from ._service import grant
+from ._unfinished import reset
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,6 +42,12 @@ logger = logging.getLogger("aiocosid.server")
 
 MOST_AT_ONCE: Final = 500
 """Commands that are served before other connections have their turn."""
+
+STRANGERS_AT_ONCE: Final = 16
+"""The same of those who have not shown a token."""
+
+STRANGER: Final = 4000
+"""Bytes that the connection of one costs."""
 
 MOST_BUFFERED: Final = 65_536
 """Bytes of replies that are kept before they are written."""
@@ -307,6 +314,7 @@ class RespProtocol(asyncio.Protocol):
         self._writable: asyncio.Future[None] | None = None  # while the client reads too slowly
         self._late: asyncio.Task[None] | None = None  # ends a client that ends no command
         self._is_ending = False
+        self._is_noted = False  # whether it holds bytes of what is not whole
 
     @property
     def unread(self) -> object | None:
@@ -361,9 +369,16 @@ class RespProtocol(asyncio.Protocol):
         """End; a call to the store that is under way is answered to nobody: a gap."""
         del exc
         self._connections.discard(self)
+        self._session.service.unfinished.note(self, 0)
         self._transport = None
         self._drop_timer()
         self.resume_writing()
+
+    def abort(self) -> None:
+        """End at once; what it holds goes now, for the loop may tell its end late."""
+        if self._transport is not None:
+            reset(self._transport)
+            self._reader = Commands(most=0)
 
     def shutdown(self) -> None:
         """Close the connection after the replies to what has arrived."""
@@ -411,6 +426,10 @@ class RespProtocol(asyncio.Protocol):
             return
         if self._task is not None:
             transport.resume_reading()
+        size = self._reader.held + (STRANGER if self.is_stranger else 0)
+        if size or self._is_noted:
+            self._is_noted = bool(size)
+            self._session.service.unfinished.note(self, size)
         if self._reader.is_partial and self._late is None:
             self._late = self._loop.create_task(self._lose_patience())
 
@@ -440,7 +459,8 @@ class RespProtocol(asyncio.Protocol):
             if not commands or reader.error:
                 return
             served += len(commands)
-            if served >= MOST_AT_ONCE and reader.is_partial:
+            at_once = MOST_AT_ONCE if session.access else STRANGERS_AT_ONCE
+            if served >= at_once and reader.is_partial:
                 served = 0
                 yield session.clock.sleep(0)
 

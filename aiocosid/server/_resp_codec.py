@@ -106,7 +106,7 @@ class Commands:
         self._needed = 0  # length of the buffer below which nothing more can be split
         self._words: list[bytes] = []  # of a command that is not complete
         self._left = 0  # words that it lacks
-        self._size = 0  # bytes of it so far
+        self._size: int = 0  # bytes of it so far
         self._last = b""  # the last command, which a pipeline often repeats
         self._last_words: list[bytes] = []
 
@@ -120,6 +120,11 @@ class Commands:
     def is_partial(self) -> bool:
         """Whether a part of a command has arrived that `take` has not returned."""
         return self._at < len(self._buffer) or self._left > 0
+
+    @property
+    def held(self) -> int:
+        """Bytes of that part."""
+        return len(self._buffer) - self._at + (self._size if self._left else 0)
 
     def take(self, at_most: int, *, is_stranger: bool = False) -> list[list[bytes]]:
         """Return the next commands that are complete; the same list again for one repeated.

@@ -34,8 +34,10 @@ from ._hosts import Hosts
 from ._meters import Meters
 from ._problems import FAILURES, Problem
 from ._pulse import Pulse
+from ._room import Room
 from ._tasks import Tasks
 from ._tokens import EVERY, Access, Tokens, Verb
+from ._unfinished import Unfinished
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -117,9 +119,11 @@ class Service:
         history: the last ten minutes of this process.
         meters: what it is asked.
         pulse: whether its stores answer.
+        room: for answers with many ids.
         sheets: what the other processes of the server know; None if there are none.
         tasks: what goes on beside the requests.
         receipt_key: the secret that proves leases of machine ids; empty for none.
+        unfinished: what has arrived of requests that are not whole.
         refused: how often no token was shown, or one that is wrong or has expired.
         is_draining: whether it tells its balancer to send no more requests; it still serves.
     """
@@ -143,9 +147,11 @@ class Service:
         "pulse",
         "receipt_key",
         "refused",
+        "room",
         "sheets",
         "tasks",
         "tokens",
+        "unfinished",
     )
 
     def __init__(
@@ -175,6 +181,8 @@ class Service:
         self.meters: Meters = Meters()
         self.sheets: Sheets | None = None
         self.tasks: Tasks = Tasks()
+        self.room: Room = Room()
+        self.unfinished: Unfinished = Unfinished()
         self.refused: dict[Refusal, int] = {"missing": 0, "wrong": 0, "expired": 0}
         self._source = source
         self._given_store = store

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections import OrderedDict
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +24,14 @@ FAREWELL: Final = 2.0
 """Seconds that a client may take to confirm the end of its connection."""
 
 PAUSE: Final = 0.1  # seconds, while there are no files for another connection
+
+HANDSHAKES: Final = 400
+"""At a time: each costs 60 kB, and a millisecond of the processor; others wait in the backlog."""
+
+STALLED: Final = 0.5
+"""Seconds after which a handshake gives its place to another; those before it cost less."""
+
+GLANCE: Final = 0.01  # seconds, while all places are taken
 
 
 def context_of(settings: Settings) -> ssl.SSLContext | None:
@@ -89,6 +98,7 @@ class TlsServer:
         self._at_most = at_most
         self._timeout = timeout
         self._task: asyncio.Task[None] | None = None
+        self._shaking: OrderedDict[_Handshake, float] = OrderedDict()  # since when
 
     def start(self, backlog: int) -> None:
         """Listen and accept until `close`."""
@@ -109,6 +119,7 @@ class TlsServer:
     async def _accept(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
+            await self._make_room()
             try:
                 connection, _ = await loop.sock_accept(self._listener)
             except OSError:  # there are no files left, or the client has gone already
@@ -117,7 +128,17 @@ class TlsServer:
             if len(self._connections) >= self._at_most:
                 connection.close()
             else:
-                _Handshake(self._connections).begin(self._shake_hands(connection))
+                handshake = _Handshake(self._connections, self._shaking)
+                handshake.begin(self._shake_hands(connection))
+
+    async def _make_room(self) -> None:
+        while len(self._shaking) >= HANDSHAKES:
+            oldest, since = next(iter(self._shaking.items()))
+            if SYSTEM_CLOCK.monotonic() - since >= STALLED:
+                del self._shaking[oldest]
+                oldest.shutdown()
+            else:
+                await SYSTEM_CLOCK.sleep(GLANCE)
 
     async def _shake_hands(self, connection: socket.socket) -> None:
         with suppress(OSError):  # a client that was too slow, or speaks no TLS; ssl.SSLError, too
@@ -133,15 +154,21 @@ class TlsServer:
 class _Handshake:
     """One connection before its protocol."""
 
-    def __init__(self, connections: set[Any]) -> None:
+    def __init__(self, connections: set[Any], shaking: OrderedDict[_Handshake, float]) -> None:
         self._connections = connections
+        self._shaking = shaking
         self._task: asyncio.Task[None] | None = None
 
     def begin(self, work: Any) -> None:  # noqa: ANN401 - a coroutine
         """Count it until its work has ended."""
         self._connections.add(self)
+        self._shaking[self] = SYSTEM_CLOCK.monotonic()
         self._task = asyncio.get_running_loop().create_task(work)
-        self._task.add_done_callback(lambda _: self._connections.discard(self))
+        self._task.add_done_callback(self._end)
+
+    def _end(self, _: object) -> None:
+        self._connections.discard(self)
+        self._shaking.pop(self, None)
 
     def shutdown(self) -> None:
         """End it; uvicorn asks for it at its end."""

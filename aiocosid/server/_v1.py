@@ -12,7 +12,7 @@ from starlette.routing import Route
 from ..abc import TextIdGenerator
 from ..errors import ClockSkewError
 from . import _machines
-from ._http import access_of, body_of, query_of, reply, whole
+from ._http import access_of, body_of, query_of, reply, reply_slowly, whole
 from ._openapi import DOCUMENT
 from ._parse import parse
 from ._problems import Problem
@@ -66,7 +66,14 @@ class _Ids:
         service, name = self._service, scope["path_params"]["name"]
         service.check(access_of(service, scope), Verb.IDS, name)
         count = whole(query_of(scope), "count", 1) if scope["query_string"] else 1
-        await reply(send, _as_json(await service.next_ids(name, count)))
+        release = await service.room.take(count)
+        if release is None:
+            await reply(send, _as_json(await service.next_ids(name, count)))
+            return
+        try:
+            await reply_slowly(send, _as_json(await service.next_ids(name, count)))
+        finally:
+            release()
 
 
 def _as_json(ids: Sequence[Any]) -> bytes:

@@ -167,6 +167,92 @@ def test_handshakes_are_connections_with_a_deadline(tmp_path: Path) -> None:
         assert "Traceback" not in server.log()
 
 
+def test_handshakes_that_stall_leave_places_for_others(tmp_path: Path) -> None:
+    """Each costs as much as a large request, so 400 at a time have a place."""
+    certificates = Certificates(tmp_path)
+    certificates.make()
+    files = f'tls_certificate = "{certificates.certificate}"\ntls_key = "{certificates.key}"\n'
+    with IdServer(server=files, tls=certificates.ca) as server, ExitStack() as stack:
+        stalled = [stack.enter_context(server.connect()) for _ in range(440)]
+        began = time.monotonic()
+        assert server.ids() == [1]
+        assert time.monotonic() - began < 10, "their own deadline is 60 s"
+        ended = [each for each in stalled[:41] if reply_of(each) == b""]
+        assert len(ended) == 41
+        stalled[-1].settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            stalled[-1].recv(1)
+
+
+# What is not whole.
+
+
+HEAD = b"GET /health/live HTTP/1.1\r\nhost: 127.0.0.1\r\nx: "
+BODY = f"POST /v1/store/add HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {SECRET}\r\n".encode()
+
+
+@pytest.mark.parametrize(
+    "part", [HEAD + b"x" * 65_000, BODY + b"content-length: 65000\r\n\r\n" + b"x" * 60_000]
+)
+def test_all_that_is_not_whole_has_one_limit(guarded: IdServer, part: bytes) -> None:
+    """Those that began first end."""
+    before = memory_kb(guarded.pid)
+    with ExitStack() as stack:
+        opened = [stack.enter_context(guarded.connect()) for _ in range(400)]
+        for each in opened:
+            each.sendall(part)
+        assert reply_of(opened[0]) == b""
+        assert guarded.client.get("/health/live").status_code == 200
+        assert memory_kb(guarded.pid) < before + 50_000
+        opened[-1].settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            opened[-1].recv(1)
+
+
+def test_who_goes_on_to_send_what_was_refused_is_cut(guarded: IdServer) -> None:
+    with guarded.connect() as connection:
+        head = b"POST /v1/store/add HTTP/1.1\r\nhost: x\r\ncontent-length: 40000000000\r\n\r\n"
+        connection.sendall(head)
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 401")
+        with pytest.raises((ConnectionResetError, BrokenPipeError)):
+            send_for_ever(connection, b"x" * 10_000 + b"%d")
+
+
+def test_a_long_body_whose_sender_sends_no_more(guarded: IdServer) -> None:
+    """The parser gets it in several turns; the end of the sending comes between them."""
+    body = b'{"name": "cosid.order", "by": 1, "padding": "' + b"x" * 60_000 + b'"}'
+    with guarded.connect() as connection:
+        connection.sendall(BODY + b"content-length: %d\r\n\r\n" % len(body) + body)
+        connection.shutdown(socket.SHUT_WR)
+        assert reply_of(connection).startswith(b"HTTP/1.1 200")
+
+
+MANY_IDS = {
+    "version 1": "/v1/ids/order?count=100000",
+    "tinyid": f"/tinyid/id/nextId?bizType=order&token={SECRET}&batchSize=100000",
+}
+
+
+@pytest.mark.parametrize("path", MANY_IDS.values(), ids=[*MANY_IDS])
+def test_many_ids_need_room(path: str) -> None:
+    """Who does not read keeps others from many ids for a while, and nobody from a few."""
+    head = f"host: 127.0.0.1\r\nauthorization: Bearer {SECRET}\r\n\r\n"
+    asked = f"POST {path} HTTP/1.1\r\n{head}".encode()
+    with IdServer(server="[server.tinyid]\n" + TOKEN) as server, ExitStack() as stack:
+        unread = [stack.enter_context(server.connect()) for _ in range(6)]
+        for each in unread:
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            each.sendall(asked * 9)  # the system keeps some megabytes itself
+
+        def asks() -> str:
+            return server.client.post(path, headers=BEARER).text
+
+        wait_until(lambda: "no room just now" in asks(), "all places are taken")
+        assert len(server.ids(1000, headers=BEARER)) == 1000
+        unread.pop().close()
+        wait_until(lambda: asks().count(",") >= 99_999, "its place is free")
+
+
 # Other sites.
 
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from ...errors import CosIdError
-from .._http import EVERYTHING, JSON, access_of, check_host, check_site, reply
+from .._http import EVERYTHING, JSON, access_of, check_host, check_site, reply, reply_slowly
 from .._problems import Problem
 
 if TYPE_CHECKING:
@@ -32,12 +32,15 @@ class HttpAnswer(NamedTuple):
         content_type: its type.
         status: the HTTP status.
         headers: further headers.
+        release: gives back the room that a long answer needs until it is read; None for a short
+            one.
     """
 
     body: bytes
     content_type: bytes = JSON
     status: int = 200
     headers: Mapping[str, str] | None = None
+    release: Callable[[], None] | None = None
 
 
 def gate(service: Service, *, public: bool) -> Gate:
@@ -83,7 +86,13 @@ class Endpoint:
             found = await self._serve(scope, receive)
         except (Problem, CosIdError) as error:
             found = self._failed(scope, error)
-        body, content_type, status, headers = found
+        body, content_type, status, headers, release = found
+        if release is not None:
+            try:
+                await reply_slowly(send, body, content_type=content_type)
+            finally:
+                release()
+            return
         await reply(send, body, content_type=content_type, status=status, headers=headers)
 
     def __repr__(self) -> str:

@@ -22,7 +22,7 @@ from .._tokens import Verb
 from ._endpoint import Endpoint, HttpAnswer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from starlette.routing import BaseRoute
 
@@ -123,12 +123,14 @@ class _Tinyid:
 
     async def ids(self, scope: Scope, receive: Receive) -> HttpAnswer:
         """``nextId``: ids as a list."""
-        found = ",".join(map(str, await self._next_ids(scope, receive)))
-        return HttpAnswer(f'{{"data":[{found}],"code":200,"message":""}}'.encode())
+        found, release = await self._next_ids(scope, receive)
+        body = f'{{"data":[{found}],"code":200,"message":""}}'.encode()
+        return HttpAnswer(body, release=release)
 
     async def ids_as_text(self, scope: Scope, receive: Receive) -> HttpAnswer:
         """``nextIdSimple``: ids between commas."""
-        return HttpAnswer(",".join(map(str, await self._next_ids(scope, receive))).encode(), TEXT)
+        found, release = await self._next_ids(scope, receive)
+        return HttpAnswer(found.encode(), TEXT, release=release)
 
     async def segment(self, scope: Scope, receive: Receive) -> HttpAnswer:
         """``nextSegmentId``: a segment by its fields."""
@@ -150,7 +152,10 @@ class _Tinyid:
             ",".join(map(str, (current_id, loading_id, max_id, *rest))).encode(), TEXT
         )
 
-    async def _next_ids(self, scope: Scope, receive: Receive) -> Sequence[int]:
+    async def _next_ids(
+        self, scope: Scope, receive: Receive
+    ) -> tuple[str, Callable[[], None] | None]:
+        """Return ids between commas, and what gives their room back once they are read."""
         form = await self._form(scope, receive)
         access = self._access(form, Verb.IDS)
         generator = await self._generator(form)
@@ -162,9 +167,15 @@ class _Tinyid:
         if not 1 <= count <= at_most:
             raise InvalidArgumentError("batchSize", count, expected=f"from 1 to {at_most}")
         if count == 1:
-            return [await generator.next_id()]
+            return str(await generator.next_id()), None
         check_many(scope, access)
-        return await generator.next_ids(count)
+        release = await self._service.room.take(count)
+        try:
+            return ",".join(map(str, await generator.next_ids(count))), release
+        except BaseException:
+            if release is not None:
+                release()
+            raise
 
     async def _next(self, scope: Scope, receive: Receive) -> tuple[int, int, int, int, int]:
         """Take a segment: its max id, loading id, current id, delta and remainder."""
