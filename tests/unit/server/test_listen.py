@@ -6,9 +6,13 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
 
-from aiocosid.server._listen import EitherProtocol, Patience
+from aiocosid import connect
+from aiocosid.server import App, Limits
+from aiocosid.server._listen import EitherProtocol, Patience, _HttpProtocol
 
 TIMEOUT = 10.0
 
@@ -92,3 +96,35 @@ def test_a_connection_that_has_gone_is_forgotten() -> None:
     connections.clear()
     asyncio.run(patience.close_overdue(1.0))
     assert patience._waiting == {}
+
+
+class Pipe(asyncio.Transport):
+    """Takes what is written."""
+
+    def write(self, data: Any) -> None:
+        """Nobody reads it."""
+
+    def is_closing(self) -> bool:
+        return False
+
+    def pause_reading(self) -> None:
+        """It is fed by hand."""
+
+    resume_reading = pause_reading
+
+
+def test_a_body_has_several_turns_and_its_sender_may_end_between_them() -> None:
+    async def talk() -> None:
+        config = uvicorn.Config(App(connect("memory://"), limits=Limits(body=1 << 20)))
+        config.load()
+        state = ServerState()
+        loop = asyncio.get_running_loop()
+        protocol = _HttpProtocol(config=config, server_state=state, app_state={}, _loop=loop)
+        protocol.connection_made(Pipe())
+        head = b"POST /v1/machines/shop HTTP/1.1\r\nhost: x\r\ncontent-length: 60000\r\n\r\n"
+        protocol.data_received(head + b"x" * 60_000)
+        assert len(protocol.cycle.body) < 10_000
+        assert protocol.eof_received(), "the answer is due"
+        assert len(protocol.cycle.body) == 60_000
+
+    asyncio.run(talk())
