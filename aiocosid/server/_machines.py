@@ -58,6 +58,9 @@ OWNER_DIGITS: Final = 16
 LONGEST_RECEIPT_MS: Final = 3_600_000
 """Milliseconds: after its release a receipt could still be shown, so it does not last for long."""
 
+FURTHER: Final = " "
+"""Between the receipts of servers, of which each asks the next."""
+
 _TOKEN: Final = re.compile("[0-9A-Za-z_-]{1,64}")
 STRICT: Final = ConfigDict(strict=True, extra="forbid", frozen=True)
 Name = Annotated[str, Field(min_length=1, max_length=100)]
@@ -163,7 +166,7 @@ async def take(
         born_ms=asked.clock_ms,
         token=took.token,
     )
-    return replace(took, receipt=_receipt(service, lease, asked))
+    return replace(took, receipt=_receipt(service, lease, asked, took.receipt))
 
 
 async def renew(
@@ -179,23 +182,28 @@ async def renew(
         check_machine_bits(asked.bits)
         check_integer("machine_id", asked.machine_id, at_least=0, at_most=(1 << asked.bits) - 1)
     asked = guest(service, access, asked)
-    until_ms, born_ms = times_of(asked.receipt)
+    ours, _, further = asked.receipt.partition(FURTHER)
+    until_ms, born_ms = times_of(ours)
     lease = Lasting.of(namespace, asked.owner, replace(asked, born_ms=born_ms))
-    if not is_signed(service.receipt_key, lease, asked.receipt):
+    if not is_signed(service.receipt_key, lease, ours):
         until_ms = -1
     if access.token is not None or not access.allows(Verb.ADMIN):
         # Without a receipt nothing proves when it was taken, nor that it was.
         asked = replace(
             asked, is_valid=asked.is_valid and until_ms >= asked.clock_ms, born_ms=max(born_ms, 0)
         )
-    done = await machines_of(service, namespace, asked)._ask_renew(asked)
+    machines = machines_of(service, namespace, asked)
+    done = await machines._ask_renew(replace(asked, receipt=further))
     # The caller has renewed, so it holds the id; only its receipt says when it was taken.
-    return done if until_ms < 0 else replace(done, receipt=_receipt(service, lease, asked))
+    receipt = "" if until_ms < 0 else _receipt(service, lease, asked, done.receipt)
+    return replace(done, receipt=receipt)
 
 
-def _receipt(service: Service, lease: Lasting, asked: ops.Operation) -> str:
+def _receipt(service: Service, lease: Lasting, asked: ops.Operation, further: str) -> str:
+    """Return a receipt; behind it that of the server whose store this one has, if it has signed."""
     until_ms = asked.clock_ms + min(asked.guard_ms, LONGEST_RECEIPT_MS)
-    return receipt_of(service.receipt_key, lease, until_ms)
+    ours = receipt_of(service.receipt_key, lease, until_ms)
+    return f"{ours}{FURTHER}{further}" if further else ours
 
 
 async def release(

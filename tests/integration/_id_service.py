@@ -31,7 +31,11 @@ EVERYTHING = Limits(step=MAX_ID, name=1 << 20, safe_guard=0)
 
 
 def app_on(
-    url: str, *, tokens: Iterable[Token] = (), limits: Limits | None = None
+    url: str,
+    *,
+    tokens: Iterable[Token] = (),
+    limits: Limits | None = None,
+    receipt_key: str = "",
 ) -> tuple[App, dict[str, Any]]:
     """Return a server on a store, and the options of uvicorn that it needs."""
     store = open_store(url)
@@ -42,6 +46,7 @@ def app_on(
         unix_tokens=True,
         limits=limits or EVERYTHING,
         resp=resp.commands(),
+        receipt_key=receipt_key,
     )
     return app, {"http": EitherProtocol, "proxy_headers": False}
 
@@ -53,9 +58,10 @@ def serve_store(
     is_unix: bool = False,
     tokens: Iterable[Token] = (),
     limits: Limits | None = None,
+    receipt_key: str = "",
 ) -> Generator[str]:
     """Serve a store on a thread of this process; give the URL that clients open."""
-    app, options = app_on(url, tokens=tokens, limits=limits)
+    app, options = app_on(url, tokens=tokens, limits=limits, receipt_key=receipt_key)
     if not is_unix:
         with serve(app, **options) as client:
             yield f"aiocosid+http://{client.base_url.host}:{client.base_url.port}"

@@ -416,6 +416,65 @@ async def test_without_a_key_the_quarantine_runs(
         await victim.reassert(0, now_ms=arena.now_ms, mark_ms=arena.mark_ms)
 
 
+@pytest.mark.parametrize("asks_for_tokens", [True, False])
+async def test_a_server_whose_store_is_another_server_passes_receipts(
+    *, asks_for_tokens: bool
+) -> None:
+    """Each signs for its own caller; what one of them has not signed is no proof."""
+    store, now_ms = MemoryStore(), SYSTEM_CLOCK.now_ms()
+    far = App(
+        connect("memory://"),
+        store=store,
+        tokens=TOKENS if asks_for_tokens else (),
+        receipt_key="of the far server, and of nobody else",
+    )
+    with serve(far) as client:
+        where = f"{client.base_url.host}:{client.base_url.port}?timeout=20"
+        token = f"&token={SECRETS['operator']}" if asks_for_tokens else ""
+        near = App(
+            connect("memory://"),
+            store=open_store(f"aiocosid+http://{where}{token}"),
+            tokens=TOKENS,
+            receipt_key="of the near server, and of nobody else",
+        )
+        with serve(near) as client:
+            where = f"{client.base_url.host}:{client.base_url.port}?timeout=20"
+            async with AsyncExitStack() as stack:
+                machines: list[Any] = []
+                for name in ("victim", "attacker"):
+                    url = f"aiocosid+http://{where}&token={SECRETS[name]}"
+                    remote = await stack.enter_async_context(open_store(url))
+                    machines.append(
+                        remote.machine_id_distributor(namespace=SPACE, instance_id=name)
+                    )
+                victim, attacker = machines
+                for number, each in enumerate(machines):
+                    assert (
+                        await each.distribute(1, now_ms=now_ms, latest_ms=FAR)
+                    ).machine_id == number
+                    await each.guard(number, now_ms=now_ms, mark_ms=now_ms + MINUTE)
+                store.forget_machines(namespace=SPACE, everything=True)
+                real = attacker._receipt
+                ours, _, further = real.partition(" ")
+                assert further
+                for lie in ("", further, f"{ours[:-1]}x {further}", victim._receipt):
+                    attacker._receipt = lie
+                    with pytest.raises(MachineIdQuarantineError):
+                        await attacker.reassert(1, now_ms=now_ms, mark_ms=now_ms + MINUTE)
+                if asks_for_tokens:
+                    attacker._receipt = ours
+                    with pytest.raises(MachineIdQuarantineError):
+                        await attacker.reassert(1, now_ms=now_ms, mark_ms=now_ms + MINUTE)
+                attacker._receipt = real
+                for number, each in enumerate(machines):
+                    await each.reassert(number, now_ms=now_ms, mark_ms=now_ms + MINUTE)
+    held = await store.machines(namespace=SPACE)
+    assert [(each.instance_id, each.mark_ms) for each in held] == [
+        ("victim", now_ms + MINUTE),
+        ("attacker", now_ms + MINUTE),
+    ]
+
+
 # What operators do.
 
 
