@@ -207,6 +207,9 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         "store",
     )
 
+    _is_remote: bool = False
+    """Whether a server decides, which alone reads the cells."""
+
     def __init__(
         self,
         backend: CellBackend,

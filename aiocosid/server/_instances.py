@@ -107,7 +107,9 @@ class InstanceMachines:
             Problem: the former owner's ids are too far ahead.
             MachineIdOverflowError: all are held.
             CosIdError: an argument is refused; the store refuses or cannot be reached.
+            Problem: the id could not be renewed.
         """
+        self._machines(namespace, who)
         now_ms = SYSTEM_CLOCK.now_ms()
         asked = TakeOperation(
             instance=who.text,
@@ -209,11 +211,7 @@ class InstanceMachines:
         is_right: Callable[[Seat], bool] = lambda _: True,
     ) -> int:
         instance = asker.instance
-        who = InstanceId(instance, stable=asker.stable)
-        machines = self._service.store.machine_id_distributor(namespace=namespace, instance_id=who)
-        if not isinstance(machines, CellMachineIdDistributor):
-            store = type(self._service.store).__name__
-            raise UnsupportedByStoreError(store, "it cannot look up a single machine id")
+        machines = self._machines(namespace, InstanceId(instance, stable=asker.stable))
         was = self._seen.get((asker.owner, namespace, instance))
         own: list[int] = []
 
@@ -234,6 +232,19 @@ class InstanceMachines:
 
         await transact(machines._backend, namespace, Need(instance), decide)
         return own[0]
+
+    def _machines(self, namespace: str, who: InstanceId) -> CellMachineIdDistributor:
+        """Return what finds the machine id of an instance by its name."""
+        store = self._service.store
+        found = store.machine_id_distributor(namespace=namespace, instance_id=who)
+        if not isinstance(found, CellMachineIdDistributor):
+            raise UnsupportedByStoreError(
+                type(store).__name__, "it cannot look up a single machine id"
+            )
+        if found._is_remote:
+            detail = "this server's store is another server: ask that one for machine ids"
+            raise Problem(HTTPStatus.NOT_IMPLEMENTED, "not-supported", detail)
+        return found
 
     def _asker(self, access: Access, who: InstanceId, safe_guard: float = 0.0) -> Asker:
         owner = _machines.owner_of(access, self._owner)

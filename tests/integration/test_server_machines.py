@@ -437,8 +437,8 @@ async def test_a_server_whose_store_is_another_server_passes_receipts(
             tokens=TOKENS,
             receipt_key="of the near server, and of nobody else",
         )
-        with serve(near) as client:
-            where = f"{client.base_url.host}:{client.base_url.port}?timeout=20"
+        with serve(near) as other:
+            where = f"{other.base_url.host}:{other.base_url.port}?timeout=20"
             async with AsyncExitStack() as stack:
                 machines: list[Any] = []
                 for name in ("victim", "attacker"):
@@ -605,6 +605,21 @@ async def test_public_clients_of_cosid_have_their_own_ids_alone() -> None:
             assert (taken.status_code == 200) == (status == 200)
             for ask in (web.patch, web.delete):
                 assert ask(f"/machines/{SPACE}", params=named(instance)).status_code == status
+
+
+async def test_cosids_clients_ask_the_server_that_has_the_store() -> None:
+    """One behind it could hand out a machine id, and then not renew it by its instance alone."""
+    store = MemoryStore()
+    with serve(App(connect("memory://"), store=store)) as far:
+        url = f"aiocosid+http://{far.base_url.host}:{far.base_url.port}?timeout=20"
+        near = App(connect("memory://"), store=open_store(url), dialects=[cosid.routes])
+        with serve(near) as web:
+            for method in ("POST", "PATCH", "DELETE"):
+                path = f"/machines/{SPACE}"
+                answer = web.request(method, path, params=named("java", machineBit="1"))
+                assert (answer.status_code, answer.json()["code"]) == (501, "501")
+                assert "ask that one" in answer.json()["msg"]
+    assert await store.machines(namespace=SPACE) == []
 
 
 # An instance moves.

@@ -24,6 +24,8 @@ class RemoteMachineIdDistributor(CellMachineIdDistributor):
 
     __slots__ = ()
 
+    _is_remote = True
+
     _backend: RemoteBackend
 
     async def _ask_take(self, asked: TakeOperation) -> Took:
