@@ -122,6 +122,13 @@ def new(
         int | None,
         typer.Option(min=1, max=36500, metavar="DAYS", help="Days after which it is refused."),
     ] = None,
+    ids_per_second: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Ids of each name that it may take a second."),
+    ] = None,
+    ids_per_request: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Ids that one request may take.")
+    ] = None,
     form: AsText = TextFormat.TEXT,
 ) -> None:
     """Make a token: it goes to standard error, and its table of the settings to standard output.
@@ -131,7 +138,15 @@ def new(
     from ..server import new_token, token_table
 
     secret = new_token()
-    table = token_table(secret, name=name, verbs=verb, names=names, days=expires_in)
+    table = token_table(
+        secret,
+        name=name,
+        verbs=verb,
+        names=names,
+        days=expires_in,
+        ids_per_second=ids_per_second,
+        ids_per_request=ids_per_request,
+    )
     if form is TextFormat.JSON:
         write_json({"token": secret, "settings": table})
         return

@@ -279,7 +279,7 @@ class _Dashboard:
         name = asked.text("generator")
         self._service.check(asked.access, Verb.IDS, name)
         asked.confirm("yes", "by its box")
-        [new_id] = await self._service.next_ids(name, 1)
+        [new_id] = await self._service.next_ids(name, 1, access=asked.access)
         self._service.note(asked.access, f"took an id of {name!r} by the dashboard")
         return ActionResult(f"One id of {name_text(name)}; it is used up.", {"id": str(new_id)})
 

@@ -54,6 +54,14 @@ REFUSED: Final = Metric(
     ("reason",),
     add,
 )
+OVER_QUOTA: Final = Metric(
+    "counter",
+    "aiocosid.server.quotas.refused",
+    "{request}",
+    "Requests and commands that a token's quota has refused.",
+    ("aiocosid.token",),
+    add,
+)
 CONNECTIONS: Final = Metric(
     "gauge", "aiocosid.server.connections", "{connection}", "Connections that are open.", (), add
 )
@@ -89,6 +97,7 @@ SERVED: Final = (
         DURATION,
         COMMANDS,
         REFUSED,
+        OVER_QUOTA,
         CONNECTIONS,
         STORE_CALLS,
         STORE_FAILURES,
@@ -171,6 +180,7 @@ def figures_of(service: Service, read: Figures) -> Figures:
     calls, pulse = service.calls, service.pulse
     found: Figures = {**read, **service.meters.figures()}
     found[REFUSED] = {(why,): count for why, count in service.refused.items()}
+    found[OVER_QUOTA] = {(token,): count for token, count in service.quotas.refused.items()}
     found[STORE_CALLS] = {(): calls.count}
     found[STORE_FAILURES] = {(): calls.failures}
     found[STORE_TIME] = {(): calls.seconds}

@@ -29,6 +29,8 @@ def tokens_of(server: ServerSettings) -> list[Token]:
             verbs=tuple(map(Verb, each.verbs)),
             names=tuple(each.names),
             expires_ms=None if each.expires is None else ceil(each.expires.timestamp() * MS),
+            ids_per_second=each.ids_per_second,
+            ids_per_request=each.ids_per_request,
         )
         for each in server.tokens
     ]

@@ -515,7 +515,9 @@ class RespProtocol(asyncio.Protocol):
             additions = added[counter] = Additions(counter, self._session.service.calls)
         additions.add(len(replies), step)
         replies.append(b"")
-        return additions, step
+        access = self._session.access
+        # Each command counts if there is a quota, so that the next one is read, too.
+        return (None if access is not None and access.is_counted else additions), step
 
     def _run(
         self, run: Command | None, command: list[bytes]

@@ -34,6 +34,7 @@ from ._hosts import Hosts
 from ._meters import Meters
 from ._problems import FAILURES, Problem
 from ._pulse import Pulse
+from ._quotas import Quotas
 from ._room import Room
 from ._tasks import Tasks
 from ._tokens import EVERY, Access, Tokens, Verb
@@ -120,6 +121,7 @@ class Service:
         meters: what it is asked.
         pulse: whether its stores answer.
         room: for answers with many ids.
+        quotas: counts what tokens with a quota take.
         sheets: what the other processes of the server know; None if there are none.
         tasks: what goes on beside the requests.
         receipt_key: the secret that proves leases of machine ids; empty for none.
@@ -145,6 +147,7 @@ class Service:
         "meters",
         "namespace",
         "pulse",
+        "quotas",
         "receipt_key",
         "refused",
         "room",
@@ -184,6 +187,7 @@ class Service:
         self.room: Room = Room()
         self.unfinished: Unfinished = Unfinished()
         self.refused: dict[Refusal, int] = {"missing": 0, "wrong": 0, "expired": 0}
+        self.quotas: Quotas = Quotas(SYSTEM_CLOCK)
         self._source = source
         self._given_store = store
         self._creates = create
@@ -328,33 +332,37 @@ class Service:
                 raise
         return await self._created.segment_chain(name)
 
-    async def next_ids(self, name: str, count: int) -> list[int] | list[str]:
-        """Return exactly ``count`` ids of a generator.
+    async def next_ids(self, name: str, count: int, *, access: Access) -> list[int] | list[str]:
+        """Return exactly ``count`` ids of a generator, at the expense of a caller.
 
         If the caller goes away, they are a gap, and nobody else gets them.
 
         Raises:
-            Problem: there is none of that name, or the count is outside its range.
-            CosIdError: there are no ids now.
+            Problem: there is none of that name, or the caller is over its quota.
+            CosIdError: there are no ids now, or the count is outside its range.
         """
         generator = await self.generator(name)
         if count == 1 and isinstance(generator, IdGenerator):
+            self.quotas.charge(access, name)
             return [await generator.next_id()]
         self._check_size("count", count, self.limits.ids)
+        self.quotas.charge(access, name, count)
         return await generator.next_ids(count)
 
     # Segments.
 
-    async def segment(self, name: str, step: int | None = None) -> range:
+    async def segment(self, name: str, step: int | None = None, *, access: Access) -> range:
         """Take a segment of the counter that a generator has, by one addition on its store.
 
         Args:
             name: the generator's name; if there is none, and the server is configured to create
                 some, a counter of the service's namespace.
             step: how many ids, from 1 to the limit; by default the counter's own step.
+            access: the caller's, at whose expense it is.
 
         Raises:
-            Problem: there is none of that name, or it has no counter.
+            Problem: there is none of that name, or it has no counter; or the caller is over its
+                quota.
             CosIdError: the store refuses or cannot be reached; or an argument is refused.
         """
         distributor = self._distributor(name)
@@ -365,6 +373,7 @@ class Service:
         most = distributor.step_limit or step
         if step > most:
             raise InvalidArgumentError("step", step, expected=f"from 1 to {most}")
+        self.quotas.charge(access, name, step)
         max_id = await grant(distributor, step, self.calls)
         stride = distributor.stride
         return range(max_id - (step - 1) * stride, max_id + 1, stride)
@@ -399,7 +408,14 @@ class Service:
         return None if last == offset else last
 
     async def next_max_id(
-        self, name: str, *, namespace: str, step: int, offset: int = 0, at_most: int = 0
+        self,
+        name: str,
+        *,
+        namespace: str,
+        step: int,
+        access: Access,
+        offset: int = 0,
+        at_most: int = 0,
     ) -> int:
         """Add to a counter of the store, and return its value: ``(value - step, value]`` is theirs.
 
@@ -407,15 +423,17 @@ class Service:
             name: the counter's name.
             namespace: its namespace.
             step: how many ids, from 1 to the limit.
+            access: the caller's, at whose expense they are.
             offset: where a new counter begins.
             at_most: the limit, if it is above the server's.
 
         Raises:
-            Problem: the step is outside its range, or there is no store.
+            Problem: there is no store, or the caller is over its quota.
             CosIdError: the store refuses or cannot be reached; or an argument is refused.
         """
         self._check_size("step", step, max(at_most, self.limits.step))
         counter = self.counter(name, namespace=namespace, offset=offset)
+        self.quotas.charge(access, counter.namespaced_name, step)
         max_id = await grant(counter, step, self.calls)
         if step > 1 and counter.stride != 1:
             remedy = "take one id at a time"

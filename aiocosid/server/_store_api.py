@@ -135,6 +135,8 @@ async def _add(service: Service, access: Access, args: Mapping[str, Any]) -> dic
     full, counter = _counter(service, access, Verb.SEGMENTS, args)
     first = None if args.get("first") is None else _whole(args, "first", 0)
     by = _whole(args, "by", 1 if first is None else 0, service.limits.step)
+    if by:
+        service.quotas.charge(access, full, by)
     backend = _backend_of(counter)
     if backend is not None and first is not None and not by:
         return {"max_id": await backend.begin(full, first)}
@@ -325,7 +327,9 @@ async def _is_initialized(service: Service, access: Access, _: Mapping[str, Any]
 async def _take(service: Service, access: Access, args: Mapping[str, Any]) -> dict[str, Any]:
     name, count = _text(args, "name"), _whole(args, "count", 1, service.limits.ids)
     service.check(access, Verb.IDS, name)
-    return {"ranges": ranges_json(await next_ranges(await service.generator(name), count))}
+    generator = await service.generator(name)
+    service.quotas.charge(access, name, count)
+    return {"ranges": ranges_json(await next_ranges(generator, count))}
 
 
 _OPS: Final[dict[str, Op]] = {
@@ -371,6 +375,7 @@ def _fault_of(error: Problem | CosIdError) -> tuple[Problem, dict[str, Any]]:
 _KINDS: Final = {
     401: "StoreAuthenticationError",
     403: "StoreAuthenticationError",
+    429: "StoreUnavailableError",
     501: "UnsupportedByStoreError",
     503: "StoreUnavailableError",
 }

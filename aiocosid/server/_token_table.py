@@ -26,6 +26,8 @@ def token_table(
     verbs: Sequence[str] = (Verb.IDS,),
     names: Sequence[str] = ANYTHING,
     days: int | None = None,
+    ids_per_second: int | None = None,
+    ids_per_request: int | None = None,
 ) -> str:
     """Return the lines that a token needs in a TOML file; they have its hash.
 
@@ -35,6 +37,8 @@ def token_table(
         verbs: what it allows.
         names: patterns of the names that it allows it for.
         days: after which it is refused; None for never.
+        ids_per_second: how many ids of each name it may take a second; None for no limit.
+        ids_per_request: how many ids one request may take; None for the server's limits alone.
 
     Raises:
         InvalidArgumentError: a verb is unknown.
@@ -54,6 +58,8 @@ def token_table(
     if days is not None:
         end = datetime.fromtimestamp((SYSTEM_CLOCK.now_ms() + days * DAY_MS) // MS, UTC)
         lines.append(f"expires = {end:%Y-%m-%dT%H:%M:%SZ}")
+    quotas = {"ids_per_second": ids_per_second, "ids_per_request": ids_per_request}
+    lines += [f"{what} = {most}" for what, most in quotas.items() if most is not None]
     return "\n".join(lines) + "\n"
 
 

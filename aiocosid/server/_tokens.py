@@ -14,6 +14,7 @@ from functools import lru_cache
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from ..abc._ids import check_integer
 from ..errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ class Token:
             generators, and of counters and machine ids as ``{namespace}.{name}`` and
             ``{namespace}``.
         expires_ms: from when on it is refused, unix time in milliseconds; None for never.
+        ids_per_second: how many ids of each name it may take a second; None for no limit.
+        ids_per_request: how many ids one request may take; None for the server's limits alone.
     """
 
     name: str
@@ -79,17 +82,22 @@ class Token:
     verbs: tuple[Verb, ...]
     names: tuple[str, ...] = ANYTHING
     expires_ms: int | None = None
+    ids_per_second: int | None = None
+    ids_per_request: int | None = None
 
     def __post_init__(self) -> None:
-        """Check the digest.
+        """Check the digest and the quotas.
 
         Raises:
-            InvalidArgumentError: it is none.
+            InvalidArgumentError: the digest is none, or a quota is below 1.
         """
         if not DIGEST.fullmatch(self.digest):
             # The value is not shown: it may be the token itself.
             expected = "sha256: and 64 hexadecimal digits, as `aiocosid token new` prints"
             raise InvalidArgumentError("digest", "...", expected=expected)
+        for what in ("ids_per_second", "ids_per_request"):
+            if (most := getattr(self, what)) is not None:
+                check_integer(what, most, at_least=1)
 
 
 EVERY: Final = frozenset(Verb)
@@ -106,6 +114,14 @@ class Access:
 
     token: Token | None = None
     verbs: frozenset[Verb] = EVERY
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether the ids that the caller takes have a quota."""
+        token = self.token
+        return token is not None and (
+            token.ids_per_second is not None or token.ids_per_request is not None
+        )
 
     @property
     def who(self) -> str:

@@ -64,14 +64,15 @@ class _Ids:
     async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
         """Answer one request."""
         service, name = self._service, scope["path_params"]["name"]
-        service.check(access_of(service, scope), Verb.IDS, name)
+        access = access_of(service, scope)
+        service.check(access, Verb.IDS, name)
         count = whole(query_of(scope), "count", 1) if scope["query_string"] else 1
         release = await service.room.take(count)
         if release is None:
-            await reply(send, _as_json(await service.next_ids(name, count)))
+            await reply(send, _as_json(await service.next_ids(name, count, access=access)))
             return
         try:
-            await reply_slowly(send, _as_json(await service.next_ids(name, count)))
+            await reply_slowly(send, _as_json(await service.next_ids(name, count, access=access)))
         finally:
             release()
 
@@ -96,9 +97,10 @@ class _Segments:
     async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
         """Answer one request."""
         service, name = self._service, scope["path_params"]["name"]
-        service.check(access_of(service, scope), Verb.SEGMENTS, name)
+        access = access_of(service, scope)
+        service.check(access, Verb.SEGMENTS, name)
         step = whole(query_of(scope), "step")
-        ids = await service.segment(name, step)
+        ids = await service.segment(name, step, access=access)
         found: dict[str, object] = {"first": str(ids[0]), "last": str(ids[-1]), "step": len(ids)}
         if ids.step != 1:
             found["stride"] = ids.step

@@ -69,6 +69,9 @@ class TokenSettings(BaseModel):
             floors.
         names: patterns of the names that it allows, with ``*`` for any characters.
         expires: when it expires, with the offset from UTC.
+        ids_per_second: how many ids of each name the holder may take a second, from each process;
+            by default no limit.
+        ids_per_request: maximum ids of one request of the holder; by default the server's limits.
     """
 
     model_config = STRICT
@@ -78,6 +81,8 @@ class TokenSettings(BaseModel):
     verbs: Annotated[list[VerbName], Field(min_length=1)] = ["ids"]
     names: Annotated[list[Name], Field(min_length=1)] = ["*"]
     expires: Expiry | None = None
+    ids_per_second: Count | None = None
+    ids_per_request: Count | None = None
 
 
 class LimitSettings(BaseModel):

@@ -147,10 +147,13 @@ class _Proxy:
         query = query_of(scope)
         match scope["method"], self._parts(scope):
             case "PATCH", [_, namespace, name]:
-                self._check(scope, Verb.SEGMENTS, f"{namespace}.{name}")
-                step = _step(query)
+                access = self._check(scope, Verb.SEGMENTS, f"{namespace}.{name}")
                 max_id = await self._service.next_max_id(
-                    name, namespace=namespace, step=step, at_most=COSID_STEP
+                    name,
+                    namespace=namespace,
+                    step=_step(query),
+                    access=access,
+                    at_most=COSID_STEP,
                 )
                 return HttpAnswer(b"%d" % max_id)
             case "POST", [_, "distributor", namespace, name]:
@@ -236,7 +239,7 @@ class _Proxy:
 
     async def _id(self, scope: Scope, names: Sequence[str], *, is_text: bool) -> HttpAnswer:
         name = _only(names)
-        self._check(scope, Verb.IDS, name)
+        access = self._check(scope, Verb.IDS, name)
         try:
             generator = await self._service.generator(name)
         except Problem as error:
@@ -245,6 +248,7 @@ class _Proxy:
             raise
         if not is_text and not isinstance(generator, IdGenerator):
             raise _RefusedError(_FAILED, f"the ids of [{name}] are text")
+        self._service.quotas.charge(access, name)
         new_id = str(await generator.next_id())
         return HttpAnswer(new_id.encode(), TEXT if is_text else JSON)
 
@@ -289,8 +293,10 @@ class _Proxy:
             raise _not_found(name) from None
         return HttpAnswer(_compact(found.statistics().as_tree()))
 
-    def _check(self, scope: Scope, verb: Verb, name: str) -> None:
-        self._service.check(self._access(scope), verb, name)
+    def _check(self, scope: Scope, verb: Verb, name: str) -> Access:
+        access = self._access(scope)
+        self._service.check(access, verb, name)
+        return access
 
 
 def _only(names: Sequence[str]) -> str:

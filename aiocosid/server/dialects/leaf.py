@@ -160,11 +160,12 @@ class _Leaf:
             raise _ResultError(_NOT_INITIALIZED)
         generator = await self._tag(name)
         if len(parts) == 1:
+            service.quotas.charge(access, name)
             return HttpAnswer(b"%d" % await generator.next_id(), TEXT)
         size = whole({"size": parts[1]}, "size")
         if size > 1:
             check_many(scope, access)
-        ids = await service.segment(name, size)
+        ids = await service.segment(name, size, access=access)
         if ids.step != 1:
             detail = "the counter's ids are not contiguous"
             raise Problem(HTTPStatus.BAD_REQUEST, "invalid-argument", detail)
@@ -183,12 +184,14 @@ class _Leaf:
 
     async def snowflake_id(self, scope: Scope, _receive: Receive) -> HttpAnswer:
         """``/api/snowflake/get/{key}``: a Snowflake id; the key is for people."""
-        self._service.check(self._access(scope), Verb.IDS, self._snowflake)
+        access = self._access(scope)
+        self._service.check(access, Verb.IDS, self._snowflake)
         if not scope["path_params"]["key"]:
             raise Problem(HTTPStatus.NOT_FOUND, "no-path")
         found = self._sequencer()
         if found is None:
             raise _ResultError(_NOT_INITIALIZED)
+        self._service.quotas.charge(access, self._snowflake)
         return HttpAnswer(b"%d" % await found.next_id(), TEXT)
 
     def _sequencer(self) -> IdGenerator | None:

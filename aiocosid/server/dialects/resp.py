@@ -174,6 +174,8 @@ class _Keys:
             if len(session.counters) >= _MOST_COUNTERS:
                 session.counters.clear()
             session.counters[key] = found
+        if session.access is not None:
+            session.service.quotas.charge(session.access, found.namespaced_name, step)
         return found, step
 
     # Reading.

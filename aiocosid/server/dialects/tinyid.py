@@ -38,6 +38,7 @@ _BATCH_LIMIT: Final = 100_000
 _LOADING_PERCENT: Final = 20
 """After so much of a segment tinyid's client fetches the next one."""
 
+_TOLD: Final = {HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.TOO_MANY_REQUESTS}
 _TOKEN_ERROR: Final = 5
 _SYSTEM_ERROR: Final = 6
 _TOKEN_MESSAGE: Final = "token is error"  # noqa: S105 - tinyid's text
@@ -109,8 +110,11 @@ def _failed_simply(_scope: Scope, error: Problem | CosIdError) -> HttpAnswer:
 
 
 def _ended(answer: HttpAnswer, error: Problem | CosIdError) -> HttpAnswer:
-    """Return an answer after which no request follows if this one's body was not read."""
-    if isinstance(error, Problem) and error.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+    """Return an answer with its status where that says what the client has to do next.
+
+    After a body that was not read no request follows; over its quota it waits.
+    """
+    if isinstance(error, Problem) and error.status in _TOLD:
         return answer._replace(status=error.status, headers=error.headers)
     return answer
 
@@ -166,9 +170,11 @@ class _Tinyid:
             count = min(count, at_most)
         if not 1 <= count <= at_most:
             raise InvalidArgumentError("batchSize", count, expected=f"from 1 to {at_most}")
+        if count > 1:
+            check_many(scope, access)
+        self._service.quotas.charge(access, form["bizType"], count)
         if count == 1:
             return str(await generator.next_id()), None
-        check_many(scope, access)
         release = await self._service.room.take(count)
         try:
             return ",".join(map(str, await generator.next_ids(count))), release
@@ -180,9 +186,10 @@ class _Tinyid:
     async def _next(self, scope: Scope, receive: Receive) -> tuple[int, int, int, int, int]:
         """Take a segment: its max id, loading id, current id, delta and remainder."""
         form = await self._form(scope, receive)
-        check_many(scope, self._access(form, Verb.SEGMENTS))
+        access = self._access(form, Verb.SEGMENTS)
+        check_many(scope, access)
         await self._generator(form)
-        ids = await self._service.segment(form["bizType"])
+        ids = await self._service.segment(form["bizType"], access=access)
         span, last = len(ids) * ids.step, ids[-1]
         current_id = last - span
         loading_id = current_id + span * _LOADING_PERCENT // 100

@@ -17,6 +17,7 @@ from aiocosid.abc import Counter
 from aiocosid.errors import StoreUnavailableError
 from aiocosid.server import App, Token, Verb, digest_of
 from aiocosid.server._overview import Watch
+from aiocosid.server._tokens import Access
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import ManualClock
 
@@ -186,7 +187,7 @@ class TestActions:
         assert (first.json()["values"], second.json()["values"]) == ({"id": "1"}, {"id": "2"})
 
     async def test_parse(self, server: Server) -> None:
-        [new_id] = await server.app.service.next_ids("event", 1)
+        [new_id] = await server.app.service.next_ids("event", 1, access=Access())
         found = (await server.act({**PARSE, "generator": "event", "id": f" {new_id} "})).json()
         assert found["values"]["machine_id"] == "0"
         assert found["values"]["id"] == str(new_id)

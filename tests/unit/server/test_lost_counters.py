@@ -36,11 +36,11 @@ async def test_another_offset_does_not_forget_what_was_answered() -> None:
     root = MemoryStore()
     service = service_on(root)
     for expected in (100, 200):
-        assert await service.next_max_id("p", namespace="n", step=100) == expected
+        assert await service.next_max_id("p", namespace="n", step=100, access=EVERYBODY) == expected
     forget(root)
     await service.create_counter("p", namespace="n", offset=7)
     with pytest.raises(StoreRolledBackError):
-        await service.next_max_id("p", namespace="n", step=100)
+        await service.next_max_id("p", namespace="n", step=100, access=EVERYBODY)
 
 
 async def test_a_broker_that_was_restarted_creates_no_counter_anew() -> None:

@@ -16,6 +16,7 @@ from aiocosid.errors import StoreAuthenticationError, StoreUnavailableError, Uns
 from aiocosid.server import Limits, Token, Verb, digest_of
 from aiocosid.server._resp import Session
 from aiocosid.server._resp_codec import Commands
+from aiocosid.server._tokens import Access
 from aiocosid.server.dialects.resp import commands
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.stores.striped import StripedStore
@@ -178,7 +179,7 @@ async def test_segments_with_gaps_are_refused() -> None:
     assert refused == "ERR segments of this store are not contiguous; take one id at a time"
     first, second = await wire.ask(command("INCR", "a"), command("INCR", "a"))
     with pytest.raises(UnsupportedByStoreError, match="not contiguous"):
-        await wire.service.next_max_id("a", namespace="b", step=2)
+        await wire.service.next_max_id("a", namespace="b", step=2, access=Access())
     assert [first + 2, first + 4] == [second, *await wire.ask(command("INCR", "a"))]
 
 
