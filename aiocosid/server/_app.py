@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from http import HTTPStatus
 from itertools import chain, zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -16,6 +16,8 @@ from .._life.clock import SYSTEM_CLOCK
 from ..abc import DEFAULT_NAMESPACE
 from ..errors import CosIdError
 from . import _dashboard, _health, _metrics, _store_api, _v1
+from ._direct import Direct, Sending
+from ._http import reply_problem
 from ._overview import remember
 from ._problems import CONTENT_TYPE, FAILURES, Problem, problem_of
 from ._service import Service
@@ -24,11 +26,9 @@ from ._tokens import EVERY
 if TYPE_CHECKING:
     from collections.abc import (
         AsyncGenerator,
-        Awaitable,
         Callable,
         Iterable,
         Mapping,
-        MutableMapping,
         Sequence,
     )
 
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     Dialect = Callable[[Service], Sequence[BaseRoute]]
 
 __all__ = ("App",)
+
+BUG: Final = Problem(HTTPStatus.INTERNAL_SERVER_ERROR, "bug")
 
 
 class App:
@@ -126,13 +128,15 @@ class App:
         self.service.meters.routes = {
             each.endpoint: (name, each.path) for name, found in named for each in found
         }
-        self._app = Starlette(
-            routes=[
-                ids,
-                segments,
-                *filter(None, chain.from_iterable(zip_longest(*spoken.values()))),
-                *ours,
-            ],
+        routes = [
+            ids,
+            segments,
+            *filter(None, chain.from_iterable(zip_longest(*spoken.values()))),
+            *ours,
+        ]
+        self._direct = Direct(routes)
+        self._app: Any = Starlette(
+            routes=routes,
             exception_handlers={
                 Problem: _problem,
                 CosIdError: _cosid_error,
@@ -149,20 +153,22 @@ class App:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        status, began = 0, SYSTEM_CLOCK.monotonic()
-
-        def noting(message: MutableMapping[str, Any]) -> Awaitable[None]:
-            nonlocal status
-            status = message.get("status", status)
-            return send(message)
-
+        sending, began = Sending(send), SYSTEM_CLOCK.monotonic()
+        endpoint = self._direct.find(scope) or self._app
         try:
-            await self._app(scope, receive, noting)
+            await endpoint(scope, receive, sending)
+        except Problem as problem:
+            await reply_problem(sending, problem)
+        except CosIdError as error:
+            await reply_problem(sending, problem_of(error))
         except Exception as error:  # noqa: BLE001 - whatever a bug raises
-            # It is answered already, by `_bug`; the server would log a traceback for each.
+            # The framework has answered already, by `_bug`; the server would log a traceback.
             FAILURES.note(error, "a request has failed", trace=True)
-        if status:
-            self.service.meters.note(scope, status, SYSTEM_CLOCK.monotonic() - began)
+            if not sending.status:
+                await reply_problem(sending, BUG)
+        if sending.status:
+            took = SYSTEM_CLOCK.monotonic() - began
+            self.service.meters.note(scope, sending.status, took)
 
     @asynccontextmanager
     async def running(self, _app: object = None) -> AsyncGenerator[None]:
@@ -213,4 +219,4 @@ async def _http_exception(_request: Request, error: Exception) -> Response:
 async def _bug(_request: Request, error: Exception) -> Response:
     """Answer without a trace of what went wrong, which is in the log."""
     del error  # Starlette raises it on, to `App`
-    return _response(Problem(HTTPStatus.INTERNAL_SERVER_ERROR, "bug"))
+    return _response(BUG)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import parse_qsl, unquote
 
 from .._life.clock import SYSTEM_CLOCK
+from ._direct import Sending
 from ._meters import ACCESS
 from ._problems import CONTENT_TYPE, Problem
 from ._tokens import Access
@@ -65,6 +66,9 @@ async def reply(
     is_head: bool = False,
 ) -> None:
     """Send a whole answer, which no cache may keep."""
+    direct = send if isinstance(send, Sending) and not headers and not is_head else None
+    if direct is not None and direct.whole(status, content_type, body):
+        return
     lines = [
         (b"content-type", content_type),
         (b"content-length", b"%d" % len(body)),

@@ -9,7 +9,11 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 
 from .._life.clock import SYSTEM_CLOCK
 from ._resp import RespProtocol
@@ -21,7 +25,12 @@ if TYPE_CHECKING:
     from ._app import App
     from ._service import Service
 
-__all__ = ("EitherProtocol", "Patience")
+__all__ = ("CLOSE", "EitherProtocol", "Patience")
+
+CLOSE: Final = (b"connection", b"close")
+"""What says that a connection ends after an answer."""
+
+COLON, END = b": ", b"\r\n"
 
 ARRAY: Final = b"*"
 """The first byte of each RESP command; no HTTP method begins with it."""
@@ -143,6 +152,10 @@ class _HttpProtocol(HttpToolsProtocol):
             self._parse(data)
             self._note()
 
+    def _start_asgi_task(self, cycle: Any, app: Any) -> None:  # noqa: ANN401 - as above
+        cycle.__class__ = _Cycle
+        super()._start_asgi_task(cycle, app)
+
     def eof_received(self) -> bool:  # type: ignore[override]
         """Answer what has arrived: who sends no more may still read; with TLS it cannot."""
         while self._turn is not None:
@@ -228,6 +241,36 @@ class _HttpProtocol(HttpToolsProtocol):
         cycle.keep_alive = False
         self._rest = b""
         self.flow.stop()
+        return True
+
+
+class _Cycle(RequestResponseCycle):
+    """One request and its answer, which can be sent by one call."""
+
+    def send_whole(self, status: int, head: bytes, body: bytes) -> bool:
+        """Write an answer at once, as uvicorn would by two messages; do nothing if it is unusual.
+
+        Args:
+            status: the HTTP status.
+            head: its headers as they are sent, with the empty line behind them.
+            body: the whole body.
+
+        Returns:
+            Whether it is written, or needed no more; else it has to be sent as messages.
+        """
+        if self.disconnected:
+            return True
+        is_usual = self.keep_alive and not (
+            self.response_started or self.flow.write_paused or self.access_log
+        )
+        if not is_usual or CLOSE in self.default_headers or self.scope["method"] == "HEAD":
+            return False
+        self.response_started = self.response_complete = True
+        self.waiting_for_100_continue = False
+        ours = [part for name, value in self.default_headers for part in (name, COLON, value, END)]
+        self.transport.write(b"".join((STATUS_LINE[status], *ours, head, body)))
+        self.message_event.set()
+        self.on_response()
         return True
 
 

@@ -29,7 +29,7 @@ from ..provider import configure
 from ..settings import address_of, configured_stores, expiry_warnings_of
 from ._app import App
 from ._hosts import Hosts
-from ._listen import EitherProtocol, Patience
+from ._listen import CLOSE, EitherProtocol, Patience
 from ._problems import Problem
 from ._processes import supervise
 from ._reload import read_again, tokens_of
@@ -65,7 +65,6 @@ HANGUP: Final[signal.Signals | None] = getattr(signal, "SIGHUP", None)
 """Has the tokens, the certificates and the names read again; Windows has no such signal."""
 
 TICKS: Final = 10  # of uvicorn, in a second
-CLOSE: Final = b"connection", b"close"
 
 
 def run(settings: Settings, load: Load | None = None) -> None:

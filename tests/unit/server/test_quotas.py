@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from aiocosid.errors import InvalidArgumentError
@@ -14,7 +16,7 @@ from aiocosid.testing import ManualClock
 pytestmark = pytest.mark.anyio
 
 
-def access(name: str = "shop", **quota: int) -> Access:
+def access(name: str = "shop", **quota: Any) -> Access:
     return Access(Token(name=name, digest=digest_of("x"), verbs=(Verb.IDS,), **quota))
 
 
@@ -102,7 +104,7 @@ def test_a_request_is_refused_and_counted() -> None:
 @pytest.mark.parametrize("what", ["ids_per_second", "ids_per_request"])
 def test_a_quota_is_one_at_least(what: str) -> None:
     with pytest.raises(InvalidArgumentError, match=what):
-        access(**{what: 0})
+        access("shop", **{what: 0})
 
 
 def test_the_table_of_a_token_has_its_quotas() -> None:
