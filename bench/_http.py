@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
 
-__all__ = ("HOST", "free_port", "load_tool", "rate", "running")
+__all__ = ("HOST", "free_port", "load_tool", "processor_time", "rate", "running", "serving")
 
 HOST = "127.0.0.1"
 START = 30.0  # seconds
@@ -32,6 +32,15 @@ def free_port() -> int:
 @contextmanager
 def running(command: Sequence[str], port: int, path: Path | None = None) -> Generator[str]:
     """Run a server on this core, at a port or a Unix socket; give its URL once it listens."""
+    with serving(command, port, path) as (url, _):
+        yield url
+
+
+@contextmanager
+def serving(
+    command: Sequence[str], port: int, path: Path | None = None
+) -> Generator[tuple[str, int]]:
+    """Do the same; give the number of its process, too."""
     process = subprocess.Popen([sys.executable, *command])  # noqa: S603 - ours
     until = perf_counter() + START
     try:
@@ -42,10 +51,16 @@ def running(command: Sequence[str], port: int, path: Path | None = None) -> Gene
             except OSError:
                 assert process.poll() is None, "the server has ended"
                 assert perf_counter() < until, "the server does not answer"
-        yield f"http://{HOST}:{port}"
+        yield f"http://{HOST}:{port}", process.pid
     finally:
         process.terminate()
         process.wait()
+
+
+def processor_time(number: int) -> float:
+    """Return the seconds that a process has run so far, on Linux."""
+    found = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
+    return (int(found[11]) + int(found[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _connect(port: int, path: Path | None) -> None:

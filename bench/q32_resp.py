@@ -34,7 +34,7 @@ PIPELINE = 100
 BLOCKS = 50
 KEY = "cosid:{shop.order}.adder"
 STEP = 1000
-PIPELINE_BAR, BLOCK_BAR = 0.3, 1.5
+PIPELINE_BAR, BLOCK_BAR = 0.9, 1.1
 
 
 def service() -> App:
