@@ -149,3 +149,13 @@ def test_a_pod_is_not_where_the_file_is_checked() -> None:
     """StatefulSet: no pod's name is needed to look at the settings."""
     generators = {"a": {"kind": "snowflake", "converter": "radix62"}}
     assert warnings(generators, machine={"source": "stateful-set"}) == {}
+
+
+def test_quotas_count_in_each_process() -> None:
+    token = {"name": "shop", "digest": f"sha256:{'0' * 64}", "ids_per_second": 5}
+    quiet = {**token, "ids_per_second": None, "ids_per_request": 5}
+    server = {"tokens": [quiet, token]}
+    assert warnings({}, server={**server, "workers": 1}) == {}
+    assert warnings({}, server={**server, "workers": 4}) == {
+        "server.tokens.1.ids_per_second": "counts in each process: 4 of them allow so many each"
+    }
