@@ -71,8 +71,8 @@ def server_warnings_of(server: ServerSettings, now_ms: int) -> Iterator[Warned]:
             yield at, "has an address where tokens can be read on their way, without TLS"
     for index, token in enumerate(server.tokens):
         if token.ids_per_second is not None and server.workers > 1:
-            at = ("server", "tokens", str(index), "ids_per_second")
-            yield at, f"counts in each process: {server.workers} of them allow so many each"
+            place = ("server", "tokens", str(index), "ids_per_second")
+            yield place, f"counts in each process: {server.workers} of them allow so many each"
     yield from expiry_warnings_of(server, now_ms)
 
 
