@@ -1,9 +1,8 @@
-"""Counts what the server is asked: by dialect, route, token and status, and how long it took."""
+"""Counts what the server is asked, and how long it took: of HTTP by route, of RESP by command."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
 from functools import partial
 from operator import add
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -17,7 +16,17 @@ if TYPE_CHECKING:
     from ._http import Scope
     from ._service import Service
 
-__all__ = ("ACCESS", "BY_NAME", "SERVED", "Figures", "Meters", "figures_of", "merged")
+__all__ = (
+    "ACCESS",
+    "BY_NAME",
+    "COMMANDS",
+    "COMMAND_DURATION",
+    "SERVED",
+    "Figures",
+    "Meters",
+    "figures_of",
+    "merged",
+)
 
 Figures: TypeAlias = "dict[Metric, dict[Where, Any]]"
 """The series of each metric; a histogram's is the counts of its buckets, and the sum."""
@@ -42,8 +51,16 @@ COMMANDS: Final = Metric(
     "counter",
     "aiocosid.server.commands",
     "{command}",
-    "Commands of RESP that were read.",
-    ("aiocosid.token",),
+    "Commands of RESP that were answered.",
+    ("aiocosid.command", "aiocosid.token", "aiocosid.status"),
+    add,
+)
+COMMAND_DURATION: Final = Metric(
+    "histogram",
+    "aiocosid.server.commands.duration",
+    "s",
+    "How long a command of RESP took.",
+    ("aiocosid.command",),
     add,
 )
 REFUSED: Final = Metric(
@@ -96,6 +113,7 @@ SERVED: Final = (
         REQUESTS,
         DURATION,
         COMMANDS,
+        COMMAND_DURATION,
         REFUSED,
         OVER_QUOTA,
         CONNECTIONS,
@@ -112,6 +130,9 @@ BY_NAME: Final = {metric.name: metric for metric in (*READ, *SERVED)}
 
 NO_BUCKETS: Final = (0,) * (len(BUCKETS) + 1)
 
+OTHER: Final = "other"
+"""Commands that the server does not have: their names are the client's."""
+
 
 class Meters:
     """The requests of one process.
@@ -119,17 +140,17 @@ class Meters:
     Attributes:
         routes: the dialect and the path of each endpoint.
         connections: those that are open.
-        commands: how many of RESP were read, by the names of tokens.
     """
 
-    __slots__ = ("_cells", "commands", "connections", "routes")
+    __slots__ = ("_cells", "_commands", "connections", "routes")
 
     def __init__(self) -> None:
         self.routes: Mapping[Any, tuple[str, str]] = {}
         self.connections: Collection[object] = ()
-        self.commands: Counter[str] = Counter()
         # By endpoint, token and status: how many requests fell into each bucket, and their seconds.
         self._cells: dict[tuple[Any, str, int], list[float]] = {}
+        # The same by command, token and status.
+        self._commands: dict[tuple[bytes, str, bytes], list[float]] = {}
 
     def note(self, scope: Scope, status: int, took: float) -> None:
         """Count a request that was answered.
@@ -148,6 +169,25 @@ class Meters:
         cell[bisect_left(BUCKETS, took)] += 1
         cell[-1] += took
 
+    def note_commands(
+        self, name: bytes, token: str, status: bytes, took: float, count: int = 1
+    ) -> None:
+        """Count commands of RESP that were answered in the same way, at the same time.
+
+        Args:
+            name: in capitals; empty if the server has no such command.
+            token: the name of the token that the client had shown, or empty.
+            status: ``OK``, or the code of the error.
+            took: seconds, of each.
+            count: how many.
+        """
+        key = name, token, status
+        cell = self._commands.get(key)
+        if cell is None:
+            cell = self._commands[key] = [*NO_BUCKETS, 0.0]
+        cell[bisect_left(BUCKETS, took)] += count
+        cell[-1] += took * count
+
     def figures(self) -> Figures:
         """Return what was counted."""
         requests: dict[Where, Any] = {}
@@ -157,10 +197,17 @@ class Meters:
             where = *route, token, str(status)
             requests[where] = requests.get(where, 0) + sum(cell[:-1])
             durations[route] = _summed(durations.get(route), cell)
+        commands: dict[Where, Any] = {}
+        times: dict[Where, Any] = {}
+        for (word, token, code), cell in self._commands.items():
+            name = word.decode() or OTHER
+            commands[name, token, code.decode()] = sum(cell[:-1])
+            times[name,] = _summed(times.get((name,)), cell)
         return {
             REQUESTS: requests,
             DURATION: durations,
-            COMMANDS: {(token,): count for token, count in self.commands.items()},
+            COMMANDS: commands,
+            COMMAND_DURATION: times,
             CONNECTIONS: {(): len(self.connections)},
             PROCESSES: {(): 1},
         }

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ..abc import Clock, IdSegmentDistributor
-    from ._service import Service, StoreCalls
+    from ._service import Service
     from ._tokens import Access
 
 __all__ = (
@@ -74,6 +74,7 @@ class Session:
         number: tells it from the other connections of this process.
         is_trusted: whether it may do everything without a token.
         socket_name: of our end; it says whether a token is needed there.
+        token_name: of the token that it has shown; empty without one.
         tokens: of the server, when it was looked for its access; it may read others.
         is_closing: whether the connection ends after the reply to this command.
         counters: what `Adder` has found by the words of a key; emptied with each new access.
@@ -90,6 +91,7 @@ class Session:
         "protocol",
         "service",
         "socket_name",
+        "token_name",
         "tokens",
     )
 
@@ -122,6 +124,7 @@ class Session:
     def set_access(self, access: Access | None) -> None:
         """Let the client do something else from now on."""
         self.access: Access | None = access
+        self.token_name: str = access.token.name if access and access.token else ""
         self.counters.clear()
 
     def expire(self) -> None:
@@ -188,20 +191,54 @@ NOT_CONTIGUOUS: Final = encoded(
 )
 
 
+OK: Final = b"OK"
+"""The status of a command that is no error."""
+
+ERROR: Final = ord("-")
+
+
+def status_of(reply: bytes) -> bytes:
+    """Return what a command is counted as: `OK`, or the code of the error that it is answered."""
+    return reply[1:-2].partition(b" ")[0] if reply[0] == ERROR else OK
+
+
 Work: TypeAlias = "Generator[Awaitable[Any], Any, None]"
 """Serves commands; yields what has to be awaited, and is sent its result."""
 
 
 class Additions:
-    """Additions to one counter that are made together, by one call to the store if it can be."""
+    """Additions to one counter that are made together, by one call to the store if it can be.
 
-    __slots__ = ("_calls", "_counter", "_places", "_steps")
+    Attributes:
+        name: of the last command.
+    """
 
-    def __init__(self, counter: IdSegmentDistributor, calls: StoreCalls) -> None:
+    __slots__ = ("_began", "_counter", "_names", "_places", "_session", "_steps", "_token", "name")
+
+    def __init__(
+        self, counter: IdSegmentDistributor, session: Session, name: bytes, began: float
+    ) -> None:
+        """Begin with none.
+
+        Args:
+            counter: the counter.
+            session: whose they are.
+            name: of the first command.
+            began: when that was read, monotonic seconds.
+        """
         self._counter = counter
-        self._calls = calls
+        self._session = session
+        self._began = began
+        self._token = session.token_name
+        self.name = name
+        self._names = [(0, name)]  # and where those of another name begin
         self._places: list[int] = []
         self._steps: list[int] = []
+
+    def call(self, name: bytes) -> None:
+        """Let the following ones be of that command."""
+        self.name = name
+        self._names.append((len(self._places), name))
 
     def add(self, place: int, step: int) -> None:
         """Join one of ``step`` ids, whose reply has that place."""
@@ -221,15 +258,15 @@ class Additions:
             self._refuse(replies, 0, self._steps, error)
         else:
             self._answer(replies, 0, last, self._steps)
-        self._calls.count += 1
+        self._session.service.calls.count += 1
         return True
 
     async def settle(self, replies: list[bytes]) -> None:
         """Make them; never raises."""
-        at = 0
+        at, calls = 0, self._session.service.calls
         for steps in self._joined():
             try:
-                last = await grant(self._counter, sum(steps), self._calls)
+                last = await grant(self._counter, sum(steps), calls)
             except IdOverflowError as error:  # there is room for the first ones perhaps
                 if len(steps) == 1:
                     self._refuse(replies, at, steps, error)
@@ -244,9 +281,11 @@ class Additions:
 
     async def _settle_one(self, replies: list[bytes], at: int, step: int) -> None:
         try:
-            self._answer(replies, at, await grant(self._counter, step, self._calls), [step])
+            last = await grant(self._counter, step, self._session.service.calls)
         except Exception as error:  # noqa: BLE001 - one that is unknown is logged there
             self._refuse(replies, at, [step], error)
+        else:
+            self._answer(replies, at, last, [step])
 
     def _joined(self) -> list[list[int]]:
         """Return the steps, so many together as one call may ask for."""
@@ -267,6 +306,11 @@ class Additions:
         for place, step in zip(self._places[at:], steps, strict=False):
             value += step * stride
             replies[place] = b":%d\r\n" % value if stride == 1 or step == 1 else NOT_CONTIGUOUS
+        if stride == 1:
+            self._note(at, len(steps), OK)
+            return
+        for each in range(at, at + len(steps)):
+            self._note(each, 1, status_of(replies[self._places[each]]))
 
     def _refuse(
         self, replies: list[bytes], at: int, steps: Sequence[int], error: Exception
@@ -274,6 +318,21 @@ class Additions:
         reply = encoded(error_of(error))
         for place in self._places[at : at + len(steps)]:
             replies[place] = reply
+        self._note(at, len(steps), status_of(reply))
+
+    def _note(self, at: int, size: int, status: bytes) -> None:
+        """Count so many that were answered in the same way."""
+        note = self._session.service.meters.note_commands
+        took = self._session.clock.monotonic() - self._began
+        if len(self._names) == 1:
+            note(self.name, self._token, status, took, size)
+            return
+        end = at + size
+        for first, name in reversed(self._names):
+            begin = max(first, at)
+            if begin < end:
+                note(name, self._token, status, took, end - begin)
+                end = begin
 
 
 def _settle(added: dict[IdSegmentDistributor, Additions], replies: list[bytes]) -> Work:
@@ -451,11 +510,12 @@ class RespProtocol(asyncio.Protocol):
             commands = reader.take(MOST_AT_ONCE, is_stranger=session.access is None)
             if commands:
                 self._drop_timer()
-                token = session.access and session.access.token
-                session.service.meters.commands[token.name if token else ""] += len(commands)
                 yield from self._serve(commands)
             if reader.error:
-                self._write([encoded(RespError(f"ERR Protocol error: {reader.error}"))])
+                reply = encoded(RespError(f"ERR Protocol error: {reader.error}"))
+                meters = session.service.meters
+                meters.note_commands(b"", session.token_name, status_of(reply), 0.0)
+                self._write([reply])
             if not commands or reader.error:
                 return
             served += len(commands)
@@ -466,6 +526,8 @@ class RespProtocol(asyncio.Protocol):
 
     def _serve(self, commands: Sequence[list[bytes]]) -> Work:
         session, table = self._session, self._commands
+        now, note = session.clock.monotonic, session.service.meters.note_commands
+        began = now()
         replies: list[bytes] = []
         added: dict[IdSegmentDistributor, Additions] = {}
         words: list[bytes] | None = None
@@ -477,22 +539,31 @@ class RespProtocol(asyncio.Protocol):
                 replies.append(b"")
                 continue
             words, additions = command, None
-            run = table.get(command[0]) or table.get(command[0].upper())
-            if session.access is None and command[0].upper() not in OPEN:
+            name = command[0]
+            run = table.get(name)
+            if run is None:
+                name = name.upper()
+                run = table.get(name)
+            if session.access is None and name not in OPEN:
                 run = _no_access
             if isinstance(run, Adder):
-                additions, step = self._join(run, command, added, replies)
+                additions, step = self._join(run, command, name, added, replies, began=began)
                 continue
             if added:
                 yield from _settle(added, replies)
+                began = now()
+            token = session.token_name
             reply = yield from self._run(run, command)
             replies.append(reply)
+            ended = now()
+            note(name if name in table else b"", token, status_of(reply), ended - began)
+            began = ended
             buffered += len(reply)
             if session.is_closing or self._transport is None:
                 break
             if buffered > MOST_BUFFERED:
                 yield from self._flush(replies)
-                buffered = 0
+                buffered, began = 0, now()
         if added:
             yield from _settle(added, replies)
         yield from self._flush(replies)
@@ -501,21 +572,30 @@ class RespProtocol(asyncio.Protocol):
         self,
         run: Adder,
         command: list[bytes],
+        name: bytes,
         added: dict[IdSegmentDistributor, Additions],
         replies: list[bytes],
+        *,
+        began: float,
     ) -> tuple[Additions | None, int]:
         """Add to what is added to a counter; return that, and how many ids."""
+        session = self._session
         try:
-            counter, step = run.read(self._session, command[1:])
+            counter, step = run.read(session, command[1:])
         except Exception as error:  # noqa: BLE001 - one that is unknown is logged there
-            replies.append(encoded(error_of(error)))
+            reply = encoded(error_of(error))
+            took = session.clock.monotonic() - began
+            session.service.meters.note_commands(name, session.token_name, status_of(reply), took)
+            replies.append(reply)
             return None, 0
         additions = added.get(counter)
         if additions is None:
-            additions = added[counter] = Additions(counter, self._session.service.calls)
+            additions = added[counter] = Additions(counter, session, name, began)
+        elif additions.name != name:
+            additions.call(name)
         additions.add(len(replies), step)
         replies.append(b"")
-        access = self._session.access
+        access = session.access
         # Each command counts if there is a quota, so that the next one is read, too.
         return (None if access is not None and access.is_counted else additions), step
 

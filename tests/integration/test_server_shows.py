@@ -184,6 +184,11 @@ def requests_of(token: str, status: int) -> str:
     return f"aiocosid_server_requests_total{{{where}}}"
 
 
+def commands_of(name: str, token: str, status: str) -> str:
+    where = f'aiocosid_command="{name}",aiocosid_status="{status}",aiocosid_token="{token}"'
+    return f"aiocosid_server_commands_total{{{where}}}"
+
+
 def test_metrics_of_all_processes() -> None:
     """Added up, by whoever answers; and what one has counted that was killed since."""
     expected = {
@@ -193,7 +198,10 @@ def test_metrics_of_all_processes() -> None:
         f"aiocosid_server_duration_seconds_count{{{IDS}}}": 30.0,
         "aiocosid_server_processes": 2.0,
         "aiocosid_server_store_up": 1.0,
-        'aiocosid_server_commands_total{aiocosid_token="shop"}': 2.0,
+        commands_of("AUTH", "", "OK"): 1.0,
+        commands_of("INCR", "shop", "OK"): 2.0,
+        commands_of("other", "shop", "ERR"): 1.0,
+        'aiocosid_server_commands_duration_seconds_count{aiocosid_command="INCR"}': 2.0,
     }
 
     def is_all() -> bool:
@@ -211,7 +219,7 @@ def test_metrics_of_all_processes() -> None:
             words = f"*2\r\n$4\r\nAUTH\r\n${len(SECRET)}\r\n{SECRET}\r\n".encode()
             client.sendall(words)
             assert client.recv(100) == b"+OK\r\n"
-            client.sendall(b"*2\r\n$4\r\nINCR\r\n$5\r\norder\r\n" * 2)
+            client.sendall(b"*2\r\n$4\r\nINCR\r\n$5\r\norder\r\n" * 2 + b"*1\r\n$5\r\nHELP!\r\n")
             assert client.recv(100).startswith(b":")
             wait_until(is_written, "all is counted, and written by both")
             connections = "aiocosid_server_connections"

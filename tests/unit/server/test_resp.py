@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from bisect import bisect_left
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -13,7 +14,9 @@ from hypothesis import strategies as st
 
 from aiocosid.abc import MAX_ID
 from aiocosid.errors import StoreAuthenticationError, StoreUnavailableError, UnsupportedByStoreError
+from aiocosid.integrations._metrics import BUCKETS
 from aiocosid.server import Limits, Token, Verb, digest_of
+from aiocosid.server._meters import COMMAND_DURATION, COMMANDS
 from aiocosid.server._resp import Session
 from aiocosid.server._resp_codec import Commands
 from aiocosid.server._tokens import Access
@@ -502,6 +505,98 @@ async def test_a_command_that_arrives_in_time_is_no_end() -> None:
             await clock.advance(40)
     assert wire.replies() == [b"PONG"] * 3
     assert not wire.is_closed
+
+
+# Figures.
+
+
+def counted(wire: Wire) -> dict[tuple[str, ...], int]:
+    return dict(wire.service.meters.figures()[COMMANDS])
+
+
+def times(wire: Wire, name: str) -> list[float]:
+    found: list[float] = wire.service.meters.figures()[COMMAND_DURATION][name,]
+    return found
+
+
+async def test_commands_are_counted_by_name_token_and_status() -> None:
+    """Names that the server does not have are one series, however many a client thinks of."""
+    wire = Wire(tokens=[token(Verb.SEGMENTS, names=("redis.*",))])
+    asked = [command("INCR", "a"), command("nonsense"), command("auth", "x"), command("GET")]
+    await wire.ask(*asked, command("AUTH", SECRET), command("incrby", "a", 5), command("INCR", KEY))
+    await wire.ask(command("GeT", "a"), command("FIRST"), command("SECOND"), command("DEL", "a"))
+    await wire.ask(command("INCRBY", "a", "x"), command(""))
+    await wire.ask(b"?\r\n")
+    assert wire.is_closed
+    assert counted(wire) == {
+        ("INCR", "", "NOAUTH"): 1,
+        ("other", "", "NOAUTH"): 1,
+        ("AUTH", "", "WRONGPASS"): 1,
+        ("GET", "", "NOAUTH"): 1,
+        ("AUTH", "", "OK"): 1,
+        ("INCRBY", "app", "OK"): 1,
+        ("INCR", "app", "NOPERM"): 1,
+        ("GET", "app", "OK"): 1,
+        ("other", "app", "ERR"): 4,
+        ("DEL", "app", "ERR"): 1,
+        ("INCRBY", "app", "ERR"): 1,
+    }
+
+
+async def test_joined_additions_are_counted_each_by_its_own_name() -> None:
+    """Whether their call to the store succeeds, fails, or is cut where the counter ends."""
+    store = Around(FailingDistributor)
+    wire = Wire(store)
+    mixed = [command("INCRBY", "a", 5)] * 3 + [command("INCR", "a")] * 2
+    mixed += [command("INCR", "b"), command("INCRBY", "a", 6)]
+    await wire.ask(*mixed)
+    assert counted(wire) == {("INCRBY", "", "OK"): 4, ("INCR", "", "OK"): 3}
+    store.made["a"].fail(StoreUnavailableError("redis", "down"))
+    await wire.ask(*mixed)
+    assert counted(wire) == {
+        ("INCRBY", "", "OK"): 4,
+        ("INCR", "", "OK"): 4,
+        ("INCRBY", "", "LOADING"): 4,
+        ("INCR", "", "LOADING"): 2,
+    }
+    ended = Wire()
+    await ended.ask(command("SETNX", "a", MAX_ID - 3))
+    replies = await ended.ask(command("INCRBY", "a", 2), *[command("INCR", "a")] * 3)
+    assert replies == [MAX_ID - 1, MAX_ID, *["ERR increment or decrement would overflow"] * 2]
+    assert counted(ended) == {
+        ("SETNX", "", "OK"): 1,
+        ("INCRBY", "", "OK"): 1,
+        ("INCR", "", "OK"): 1,
+        ("INCR", "", "ERR"): 2,
+    }
+
+
+async def test_segments_with_gaps_count_as_refused() -> None:
+    wire = Wire(StripedStore([MemoryStore(), MemoryStore()]))
+    await wire.ask(command("INCRBY", "a", 10), command("INCRBY", "a", 1), command("INCR", "a"))
+    assert counted(wire) == {
+        ("INCRBY", "", "ERR"): 1,
+        ("INCRBY", "", "OK"): 1,
+        ("INCR", "", "OK"): 1,
+    }
+
+
+async def test_time_is_from_the_arrival_to_the_answer() -> None:
+    """Joined additions share one call to the store, which each of them waits for."""
+    clock, store = ManualClock(), Around(GatedDistributor)
+    wire = Wire(store, clock=clock)
+    wire.feed(command("PING") + command("INCR", "a") * 2 + command("INCRBY", "a", 3))
+    await wire.settle()
+    await clock.advance(0.03)
+    store.made["a"].open()
+    await wire.settle()
+    assert wire.replies() == [b"PONG", 1, 2, 5]
+    late = bisect_left(BUCKETS, 0.03)
+    for name, count in (("INCR", 2), ("INCRBY", 1)):
+        *buckets, total = times(wire, name)
+        assert (buckets[late], sum(buckets)) == (count, count)
+        assert total == pytest.approx(0.03 * count)
+    assert times(wire, "PING")[0] == 1
 
 
 # Bytes.
