@@ -526,8 +526,8 @@ class RespProtocol(asyncio.Protocol):
 
     def _serve(self, commands: Sequence[list[bytes]]) -> Work:
         session, table = self._session, self._commands
-        now, note = session.clock.monotonic, session.service.meters.note_commands
-        began = now()
+        clock, note = session.clock, session.service.meters.note_commands
+        began = clock.monotonic()
         replies: list[bytes] = []
         added: dict[IdSegmentDistributor, Additions] = {}
         words: list[bytes] | None = None
@@ -551,11 +551,11 @@ class RespProtocol(asyncio.Protocol):
                 continue
             if added:
                 yield from _settle(added, replies)
-                began = now()
+                began = clock.monotonic()
             token = session.token_name
             reply = yield from self._run(run, command)
             replies.append(reply)
-            ended = now()
+            ended = clock.monotonic()
             note(name if name in table else b"", token, status_of(reply), ended - began)
             began = ended
             buffered += len(reply)
@@ -563,7 +563,7 @@ class RespProtocol(asyncio.Protocol):
                 break
             if buffered > MOST_BUFFERED:
                 yield from self._flush(replies)
-                buffered, began = 0, now()
+                buffered, began = 0, clock.monotonic()
         if added:
             yield from _settle(added, replies)
         yield from self._flush(replies)
