@@ -20,8 +20,10 @@ from starlette.routing import Route
 
 from .._life.clock import SYSTEM_CLOCK
 from ..errors import CosIdError, CounterMissingError
+from ._api_page import api_page
 from ._http import bearer_of, body_of, check_host, check_site, query_of, reply, whole
 from ._meters import ACCESS
+from ._openapi import TREE
 from ._overview import Watch
 from ._page import ActionResult, page, token_page
 from ._parse import parse
@@ -62,7 +64,7 @@ MOST_FIELDS: Final = 20  # of a form
 
 
 def routes(service: Service) -> Sequence[BaseRoute]:
-    """Return the routes of the dashboard: ``/``, and all below ``/dashboard``."""
+    """Return the routes of pages: ``/``, all below ``/dashboard``, and ``/docs``."""
     watch = Watch(service)
     static = files("aiocosid.server") / "static"
     contents = {name: (static / name).read_bytes() for name in STATIC}
@@ -73,6 +75,7 @@ def routes(service: Service) -> Sequence[BaseRoute]:
         Route("/dashboard", dashboard, methods=["GET", "POST"]),
         Route("/dashboard/overview.json", _Live(service, watch), methods=["GET"]),
         Route("/dashboard/{name}", _Static(contents), methods=["GET"]),
+        Route("/docs", _Docs(version), methods=["GET"]),
     ]
 
 
@@ -97,6 +100,17 @@ class _Static:
         await send({"type": "http.response.start", "status": HTTPStatus.OK, "headers": headers})
         body = b"" if scope["method"] == "HEAD" else content
         await send({"type": "http.response.body", "body": body})
+
+
+class _Docs:
+    """``GET /docs``: the API for people, who may see what ``/v1/openapi.json`` shows everyone."""
+
+    def __init__(self, version: str) -> None:
+        self._html = api_page(TREE, version=version)
+
+    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        await _send_page(scope, send, self._html)
 
 
 class _Live:
@@ -197,7 +211,7 @@ class _Dashboard:
         if access.allows(Verb.READ):
             await self._show(scope, send, answer)
         else:
-            await self._send(scope, send, token_page(version=self._version, answer=answer), 200)
+            await _send_page(scope, send, token_page(version=self._version, answer=answer), 200)
 
     async def _form(
         self, headers: Mapping[str, str], scope: Scope, receive: Receive
@@ -233,7 +247,7 @@ class _Dashboard:
             answer=answer,
             find=find,
         )
-        await self._send(scope, send, html, status)
+        await _send_page(scope, send, html, status)
 
     async def _show_problem(
         self, scope: Scope, send: Send, problem: Problem, secret: str | None
@@ -243,28 +257,14 @@ class _Dashboard:
         if problem.status == HTTPStatus.UNAUTHORIZED:
             html = token_page(version=self._version, answer=answer if secret else None)
             # The page as such is there: a browser would report an error on it.
-            await self._send(scope, send, html, HTTPStatus.OK)
+            await _send_page(scope, send, html, HTTPStatus.OK)
             return
         access = self._service.access(secret, SYSTEM_CLOCK.now_ms())
         if access.allows(Verb.READ):
             await self._show(scope, send, answer, problem.status)
         else:
             html = token_page(version=self._version, answer=answer)
-            await self._send(scope, send, html, problem.status)
-
-    async def _send(self, scope: Scope, send: Send, html: str, status: int) -> None:
-        body = html.encode(errors="backslashreplace")  # a name may hold half a surrogate pair
-        headers = HEADERS
-        if "gzip" in _headers(scope).get("accept-encoding", ""):
-            body, headers = compress(body, LEVEL), {**HEADERS, "content-encoding": "gzip"}
-        await reply(
-            send,
-            body,
-            content_type=HTML,
-            status=status,
-            headers=headers,
-            is_head=_is_head(scope),
-        )
+            await _send_page(scope, send, html, problem.status)
 
     # Actions.
 
@@ -345,6 +345,21 @@ class _Dashboard:
         service.note(asked.access, f"took {what} from {holder!r}")
         self._watch.refresh()
         return ActionResult(f"Machine id {machine_id} of {name_text(namespace)} is free.")
+
+
+async def _send_page(scope: Scope, send: Send, html: str, status: int = HTTPStatus.OK) -> None:
+    body = html.encode(errors="backslashreplace")  # a name may hold half a surrogate pair
+    headers = HEADERS
+    if "gzip" in _headers(scope).get("accept-encoding", ""):
+        body, headers = compress(body, LEVEL), {**HEADERS, "content-encoding": "gzip"}
+    await reply(
+        send,
+        body,
+        content_type=HTML,
+        status=status,
+        headers=headers,
+        is_head=_is_head(scope),
+    )
 
 
 def _headers(scope: Scope) -> dict[str, str]:

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+import re
+from inspect import cleandoc
+from textwrap import dedent
+from typing import TYPE_CHECKING, Any, Final
 
 from ._machines import Lease, Release, Renew, Repaired, Take
 from ._problems import CONTENT_TYPE
 
-__all__ = ("DOCUMENT",)
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+__all__ = ("DOCUMENT", "TREE")
 
 MODELS: Final = {model.__name__: model for model in (Take, Renew, Release, Lease, Repaired)}
 TEXT: Final = {"type": "string"}
+ATTRIBUTE: Final = re.compile(r"^(?P<name>\w+): (?P<text>.*(?:\n +.*)*)", re.MULTILINE)
+"""A line of a docstring's attributes, with those that go on."""
+
 COUNT: Final = {"type": "integer", "minimum": 1}
 DECIMAL: Final = {"type": "string", "pattern": "^[0-9]+$"}
 
@@ -20,8 +29,21 @@ def _object(**properties: object) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(properties)}
 
 
+def _described(model: type[BaseModel]) -> dict[str, Any]:
+    """Return a model's schema, with what its docstrings say of the fields in the fields' place."""
+    schema = model.model_json_schema()
+    fields = schema["properties"]
+    for each in reversed(model.mro()):
+        text, _, attributes = (cleandoc(each.__doc__ or "")).partition("\n\nAttributes:\n")
+        for found in ATTRIBUTE.finditer(dedent(attributes)):
+            if found["name"] in fields:
+                fields[found["name"]]["description"] = " ".join(found["text"].split())
+        schema["description"] = text
+    return schema
+
+
 SCHEMAS: Final[dict[str, dict[str, Any]]] = {
-    **{name: model.model_json_schema() for name, model in MODELS.items()},
+    **{name: _described(model) for name, model in MODELS.items()},
     "Ids": {
         "description": "Ids as text; numbers are there only if all of them are below 2^53, where "
         "JavaScript reads them exactly.",
@@ -63,6 +85,8 @@ PROBLEMS: Final = {
     409: "It cannot be done as things are: machine ids or ids are used up, a lease is lost, or the "
     "client's clock is wrong.",
     413: "The body is too long.",
+    421: "Without a token, the server has to be called by one of its names.",
+    429: "The token has taken as many ids as it may; Retry-After says when to ask again.",
     501: "The server's store cannot do this.",
     503: "No id just now; Retry-After says when to ask again.",
 }
@@ -139,21 +163,22 @@ PATHS: Final = {
     ),
 }
 
-DOCUMENT: Final = json.dumps(
-    {
-        "openapi": "3.1.0",
-        "info": {
-            "title": "aiocosid",
-            "version": "1",
-            "description": "Unique, ordered, compact ids.  A path's version changes when a client "
-            "would have to; fields may be added.",
-        },
-        "security": [{"token": []}, {}],
-        "paths": PATHS,
-        "components": {
-            "schemas": SCHEMAS,
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-        },
-    }
-).encode()
+TREE: Final[dict[str, Any]] = {
+    "openapi": "3.1.0",
+    "info": {
+        "title": "aiocosid",
+        "version": "1",
+        "description": "Unique, ordered, compact ids.  A path's version changes when a client "
+        "would have to; fields may be added.",
+    },
+    "security": [{"token": []}, {}],
+    "paths": PATHS,
+    "components": {
+        "schemas": SCHEMAS,
+        "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+    },
+}
+"""The document."""
+
+DOCUMENT: Final = json.dumps(TREE).encode()
 """The document, as ``GET /v1/openapi.json`` answers it."""

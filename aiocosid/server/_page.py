@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ._overview import Overview
     from ._view import Shown, ViewTable
 
-__all__ = ("ActionResult", "page", "token_page")
+__all__ = ("ActionResult", "head", "page", "table_grid", "table_section", "token_page")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,9 @@ HEAD: Final = """<!doctype html>
 <title>{title}</title>
 <link rel="icon" href="dashboard/dashboard.svg?v={version}">
 <link rel="stylesheet" href="dashboard/dashboard.css?v={version}">
-<script src="dashboard/dashboard.js?v={version}" defer></script>
-</head>
+{script}</head>
+"""
+SCRIPT: Final = """<script src="dashboard/dashboard.js?v={version}" defer></script>
 """
 
 ENTRY_PAGE: Final = """<body data-page="token">
@@ -87,7 +88,7 @@ PAGE: Final = """<body data-page="overview">
 <a class="skip" href="#main">Skip to the content</a>
 <header>
 <h1>aiocosid</h1>
-<nav aria-label="Sections">{links}<a href="#actions">Actions</a></nav>
+<nav aria-label="Sections">{links}<a href="#actions">Actions</a><a href="docs">API</a></nav>
 <p class="live"><label><input type="checkbox" id="live" checked> Update every 2 s</label>
 {forget}</p>
 </header>
@@ -123,6 +124,17 @@ FIELD: Final = """<p><label for="{key}-{name}">{label}</label>
 """
 
 
+def head(title: str, version: str, script: str = "") -> str:
+    """Return what is before a page's body.
+
+    Args:
+        title: the page's.
+        version: of the static files.
+        script: what runs it, if any does.
+    """
+    return HEAD.format(title=title, version=version, script=script.format(version=version))
+
+
 def token_page(*, version: str, answer: ActionResult | None = None) -> str:
     """Return the page that asks for a token.
 
@@ -130,8 +142,7 @@ def token_page(*, version: str, answer: ActionResult | None = None) -> str:
         version: of the static files.
         answer: why the last one was refused.
     """
-    head = HEAD.format(title="aiocosid: token", version=version)
-    return head + ENTRY_PAGE.format(answer=_answer(answer))
+    return head("aiocosid: token", version, SCRIPT) + ENTRY_PAGE.format(answer=_answer(answer))
 
 
 def page(
@@ -164,11 +175,11 @@ def page(
         curves="".join(map(_curve, overview.curves)),
         answer=_answer(answer),
         find=_escaped(find),
-        tables="".join(map(_table, tables)),
+        tables="".join(map(table_section, tables)),
         forms=_forms(namespace, generators, needs_token=needs_token),
         release=_escaped(overview.facts["Version"].text),
     )
-    return HEAD.format(title="aiocosid: dashboard", version=version) + body
+    return head("aiocosid: dashboard", version, SCRIPT) + body
 
 
 def _answer(answer: ActionResult | None) -> str:
@@ -207,28 +218,34 @@ def _curve(curve: Curve) -> str:
     )
 
 
-def _table(table: ViewTable) -> str:
+def table_section(table: ViewTable) -> str:
+    """Return a table with its heading and its remarks."""
+    remark = f'<p class="help">{_escaped(table.remark)}</p>' if table.remark else ""
+    few = " hidden" if len(table.rows) <= FEW else ""
+    return f"""<section id="{table.key}" aria-labelledby="{table.key}-title">
+<h2 id="{table.key}-title">{_escaped(table.title)}</h2>{remark}
+<input type="checkbox" class="more" id="{table.key}-more"{few}><label class="more"
+ for="{table.key}-more"{few}>Show all rows</label>
+{table_grid(table)}
+<p class="note" id="{table.key}-note">{_escaped(table.note)}</p>
+</section>
+"""
+
+
+def table_grid(table: ViewTable) -> str:
+    """Return a table alone."""
     # The roles stay what they are where the style sheet shows rows as blocks.
     headings = "".join(
         f'<th scope="col" role="columnheader"{_numeric(each)}>{_escaped(each.lstrip("#"))}</th>'
         for each in table.columns
     )
     rows = "".join(_row(table.columns, row) for row in table.rows)
-    remark = f'<p class="help">{_escaped(table.remark)}</p>' if table.remark else ""
     hidden = "" if table.rows else " hidden"
-    few = " hidden" if len(table.rows) <= FEW else ""
-    return f"""<section id="{table.key}" aria-labelledby="{table.key}-title">
-<h2 id="{table.key}-title">{_escaped(table.title)}</h2>{remark}
-<input type="checkbox" class="more" id="{table.key}-more"{few}><label class="more"
- for="{table.key}-more"{few}>Show all rows</label>
-<table role="table" data-key="{table.key}"{hidden}>
+    return f"""<table role="table" data-key="{table.key}"{hidden}>
 <caption class="hidden">{_escaped(table.title)}</caption>
 <thead role="rowgroup"><tr role="row">{headings}</tr></thead>
 <tbody role="rowgroup">{rows}</tbody>
-</table>
-<p class="note" id="{table.key}-note">{_escaped(table.note)}</p>
-</section>
-"""
+</table>"""
 
 
 def _numeric(column: str) -> str:

@@ -176,6 +176,41 @@ async def test_each_state_is_accessible_and_fits(
         check_quiet(seen, site, "400")
 
 
+@pytest.mark.parametrize(("size", "scheme"), [(DESKTOP, "light"), (PHONE, "dark")])
+async def test_the_api_is_described_for_people(
+    browser: Browser, site: Site, size: ViewportSize, scheme: Any
+) -> None:
+    """Without a token, as the OpenAPI document; by the same style sheet, without a script."""
+    async with visit(browser, viewport=size, color_scheme=scheme) as seen:
+        page = seen.page
+        await log_in(page, site)
+        await page.get_by_role("link", name="API").click()
+        await page.wait_for_url(f"{site.url}/docs")
+        await check_page(page)
+        seen.requests.clear()
+        other = await page.context.new_page()
+        answer = await other.goto(f"{site.url}/docs", wait_until="networkidle")
+        assert answer is not None
+        assert "script-src" not in (policy := answer.headers["content-security-policy"])
+        assert policy == (await page.request.get(f"{site.url}/")).headers["content-security-policy"]
+        assert await other.locator("script, style, [style]").count() == 0
+        document = site.client.get("/v1/openapi.json").json()
+        for path, found in document["paths"].items():
+            for method in found.keys() - {"parameters"}:
+                name = f"{method.upper()} {path}"
+                await expect(other.get_by_role("region", name=name, exact=True)).to_be_visible()
+        body = other.get_by_role("region", name="PATCH").get_by_role("link", name="Renew")
+        await body.click()
+        row = other.get_by_role("region", name="Renew", exact=True).get_by_role("row")
+        await expect(row.filter(has_text="mark_ms")).to_contain_text("before the next renewal")
+        broken = await other.evaluate(
+            """() => [...document.querySelectorAll('a[href^="#"]')]
+              .map((each) => each.hash.slice(1)).filter((each) => !document.getElementById(each))"""
+        )
+        assert broken == []
+        check_quiet(seen, site)
+
+
 async def test_the_keyboard_reaches_everything(browser: Browser, open_site: Site) -> None:
     async with visit(browser) as seen:
         page = seen.page
