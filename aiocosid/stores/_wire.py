@@ -171,7 +171,7 @@ _FACTS: Final[dict[type[CosIdError], tuple[str, ...]]] = {
     StoreNotEmptyError: (),
     StoreFormatError: ("found", "expected"),
     StoreRolledBackError: ("namespace", "name", "seen", "expected"),
-    UnsupportedByStoreError: ("reason",),
+    UnsupportedByStoreError: ("reason", "remedy"),
     ClockSkewError: ("ahead", "tolerance"),
     MachineBitsMismatchError: ("namespace", "bits", "found"),
     MachineIdInUseError: ("what", "holder", "remedy"),

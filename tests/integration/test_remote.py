@@ -17,7 +17,7 @@ from urllib.parse import quote
 import anyio
 import pytest
 
-from aiocosid import open_store
+from aiocosid import connect, open_store
 from aiocosid._life.clock import SYSTEM_CLOCK
 from aiocosid.abc import IdSegmentDistributor
 from aiocosid.errors import (
@@ -31,13 +31,22 @@ from aiocosid.errors import (
     StoreAuthenticationError,
     StoreError,
     StoreNotEmptyError,
+    StoreNotInitializedError,
     StoreRolledBackError,
     StoreUnavailableError,
     UnsupportedByStoreError,
 )
 from aiocosid.server import Limits, Token, Verb, digest_of, new_token
 from aiocosid.stores.memory import MemoryStore
-from tests.servers import HOST, CosIdProxy, FaultProxy, PostgresServer, ValkeyServer, free_port
+from tests.servers import (
+    HOST,
+    CosIdProxy,
+    FaultProxy,
+    PostgresServer,
+    ValkeyCluster,
+    ValkeyServer,
+    free_port,
+)
 
 from ._id_service import ServerProcess, app_on, serve_store
 from ._web import serve
@@ -400,6 +409,22 @@ async def test_a_striped_store_behind(tmp_path: Path, namespace: str) -> None:
                 await counter.next_max_id(1)
             with pytest.raises(UnsupportedByStoreError, match="hands out no machine ids"):
                 await store.machines()
+
+
+async def test_a_cluster_behind(cluster_factory: Callable[..., ValkeyCluster]) -> None:
+    """It is initialised through its server; what it has no marker for is told with what to do."""
+    with serve_store(cluster_factory().url, is_unix=True) as url:
+        async with connect(url, namespace="shop") as ids:
+            store = ids.store
+            with pytest.raises(UnsupportedByStoreError, match="'aiocosid init --namespace NAME'"):
+                await store.is_initialized()
+            await store.initialize()
+            counter = store.segment_distributor(namespace="shop", name="order")
+            assert await counter.next_max_id(10) == 10
+            with pytest.raises(StoreNotInitializedError):
+                await ids.snowflake("event")
+            await store.mark_machines(namespace="shop", is_new=True)
+            assert await (await ids.snowflake("event")).next_id()
 
 
 def drop(path: Path) -> None:

@@ -131,6 +131,7 @@ def test_whatever_does_not_fit_is_refused(found: Values) -> None:
         CounterNotCreatedError(LABEL, counter="c", is_emptied=True),
         StoreRolledBackError(LABEL, namespace="ns", name="n", seen=1, expected=2),
         UnsupportedByStoreError(LABEL, "it cannot"),
+        UnsupportedByStoreError(LABEL, "it cannot", remedy="take the other"),
         ClockSkewError(LABEL, ahead=3, tolerance=1),
         MachineBitsMismatchError("ns", bits=3, found=4),
         MachineIdInUseError("id 3", holder="a, b", remedy="close it"),
