@@ -98,7 +98,8 @@ class HttpSession:
             places: the URLs of several servers of one store; by default the client's own.
         """
         self.client = client
-        self._places, self._current = places, 0
+        self._places = places
+        self._current: int = 0
         self._store, self._most_bytes = store, most_bytes
         self._turns = anyio.Semaphore(CALLS_AT_ONCE, fast_acquire=True)
         self._calls = CallTasks()
