@@ -36,7 +36,7 @@ CONFIG: Final = "config"
 DISPOSABLE: Final = "disposable"
 """The variable whose stores are for tests; it is no key of the settings."""
 
-TABLES: Final = ("stores", "machine", "share", "generators", "sharding", "server")
+TABLES: Final = ("stores", "machine", "share", "generators", "leaf_tags", "sharding", "server")
 KEYS: Final = ("close_timeout", "create", "namespace", "store", *TABLES)
 """The keys at the top of the settings; those that are no table have one value."""
 

@@ -239,6 +239,26 @@ class LeafTags(Component, Generic[_G]):
 
     # For users.
 
+    def fail_fast(self) -> None:
+        """Let callers fail soon while the store is down, as `IdProvider.fail_fast`.
+
+        It sets ``fail_fast`` for all generators that leave it at None, until this object is closed.
+
+        Raises:
+            ClosedError: it is not open, or another `CosIdError` that says why.
+        """
+        self._check_usable()
+        if self._root is not None:
+            self._root.fail_fast = True
+        for tag in self._tags.values():
+            self._hasten(tag.generator)
+
+    def _hasten(self, generator: object) -> None:
+        """Let a generator's callers fail soon, if those of all tags do; not a user's own class."""
+        root = generator._root if isinstance(generator, Component) else None
+        if root is not None and self._root is not None and self._root.fail_fast:
+            root.fail_fast = True
+
     @property
     def names(self) -> frozenset[str]:
         """The tags at the last reading of the table; later ones can be requested as well."""
@@ -299,6 +319,7 @@ class LeafTags(Component, Generic[_G]):
             if self._tags is not tags or self._unusable is not None:
                 await tag_row.generator.aclose()
                 raise ClosedError(self._label())
+            self._hasten(tag_row.generator)
             tags[tag] = tag_row
             return tag_row.generator
         except CosIdError as error:

@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     from .._checks import Create
     from .._life.loop import Root
     from ..abc import AnyGenerator, Clock, Store
+    from ..compat.leaf import LeafTags
     from ..events import Instrument
     from ..machine import MachineIdLease
+    from ..segment import LeafSegmentId
     from ..settings import Settings
     from ..sharding import Sharding
 
@@ -78,6 +80,7 @@ def configure(
         borrowed=parts.borrowed,
         store=parts.store,
         sharding=parts.shardings,
+        leaf_tags=parts.leaf_tags,
         default=default,
         create=found.create,
         close_timeout=found.close_timeout,
@@ -95,12 +98,14 @@ class ConfiguredProvider(Hosting):
 
     Attributes:
         sharding: shardings by name.
+        leaf_tags: the tags of Leaf's table, open while the provider is; None if there are none in
+            the settings.
         store: the ``store`` at the top of the settings; None if there is none.
     """
 
     __slots__ = (
         *("_borrowed", "_creates", "_default", "_in_part", "_in_use", "_shared", "_stores"),
-        *("sharding", "store"),
+        *("leaf_tags", "sharding", "store"),
     )
 
     def __init__(
@@ -112,6 +117,7 @@ class ConfiguredProvider(Hosting):
         borrowed: Iterable[Store] = (),
         store: Store | None = None,
         sharding: Mapping[str, Sharding[Any]] | None = None,
+        leaf_tags: LeafTags[LeafSegmentId] | None = None,
         default: bool = True,
         create: Create = False,
         close_timeout: float = 5.0,
@@ -126,6 +132,7 @@ class ConfiguredProvider(Hosting):
             borrowed: the stores that it leaves open.
             store: the one among them that is named at the top of the settings.
             sharding: shardings by name.
+            leaf_tags: the tags of Leaf's table, on one of the stores.
             default: whether it is the process's default provider while it is open.
             create: what opening may create in the stores, as for `connect`.
             close_timeout: seconds that closing may take.
@@ -144,6 +151,7 @@ class ConfiguredProvider(Hosting):
         self._borrowed = tuple(borrowed)
         self.store: Store | None = store
         self.sharding: dict[str, Sharding[Any]] = dict(sharding or {})
+        self.leaf_tags: LeafTags[LeafSegmentId] | None = leaf_tags
         self._creates = check_create(create)
         self._default = default
         self._in_part = False
@@ -178,6 +186,8 @@ class ConfiguredProvider(Hosting):
             await create_in(store, self._creates)
         for lease in self._shared:
             lease._host = root
+        if self.leaf_tags is not None:
+            await self.leaf_tags.__aenter__()
         refused: dict[str, Exception] = {}
         late: list[str] = []
         async with anyio.create_task_group() as group:
@@ -239,6 +249,23 @@ class ConfiguredProvider(Hosting):
         self._check_usable()
         if root is None or self._root is not root:
             raise ClosedError(self._label())
+
+    def fail_fast(self) -> None:
+        """Let callers fail soon while the store is down; those of Leaf's tags, too.
+
+        Raises:
+            ClosedError: the provider is not open, or another `CosIdError` that says why.
+        """
+        super().fail_fast()
+        if self.leaf_tags is not None:
+            self.leaf_tags.fail_fast()
+
+    async def _drain(self) -> None:
+        try:
+            await super()._drain()
+        finally:
+            if self.leaf_tags is not None:
+                await self.leaf_tags.aclose()
 
     def _stop(self, reason: CosIdError) -> None:
         self._end_use()

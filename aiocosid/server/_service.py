@@ -45,7 +45,9 @@ if TYPE_CHECKING:
     from contextlib import AsyncExitStack
 
     from ..abc import AnyGenerator, IdSegmentDistributor, Provider, Store
+    from ..compat.leaf import LeafTags
     from ..integrations._source import Source
+    from ..segment import LeafSegmentId
     from ._condition import Condition
     from ._sheets import Sheets
     from ._tokens import Refusal, Token
@@ -325,12 +327,25 @@ class Service:
             Problem: there is none of that name.
             CosIdError: it cannot be created.
         """
+        if (tags := self._tags(name)) is not None:
+            return await tags.get(name)
         try:
             return self.known(name)
         except Problem:
             if self._created is None:
                 raise
         return await self._created.segment_chain(name)
+
+    def _tags(self, name: str) -> LeafTags[LeafSegmentId] | None:
+        """Return Leaf's tags, if a name is one of them, and of no generator in the settings.
+
+        By their last reading, as Leaf: no caller makes the server ask the store for unknown names.
+        """
+        provider = self._provider
+        tags = provider.leaf_tags if isinstance(provider, ConfiguredProvider) else None
+        if tags is None or name not in tags.names or name in self.provider:
+            return None
+        return tags
 
     async def next_ids(self, name: str, count: int, *, access: Access) -> list[int] | list[str]:
         """Return exactly ``count`` ids of a generator, at the expense of a caller.
@@ -365,7 +380,7 @@ class Service:
                 quota.
             CosIdError: the store refuses or cannot be reached; or an argument is refused.
         """
-        distributor = self._distributor(name)
+        distributor = await self._distributor(name)
         if step is None:
             row_step = getattr(distributor, "row_step", None)
             step = distributor.step if row_step is None else cast("int", await row_step())
@@ -378,9 +393,10 @@ class Service:
         stride = distributor.stride
         return range(max_id - (step - 1) * stride, max_id + 1, stride)
 
-    def _distributor(self, name: str) -> IdSegmentDistributor:
+    async def _distributor(self, name: str) -> IdSegmentDistributor:
+        tags = self._tags(name)
         try:
-            found = component_of(self.known(name))
+            found = component_of(self.known(name) if tags is None else await tags.get(name))
         except Problem:
             if self._created is None:
                 raise

@@ -30,6 +30,7 @@ from ._load import configured_store as configured_store
 from ._load import configured_stores as configured_stores
 from ._load import load_settings as load_settings
 from ._load import make_stores as make_stores
+from ._models import LeafTagsSettings as LeafTagsSettings
 from ._models import MachineSettings as MachineSettings
 from ._models import OwnStoreSettings as OwnStoreSettings
 from ._models import Settings as Settings
@@ -73,6 +74,7 @@ __all__ = (
     "LayoutSettings",
     "LeafDialectSettings",
     "LeafSettings",
+    "LeafTagsSettings",
     "LimitSettings",
     "MachineSettings",
     "ModShardingSettings",

@@ -14,6 +14,7 @@ from .._text_generator import StringIdGenerator
 from ..abc import MAX_ID, SHARE
 from ..errors import CosIdError, InvalidArgumentError
 from ..generators import IntegerIdGenerator, UncertaintyIdGenerator
+from ..segment import LeafSegmentId
 from ._converters import converter_of, date_of
 from ._generators import (
     CachedSettings,
@@ -43,12 +44,13 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterable, Mapping
 
     from ..abc import Clock, IdConverter, IdGenerator, Store
+    from ..compat.leaf import LeafTags
     from ..errors._base import SettingsProblem
     from ..events import Instrument
     from ..generators import CounterId
     from ..machine import MachineIdLease
     from ..sharding import Sharding
-    from ._models import Settings
+    from ._models import LeafTagsSettings, Settings
     from ._sources import Given
     from ._values import StoreValue
 
@@ -99,6 +101,7 @@ class Built:
         borrowed: the stores that were given as objects, which stay open.
         whole: all of them, with a tiered store in the place of its parts.
         store: the one that is named at the top.
+        leaf_tags: the tags of Leaf's table; None without.
     """
 
     generators: dict[str, Planned] = field(default_factory=dict)
@@ -108,6 +111,7 @@ class Built:
     borrowed: list[Any] = field(default_factory=list)
     whole: list[Any] = field(default_factory=list)
     store: Store | None = None
+    leaf_tags: LeafTags[LeafSegmentId] | None = None
 
 
 class Builder:
@@ -166,6 +170,7 @@ class Builder:
                 algorithm = sharding_of(sharding, built.generators, self._broken)
                 if algorithm is not None:
                     built.shardings[name] = algorithm
+        built.leaf_tags = self._leaf_tags()
         self._stores.check_unused()
         if self._settings.store is not None:
             built.store = self._stores.of((), None)[0]
@@ -174,6 +179,30 @@ class Builder:
         built.stores = self._stores.opened
         built.borrowed, built.whole = self._stores.borrowed, self._stores.whole
         return built
+
+    def _leaf_tags(self) -> LeafTags[LeafSegmentId] | None:
+        """Return the tags of Leaf's table, if there are any; what is wrong is noted."""
+        path, section = ("leaf_tags",), self._settings.leaf_tags
+        if section is None:
+            return None
+        store, _ = self._stores.of(path, section.store)
+        made: LeafTags[LeafSegmentId] | None = None
+        with self._noting(path, section):
+            if store is not None:
+                made = self._tags_on(store, section)
+        return made
+
+    def _tags_on(self, store: Store, section: LeafTagsSettings) -> LeafTags[LeafSegmentId]:
+        from ..compat.leaf import LeafStore, LeafTags  # noqa: PLC0415 - it needs a driver
+
+        if not isinstance(store, LeafStore):
+            expected = "Leaf's, as leaf+mysql://user:password@host/database"
+            raise InvalidArgumentError("store", store, expected=expected)
+        close_timeout = self._settings.close_timeout
+        options: dict[str, Any] = {"close_timeout": close_timeout, "clock": self._clock}
+        make = partial(LeafSegmentId, instrument=self._instrument, **options)
+        namespace, interval = self._settings.namespace, section.interval
+        return LeafTags(store, make, namespace=namespace, interval=interval, **options)
 
     def _sections(self) -> Generator[tuple[tuple[str, ...], str, Any]]:
         if self._settings.share is not None:

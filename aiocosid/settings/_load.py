@@ -144,7 +144,9 @@ def _others(
             case ("generators" | "sharding" as table, name, *_):
                 rest[table] = _without(rest[table], name)
                 broken.add(name)
-            case (key, *_) if key in {"share", "server"} or key not in Settings.model_fields:
+            case (key, *_) if (
+                key in {"share", "leaf_tags", "server"} or key not in Settings.model_fields
+            ):
                 rest = _without(rest, key)
             case _:
                 return []

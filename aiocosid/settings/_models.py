@@ -17,7 +17,7 @@ from ._server import ServerSettings
 from ._sharding import ShardingSettings  # noqa: TC001 - pydantic reads annotations
 from ._values import STRICT, Creation, Flag, Function, Seconds, StoreValue, Whole, declared
 
-__all__ = ("MachineSettings", "OwnStoreSettings", "Settings", "TieredSettings")
+__all__ = ("LeafTagsSettings", "MachineSettings", "OwnStoreSettings", "Settings", "TieredSettings")
 
 
 class MachineSettings(BaseModel):
@@ -100,6 +100,20 @@ class TieredSettings(BaseModel):
     root_name: Name | None = None
 
 
+class LeafTagsSettings(BaseModel):
+    """A `LeafSegmentId` for each tag of Leaf's table, also for those that are added later.
+
+    Attributes:
+        store: a URL, a name in ``stores`` or a store: Leaf's; by default the one at the top.
+        interval: seconds between two readings of the table.
+    """
+
+    model_config = STRICT
+
+    store: StoreValue | None = None
+    interval: Timeout = 60.0
+
+
 class OwnStoreSettings(BaseModel):
     """A store of your own.
 
@@ -144,6 +158,7 @@ class Settings(BaseModel):
         machine: where machine ids come from.
         share: the default generator, ``__share__``: ``ids.share``.
         generators: a table for each generator: ``ids["order"]`` is ``[generators.order]``.
+        leaf_tags: the tags of Leaf's table, which come and go: ``ids.leaf_tags.next_id("order")``.
         sharding: a table for each sharding: ``ids.sharding["orders"]`` is ``[sharding.orders]``.
         server: the id service, which ``aiocosid serve`` runs.
     """
@@ -158,5 +173,6 @@ class Settings(BaseModel):
     machine: MachineSettings = MachineSettings()
     share: GeneratorSettings | None = None
     generators: dict[str, GeneratorSettings] = Field(default_factory=dict)
+    leaf_tags: LeafTagsSettings | None = None
     sharding: dict[str, ShardingSettings] = Field(default_factory=dict)
     server: ServerSettings = ServerSettings()

@@ -7,7 +7,13 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast, get_args
 
 from ._generators import GeneratorSettings
-from ._models import MachineSettings, OwnStoreSettings, Settings, TieredSettings
+from ._models import (
+    LeafTagsSettings,
+    MachineSettings,
+    OwnStoreSettings,
+    Settings,
+    TieredSettings,
+)
 from ._server import (
     DialectSettings,
     LeafDialectSettings,
@@ -39,6 +45,7 @@ KINDS: Final = _tagged(GeneratorSettings, "kind")
 TYPES: Final = _tagged(ShardingSettings, "type")
 TABLES: Final[dict[str, type[BaseModel]]] = {
     "machine": MachineSettings,
+    "leaf_tags": LeafTagsSettings,
     "converter": ConverterSettings,
     "layout": LayoutSettings,
     "group_prefix": GroupPrefixSettings,

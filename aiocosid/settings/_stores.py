@@ -202,6 +202,7 @@ def store_factories(settings: Settings) -> list[tuple[str, Callable[[], Store]]]
     as objects are left out: their owner creates their tables.
     """
     sections: list[Any] = [settings, settings.share, *settings.generators.values()]
+    sections.append(settings.leaf_tags)
     sections += [each.inner for each in sections if hasattr(each, "inner")]
     keys = ("store", "lane_store")
     values = [getattr(each, key, None) for each in sections for key in keys]

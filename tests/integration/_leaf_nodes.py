@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pymysql  # type: ignore[import-untyped]
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ("LeafNormalNode", "LeafRecycleNode", "LeafSqlNode", "RefusedError", "crash_after")
 
@@ -16,7 +19,7 @@ class RefusedError(Exception):
 
 
 class LeafNormalNode:
-    """`SnowflakeZookeeperHolder`, without its fall-back to a file."""
+    """`SnowflakeZookeeperHolder`."""
 
     def __init__(self, client: Any, name: str, ip: str, port: int = 8080) -> None:
         self.client = client
@@ -56,6 +59,19 @@ class LeafNormalNode:
             self.path = self.create(now_ms)
             self.worker_id = int(self.path.rpartition("-")[2])
         return self.worker_id
+
+    def start_by_file(self, directory: Path, now_ms: int) -> int:
+        """The fork's `init` if ZooKeeper raises: `Properties.load`, and both keys."""
+        try:
+            lines = (directory / "workerID.properties").read_text().splitlines()
+            found = dict(line.split("=") for line in lines)
+            worker_id, max_timestamp = int(found["workerID"]), int(found["maxTimestamp"])
+        except (OSError, KeyError, ValueError):
+            raise RefusedError from None
+        if now_ms < max_timestamp:
+            raise RefusedError
+        self.worker_id = worker_id
+        return worker_id
 
     def report(self, now_ms: int) -> None:
         """`updateNewData`, every 3 s."""

@@ -24,7 +24,7 @@ from aiocosid.snowflake import LEAF, SnowflakeId
 from tests.command import environment
 from tests.servers import FaultProxy, MariadbServer, Server, ZookeeperServer, eventually
 
-from ._leaf_nodes import LeafNormalNode
+from ._leaf_nodes import LeafNormalNode, RefusedError
 
 pytestmark = [
     pytest.mark.integration,
@@ -230,8 +230,45 @@ async def test_what_is_no_right(zookeeper: ZookeeperServer, tmp_path: Path) -> N
     about: Any = {"name": "shop", "ip": "10.0.0.1", "port": 8080, "state_dir": tmp_path}
     with pytest.raises(InvalidArgumentError, match="use a URL"):
         LeafZkNormalStore(zookeeper.behind, **about, offline=60)
-    with pytest.raises(InvalidArgumentError, match="left out"):
-        LeafZkNormalStore(zookeeper.behind, **about, leaf_dir=tmp_path)
+    with pytest.raises(InvalidArgumentError, match="leaf_dir"):
+        LeafZkNormalStore(zookeeper.behind, **about, leaf_dir="")
     with pytest.raises(InvalidArgumentError, match="above the interval of 3"):
         LeafZkNormalStore.from_url(url_of(zookeeper, tmp_path, offline=3))
     LeafZkNormalStore(zookeeper.behind, **about)
+
+
+def test_its_way_back(zookeeper_factory: Any, tmp_path: Path) -> None:
+    """A Java node that ZooKeeper does not answer starts by the file, as the process has left it."""
+    server: ZookeeperServer = zookeeper_factory()
+    LeafNormalNode(server.behind, "shop", "10.0.0.9").start(1)  # it has number 0
+    node = LeafNormalNode(server.behind, "shop", "10.0.0.1")
+    directory = tmp_path / "shop" / "leafconf" / "8080"
+    with pytest.raises(RefusedError):
+        node.start_by_file(directory, SYSTEM_CLOCK.now_ms())
+    directory.mkdir(parents=True)
+    (directory / "workerID.properties").write_text("workerID=0\n")  # Leaf's own, without a time
+    with pytest.raises(RefusedError):
+        node.start_by_file(directory, SYSTEM_CLOCK.now_ms())
+    url = f"leaf-zk-normal+{server.url}/?name=shop&{ME}&leaf_dir={tmp_path}"
+    for dies in (True, False):
+        life = Life(url)
+        try:
+            _, *bounds = life.answer()
+            if dies:
+                _, *bounds = life.answer("confirmed")  # its time is that of a renewal
+        finally:
+            life.end(dies=dies)
+        last = LEAF.parse(int(bounds[-1]))
+        if dies:
+            with pytest.raises(RefusedError):
+                node.start_by_file(directory, last.timestamp_ms)
+        path = f"{node.forever}/10.0.0.1:8080-{last.machine_id:010}"
+        stored = json.loads(server.behind.get(path)[0])["timestamp"]
+        assert last.machine_id > 0
+        assert stored >= last.timestamp_ms
+        assert node.start_by_file(directory, stored) == last.machine_id
+        with pytest.raises(RefusedError):
+            node.start_by_file(directory, stored - 1)
+        assert [each.name for each in directory.iterdir()] == ["workerID.properties"]
+        is_lowered = stored - last.timestamp_ms < 64  # milliseconds that name the owner
+        assert is_lowered is not dies

@@ -25,13 +25,16 @@ from aiocosid.errors import (
     CorruptCounterError,
     CounterMissingError,
     InvalidArgumentError,
+    InvalidSettingsError,
     NotOpenError,
     SchemaMissingError,
     SegmentUnavailableError,
     StoreRolledBackError,
     StoreUnavailableError,
 )
+from aiocosid.provider import configure
 from aiocosid.segment import LeafSegmentId, SegmentChainId
+from aiocosid.settings import configured_stores
 from aiocosid.testing import (
     FailingDistributor,
     GatedDistributor,
@@ -360,3 +363,66 @@ async def test_on_mysql_names_differ_in_more_than_case(
             await store.create_tag("new", step=10)
             await looked(tags, clock, {"order", "new"})
             assert set(tags.generators) == {"order", "Order"}
+
+
+# By settings.
+
+
+async def test_by_settings(store: LeafStore, execute: Execute, clock: ManualClock) -> None:
+    """They are open while the provider is, on the store at the top or one of their own."""
+    await store.create_tag("order", step=10)
+    await store.create_tag("late", step=10)
+    given: dict[str, Any] = {"store": store, "leaf_tags": {"interval": REFRESH_INTERVAL}}
+    elsewhere = {"store": "memory:", "leaf_tags": {"store": store}}
+    for settings in (given, elsewhere):
+        ids = configure(settings, default=False, clock=clock)
+        tags = ids.leaf_tags
+        assert tags is not None
+        async with ids:
+            order = await tags.get("order")
+            assert isinstance(order, LeafSegmentId)
+            ids.fail_fast()
+            for generator in (order, await tags.get("late")):
+                root = generator._root
+                assert root is not None
+                assert root.fail_fast
+            await store.create_tag("new", step=10)
+            assert await tags.next_id("new") >= 1
+            await looked(tags, clock, {"order", "late", "new"})
+            execute("DELETE FROM leaf_alloc WHERE biz_tag = 'new'")
+            await looked(tags, clock, {"order", "late"})
+            with pytest.raises(CounterMissingError):
+                await tags.next_id("new")
+        with pytest.raises(ClosedError):
+            await order.next_id()
+        with pytest.raises(ClosedError):
+            await tags.next_id("order")
+        async with ids:
+            assert await tags.next_id("order") > 1
+    execute("DROP TABLE leaf_alloc")
+    with pytest.raises(SchemaMissingError):
+        await configure(given, default=False).__aenter__()
+
+
+@pytest.mark.parametrize(
+    ("settings", "place", "reason"),
+    [
+        ({"store": "memory:", "leaf_tags": {}}, "leaf_tags.store", "has to be Leaf's"),
+        ({"leaf_tags": {}}, "leaf_tags", "needs a store"),
+        ({"leaf_tags": {"store": "nope"}}, "leaf_tags.store", "a name in"),
+        ({"store": "memory:", "leaf_tags": {"interval": 0}}, "leaf_tags.interval", "greater than"),
+        ({"store": "memory:", "leaf_tags": {"inerval": 1}}, "leaf_tags.inerval", "interval?"),
+    ],
+)
+async def test_settings_that_are_wrong(settings: Any, place: str, reason: str) -> None:
+    with pytest.raises(InvalidSettingsError) as error:
+        configure(settings)
+    (problem,) = error.value.problems
+    assert problem.key == place
+    assert reason in problem.reason
+
+
+async def test_their_store_is_one_of_the_settings(tmp_path: Path) -> None:
+    """Which ``aiocosid init --config`` prepares."""
+    url = f"leaf+sqlite:///{tmp_path / 'leaf.db'}"
+    assert [each[0] for each in configured_stores({"leaf_tags": {"store": url}})] == [url]

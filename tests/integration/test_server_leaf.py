@@ -6,7 +6,7 @@ import asyncio
 import re
 import uuid
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -24,7 +24,9 @@ from aiocosid.provider import IdProvider, configure
 from aiocosid.server import App, Token, Verb, digest_of
 from aiocosid.server.dialects import leaf
 from aiocosid.stores.memory import MemoryStore
+from tests.servers import eventually
 
+from ._id_server import IdServer
 from ._web import serve
 
 pytestmark = [pytest.mark.integration]
@@ -249,6 +251,35 @@ class TestLeafsTable:
         """Ids of a tag's row, whose number is the first id of the next segment."""
         _beside_old_nodes(mariadb_database.replace("mysql://", "mysql+asyncmy://"))
 
+    @pytest.mark.parametrize("workers", [1, 2])
+    def test_tags_come_and_go(self, mariadb_database: str, workers: int) -> None:
+        """While the server runs; a name that is no tag is refused without asking the database."""
+        execute = partial(_execute, mariadb_database.replace("mysql://", "mysql+asyncmy://"))
+        execute(_TABLE, _TAG.format("order", 501))
+        tags = "[leaf_tags]\ninterval = 0.2"
+        with IdServer(
+            store=f"leaf+{mariadb_database}",
+            server=f"workers = {workers}\n[server.leaf]",
+            generators=tags,
+            create=False,
+        ) as found:
+            get = partial(_answer, found.client)
+            assert int(get("order")) >= 501
+            assert get("order/7").endswith(":7")
+            assert get("new") == get("new/7") == get("ORDER") == "-2"
+            execute(_TAG.format("new", 101))
+            _until(lambda: get("new").isdecimal())
+            taken = [int(get("new")) for _ in range(50)]
+            assert len({*taken}) == 50
+            assert min(taken) > 100
+            assert found.ids(3, "new")
+            assert "<td>new</td>" in found.client.get("/cache").text or workers > 1
+            execute("DELETE FROM leaf_alloc WHERE biz_tag = 'order'")
+            _until(lambda: {get("order") for _ in range(9)} == {"-2"})
+            assert get("order/7") == "-2"
+            assert get("new").isdecimal()
+            assert found.end() == 0
+
     def test_on_sqlite(self, tmp_path: Path) -> None:
         _beside_old_nodes(f"sqlite+aiosqlite:///{tmp_path / 'leaf.db'}")
 
@@ -274,6 +305,47 @@ class TestOtherTables:
         with serve(App(configure(given, default=False), dialects=[leaf.routes])) as client:
             assert [client.get(f"{GET}/odd").text for _ in range(2)] == ["1", "3"]
             assert client.post(f"{GET}/odd/2").status_code == 400
+
+
+_TABLE: Final = """
+CREATE TABLE leaf_alloc (
+  biz_tag varchar(128) NOT NULL DEFAULT '' PRIMARY KEY, max_id bigint(20) NOT NULL DEFAULT 1,
+  step int(11) NOT NULL, description varchar(256) DEFAULT NULL,
+  update_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP
+)"""
+_TAG: Final = "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('{}', {}, 100)"
+
+
+def _execute(url: str, *statements: str) -> None:
+    """Run SQL, by nobody's leave."""
+
+    async def execute() -> None:
+        engine = create_async_engine(url)
+        async with engine.begin() as connection:
+            for each in statements:
+                await connection.execute(text(each))
+        await engine.dispose()
+
+    asyncio.run(execute())
+
+
+def _answer(client: httpx.Client, key: str) -> str:
+    """Return an id, a range, or Leaf's code."""
+    answer = client.post(f"{GET}/{key}")
+    if answer.status_code == 200:
+        return answer.text
+    found = re.fullmatch(r"Result\{id=(-\d), status=EXCEPTION\}", answer.json()["message"])
+    assert found is not None, answer.text
+    return found[1]
+
+
+def _until(attempt: Callable[[], bool]) -> None:
+    """Wait for what the server reads."""
+
+    async def asking() -> bool:
+        return await asyncio.to_thread(attempt)
+
+    asyncio.run(eventually(asking))
 
 
 def _beside_old_nodes(url: str) -> None:

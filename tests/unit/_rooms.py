@@ -86,6 +86,7 @@ DEFERRED = {
     "cli": {"server", "settings"},
     "_store_urls": {"compat", "stores"},  # whichever a URL names
     "provider": {"_store_urls", "settings"},
+    "settings": {"compat"},  # the tags of Leaf's table are made
     "snowflake": {"machine"},  # a lease is made with the first generator
 }
 

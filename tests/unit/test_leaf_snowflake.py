@@ -218,7 +218,7 @@ def store_of(properties: dict[str, str], **about: Any) -> str:
 def test_leafs_keys() -> None:
     """Each mode is a URL; the rest is the layout and the random start."""
     assert settings_from_leaf(OFF) == {}
-    assert settings_from_leaf(SEGMENTS) == {"store": f"leaf+{DB}"}
+    assert settings_from_leaf(SEGMENTS) == {"store": f"leaf+{DB}", "leaf_tags": {}}
     place = "name=shop&ip=10.0.0.1&port=8080"
     assert settings_from_leaf(ZK, ip="10.0.0.1") == {
         "share": {

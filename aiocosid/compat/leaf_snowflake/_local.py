@@ -268,6 +268,23 @@ def record_of_leaf(directory: Path, offline: float) -> RestartRecord | None:
     return unconfirmed_record(number, WORKER_BITS, last_ms=last_ms, now_ms=now_ms, offline=offline)
 
 
+def leave_to_leaf(directory: Path, address: LeafAddress, worker_id: int, until_ms: int) -> None:
+    """Replace what a Leaf node of the address starts by if ZooKeeper does not answer it; blocks.
+
+    Leaf reads the number.  The fork also reads the time, fails without one, and waits for it.
+
+    Args:
+        directory: where the file is.
+        address: whose it is.
+        worker_id: its number in ZooKeeper.
+        until_ms: the time up to which ids may be issued.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    write_text(directory / PROPERTIES, written(PROPERTIES, address, worker_id, until_ms))
+
+
 def written(name: str, address: LeafAddress, worker_id: int, timestamp: int) -> str:
     """Return the text of a file, in its own shape."""
     if name == PROPERTIES:

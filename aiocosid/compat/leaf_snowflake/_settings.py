@@ -39,9 +39,9 @@ def settings_from_leaf(
 ) -> dict[str, object]:
     """Translate ``leaf.properties`` for `aiocosid.configure`.
 
-    Snowflakes become the default generator, ``share``; segments the store of all others, so that
-    each tag needs a table of its own: ``settings["generators"] = {"order": {"kind": "leaf"}}``.
-    Keys that begin with something else than ``leaf.`` are left out.
+    Snowflakes become the default generator, ``share``; segments the store of all others, with all
+    tags of its table in ``leaf_tags``.  Keys that begin with something else than ``leaf.`` are left
+    out.
 
     Args:
         properties: as they stand in the file; an empty text is none.
@@ -54,7 +54,8 @@ def settings_from_leaf(
         leaf_dir: as that of the store, for the mode ``zk_normal``.
 
     Returns:
-        ``share`` and ``store`` with the stores' URLs, which hold the password of ``leaf.jdbc``.
+        ``share``, ``store`` and ``leaf_tags``, with the stores' URLs, which hold the password of
+        ``leaf.jdbc``.
 
     Raises:
         InvalidArgumentError: a key is missing, unknown or malformed; its ``argument`` is the key.
@@ -65,7 +66,7 @@ def settings_from_leaf(
         raise InvalidArgumentError(key, "...", expected=expected)
     settings: dict[str, object] = {}
     if _is_on(options, "leaf.segment.enable"):
-        settings["store"] = f"leaf+{_database(options)}"
+        settings |= {"store": f"leaf+{_database(options)}", "leaf_tags": {}}
     if _is_on(options, "leaf.snowflake.enable"):
         share = {"kind": "snowflake", "layout": "leaf", "random_start": RANDOM_START}
         more = {"state_dir": state_dir, "offline": str(offline or ""), "leaf_dir": leaf_dir}

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 from ..._checks import MAX_MS, check_integer, check_text
 from ...errors import (
     CorruptMachineStateError,
-    InvalidArgumentError,
     LeafWorkerIdsUsedUpError,
     MachineIdOverflowError,
     StoreAuthenticationError,
 )
+from ...machine.files import in_thread
 from ...stores.zookeeper.tree import (
     ANY,
     OURS,
@@ -40,10 +40,11 @@ from .._stamps import claim_stamp
 from .._worker_ids import Entry, WorkerIdStore, examine_registry
 from .._zookeeper_registry import ZookeeperRegistry
 from ._address import INTERVAL, NAMED, OFFLINE, WHY, WORKER_BITS, LeafAddress, check_leaf_name
-from ._local import directory_of, record_of_leaf
+from ._local import directory_of, leave_to_leaf, record_of_leaf
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
+    from pathlib import Path
 
     from ...errors import CosIdError
     from ...stores.zookeeper.tree import Node, Nodes, ZookeeperLink
@@ -103,7 +104,13 @@ _FOREVER_NODE: Final = re.compile(r"(?P<address>.+)-(?P<number>[0-9]{10})")
 
 
 class _Forever(_LeafNodes):
-    """``/snowflake/{leaf.name}/forever``: nodes ``{ip}:{port}-{worker id}``."""
+    """``/snowflake/{leaf.name}/forever``: nodes ``{ip}:{port}-{worker id}``.
+
+    Attributes:
+        directory: where Leaf's file of this address is kept as well; None to keep none.
+    """
+
+    directory: Path | None = None
 
     async def find(self, at: Nodes, bits: int, now_ms: int, latest_ms: int) -> Entry | None:  # noqa: ARG002 - there is no other
         children = _numbered(await at.children(self.folder))
@@ -167,7 +174,12 @@ class _Forever(_LeafNodes):
     async def write(self, at: Nodes, entry: Entry, new: int) -> bool:
         node: Node | None = entry.about  # none where it was made with its claim
         change = write(self._path(entry.worker_id), self._written(new), node)
-        return node is None or await at.commit(change) is not None
+        if node is not None and await at.commit(change) is None:
+            return False
+        if self.directory is not None:  # no id above the file's time before this returns
+            found = self.directory, self.address, entry.worker_id, new
+            await in_thread(partial(leave_to_leaf, *found))
+        return True
 
     def _written(self, stamp: int) -> bytes:
         return _as_json(ip=self.address.ip, port=self.address.port, timestamp=stamp)
@@ -218,26 +230,28 @@ class LeafZkNormalStore(WorkerIdStore):
                 starts on the same machine; 0, or above 3.  It needs ``state_dir``, and `from_url`.
                 The timestamp is as far ahead, also after an orderly end: for so long a start of
                 this address elsewhere has to wait, and a Leaf node refuses to start.
-            leaf_dir: Java's ``java.io.tmpdir``, with ``offline``: where this address has no record
-                in ``state_dir``, the first start without ZooKeeper takes the number from the fork's
-                ``workerID.properties``, and begins above its time, for ``offline`` seconds.  Nobody
-                confirms that: use it only for an address that is this host's own, and whose Leaf
-                node has ended.  A file without a time is not used, nor one with number 0.
+            leaf_dir: Java's ``java.io.tmpdir``: each renewal also writes the worker id and the time
+                to the fork's ``workerID.properties`` there, by which a Leaf node that takes the
+                address back starts without ZooKeeper.  If it cannot be written, the renewal fails.
+                With ``offline`` it is read, too: where this address has no record in ``state_dir``,
+                the first start without ZooKeeper takes the number from it, and begins above its
+                time, for ``offline`` seconds.  Nobody confirms that: use it only for an address
+                that is this host's own, and whose Leaf node has ended.  A file without a time is
+                not read, nor one with number 0.
 
         Raises:
             InvalidArgumentError: an argument is outside its range, the client is none of kazoo's,
-                or yours with ``offline``; or ``leaf_dir`` is given without ``offline``.
+                or yours with ``offline``.
         """
         address = LeafAddress.of(ip, port)
         registry = _Forever(as_link(client), name, address, "forever")
-        if leaf_dir is None:
-            self._on(registry, state_dir=state_dir, offline=offline)
-            return
-        check_text("leaf_dir", os.fspath(leaf_dir))
-        if not offline:
-            raise InvalidArgumentError("leaf_dir", leaf_dir, expected="left out without offline")
-        inherit = partial(record_of_leaf, directory_of(leaf_dir, name, address), offline)
-        self._on(registry, state_dir=state_dir, offline=offline, inherit=inherit)
+        more: dict[str, Any] = {}
+        if leaf_dir is not None:
+            check_text("leaf_dir", os.fspath(leaf_dir))
+            registry.directory = directory_of(leaf_dir, name, address)
+            if offline:
+                more["inherit"] = partial(record_of_leaf, registry.directory, offline)
+        self._on(registry, state_dir=state_dir, offline=offline, **more)
 
     async def examine(self) -> Sequence[Examined]:
         """Read and explain the worker ids of all addresses; nothing is written.

@@ -246,6 +246,8 @@ class _Leaf:
     def _statistics(self) -> list[SegmentStatistics]:
         provider: Any = self._service.provider
         found = [provider[name].statistics() for name in provider]
+        if (tags := getattr(provider, "leaf_tags", None)) is not None:
+            found += [each.statistics() for each in tags.generators.values()]
         return [each for each in found if isinstance(each, SegmentStatistics)]
 
 
