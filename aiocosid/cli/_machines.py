@@ -67,7 +67,7 @@ def list_(
         found = session.call(session.store.machines, namespace=namespace)
         tell_quarantines(session, namespace)
     if layout is TableFormat.JSON:
-        write_json([{**asdict(each), "free": not each.instance_id} for each in found])
+        write_json([_facts(each) for each in found])
     elif rows := [_row(each) for each in found]:
         write_table([*rows[0]], [[*row.values()] for row in rows], left=(0, 2))
     else:
@@ -92,6 +92,12 @@ def tell_quarantines(session: StoreSession, namespace: str | None) -> None:
             left = "without an end" if isinf(each.seconds_left) else f"{ceil(each.seconds_left)} s"
             subject = f"{PROGRAM}: machine ids of namespace {printable(each.namespace)}"
             typer.echo(f"{subject} are in quarantine: {left}", err=True)
+
+
+def _facts(each: Machine) -> dict[str, object]:
+    """Return a machine id for JSON; one that was never renewed has no time."""
+    last_ms = each.last_timestamp_ms if each.last_timestamp_ms > 0 else None
+    return {**asdict(each), "last_timestamp_ms": last_ms, "free": not each.instance_id}
 
 
 def _row(each: Machine) -> dict[str, str]:
@@ -318,9 +324,11 @@ def _owner(session: StoreSession, namespace: str, machine_id: int) -> Machine:
 
 def _is_wanted(who: str, owner: Machine) -> bool:
     stable = ", which is stable" if owner.stable else ""
+    last = "it was never renewed"
+    if owner.last_timestamp_ms > 0:
+        last = f"its last renewal was at {time_text(owner.last_timestamp_ms)} UTC"
     return confirmed(
-        f"{who} is held by {one_line(owner.instance_id)}{stable}; its last renewal was at "
-        f"{time_text(owner.last_timestamp_ms)} UTC.\n"
+        f"{who} is held by {one_line(owner.instance_id)}{stable}; {last}.\n"
         "It must not run any more: otherwise the next owner may issue the same ids.\n"
         "Take the machine id from it?"
     )

@@ -117,12 +117,12 @@ def write_counters(counters: Sequence[Counter], layout: TableFormat) -> None:
 
 
 def time_text(ms: int) -> str:
-    """Return a unix time in milliseconds to the second, in UTC; ``-`` for none."""
-    return "-" if ms < 0 else _time(ms // 1000)
+    """Return a unix time in milliseconds to the second, in UTC; ``-`` for none, 0 or below."""
+    return _time(max(ms, 0) // 1000)
 
 
 def _time(seconds: int | None) -> str:
-    if seconds is None:
+    if not seconds:  # stores keep 0 for what never happened
         return "-"
     try:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")

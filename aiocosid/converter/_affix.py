@@ -309,11 +309,10 @@ class DatePrefixIdConverter(IdConverter):
         return self.inner.as_int(text[found.end() :])
 
     def as_tree(self) -> dict[str, object]:
-        """Return kind, pattern, delimiter and the converter inside."""
+        """Return kind, pattern and the converter inside; CosId has no delimiter here."""
         return {
             "kind": type(self).__name__,
             "pattern": self.pattern,
-            "delimiter": self.delimiter,
             "actual": self.inner.as_tree(),
         }
 

@@ -43,8 +43,14 @@ class SnowflakeFriendlyIdConverter(IdConverter):
         return self.text.as_id(text)
 
     def as_tree(self) -> dict[str, object]:
-        """Return kind and padding."""
-        return {"kind": type(self).__name__, "padStart": self.text.pad}
+        """Return kind, padding, and the digits of the highest machine id and sequence."""
+        layout = self.text.layout
+        return {
+            "kind": type(self).__name__,
+            "padStart": self.text.pad,
+            "machineCharSize": len(str(layout.machine_count - 1)),
+            "sequenceCharSize": len(str(layout.max_sequence)),
+        }
 
 
 def _check_text(text: object) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from calendar import monthrange
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias
 
@@ -140,6 +141,20 @@ class GroupBy:
         if self._pattern is None or self._zone is None:
             return ""
         return self._pattern.format(moment_of(now_ms, self._zone))
+
+    def last_second(self, now_ms: int) -> int | None:
+        """Return the last second of the period of a unix time in milliseconds; None without dates.
+
+        It is the second that CosId's groups end with, as unix time.
+        """
+        if self._zone is None:
+            return None
+        local = moment_of(now_ms, self._zone).replace(hour=23, minute=59, second=59, microsecond=0)
+        if self._period == "year":
+            local = local.replace(month=12, day=31)
+        elif self._period == "month":
+            local = local.replace(day=monthrange(local.year, local.month)[1])
+        return int(local.replace(fold=0).timestamp())
 
     def key_in(self, period: str) -> str:
         """Return the key of the call that is being made, in a period that `period_at` returned.

@@ -51,6 +51,7 @@ class GroupedStatistics(Statistics):
 
     Attributes:
         group: the group of the latest call; None before the first one.
+        group_ends: the last second of that group's period, unix time; None for a group without one.
         open_groups: how many groups are in memory.
         dropped_groups: how many groups were dropped since it was opened: those of ended periods,
             and above ``max_groups`` the least recently used.
@@ -60,6 +61,7 @@ class GroupedStatistics(Statistics):
     """
 
     group: str | None
+    group_ends: int | None = None
     open_groups: int
     dropped_groups: int
     actual: SegmentStatistics | None
@@ -97,15 +99,19 @@ class Group:
     Attributes:
         key: its key.
         period: the text of the period that it belongs to; empty without dates.
+        opened_ms: a moment of that period, unix time in milliseconds.
         generator: hands out its ids.
         callers: calls that may be suspended in it; it is not given up under them.
     """
 
-    __slots__ = ("callers", "generator", "key", "period")
+    __slots__ = ("callers", "generator", "key", "opened_ms", "period")
 
-    def __init__(self, key: str, period: str, generator: SegmentChainId | SegmentId) -> None:
+    def __init__(
+        self, key: str, period: str, opened_ms: int, generator: SegmentChainId | SegmentId
+    ) -> None:
         self.key = key
         self.period = period
+        self.opened_ms = opened_ms
         self.generator = generator
         self.callers = 0
 

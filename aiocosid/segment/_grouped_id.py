@@ -246,7 +246,7 @@ class GroupedSegmentId(Component, IdGenerator):
         key = self.group_by.key_in(period)
         group = self._groups.get(key)
         if group is None:
-            group = self._opened(key, period)
+            group = self._opened(key, period, begin // NS_PER_MS)
         else:
             self._freshen(group)
         self._last = group
@@ -267,14 +267,14 @@ class GroupedSegmentId(Component, IdGenerator):
             self._period = begin, begin + SECOND, period
         return self._period
 
-    def _opened(self, key: str, period: str) -> Group:
+    def _opened(self, key: str, period: str, now_ms: int) -> Group:
         name = f"{self.name}@{key}"
         generator = self._generator(self._counter(name), name)
         generator._resume(self._floors.get(key))
         self._check_usable()  # whoever made the key or the distributor may have closed us
         generator._claim(self._root)
         # A signal handler's may be there meanwhile.
-        group = self._groups.setdefault(key, Group(key, period, generator))
+        group = self._groups.setdefault(key, Group(key, period, now_ms, generator))
         self._trim(group)
         return group
 
@@ -467,6 +467,7 @@ class GroupedSegmentId(Component, IdGenerator):
             namespace=self.namespace,
             name=self.name,
             group=None if last is None else last.key,
+            group_ends=None if last is None else self.group_by.last_second(last.opened_ms),
             open_groups=len(self._groups),
             dropped_groups=self._dropped,
             actual=None if last is None else last.generator.statistics(),

@@ -104,7 +104,7 @@ class SegmentStatistics(Statistics):
             "offset": offset,
             "sequence": sequence,
             "step": max_id - offset,
-            "isExpired": self.is_expired,
-            "isOverflow": is_overflow,
-            "isAvailable": not (is_overflow or self.is_expired),
+            "expired": self.is_expired,
+            "overflow": is_overflow,
+            "available": not (is_overflow or self.is_expired),
         }

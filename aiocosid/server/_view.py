@@ -413,7 +413,7 @@ def counter_rows(reading: StoreReading, rates: Rates, now: float) -> Iterator[Ro
             Shown(name_text(reading.label)),
             Shown(str(each.last_max_id)),
             _rate(rates.rate(key, each.last_max_id, now)),
-            _unknown("not kept") if fetched is None else Shown(time_text(fetched * 1000)),
+            Shown(time_text(fetched * 1000)) if fetched else _unknown("not kept"),
         )
 
 
@@ -427,8 +427,11 @@ def machine_rows(reading: StoreReading, leases: Iterable[MachineIdStatistics]) -
     since_ms = {(e.namespace, e.machine_id, e.instance_id): e.taken_ms for e in leases}
     guards = {each.namespace: each.safe_guard for each in reading.markers}
     for each in sorted(reading.machines, key=lambda each: not each.instance_id):
-        mark = _unknown("no mark") if each.mark_ms < 0 else Shown(time_text(each.mark_ms))
+        mark = _unknown("no mark") if each.mark_ms <= 0 else Shown(time_text(each.mark_ms))
         holder = since = until = _unknown("free")
+        last = _unknown("never renewed")
+        if each.last_timestamp_ms > 0:
+            last = Shown(time_text(each.last_timestamp_ms))
         if each.instance_id:
             holder = Shown(name_text(each.instance_id), "stable" if each.stable else "")
             taken_ms = since_ms.get((each.namespace, each.machine_id, each.instance_id), -1)
@@ -441,7 +444,7 @@ def machine_rows(reading: StoreReading, leases: Iterable[MachineIdStatistics]) -
             Shown(str(each.machine_id)),
             holder,
             since,
-            Shown(time_text(each.last_timestamp_ms)),
+            last,
             until,
             mark,
         )
@@ -454,6 +457,8 @@ def _held_until(machine: Machine, safe_guard: float | None, now_ms: int) -> Show
         return _unknown("no safe guard stored")
     if isinstance(end_ms, float):  # inf
         return Shown(FOREVER)
+    if machine.last_timestamp_ms <= 0:
+        return Shown("-", "never renewed: it may go to another instance", level="warn")
     if end_ms < now_ms:
         return Shown(time_text(end_ms), "expired: it may go to another instance", level="warn")
     return Shown(time_text(end_ms), f"unless renewed; guard {seconds_text(safe_guard)}")

@@ -77,7 +77,7 @@ class SnowflakeStatistics(Statistics):
             "timestampBit": self.timestamp_bits,
             "machineBit": self.machine_bits,
             "sequenceBit": self.sequence_bits,
-            "isSafeJavascript": self.is_javascript_safe,
+            "safeJavascript": self.is_javascript_safe,
             "machineId": self.machine_id,
             "lastTimestamp": last_ms if last_ms < 0 else last_ms // self.unit_ms,
             "actual": None,

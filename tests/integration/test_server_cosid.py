@@ -436,12 +436,14 @@ class TestIds:
         numbers = [configured.get(path).json() for path in ("/ids", "/ids/order", "/ids/order")]
         assert numbers == [1, 1, 2]
         as_text = configured.get("/ids/as-string/order")
-        assert (as_text.text, as_text.headers["content-type"]) == ("3", "text/plain; charset=utf-8")
-        assert configured.get("/ids/as-string").text == "2"
+        # Without a converter, CosId's by default.
+        assert as_text.text == "00000000003"
+        assert as_text.headers["content-type"] == "text/plain; charset=utf-8"
+        assert configured.get("/ids/as-string").text == "00000000002"
         assert len(configured.get("/ids/as-string/text").text) == 11
         assert refusal(configured.get("/ids/text")) == (400, "500")
         assert configured.get("/actuator/cosidGenerator").json() == 3
-        assert configured.get("/actuator/cosidStringGenerator/order").text == "4"
+        assert configured.get("/actuator/cosidStringGenerator/order").text == "00000000004"
 
     def test_an_unknown_name(self, configured: httpx.Client) -> None:
         answer = configured.get("/ids/x")
@@ -459,7 +461,9 @@ class TestIds:
         assert configured.get("/actuator/health").json() == {"status": "UP"}
         tree = configured.get("/actuator/cosid").json()
         assert set(tree) == set(GENERATORS)
-        assert configured.get("/actuator/cosid/order").json()["kind"] == tree["order"]["kind"]
+        assert {each["kind"] for each in tree.values()} == {"StringSegmentId"}
+        assert configured.get("/actuator/cosid/order").json()["actual"]["kind"] == "SegmentChainId"
+        assert b"null" not in configured.get("/actuator/cosid").content
         assert refusal(configured.delete("/actuator/cosid/order")) == (400, "500")
         assert configured.get("/ids/order").status_code == 200
 

@@ -76,7 +76,8 @@ MAY_IMPORT = {
     "provider": ROOMS | {"_kind_methods", "_kinds", "_store_urls"},
     "settings": (ROOMS - {"provider"}) | {"_kinds", "_store_urls", "variables"},
     "integrations": PUBLIC | {"models", "sync"},
-    "server": PUBLIC | {"_checks", "_instance_id", "_kinds", "_life", "integrations", "settings"},
+    "server": PUBLIC
+    | {"_checks", "_instance_id", "_kinds", "_life", "_text_generator", "integrations", "settings"},
     "cli": PUBLIC,
     "testing": ROOMS | PUBLIC | {"_store_urls", "sync"},
 }

@@ -61,7 +61,7 @@ async def test_a_provider_tells_of_each_by_name() -> None:
 def cosid_part(tree: dict[str, object]) -> dict[str, object]:
     """What CosId's actuator has of a segment."""
     keys = ("fetchTime", "maxId", "offset", "sequence", "step")
-    return {key: tree[key] for key in (*keys, "isExpired", "isOverflow", "isAvailable")}
+    return {key: tree[key] for key in (*keys, "expired", "overflow", "available")}
 
 
 NO_SEGMENT = {
@@ -70,9 +70,9 @@ NO_SEGMENT = {
     "offset": -1,
     "sequence": -1,
     "step": 0,
-    "isExpired": False,
-    "isOverflow": True,
-    "isAvailable": False,
+    "expired": False,
+    "overflow": True,
+    "available": False,
 }
 
 
@@ -91,9 +91,9 @@ async def test_a_chain_shows_the_segment_in_use() -> None:
             "offset": 100,
             "sequence": 104,
             "step": 10,
-            "isExpired": False,
-            "isOverflow": False,
-            "isAvailable": True,
+            "expired": False,
+            "overflow": False,
+            "available": True,
         }
         tree = json.loads(json.dumps(chain.statistics().as_tree()))
         assert cosid_part(tree) == seen
@@ -101,15 +101,15 @@ async def test_a_chain_shows_the_segment_in_use() -> None:
         assert (tree["name"], tree["remaining"], tree["lastMaxId"]) == ("order", 6, 110)
         await clock.advance(60.5)
         tree = chain.statistics().as_tree()
-        assert (tree["isExpired"], tree["isAvailable"]) == (True, False)
+        assert (tree["expired"], tree["available"]) == (True, False)
         assert tree["fetchTime"] == AT_MS // 1000  # then, not now
         await chain.next_ids(10)  # a whole segment; the next one is there already
         tree = chain.statistics().as_tree()
         assert (tree["fetchTime"], tree["offset"], tree["maxId"]) == (AT_MS // 1000 + 60, 120, 130)
-        assert (tree["sequence"], tree["isOverflow"]) == (120, False)
+        assert (tree["sequence"], tree["overflow"]) == (120, False)
         await chain.next_id()
     tree = json.loads(json.dumps(chain.statistics().as_tree()))
-    assert (tree["offset"], tree["sequence"], tree["isAvailable"]) == (120, 130, False)
+    assert (tree["offset"], tree["sequence"], tree["available"]) == (120, 130, False)
 
 
 def test_between_two_segments_it_is_the_next_one() -> None:
@@ -120,7 +120,7 @@ def test_between_two_segments_it_is_the_next_one() -> None:
         chain._opening.hand.chain.link(IdSegment(max_id, 10))
     chain._opening.hand.chain.cut(10)
     tree = chain.statistics().as_tree()
-    assert (tree["offset"], tree["sequence"], tree["isAvailable"]) == (10, 10, True)
+    assert (tree["offset"], tree["sequence"], tree["available"]) == (10, 10, True)
 
 
 @pytest.mark.asyncio
@@ -130,7 +130,7 @@ async def test_a_snowflake_shows_what_cosid_shows() -> None:
     machine = MemoryStore().machine_id_distributor(namespace="shop")
     generator = SnowflakeId(machine, layout=COSID_S, clock=clock)
     tree = json.loads(json.dumps(generator.statistics().as_tree()))
-    assert (tree["machineId"], tree["lastTimestamp"], tree["isSafeJavascript"]) == (None, -1, False)
+    assert (tree["machineId"], tree["lastTimestamp"], tree["safeJavascript"]) == (None, -1, False)
     async with generator:
         await generator.next_id()
         tree = json.loads(json.dumps(generator.statistics().as_tree()))
@@ -140,7 +140,7 @@ async def test_a_snowflake_shows_what_cosid_shows() -> None:
         "timestampBit": 31,
         "machineBit": 10,
         "sequenceBit": 22,
-        "isSafeJavascript": False,
+        "safeJavascript": False,
         "machineId": 0,
         "lastTimestamp": AT_MS // 1000,
         "actual": None,

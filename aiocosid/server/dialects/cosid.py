@@ -33,6 +33,8 @@ from .._instances import UNKNOWN, InstanceMachines
 from .._problems import Problem, problem_of
 from .._service import COSID_STEP
 from .._tokens import Verb
+from ._cosid_statistics import TEXT as RADIX62
+from ._cosid_statistics import actuator_tree
 from ._endpoint import Endpoint, HttpAnswer, gate
 
 if TYPE_CHECKING:
@@ -249,8 +251,10 @@ class _Proxy:
         if not is_text and not isinstance(generator, IdGenerator):
             raise _RefusedError(_FAILED, f"the ids of [{name}] are text")
         self._service.quotas.charge(access, name)
-        new_id = str(await generator.next_id())
-        return HttpAnswer(new_id.encode(), TEXT if is_text else JSON)
+        new_id = await generator.next_id()
+        if is_text and isinstance(new_id, int):
+            new_id = RADIX62.as_str(new_id)
+        return HttpAnswer(str(new_id).encode(), TEXT if is_text else JSON)
 
     # Spring's actuator.
 
@@ -284,14 +288,16 @@ class _Proxy:
         """Return the statistics of all generators by name, or of one."""
         if not names:
             self._check(scope, Verb.READ, "")
-            return HttpAnswer(_compact(self._service.provider.statistics()))
+            provider = self._service.provider
+            trees = {each: actuator_tree(provider[each].statistics()) for each in provider}
+            return HttpAnswer(_compact(trees))
         name = _only(names)
         self._check(scope, Verb.READ, name)
         try:
             found = self._service.provider[name]
         except KeyError:
             raise _not_found(name) from None
-        return HttpAnswer(_compact(found.statistics().as_tree()))
+        return HttpAnswer(_compact(actuator_tree(found.statistics())))
 
     def _check(self, scope: Scope, verb: Verb, name: str) -> Access:
         access = self._access(scope)

@@ -66,6 +66,20 @@ def test_json_has_the_names_of_the_library(aiocosid: Command, scripted: Scripted
     assert (second["instance_id"], second["mark_ms"], second["free"]) == ("", -1, True)
 
 
+def test_a_stamp_of_zero_is_no_time(
+    aiocosid: Command, scripted: ScriptedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A number that was never used, as CosId's on ZooKeeper: absent, not 1970."""
+    never = Machine(namespace="shop", machine_id=5, instance_id="java:1", last_timestamp_ms=0)
+    scripted.known = [[never]] * 3
+    assert cells(aiocosid("machines", "list").out, "java:1")[3:5] == ["-", "-"]
+    [only] = json.loads(aiocosid("machines", "list", "--format", "json").out)
+    assert only["last_timestamp_ms"] is None
+    monkeypatch.setattr("sys.stdin", Terminal("n\n"))
+    asked = aiocosid("machines", "revert", "5", "--namespace", "shop")
+    assert "it was never renewed." in asked.out + asked.err
+
+
 def test_no_machine_ids(aiocosid: Command, scripted: ScriptedStore) -> None:
     """An empty store is no error: a sentence, or an empty array."""
     assert aiocosid("machines", "list").out == "no machine ids\n"
@@ -219,7 +233,7 @@ def test_a_floor_that_is_a_mistake(
     assert (ended.code, ended.out) == (2, "")
     assert said in ended.err
     [only] = json.loads(aiocosid("machines", "list", *of, "--format", "json").out)
-    assert only["last_timestamp_ms"] == 0
+    assert only["last_timestamp_ms"] is None
 
 
 def test_a_store_without_machine_ids_has_no_floor(aiocosid: Command) -> None:

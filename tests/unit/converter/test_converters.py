@@ -177,12 +177,7 @@ def test_trees_are_the_actuators() -> None:
     )
     decimal = {"kind": "ToStringIdConverter", "padStart": True, "charSize": 6}
     group = {"kind": "GroupedPrefixIdConverter", "delimiter": ".", "actual": decimal}
-    date = {
-        "kind": "DatePrefixIdConverter",
-        "pattern": "yyMMdd",
-        "delimiter": "-",
-        "actual": group,
-    }
+    date = {"kind": "DatePrefixIdConverter", "pattern": "yyMMdd", "actual": group}
     prefix = {"kind": "PrefixIdConverter", "prefix": "a", "actual": date}
     assert chain.as_tree() == {"kind": "SuffixIdConverter", "suffix": "z", "actual": prefix}
     assert Radix62IdConverter(False, 3).as_tree() == {
@@ -197,6 +192,8 @@ def test_trees_are_the_actuators() -> None:
     assert ALL["friendly"][0].as_tree() == {
         "kind": "SnowflakeFriendlyIdConverter",
         "padStart": True,
+        "machineCharSize": 4,
+        "sequenceCharSize": 4,
     }
 
 

@@ -259,6 +259,13 @@ class TestMachines:
         assert row["Held since"] == Shown("-", "known to its holder")
         assert row["No id is later than (UTC)"] == Shown("-", "no mark")
 
+    def test_a_stamp_of_zero_is_no_time(self) -> None:
+        """CosId's numbers that were never used, and those that Java took from them."""
+        free, held = (self.machine(who, last_timestamp_ms=0, mark_ms=0) for who in ("", "java:1"))
+        for row in self.rows(held, free):
+            assert row["Last renewal (UTC)"] == Shown("-", "never renewed")
+            assert "1970" not in str(row)
+
     @pytest.mark.parametrize(
         ("stable", "guard", "until"),
         [
