@@ -600,7 +600,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
 
     def _check_marker(self) -> None:
         if not self._backend.has_marker:
-            remedy = "mark each by 'aiocosid init --namespace'"
+            remedy = "mark each by 'aiocosid init --store URL --namespace NAMESPACE'"
             raise UnsupportedByStoreError(
                 type(self).__name__, "no commit spans its namespaces", remedy=remedy
             )
