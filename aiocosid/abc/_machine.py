@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from math import inf
+from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 from .._checks import MAX_MACHINE_BITS, check_machine_bits, check_text
@@ -336,5 +337,8 @@ def bits_in_use(namespace: str, found: int | None, holders: Iterable[str]) -> Ma
     """Return the error for changing the width while somebody holds a machine id."""
     width = "" if found is None else f", {found} bits"
     what = f"the width of the machine ids of namespace {namespace!r}{width},"
-    remedy = "close them, and free what dead ones hold by 'aiocosid machines revert'"
+    remedy = (
+        "close them, and free what dead ones hold, each by 'aiocosid machines revert MACHINE_ID "
+        f"--namespace {quote(namespace)} --store URL'"
+    )
     return MachineIdInUseError(what, holder=", ".join(holders), remedy=remedy)

@@ -6,6 +6,7 @@ from collections import Counter as Tally
 from dataclasses import dataclass
 from enum import StrEnum
 from math import ceil, inf
+from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 from ..abc import MAX_ID
@@ -200,8 +201,8 @@ def judge_initialized(*, is_initialized: bool) -> Finding:
         status=Status.WARNING,
         text="no machine id is handed out, so no Snowflake; without a marker no counter is created "
         "either; those that exist work",
-        remedy="run 'aiocosid init' once, with the same --store; after --after-loss wait until "
-        "every lease of before has expired",
+        remedy="run 'aiocosid init --store URL' once; after --after-loss wait until every lease of "
+        "before has expired",
     )
 
 
@@ -236,7 +237,8 @@ def judge_markers(markers: Sequence[MachineMarker]) -> Iterator[Finding]:
             check="quarantine",
             status=Status.FAILED if is_endless else Status.WARNING,
             text=f"namespace {each.namespace} hands out no machine id {left}",
-            remedy="'aiocosid init' ends it, if no process that was started before still runs",
+            remedy=f"'aiocosid init --store URL --namespace {quote(each.namespace)} "
+            "--confirm-no-holders' ends it, if no process that was started before still runs",
         )
 
 

@@ -29,7 +29,7 @@ SCHEMES: Final = {each.value: each for each in SqlDialect} | {
 HEADER: Final = """\
 -- The tables of {} {} on {}.
 -- Run all statements in this order and in one session, as a role that may create tables.
--- They change nothing that exists. Then run 'aiocosid init' once for the store.
+-- They change nothing that exists. Then run 'aiocosid init --store URL' once.
 """
 
 

@@ -121,7 +121,7 @@ class MachineBitsMismatchError(CosIdError):
 
     def __init__(self, namespace: str, *, bits: int, found: int, remedy: str = "") -> None:
         remedy = remedy or (
-            f"run 'aiocosid machines bits --namespace {quote(namespace)} --set {bits}'"
+            f"run 'aiocosid machines bits --namespace {quote(namespace)} --set {bits} --store URL'"
         )
         super().__init__(
             f"namespace {namespace!r} has machine ids of {found} bits, and {bits} were asked for; "
@@ -146,7 +146,7 @@ class MachineIdOverflowError(CosIdError):
     retryable = True
     remedy: str = (
         "close an instance, use more machine bits, or wait for the safe guard duration of those "
-        "that died ('aiocosid machines list' shows them)"
+        "that died ('aiocosid machines list --store URL' shows them)"
     )
 
     def __init__(self, namespace: str, *, size: int, holders: tuple[str, ...] = ()) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from shlex import quote
+
 from ._base import SEE_CAUSE, TRY_AGAIN, CosIdError, with_remedy, with_wait
 
 __all__ = (
@@ -246,8 +248,9 @@ class StoreRolledBackError(StoreError):
             store,
             f"counter '{namespace}.{name}' went backwards: {seen} came, at least {expected} was "
             "due",
-            remedy=f"raise it with 'aiocosid set-floor {name} --namespace {namespace} --above N' "
-            "to a number above every id ever handed out, then open the generator anew",
+            remedy=f"raise it with 'aiocosid set-floor {quote(name)} --namespace "
+            f"{quote(namespace)} --above N --store URL' to a number above every id ever handed "
+            "out, then open the generator again",
         )
         self.counter: str = f"{namespace}.{name}"
         self.namespace = namespace

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import chain, count, islice
+from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 from ..abc import Machine, MachineGrant
@@ -143,7 +144,7 @@ def _stranger(snapshot: Snapshot, asker: Asker) -> CosIdError | None:
 
     A process of that name may be running.  Once it was silent for the safe guard it is over.
     """
-    for seat in snapshot.seats.values():
+    for machine_id, seat in snapshot.seats.items():
         if asker.instance in seat.holders and not (
             is_its_own(seat, asker) or _is_expired(snapshot, seat, asker, spares_stable=False)
         ):
@@ -151,7 +152,8 @@ def _stranger(snapshot: Snapshot, asker: Asker) -> CosIdError | None:
                 f"instance id {asker.instance!r} of namespace {snapshot.namespace!r}",
                 holder="a process with another token, or one without the server",
                 remedy="take another instance id, or wait for the safe guard after its last "
-                "renewal; 'aiocosid machines revert' takes the id of a dead one",
+                f"renewal; 'aiocosid machines revert {machine_id} --namespace "
+                f"{quote(snapshot.namespace)} --store URL' takes its id if it is dead",
             )
     return None
 

@@ -191,7 +191,7 @@ def _check_private(found: Sequence[Listener]) -> None:
         if each.is_public:
             expected = (
                 "an address of this machine alone, as the settings have no tokens "
-                "(`aiocosid token new` makes one; --insecure does without)"
+                "(`aiocosid token new --name NAME` makes one; --insecure does without)"
             )
             raise InvalidArgumentError("listen", each.name, expected=expected)
 

@@ -93,7 +93,9 @@ class Token:
         """
         if not DIGEST.fullmatch(self.digest):
             # The value is not shown: it may be the token itself.
-            expected = "sha256: and 64 hexadecimal digits, as `aiocosid token new` prints"
+            expected = (
+                "sha256: and 64 hexadecimal digits, as `aiocosid token new --name NAME` prints"
+            )
             raise InvalidArgumentError("digest", "...", expected=expected)
         for what in ("ids_per_second", "ids_per_request"):
             if (most := getattr(self, what)) is not None:

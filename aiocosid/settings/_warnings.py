@@ -65,7 +65,7 @@ def server_warnings_of(server: ServerSettings, now_ms: int) -> Iterator[Warned]:
         elif not server.tokens:
             yield (
                 at,
-                "has an address that is refused without tokens; `aiocosid token new` makes one",
+                "has an address that is refused without tokens: `aiocosid token new --name NAME`",
             )
         elif server.tls_certificate is None:
             yield at, "has an address where tokens can be read on their way, without TLS"

@@ -600,7 +600,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
 
     def _check_marker(self) -> None:
         if not self._backend.has_marker:
-            remedy = "mark each with 'aiocosid init --namespace NAME'"
+            remedy = "mark each with 'aiocosid init --store URL --namespace NAMESPACE'"
             raise UnsupportedByStoreError(
                 type(self).__name__, "no commit spans its namespaces", remedy=remedy
             )

@@ -409,8 +409,8 @@ class NatsBackend(Backend):
         places = ShardedPlaces(self.label, f"{self._prefix}.cell.", namespace)
         info = await self._info(client, self._cells)
         if info["config"].get("first_seq", 0) < LOWEST:
-            reason = f"stream {self._cells!r} was not created by 'aiocosid init'"
-            raise StoreError(self.label, reason, remedy="delete it, and run 'aiocosid init'")
+            reason = f"stream {self._cells!r} was not created by 'aiocosid init --store URL'"
+            raise StoreError(self.label, reason, remedy="delete it, and run that")
         found = {key: await _last(client, self._cells, key) for key in places.needed(need)}
         if need.is_complete:  # counts are read first, so they are never above the ids
             for below in (f"{places.count}.*", f"{places.root}>"):

@@ -204,7 +204,7 @@ class TestServers:
         )
         async with NatsStore.from_url(url) as store:
             await store.create_schema()
-            with pytest.raises(StoreError, match="not created by 'aiocosid init'"):
+            with pytest.raises(StoreError, match="not created by 'aiocosid init"):
                 await store.initialize()
 
     async def test_replicas(self, url: str) -> None:
