@@ -11,6 +11,7 @@ from ..errors import InvalidSettingsError
 from ._build import Builder
 from ._models import Settings
 from ._problems import explained
+from ._sharding import in_our_words
 from ._sources import Given, read
 from ._stores import single_store, store_factories
 
@@ -106,6 +107,7 @@ def built(source: Source, **options: Any) -> tuple[Settings, Given, Built]:  # n
     if isinstance(source, Settings):
         return source, Given({}), _built(source, Given({}), options)
     given = read(source)
+    given = replace(given, data=in_our_words(given.data))
     try:
         settings = Settings.model_validate(given.data)
     except ValidationError as error:

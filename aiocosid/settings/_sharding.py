@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, TypeAlias, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from ..abc import SHARE
 from ..errors import InvalidArgumentError
-from ..sharding import sharding_algorithm
+from ..sharding import SHARDING_PROPERTIES, sharding_algorithm
 from ._values import STRICT, Whole
 
 if TYPE_CHECKING:
@@ -22,8 +23,12 @@ __all__ = (
     "ModShardingSettings",
     "ShardingSettings",
     "SnowflakeShardingSettings",
+    "in_our_words",
     "sharding_of",
 )
+
+PREFIX: Final = "COSID_"
+"""Of ShardingSphere's names for types; the rest is ours, in lower case and with dashes."""
 
 
 def _dashed(name: str) -> str:
@@ -94,7 +99,7 @@ class _Interval(_Sharding):
 
 
 class IntervalShardingSettings(_Interval):
-    """ShardingSphere's COSID_INTERVAL: by a date, time or timestamp.
+    """ShardingSphere's COSID_INTERVAL, and CosId's older types: by a date, time or timestamp.
 
     Attributes:
         zone_id: the zone in which timestamps are read.
@@ -102,7 +107,14 @@ class IntervalShardingSettings(_Interval):
         datetime_pattern: how keys that are text are read, in Java's letters.
     """
 
-    type: Literal["interval"]
+    type: Literal[
+        "interval",
+        "interval-date",
+        "interval-ldt",
+        "interval-string",
+        "interval-ts",
+        "interval-ts-second",
+    ]
     zone_id: str | None = None
     ts_unit: Annotated[Literal["SECOND", "MILLISECOND"], BeforeValidator(_upper)] | None = None
     datetime_pattern: str | None = None
@@ -128,6 +140,31 @@ ShardingSettings: TypeAlias = Annotated[
 """The settings of one sharding; ``type`` says which."""
 
 
+def in_our_words(data: dict[str, Any]) -> dict[str, Any]:
+    """Return settings whose shardings may be those of ShardingSphere's YAML, as ours are written.
+
+    Such a one has a type as COSID_MOD, perhaps its properties in ``props``, and the name of a
+    generator in ``id-name``, by default the shared one.
+    """
+    table = data.get("sharding")
+    if not isinstance(table, dict):
+        return data
+    given = cast("dict[str, object]", table)
+    return {**data, "sharding": {name: _ours(each) for name, each in given.items()}}
+
+
+def _ours(section: object) -> object:
+    own = dict(cast("dict[str, object]", section)) if isinstance(section, dict) else {}
+    kind, properties = own.get("type"), own.pop("props", {})
+    known = SHARDING_PROPERTIES.get(kind) if isinstance(kind, str) else None
+    if not isinstance(kind, str) or known is None or not isinstance(properties, dict):
+        return section
+    ours = _dashed(kind.removeprefix(PREFIX).lower())
+    own |= {**cast("dict[str, object]", properties), "type": ours}
+    name = own.pop("id-name", SHARE) if "id-name" in known else None
+    return {"generator": name, **own} if ours == "interval-snowflake" else own
+
+
 def sharding_of(
     section: ShardingSettings, generators: Mapping[str, Planned], broken: Collection[str]
 ) -> Sharding[Any] | None:
@@ -138,10 +175,9 @@ def sharding_of(
     """
     properties = section.properties()
     match section:
-        case ModShardingSettings():
-            return sharding_algorithm("COSID_MOD", properties)
-        case IntervalShardingSettings():
-            return sharding_algorithm("COSID_INTERVAL", properties)
+        case ModShardingSettings() | IntervalShardingSettings():
+            kind = PREFIX + section.type.upper().replace("-", "_")
+            return sharding_algorithm(kind, properties)
         case SnowflakeShardingSettings():
             planned = generators.get(section.generator)
             if section.generator in broken:

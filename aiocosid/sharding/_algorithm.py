@@ -10,7 +10,7 @@ from ..errors import InvalidArgumentError
 from ._interval_timeline import IntervalTimeline, check_unit
 from ._keys import DATETIME_PATTERN, DateTextReader, SnowflakeTimeKey, StandardTimeKey
 from ._range import ShardRange
-from ._sharding import ModCycle
+from ._sharding import ModCycle, check_kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,11 +29,17 @@ _INTERVAL: Final = {
     "sharding-suffix-pattern": True,
     "datetime-interval-unit": True,
     "datetime-interval-amount": False,
+    "id-name": False,
 }
 
 SHARDING_PROPERTIES: Final[Mapping[str, Mapping[str, bool]]] = {
     "COSID_MOD": {"mod": True, "logic-name-prefix": True},
     "COSID_INTERVAL": {**_INTERVAL, "zone-id": False, "ts-unit": False, "datetime-pattern": False},
+    "COSID_INTERVAL_DATE": {**_INTERVAL, "zone-id": False},
+    "COSID_INTERVAL_LDT": _INTERVAL,
+    "COSID_INTERVAL_STRING": {**_INTERVAL, "datetime-pattern": False},
+    "COSID_INTERVAL_TS": {**_INTERVAL, "zone-id": True},
+    "COSID_INTERVAL_TS_SECOND": {**_INTERVAL, "zone-id": True},
     "COSID_INTERVAL_SNOWFLAKE": {**_INTERVAL, "zone-id": True},
 }
 """The types of `sharding_algorithm`, each with its properties and whether one has to be given."""
@@ -65,15 +71,18 @@ def sharding_algorithm(
 ) -> Sharding[Any]:
     """Return the sharding that ShardingSphere's properties describe.
 
-    Both ends belong to the interval, as in ShardingSphere.
+    Both ends belong to the interval, as in ShardingSphere.  The older types of CosId's own module
+    are COSID_INTERVAL with the properties that they have: "COSID_INTERVAL_DATE", "_LDT", "_STRING",
+    "_TS" and "_TS_SECOND".
 
     Args:
-        kind: "COSID_MOD", "COSID_INTERVAL" or "COSID_INTERVAL_SNOWFLAKE".
+        kind: "COSID_MOD", "COSID_INTERVAL", "COSID_INTERVAL_SNOWFLAKE", or an older one.
         properties: by ShardingSphere's names, text or plain values: ``mod``,
             ``logic-name-prefix``, ``datetime-lower`` and ``datetime-upper`` as
             "yyyy-MM-dd HH:mm:ss", ``sharding-suffix-pattern``, ``datetime-interval-unit`` as
-            "MONTHS", ``datetime-interval-amount`` (1), ``zone-id`` (none; a Snowflake needs one),
-            ``ts-unit`` ("MILLISECOND" or "SECOND"), ``datetime-pattern``.
+            "MONTHS", ``datetime-interval-amount`` (1), ``zone-id`` (none; Snowflakes and timestamps
+            need one), ``ts-unit`` ("MILLISECOND" or "SECOND"), ``datetime-pattern``, ``id-name``
+            (not used: ``layout`` and ``converter`` are those of that generator).
         layout: of the ids, for COSID_INTERVAL_SNOWFLAKE.
         converter: reads ids that are text, for COSID_INTERVAL_SNOWFLAKE.
 
@@ -120,7 +129,7 @@ def _built(
     if layout is not None and kind == "COSID_INTERVAL_SNOWFLAKE":
         key = SnowflakeTimeKey(layout, given["zone-id"], converter)
     else:
-        stamp = given.get("ts-unit", "MILLISECOND")
+        stamp = given.get("ts-unit", "SECOND" if kind.endswith("_SECOND") else "MILLISECOND")
         if str(stamp).upper() not in TIMESTAMP_UNITS:
             expected = f"one of {', '.join(TIMESTAMP_UNITS)}"
             raise InvalidArgumentError("ts-unit", stamp, expected=expected)
@@ -129,6 +138,7 @@ def _built(
             TIMESTAMP_UNITS[stamp.upper()],
             given.get("datetime-pattern", DATETIME_PATTERN),
         )
+    check_kind("id-name", given.get("id-name", ""), str, "text, the name of a generator")
     unit = given["datetime-interval-unit"]
     return IntervalTimeline(
         ShardRange.closed(_time("datetime-lower", given), _time("datetime-upper", given)),

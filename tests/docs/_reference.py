@@ -268,9 +268,10 @@ def kinds() -> Iterator[str]:
 def shardings() -> Iterator[str]:
     """Yield the table of types, and those of their keys."""
     yield from ("| `type` | what it is |", "|---|---|")
-    for section, [word] in members(ShardingSettings, "type").items():
+    for section, words in members(ShardingSettings, "type").items():
+        shown = ", ".join(f'`"{word}"`' for word in words)
         first = inspect.cleandoc(section.__doc__ or "").partition("\n\n")[0]
-        yield f'| `"{word}"` | {first.rstrip(".")} |'
+        yield f"| {shown} | {first.rstrip('.')} |"
     yield ""
     yield from inherited(ShardingSettings, "type")
 

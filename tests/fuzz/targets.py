@@ -548,6 +548,7 @@ TARGETS: Final = {
             f"COSID_INTERVAL\n{INTERVAL}",
             f"COSID_INTERVAL\n{INTERVAL}\nzone-id=Asia/Shanghai\nts-unit=SECOND",
             f"COSID_INTERVAL_SNOWFLAKE\n{INTERVAL}\nzone-id=UTC",
+            f"COSID_INTERVAL_TS_SECOND\n{INTERVAL}\nzone-id=UTC\nid-name=order",
         ),
     ),
     "listing": Target(listing, ("cosid.order\n1000", "a\n-1", "a.b\n 1_0 ", "x\n1e9", "\udcff\n1")),

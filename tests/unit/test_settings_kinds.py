@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from contextvars import ContextVar
+from datetime import UTC, datetime
 from math import inf, nan
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from aiocosid.machine import ManualMachineIdDistributor, SharedMachineIdWarning
 from aiocosid.segment import GroupedSegmentId, LeafSegmentId, RemoteId, SegmentId
 from aiocosid.settings import check_settings, configured_stores
 from aiocosid.snowflake import (
+    COSID_MS,
+    LEAF,
     UID_GENERATOR_HA,
     CachedSnowflakeId,
     ShardedId,
@@ -481,3 +484,95 @@ def test_a_key_of_another_format_is_named() -> None:
     given = {"generators": {"a": {"kind": "counter", "converter": converter}}}
     with pytest.raises(InvalidSettingsError, match=r"min_length: goes with type = 'sqids'"):
         check_settings(given)
+
+
+# ShardingSphere's YAML.
+
+PROPS = {
+    "datetime-lower": datetime.fromisoformat("2021-12-08T22:00"),  # as YAML reads it
+    "datetime-upper": "2022-12-01 00:00:00",
+    "sharding-suffix-pattern": "yyyyMM",
+    "datetime-interval-unit": "MONTHS",
+    "datetime-interval-amount": 1,
+}
+UTC_PROPS = {**PROPS, "zone-id": "UTC"}
+AT = 1_640_995_200_000  # 2022-01-01T00:00Z
+
+
+def sharded(*, props: bool, **algorithms: dict[str, Any]) -> dict[str, Any]:
+    """The part ``sharding-algorithms`` of that file, or the same as our own tables are."""
+    if not props:
+        algorithms = {n: {"type": each["type"], **each["props"]} for n, each in algorithms.items()}
+    machine = {"source": "manual", "machine_id": 1}
+    generators = {"snowflake": {"kind": "snowflake"}}
+    return {
+        "machine": machine,
+        "generators": generators,
+        "share": {"kind": "snowflake", "layout": "leaf"},
+        "sharding": algorithms,
+    }
+
+
+@pytest.mark.parametrize("props", [True, False])
+def test_shardings_as_in_shardingspheres_yaml(*, props: bool) -> None:
+    """The examples of CosId's own page, with a zone, which is not the system's here."""
+    found = configure(
+        sharded(
+            props=props,
+            table={"type": "COSID_MOD", "props": {"mod": 2, "logic-name-prefix": "t_table_"}},
+            date={
+                "type": "COSID_INTERVAL_DATE",
+                "props": {"logic-name-prefix": "t_date_log_", **UTC_PROPS, "id-name": "cosid-name"},
+            },
+            ldt={"type": "COSID_INTERVAL_LDT", "props": {"logic-name-prefix": "t_ldt_", **PROPS}},
+            ts={"type": "COSID_INTERVAL_TS", "props": {"logic-name-prefix": "t_ts_", **UTC_PROPS}},
+            second={
+                "type": "COSID_INTERVAL_TS_SECOND",
+                "props": {"logic-name-prefix": "t_s_", **UTC_PROPS},
+            },
+            named={
+                "type": "COSID_INTERVAL_SNOWFLAKE",
+                "props": {"logic-name-prefix": "t_snow_", "id-name": "snowflake", **UTC_PROPS},
+            },
+            shared={
+                "type": "COSID_INTERVAL_SNOWFLAKE",
+                "props": {"logic-name-prefix": "t_share_", **UTC_PROPS},
+            },
+        ),
+        default=False,
+    ).sharding
+    moment = datetime.fromtimestamp(AT / 1000, UTC)
+    assert found["table"].exact(3) == "t_table_1"
+    assert found["date"].exact(moment) == "t_date_log_202201"
+    assert found["ldt"].exact(moment.replace(tzinfo=None)) == "t_ldt_202201"
+    assert found["ts"].exact(AT) == "t_ts_202201"
+    assert found["second"].exact(AT // 1000) == "t_s_202201"
+    assert found["named"].exact((AT - COSID_MS.epoch_ms) << 22) == "t_snow_202201"
+    assert found["shared"].exact((AT - LEAF.epoch_ms) << 22) == "t_share_202201"
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "key"),
+    [
+        ({"type": "COSID_MOD", "props": {"mod": 0, "logic-name-prefix": "t_"}}, "sharding.a.mod"),
+        ({"type": "COSID_NOPE", "props": {}}, "sharding.a.type"),
+        ({"type": ["COSID_MOD"], "props": {}}, "sharding.a.type"),
+        ({"type": "COSID_MOD", "props": 7}, "sharding.a.type"),
+        ({"type": "mod", "mod": 2, "logic-name-prefix": "t_", "props": {}}, "sharding.a.props"),
+        (
+            {"type": "COSID_INTERVAL_TS", "props": {"logic-name-prefix": "t_", **PROPS}},
+            "sharding.a",
+        ),
+        (
+            {
+                "type": "COSID_INTERVAL_SNOWFLAKE",
+                "props": {"logic-name-prefix": "t_", "id-name": "nope", **UTC_PROPS},
+            },
+            "sharding.a.generator",
+        ),
+    ],
+)
+def test_what_is_wrong_with_them(algorithm: dict[str, Any], key: str) -> None:
+    with pytest.raises(InvalidSettingsError) as error:
+        configure(sharded(props=True, a=algorithm))
+    assert error.value.problems[0].key.startswith(key)

@@ -125,3 +125,42 @@ def test_what_is_missing_is_named() -> None:
                 sharding_algorithm(kind, rest, layout=COSID_MS)
             assert error.value.argument == name
             assert "given, for" in str(error.value)
+
+
+ZONED = {**INTERVAL, "zone-id": "Asia/Shanghai"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "key"),
+    [
+        ("DATE", ZONED, StandardTimeKey("Asia/Shanghai")),
+        ("DATE", INTERVAL, StandardTimeKey()),
+        ("LDT", INTERVAL, StandardTimeKey()),
+        ("STRING", {**INTERVAL, "datetime-pattern": "yyyyMM"}, StandardTimeKey(pattern="yyyyMM")),
+        ("TS", ZONED, StandardTimeKey("Asia/Shanghai", "ms")),
+        ("TS_SECOND", ZONED, StandardTimeKey("Asia/Shanghai", "s")),
+        ("SNOWFLAKE", ZONED, SnowflakeTimeKey(COSID_MS, "Asia/Shanghai")),
+    ],
+)
+def test_types_of_cosids_own_module(kind: str, given: dict[str, Any], key: Any) -> None:
+    """With a name of a generator, which its page gives to all of them."""
+    for more in ({}, {"id-name": "snowflake"}):
+        made = sharding_algorithm(f"COSID_INTERVAL_{kind}", {**given, **more}, layout=COSID_MS)
+        assert made == timeline(1, key)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "argument"),
+    [
+        ("COSID_INTERVAL_TS", INTERVAL, "zone-id"),
+        ("COSID_INTERVAL_TS_SECOND", INTERVAL, "zone-id"),
+        ("COSID_INTERVAL_LDT", ZONED, "a property of COSID_INTERVAL_LDT"),
+        ("COSID_INTERVAL_TS", {**ZONED, "ts-unit": "SECOND"}, "a property of COSID_INTERVAL_TS"),
+        ("COSID_MOD", {**MOD, "id-name": "a"}, "a property of COSID_MOD"),
+        ("COSID_INTERVAL", {**INTERVAL, "id-name": 7}, "id-name"),
+    ],
+)
+def test_what_they_refuse(kind: str, given: dict[str, Any], argument: str) -> None:
+    with pytest.raises(InvalidArgumentError) as error:
+        sharding_algorithm(kind, given)
+    assert error.value.argument == argument
