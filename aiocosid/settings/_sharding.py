@@ -154,11 +154,14 @@ def in_our_words(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _ours(section: object) -> object:
-    own = dict(cast("dict[str, object]", section)) if isinstance(section, dict) else {}
+    if not isinstance(section, dict):
+        return section
+    given = cast("dict[str, object]", section)
+    own = dict(given)
     kind, properties = own.get("type"), own.pop("props", {})
     known = SHARDING_PROPERTIES.get(kind) if isinstance(kind, str) else None
     if not isinstance(kind, str) or known is None or not isinstance(properties, dict):
-        return section
+        return given
     ours = _dashed(kind.removeprefix(PREFIX).lower())
     own |= {**cast("dict[str, object]", properties), "type": ours}
     name = own.pop("id-name", SHARE) if "id-name" in known else None

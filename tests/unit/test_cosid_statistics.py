@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -13,6 +13,9 @@ from aiocosid.segment import GroupBy, GroupedSegmentId
 from aiocosid.server.dialects._cosid_statistics import actuator_tree
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import ManualClock
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 AT_MS: Final = 1_715_911_764_000
 """2024-05-17 02:09:24 UTC."""
@@ -38,7 +41,7 @@ async def actuator(section: dict[str, Any], **settings: Any) -> dict[str, Any]:
         return tree
 
 
-def segment(tree: dict[str, Any], kind: str, *, key: dict[str, object] = NO_GROUP) -> None:
+def segment(tree: dict[str, Any], kind: str, *, key: Mapping[str, object] = NO_GROUP) -> None:
     """Compare with a segment of 100 ids of which one is used, but for its time."""
     assert tree.pop("fetchTime") > 1_700_000_000
     assert tree == {

@@ -6,7 +6,7 @@ Null values are left out.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from ..._text_generator import StringStatistics
 from ...abc import MAX_ID
@@ -119,7 +119,7 @@ def _leveled(kind: str, actual: object, converter: object) -> dict[str, object]:
 def _present(tree: Mapping[str, object]) -> dict[str, object]:
     """Return a tree without its null values."""
     return {
-        key: _present(each) if isinstance(each, dict) else each
+        key: _present(cast("dict[str, object]", each)) if isinstance(each, dict) else each
         for key, each in tree.items()
         if each is not None
     }
