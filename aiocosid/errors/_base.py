@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from importlib import import_module
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
-
-from .._later import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -100,11 +99,13 @@ def with_remedy(what: str, remedy: str) -> str:
 
 
 def with_wait(what: str, waited: float, reason: str) -> str:
+    """Return the text with how long it took, if it did, and why."""
     within = f" within {waited:g} s" if waited else ""
     return f"{what}{within}: {reason}" if reason else f"{what}{within}"
 
 
 def shortened(text: str, most: int) -> str:
+    """Return the text, or its first characters and an ellipsis."""
     return text if len(text) <= most else f"{text[:most]}..."
 
 

@@ -120,6 +120,7 @@ def check_format(snapshot: Snapshot) -> None:
 
 
 def epoch_of(snapshot: Snapshot) -> str:
+    """Return the epoch of the store's marker; empty without a marker."""
     return snapshot.marker.epoch if snapshot.marker is not None else ""
 
 
@@ -233,6 +234,7 @@ def _quarantine_error(snapshot: Snapshot, space: Space, left_ms: float) -> Machi
 
 
 def space_written(snapshot: Snapshot, space: Space) -> Space | None:
+    """Return what to write of a namespace's space; None if it stands there already."""
     return None if space == snapshot.space else space
 
 

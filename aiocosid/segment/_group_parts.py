@@ -157,17 +157,20 @@ class GroupDistributor(IdSegmentDistributor):
         return None if self._inner is self else self._inner.step_limit
 
     async def next_max_id(self, step: int) -> int:
+        """Reserve ids; the first call opens."""
         if not self._is_open:
             await self._inner.aopen()
             self._is_open = True
         return await self._inner.next_max_id(step)
 
     def next_max_id_nowait(self, step: int) -> int:
+        """Reserve ids without a suspension, if it is open and its store can."""
         if not self._is_open:
             raise WouldBlock
         return self._inner.next_max_id_nowait(step)
 
     def resume_above(self, reached: int) -> None:
+        """Continue above what an earlier object reached."""
         self._inner.resume_above(reached)
 
     def allow_give_back(self) -> bool:
@@ -177,6 +180,7 @@ class GroupDistributor(IdSegmentDistributor):
         return await self._inner.give_back(max_id, unused)
 
     async def aclose(self) -> None:
+        """Close the inner one."""
         await self._inner.aclose()
 
 

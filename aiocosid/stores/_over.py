@@ -31,6 +31,7 @@ class Closings:
 
     @property
     def count(self) -> int:
+        """How many were noted, of the whole too."""
         return self._own + (0 if self._whole is None else self._whole.count)
 
     def note(self) -> None:
