@@ -211,7 +211,7 @@ async def test_an_instance_that_is_no_utf8(store: RedisStore, server: ValkeyServ
 async def test_on_a_cluster(valkey_cluster: ValkeyCluster, namespace: str) -> None:
     """No commit spans the slots: a namespace is marked by itself, and its count lies beside it."""
     async with RedisStore.from_url(valkey_cluster.url) as store:
-        with pytest.raises(UnsupportedByStoreError, match="aiocosid init --namespace"):
+        with pytest.raises(UnsupportedByStoreError, match="aiocosid init --store URL --namespace"):
             await store.is_initialized()
         one = store.machine_id_distributor(namespace=namespace, instance_id="one")
         with pytest.raises(StoreNotInitializedError):
