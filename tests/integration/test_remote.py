@@ -416,7 +416,9 @@ async def test_a_cluster_behind(cluster_factory: Callable[..., ValkeyCluster]) -
     with serve_store(cluster_factory().url, is_unix=True) as url:
         async with connect(url, namespace="shop") as ids:
             store = ids.store
-            with pytest.raises(UnsupportedByStoreError, match="'aiocosid init --store URL --namespace NAMESPACE'"):
+            with pytest.raises(
+                UnsupportedByStoreError, match="'aiocosid init --store URL --namespace NAMESPACE'"
+            ):
                 await store.is_initialized()
             await store.initialize()
             counter = store.segment_distributor(namespace="shop", name="order")
