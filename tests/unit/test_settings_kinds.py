@@ -278,7 +278,6 @@ def test_kinds_that_need_no_store_have_none(kind: str) -> None:
     for key, value in (
         ("store", "memory://"),
         ("limit", "int32"),
-        ("rate", 3),
         ("wait_timeout", 3),
         ("close_timeout", 3),
         ("converter", "radix62"),
