@@ -222,25 +222,22 @@ class SettingsProblem:
         key: its place, dotted: ``generators.order.step``; empty for the whole.
         reason: what is wrong, and what to do.
         source: the file or the environment variable that says so; empty if it was a mapping.
-        line: its line in the file, from 1; None if it is not in a file, or was not found there.
     """
 
     key: str
     reason: str
     source: str = ""
-    line: int | None = None
 
     def __str__(self) -> str:
-        """Return one line: ``ids.toml:7: generators.order.step: ...``."""
-        place = self.source if self.line is None else f"{self.source}:{self.line}"
-        return ": ".join(part for part in (place, self.key, self.reason) if part)
+        """Return one line: ``ids.toml: generators.order.step: ...``."""
+        return ": ".join(part for part in (self.source, self.key, self.reason) if part)
 
 
 class InvalidSettingsError(CosIdError, ValueError):
     """The settings have errors; nothing was opened.
 
     Attributes:
-        problems: everything that is wrong with them, in the order of the settings.
+        problems: everything that is wrong with them.
     """
 
     remedy = "correct them, and check them with 'aiocosid check-config FILE'"
