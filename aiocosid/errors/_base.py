@@ -350,25 +350,21 @@ class ForkedError(CosIdError):
 class WrongLoopError(CosIdError, RuntimeError):
     """A generator is used from another event loop or thread than the one it was opened on.
 
-    Also: the code of a Temporal workflow asks for an id.
+    Also: an integration refuses the loop, as `aiocosid.integrations.temporal` those of workflows.
 
     Attributes:
         what: what was used.
-        in_workflow: whether the code of a Temporal workflow did.
+        reason: why it cannot be used there.
     """
 
-    remedy: str = "open one generator for each loop"
-
-    def __init__(self, what: str, *, in_workflow: bool = False) -> None:
-        where = "belongs to another event loop or thread"
-        if in_workflow:
-            where = (
-                "gives no ids to the code of a Temporal workflow, because a replay would get others"
-            )
-            self.remedy = (
-                "take the id in an activity and return it, or use workflow.uuid4(), which a replay "
-                "repeats"
-            )
-        super().__init__(f"{what} {where}; {self.remedy}")
+    def __init__(
+        self,
+        what: str,
+        *,
+        reason: str = "belongs to another event loop or thread",
+        remedy: str = "open one generator for each loop",
+    ) -> None:
+        super().__init__(f"{what} {reason}; {remedy}")
         self.what = what
-        self.in_workflow = in_workflow
+        self.reason = reason
+        self.remedy: str = remedy

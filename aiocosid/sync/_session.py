@@ -11,7 +11,7 @@ from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_ITERABLE_COROUTINE
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 from weakref import WeakSet
 
-from .._checks import refuse_in_workflow
+from .._checks import check_loop
 from .._life import fork
 from .._life.clock import SYSTEM_CLOCK
 from .._life.fork import NotCopyable
@@ -73,10 +73,10 @@ def _in_a_plain_statement() -> bool:
 def refuse_on_a_loop(what: str, instead: str) -> None:
     """Raise WouldBlock if the calling thread runs an event loop, which must not be blocked.
 
-    On the loop of a Temporal workflow it is `WrongLoopError`.
+    An integration may refuse the loop with an error of its own.
     """
     if not may_wait():
-        refuse_in_workflow("aiocosid.sync")
+        check_loop("aiocosid.sync")
         error = WouldBlock()
         sentence = f"{what} would block the event loop that runs in this thread"
         error.args = (f"{sentence}; {instead}, or call it in another thread",)
