@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import suppress
 from datetime import date
 from math import inf, isfinite
-from typing import Final, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeGuard
 
-from .errors import InvalidArgumentError, WrongLoopError
+from .errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = (
     "DISPOSABLE",
@@ -19,13 +21,13 @@ __all__ = (
     "check_boolean",
     "check_create",
     "check_integer",
+    "check_loop",
     "check_machine_bits",
     "check_seconds",
     "check_step",
     "check_text",
-    "in_workflow",
     "is_integer",
-    "refuse_in_workflow",
+    "refuse_loops",
 )
 
 MAX_INT64: Final = 2**63 - 1
@@ -122,21 +124,24 @@ def check_above(above: object) -> None:
     check_integer("above", above, at_least=0)
 
 
-def in_workflow() -> bool:
-    """Tell whether the calling thread runs the code of a Temporal workflow.
+_refusals: Final[list[Callable[[str], None]]] = []
 
-    A workflow runs on an event loop of Temporal's own.  It is looked for where the running loop is
-    looked at anyway, and not while ids are taken from those in hand.
+
+def refuse_loops(refuse: Callable[[str], None]) -> None:
+    """Let an integration refuse event loops that must get no ids, such as those of workflows.
+
+    Args:
+        refuse: called with the name of what is to be used, when something is opened, found by its
+            name or used on another loop; not while ids are taken from those in hand.  It raises,
+            `WrongLoopError` for example, if the loop that runs in this thread must get none.
     """
-    asyncio = sys.modules.get("asyncio")
-    loop = None if asyncio is None else asyncio._get_running_loop()
-    return loop is not None and type(loop).__module__.startswith("temporalio.")
+    _refusals.append(refuse)
 
 
-def refuse_in_workflow(what: str) -> None:
-    """Raise `WrongLoopError` in the code of a Temporal workflow, which a replay repeats."""
-    if in_workflow():
-        raise WrongLoopError(what, in_workflow=True)
+def check_loop(what: str) -> None:
+    """Raise if an integration refuses the loop that runs in this thread."""
+    for refuse in _refusals:
+        refuse(what)
 
 
 def check_create(create: object) -> Create:

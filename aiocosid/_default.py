@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ._checks import refuse_in_workflow
+from ._checks import check_loop
 from .abc import SHARE, Provider
 from .errors import GeneratorMissingError, InvalidArgumentError, NotOpenError
 
@@ -60,9 +60,9 @@ def default_provider() -> Provider:
 
     Raises:
         NotOpenError: there is none; the error says how to set one.
-        WrongLoopError: the code of a Temporal workflow asks for it.
+        WrongLoopError: an integration refuses the running loop, as `integrations.temporal` does.
     """
-    refuse_in_workflow("the default provider")
+    check_loop("the default provider")
     if not _providers:
         raise NotOpenError("the default provider, which `aiocosid.use_provider(ids)` sets,")
     return _providers[-1]
@@ -78,7 +78,7 @@ def generator_named(name: str = SHARE, provider: Provider | None = None) -> AnyG
     Raises:
         GeneratorMissingError: the provider has no generator of that name.
         NotOpenError: no provider was given, and there is no default one.
-        WrongLoopError: no provider was given, and the code of a Temporal workflow asks.
+        WrongLoopError: no provider was given, and an integration refuses the running loop.
     """
     found = provider if provider is not None else default_provider()
     try:

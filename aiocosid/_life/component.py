@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex
 
 import anyio
 
-from .._checks import in_workflow, refuse_in_workflow
+from .._checks import check_loop
 from ..errors import (
     BusyError,
     ClosedError,
@@ -198,7 +198,8 @@ class Component:
             self._root = self._closing = None  # asyncio.run() has ended the tasks already
             return
         if running_loop() is not root.loop:
-            raise WrongLoopError(self._label(), in_workflow=in_workflow())
+            check_loop(self._label())
+            raise WrongLoopError(self._label())
         if closing is None:
             closing = self._closing = _Closing(root)
             self._root = None
@@ -267,7 +268,7 @@ class Component:
         """Make sure that it may be opened here and now, and mark it as ours, with its root."""
         if not getattr(sys, "_is_gil_enabled", lambda: True)():
             raise UnsupportedRuntimeError(NO_GIL, remedy=WITH_GIL)
-        refuse_in_workflow(self._label())
+        check_loop(self._label())
         forked = self._born != fork.generation
         root = self._root if self._unusable is None else None
         if self._closing is not None:
@@ -318,4 +319,5 @@ class Component:
         if self._unusable is not None:
             raise self._unusable.again()
         if self._find_loop() is not self._loop:
-            raise WrongLoopError(self._label(), in_workflow=in_workflow())
+            check_loop(self._label())
+            raise WrongLoopError(self._label())

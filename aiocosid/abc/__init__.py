@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .._checks import refuse_loops as refuse_loops
 from .._later import later
 from ._ids import DEFAULT_NAMESPACE as DEFAULT_NAMESPACE
 from ._ids import DEFAULT_STEP as DEFAULT_STEP
@@ -72,6 +73,7 @@ __all__ = (
     "Statistics",
     "Store",
     "TextIdGenerator",
+    "refuse_loops",
 )
 
 if not TYPE_CHECKING:  # else every name would be one of ours

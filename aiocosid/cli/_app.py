@@ -48,7 +48,6 @@ from ._output import (
     write_json,
     write_table,
 )
-from ._ping import ping
 from ._serve import serve, token
 from ._session import StoreSession
 from ._settings import check_config, groups
@@ -325,7 +324,7 @@ def _write_measurement(found: Measurement) -> None:
 
 for _panel, _commands in {
     START: (doctor, init),
-    CHECK: (check_config, ping, watch, bench),
+    CHECK: (check_config, watch, bench),
     IDS: (set_floor, snowflake, parse),
     SERVE: (serve, broker),
 }.items():

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
+from timeit import default_timer
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -27,7 +28,6 @@ from ._exit import PROGRAM, ExitCode, one_line, redacted
 from ._findings import Finding, Status, failed, judge_reading, judge_server
 from ._options import DEFAULT_TIMEOUT, AsText, StoreUrl, Timeout
 from ._output import TextFormat, write, write_json
-from ._ping import time_answer
 from ._session import StoreSession
 from ._stores import ChosenStore, chosen_store, named_url
 
@@ -231,7 +231,29 @@ async def _ask(store: Store) -> tuple[ServerFacts, float]:
         facts = await store.ask_server()
     except UnsupportedByStoreError:  # another system's, or a user's
         facts = ServerFacts(version="")
-    return facts, await time_answer(store)
+    return facts, await _time_answer(store)
+
+
+async def _time_answer(store: Store) -> float:
+    """Return the seconds of one round trip that reads nothing in use, and writes nothing.
+
+    Raises:
+        StoreError: the store refuses or cannot be reached.
+    """
+    counter = store.segment_distributor(namespace=NAMESPACE, name="none")
+    *others, last = counter.peek, store.ask_server, store.counters
+    for ask in others:
+        began = default_timer()
+        try:
+            await ask()
+        except CosIdError as error:
+            if error.retryable:
+                raise
+        else:
+            return default_timer() - began
+    began = default_timer()
+    await last()  # raises why the store refuses
+    return default_timer() - began
 
 
 def _try_to_write(session: StoreSession, store: Store, *, needs_mark: bool) -> Iterator[Finding]:

@@ -12,7 +12,6 @@ from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, runtime_checkable
 
-from .._checks import check_text
 from ..abc import MAX_ID
 
 if TYPE_CHECKING:
@@ -89,7 +88,6 @@ class TableRow:
         fetched: unix time of the last grant in seconds, or None.
         delta: the distance of its ids, or any other value.
         remainder: the remainder of its ids modulo ``delta``, or any other value.
-        problems: problems that were found when it was read.
     """
 
     name: str
@@ -98,7 +96,6 @@ class TableRow:
     fetched: object = None
     delta: object = 1
     remainder: object = 0
-    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,8 +124,6 @@ class CounterTable:
         limit: the highest number that may be stored.
         step_limit: the maximum number of ids in one grant, or None.
         remedy: what to do if a row is missing.
-        no_floor: what to do instead, if rows cannot be raised.
-        databases: the databases in ``create``, if not all.
     """
 
     table: str
@@ -146,12 +141,6 @@ class CounterTable:
     limit: int = MAX_ID
     step_limit: int | None = None
     remedy: str = "create it like the other nodes' rows, or correct the name"
-    no_floor: str = ""
-    databases: str = ""
-
-    def _check(self, name: str) -> None:
-        """Raise `InvalidArgumentError` if the name or an option cannot be used."""
-        check_text("name", name, at_most=self.width)
 
     # Statements; each is atomic by itself.
 
@@ -269,13 +258,11 @@ class CounterTable:
             return "no counter"
         if found[0] > 1:
             return f"the end of the last segment, of the ids that are {found[1]} modulo {found[0]}"
-        if self.ahead > 1:
-            return f"{self.ahead} above the last id handed out"
         return "the next id to be handed out" if self.ahead else "the last id handed out"
 
     def problems(self, row: TableRow) -> tuple[str, ...]:
         """Return the problems of a row, each as a sentence without a full stop."""
-        found = [*row.problems]
+        found: list[str] = []
         if self.last_id(row) is None:
             what = "" if as_integer(row.stored) is None else ", no number from 0 to 2^63-1"
             found.append(f"{self.value} is {shown(row.stored)}{what}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
-from .._checks import check_step
+from .._checks import check_step, check_text
 from ..abc import IdSegmentDistributor
 from ..errors import (
     CorruptCounterError,
@@ -72,7 +72,7 @@ class TableDistributor(IdSegmentDistributor):
             InvalidArgumentError: an argument is outside its range, or the name is too long.
         """
         super().__init__(name=name, **more)
-        at._check(name)
+        check_text("name", name, at_most=at.width)
         self.store: str = executor.label
         self.step_limit: int | None = at.step_limit
         self.step: int = min(self.step, at.step_limit or self.step)

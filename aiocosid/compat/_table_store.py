@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar, Self, Unpack, cast
 from .._checks import check_above, check_text
 from .._life.fork import NotCopyable
 from ..abc import DEFAULT_NAMESPACE, Counter, Store
-from ..errors import InvalidArgumentError, UnsupportedByStoreError
 from ..stores.sql import OutOfRangeError, executor_of, executor_on
 from ._table import Examined, TableRow, as_integer
 from ._table_distributor import TableDistributor
@@ -35,13 +34,11 @@ class TableStore(NotCopyable, Store):
         scheme: the prefix of the database's own scheme in a URL: ``leaf`` in ``leaf+mysql://``.
         options: the options of a URL, and how their texts are read.
         table: the table, if it needs no options.
-        kind: the class of the distributors.
     """
 
     scheme: ClassVar[str]
     options: ClassVar[Options] = {}
     table: ClassVar[CounterTable]
-    kind: type[TableDistributor] = TableDistributor
 
     def __init__(self, engine: AsyncEngine) -> None:
         """Use your own engine, which is never closed here; nothing is sent yet.
@@ -53,8 +50,6 @@ class TableStore(NotCopyable, Store):
 
     def _on(self, engine: AsyncEngine, table: CounterTable) -> None:
         self._executor, self._table = executor_on(engine), table
-        if (found := self._executor.dialect_name) not in table.create:
-            raise InvalidArgumentError("url", found, expected=table.databases)
 
     @classmethod
     def from_url(cls, url: str) -> Self:
@@ -63,7 +58,7 @@ class TableStore(NotCopyable, Store):
         Args:
             url: the database's, such as ``mysql://user:password@host/leaf``, with or without the
                 system's name before it, as ``leaf+mysql://``; its query may contain the arguments
-                of ``__init__``, as ``?optimizer=pooled``.
+                of ``__init__``, as ``?inner_step=1000``.
 
         Raises:
             InvalidArgumentError: the URL is malformed, or names something else.
@@ -88,7 +83,7 @@ class TableStore(NotCopyable, Store):
         Raises:
             InvalidArgumentError: an argument is outside its range, or the name is too long.
         """
-        return self.kind(self._executor, self._table, name=name, **more)
+        return TableDistributor(self._executor, self._table, name=name, **more)
 
     def _of_row(self, row: TableRow, namespace: str) -> TableDistributor:
         """Return a distributor with the row's step."""
@@ -97,14 +92,13 @@ class TableStore(NotCopyable, Store):
         return self.segment_distributor(namespace=namespace, name=row.name, step=step)
 
     async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> None:  # noqa: ARG002 - it remembers nothing
-        """Create the table as that system ships it, if it is missing; no rows, no sequences.
+        """Create the table as that system ships it, if it is missing; no rows.
 
         Raises:
             StoreError: the store refuses or cannot be reached.
         """
         await self._executor.create_file()
-        if statement := self._table.create[self._executor.dialect_name]:
-            await self._executor.run(statement)
+        await self._executor.run(self._table.create[self._executor.dialect_name])
 
     async def counters(self, *, namespace: str | None = None) -> Sequence[Counter]:
         """Return the counters, ordered by name, without invalid rows.
@@ -134,17 +128,10 @@ class TableStore(NotCopyable, Store):
             IdOverflowError: the number cannot be stored.
             CounterMissingError: there is no such row.
             CorruptCounterError: the row holds no counter; nothing was written.
-            UnsupportedByStoreError: it cannot be raised while it is in use.
             StoreError: the store refuses or cannot be reached.
         """
         check_above(above)
-        if self._table.no_floor:
-            reason, remedy = "the counter is used while it is raised", self._table.no_floor
-            raise UnsupportedByStoreError(self._executor.label, reason, remedy=remedy)
-        return await self._raise(self.segment_distributor(namespace=namespace, name=name), above)
-
-    async def _raise(self, described: TableDistributor, above: int) -> Counter:
-        table = self._table
+        described, table = self.segment_distributor(namespace=namespace, name=name), self._table
         least = table.least(above)
         if least > table.limit:
             raise described._used_up()

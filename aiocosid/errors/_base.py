@@ -223,25 +223,22 @@ class SettingsProblem:
         key: its place, dotted: ``generators.order.step``; empty for the whole.
         reason: what is wrong, and what to do.
         source: the file or the environment variable that says so; empty if it was a mapping.
-        line: its line in the file, from 1; None if it is not in a file, or was not found there.
     """
 
     key: str
     reason: str
     source: str = ""
-    line: int | None = None
 
     def __str__(self) -> str:
-        """Return one line: ``ids.toml:7: generators.order.step: ...``."""
-        place = self.source if self.line is None else f"{self.source}:{self.line}"
-        return ": ".join(part for part in (place, self.key, self.reason) if part)
+        """Return one line: ``ids.toml: generators.order.step: ...``."""
+        return ": ".join(part for part in (self.source, self.key, self.reason) if part)
 
 
 class InvalidSettingsError(CosIdError, ValueError):
     """The settings have errors; nothing was opened.
 
     Attributes:
-        problems: everything that is wrong with them, in the order of the settings.
+        problems: everything that is wrong with them.
     """
 
     remedy = "correct them, and check them with 'aiocosid check-config FILE'"
@@ -354,25 +351,21 @@ class ForkedError(CosIdError):
 class WrongLoopError(CosIdError, RuntimeError):
     """A generator is used from another event loop or thread than the one it was opened on.
 
-    Also: the code of a Temporal workflow asks for an id.
+    Also: an integration refuses the loop, as `aiocosid.integrations.temporal` those of workflows.
 
     Attributes:
         what: what was used.
-        in_workflow: whether the code of a Temporal workflow did.
+        reason: why it cannot be used there.
     """
 
-    remedy: str = "open one generator for each loop"
-
-    def __init__(self, what: str, *, in_workflow: bool = False) -> None:
-        where = "belongs to another event loop or thread"
-        if in_workflow:
-            where = (
-                "gives no ids to the code of a Temporal workflow, because a replay would get others"
-            )
-            self.remedy = (
-                "take the id in an activity and return it, or use workflow.uuid4(), which a replay "
-                "repeats"
-            )
-        super().__init__(f"{what} {where}; {self.remedy}")
+    def __init__(
+        self,
+        what: str,
+        *,
+        reason: str = "belongs to another event loop or thread",
+        remedy: str = "open one generator for each loop",
+    ) -> None:
+        super().__init__(f"{what} {reason}; {remedy}")
         self.what = what
-        self.in_workflow = in_workflow
+        self.reason = reason
+        self.remedy: str = remedy

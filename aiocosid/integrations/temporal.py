@@ -1,8 +1,8 @@
 """Ids in Temporal: a plugin that keeps the provider open while a worker runs.
 
-Activities take ids from the process's default provider.  The code of a workflow gets none, because
-a replay would get others: it raises `WrongLoopError`, which fails the workflow task, and Temporal
-tries that again once a corrected worker runs.
+Activities take ids from the process's default provider.  Once this module is imported, the code of
+a workflow gets none, because a replay would get others: it raises `WrongLoopError`, which fails the
+workflow task, and Temporal tries that again once a corrected worker runs.
 """
 
 from __future__ import annotations
@@ -10,9 +10,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from temporalio import workflow
 from temporalio.plugin import SimplePlugin
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
+from ..abc import refuse_loops
+from ..errors import WrongLoopError
 from ._source import opened
 
 if TYPE_CHECKING:
@@ -54,6 +57,20 @@ class CosIdWorkerPlugin(SimplePlugin):
         """Run a worker with the provider open; called by Temporal."""
         async with opened(self._source):
             await super().run_worker(worker, next)
+
+
+def _refuse_in_workflow(what: str) -> None:
+    if workflow.in_workflow():
+        raise WrongLoopError(
+            what,
+            reason="gives no ids to the code of a Temporal workflow, because a replay would get "
+            "others",
+            remedy="take the id in an activity and return it, or use workflow.uuid4(), which a "
+            "replay repeats",
+        )
+
+
+refuse_loops(_refuse_in_workflow)
 
 
 def _with_aiocosid(runner: WorkflowRunner | None) -> Any:  # noqa: ANN401 - Temporal's parameter

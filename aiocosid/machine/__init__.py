@@ -14,10 +14,6 @@ if TYPE_CHECKING:
     from .._instance_id import host_port_instance_id as host_port_instance_id
     from .._instance_id import unique_instance_id as unique_instance_id
     from ..abc import InstanceId as InstanceId
-    from ._addresses import IpMachineIdDistributor as IpMachineIdDistributor
-    from ._addresses import MacMachineIdDistributor as MacMachineIdDistributor
-    from ._addresses import SharedMachineIdWarning as SharedMachineIdWarning
-    from ._addresses import collision_chance as collision_chance
     from ._lease import MachineIdLease as MachineIdLease
     from ._lease import lease_of as lease_of
     from ._manual import ManualMachineIdDistributor as ManualMachineIdDistributor
@@ -26,15 +22,11 @@ if TYPE_CHECKING:
 
 __all__ = (
     "InstanceId",
-    "IpMachineIdDistributor",
-    "MacMachineIdDistributor",
     "MachineIdLease",
     "MachineIdStatistics",
     "ManualMachineIdDistributor",
-    "SharedMachineIdWarning",
     "StatefulSetMachineIdDistributor",
     "as_instance_id",
-    "collision_chance",
     "host_port_instance_id",
     "lease_of",
     "unique_instance_id",
@@ -46,10 +38,6 @@ if not TYPE_CHECKING:  # else every name would be one of ours
         {
             ".._instance_id": "as_instance_id host_port_instance_id unique_instance_id",
             "..abc": "InstanceId",
-            "._addresses": (
-                "IpMachineIdDistributor MacMachineIdDistributor SharedMachineIdWarning "
-                "collision_chance"
-            ),
             "._lease": "MachineIdLease lease_of",
             "._manual": "ManualMachineIdDistributor",
             "._stateful_set": "StatefulSetMachineIdDistributor",

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 __all__ = ("Builder", "Built")
 
-STORED: Final = ("limit", "rate", "store", "wait_timeout", "close_timeout")
+STORED: Final = ("limit", "store", "wait_timeout", "close_timeout")
 UUID: Final = ("converter", *STORED), "a UUID is a text, which this process makes"
 INSIDE: Final = ("namespace", "name", *STORED), "it goes into inner"
 NOTHING: Final = (), ""

@@ -67,7 +67,6 @@ class _Generator(BaseModel):
         converter: how ids become text; by default they stay numbers.
         limit: the highest id that programs which read the ids can hold, 2^53-1 for "javascript";
             segments end there, and a layout has to fit.
-        rate: expected ids a second, for warnings of ``aiocosid check-config``.
         wait_timeout: seconds that a caller waits at most.
         close_timeout: seconds that closing may take; by default the value at the top.
     """
@@ -79,7 +78,6 @@ class _Generator(BaseModel):
     store: StoreValue | None = None
     converter: Converter | None = None
     limit: Literal["int32", "javascript", "int64"] | None = None
-    rate: Annotated[Seconds, Field(gt=0, allow_inf_nan=False)] | None = None
     wait_timeout: Timeout = 5.0
     close_timeout: Timeout | None = None
 

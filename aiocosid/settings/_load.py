@@ -16,7 +16,7 @@ from ._sources import Given, read
 from ._stores import single_store, store_factories
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from os import PathLike
 
     from ..abc import Store
@@ -115,7 +115,7 @@ def built(source: Source, **options: Any) -> tuple[Settings, Given, Built]:  # n
         others = _others(given, found, options)
         cause = None if _may_tell(error) else error
         problems = [*given.environment.mistyped, *found.values(), *others]
-        raise InvalidSettingsError(_ordered(problems)) from cause
+        raise InvalidSettingsError(problems) from cause
     return settings, given, _built(settings, given, options)
 
 
@@ -124,7 +124,7 @@ def _built(settings: Settings, given: Given, options: Mapping[str, Any]) -> Buil
     parts = builder.build()
     problems = [*given.environment.mistyped, *builder.problems]
     if problems:
-        raise InvalidSettingsError(_ordered(problems))
+        raise InvalidSettingsError(problems)
     return parts
 
 
@@ -169,8 +169,3 @@ def _without(table: Mapping[Any, Any], name: str) -> dict[str, Any]:
 def _may_tell(error: ValidationError) -> bool:
     """Tell whether pydantic's message has a URL, as it quotes an unknown kind."""
     return "://" in str(error).replace("https://errors.pydantic.dev", "")
-
-
-def _ordered(problems: Iterable[SettingsProblem]) -> list[SettingsProblem]:
-    """Sort problems by line; those without a line come last, in the order of their discovery."""
-    return sorted(problems, key=lambda each: (each.line is None, each.line or 0))

@@ -10,9 +10,7 @@ from .._kinds import LeaseTerms
 from ..abc import InstanceId
 from ..errors import InvalidArgumentError
 from ..machine import (
-    IpMachineIdDistributor,
     MachineIdLease,
-    MacMachineIdDistributor,
     ManualMachineIdDistributor,
     StatefulSetMachineIdDistributor,
 )
@@ -31,13 +29,6 @@ __all__ = ("Machines",)
 
 BY_HAND: Final = {"interval", "worker", "worker_bits", "state_dir"}
 
-BY_ADDRESS: Final[dict[str, type[IpMachineIdDistributor | MacMachineIdDistributor]]] = {
-    "ip": IpMachineIdDistributor,
-    "mac": MacMachineIdDistributor,
-}
-
-BY_LOCK: Final = {"address", "instance_id", "stable", "interval", "state_dir"}
-
 TAKES: Final[dict[str, set[str]]] = {
     "store": {
         *("instance_id", "stable", "safe_guard", "interval"),
@@ -45,8 +36,6 @@ TAKES: Final[dict[str, set[str]]] = {
     },
     "manual": {"machine_id", "instance_id", "stable", *BY_HAND},
     "stateful-set": {"pod_name", *BY_HAND},
-    "ip": BY_LOCK,
-    "mac": BY_LOCK,
 }
 """The keys of each source; those of the lease go with all of them."""
 
@@ -97,7 +86,7 @@ class Machines:
             )
             return None
         if key not in self._leases and (store is not None or not place):
-            distributor = self._distributor(store, planned.namespace, bits)
+            distributor = self._distributor(store, planned.namespace)
             lease = None if distributor is None else self._lease(distributor, bits)
             if lease is not None:
                 self._leases[key] = lease
@@ -113,15 +102,13 @@ class Machines:
         """The leases that the generators use."""
         return list(self._leases.values())
 
-    def _distributor(
-        self, store: Store | None, namespace: str, bits: int
-    ) -> MachineIdDistributor | None:
+    def _distributor(self, store: Store | None, namespace: str) -> MachineIdDistributor | None:
         machine = self._settings.machine
         if self._is_refused or not self._fits(machine):
             self._is_refused = True  # noted once, not for every generator
             return None
         try:
-            return self._make(machine, store, namespace, bits)
+            return self._make(machine, store, namespace)
         except InvalidArgumentError as error:
             self._refuse(error)
             return None
@@ -165,7 +152,7 @@ class Machines:
         return not wrong
 
     def _make(
-        self, machine: MachineSettings, store: Store | None, namespace: str, bits: int
+        self, machine: MachineSettings, store: Store | None, namespace: str
     ) -> MachineIdDistributor:
         own = TAKES[machine.source] - {"instance_id", "stable"}
         options: dict[str, Any] = {
@@ -181,8 +168,6 @@ class Machines:
             return store.machine_id_distributor(**options)
         if machine.source == "manual":
             return ManualMachineIdDistributor(**options)
-        if machine.source in BY_ADDRESS:
-            return BY_ADDRESS[machine.source](bits=bits, **options)
         if self._rehearsal and "POD_NAME" not in os.environ:
             options.setdefault("pod_name", REHEARSAL_POD)
         return StatefulSetMachineIdDistributor(**options)

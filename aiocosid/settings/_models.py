@@ -25,13 +25,11 @@ class MachineSettings(BaseModel):
 
     Attributes:
         source: "store": a lease of the generator's store; "manual": a number by hand;
-            "stateful-set": the ordinal of the pod; "ip" and "mac": the low bits of the host's
-            address, which two hosts may share.
+            "stateful-set": the ordinal of the pod.
         instance_id: names the holder of the machine id; by default a new name for each process.
         stable: whether a process that starts again has the same instance id.
         interval: seconds between two renewals, by default 60, or 10 for a stable instance; without
             a store, seconds between two writes of the time mark, by default 3.
-        address: the address; by default the host's own.
         pod_name: the pod's name; by default the environment's POD_NAME, which the pod's template
             sets from ``metadata.name``.
         worker: which of several workers this is, from 0.
@@ -55,13 +53,12 @@ class MachineSettings(BaseModel):
 
     model_config = STRICT
 
-    source: Literal["store", "manual", "stateful-set", "ip", "mac"] = "store"
+    source: Literal["store", "manual", "stateful-set"] = "store"
     instance_id: Name | None = None
     stable: Flag = False
     safe_guard: Annotated[Seconds, declared("safe_guard")] | None = None
     interval: Timeout | None = None
     machine_id: Annotated[Whole, declared("machine_id")] | None = None
-    address: Name | None = None
     pod_name: Name | None = None
     worker: Annotated[Whole, Field(ge=0)] | None = None
     worker_bits: Annotated[Whole, Field(ge=0, le=30)] | None = None

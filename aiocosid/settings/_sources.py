@@ -13,11 +13,8 @@ from ..errors import InvalidSettingsError
 from ..errors._base import SettingsProblem
 from ..variables import CONFIG, Variables
 from ._environment import Environment, environment
-from ._places import lines_of, nearest
 
 __all__ = ("Given", "read")
-
-LINE: Final = re.compile(r"at line ([0-9]+)")
 
 SHORT: Final = {"name", "type", "make"}
 """Keys whose value may replace their whole table."""
@@ -30,23 +27,29 @@ class Given:
     Attributes:
         data: tables and values.
         file: the file's name; empty without one.
-        lines: the line of each key of the file.
+        written: what the file itself says, without the environment.
         environment: the settings among them that variables gave.
     """
 
     data: dict[str, Any]
     file: str = ""
-    lines: dict[tuple[str, ...], int] = field(default_factory=dict)
+    written: Mapping[str, Any] = field(default_factory=dict[str, Any])
     environment: Environment = field(default_factory=Environment)
 
     def problem(self, path: tuple[str, ...], reason: str) -> SettingsProblem:
-        """Return a problem of a key, with its file and line or its variable."""
+        """Return a problem of a key, with its file or its variable."""
         path = self._spelt(path)
         key = ".".join(map(_quoted, path))
-        variable = self.environment.variable(path, is_elsewhere=path in self.lines)
-        if variable:
-            return SettingsProblem(key, reason, variable)
-        return SettingsProblem(key, reason, self.file, nearest(self.lines, path))
+        variable = self.environment.variable(path, is_elsewhere=self._writes(path))
+        return SettingsProblem(key, reason, variable or self.file)
+
+    def _writes(self, path: tuple[str, ...]) -> bool:
+        found: object = self.written
+        for part in path:
+            if not isinstance(found, Mapping) or part not in found:
+                return False
+            found = cast("Mapping[str, Any]", found)[part]
+        return True
 
     def _spelt(self, path: tuple[str, ...]) -> tuple[str, ...]:
         """Return the path with the dashes or underscores that this source uses."""
@@ -74,24 +77,23 @@ def read(source: object) -> Given:
         source = Variables.read().text(CONFIG)
     given = Given({}) if source is None else _file(Path(cast("str", source)))
     said = environment()
-    return Given(_merged(given.data, said.data), given.file, given.lines, said)
+    return Given(_merged(given.data, said.data), given.file, given.written, said)
 
 
 def _file(path: Path) -> Given:
     name = str(path)
     try:
         text = path.read_text(encoding="utf-8-sig")
-        return Given(tomllib.loads(text), name, lines_of(text))
+        found = tomllib.loads(text)
+        return Given(found, name, found)
     except OSError as error:
-        reason, line = f"cannot be read: {error.strerror or error}", None
-        raise InvalidSettingsError([SettingsProblem("", reason, name, line)]) from error
+        reason = f"cannot be read: {error.strerror or error}"
+        raise InvalidSettingsError([SettingsProblem("", reason, name)]) from error
     except UnicodeDecodeError:
         problem = SettingsProblem("", "is no text in UTF-8", name)
         raise InvalidSettingsError([problem]) from None  # its repr has the file, passwords too
     except tomllib.TOMLDecodeError as error:
-        found = LINE.search(str(error))
-        line = int(found[1]) if found else None
-        problem = SettingsProblem("", f"is no TOML: {error}", name, line)
+        problem = SettingsProblem("", f"is no TOML: {error}", name)  # with its line
         raise InvalidSettingsError([problem]) from None  # since Python 3.14 it has the file, too
     except (ValueError, RecursionError) as error:  # Python's own limits
         reason = "holds a number of thousands of digits, or tables nested hundreds deep"

@@ -26,10 +26,8 @@ __all__ = ("expiry_warnings_of", "highest_of", "server_warnings_of", "warnings_o
 WEEK_MS: Final = 7 * 86_400_000
 YEAR_MS: Final = 365 * 86_400_000
 MS: Final = 1000
-DAY: Final = 86_400  # seconds
 UNBOUND: Final = {"uuid4", "uuid7", "counter", "own"}
 """Kinds that have no highest number."""
-GOOD_FOR: Final = 10  # seconds that a step is to last
 
 Warned = tuple[tuple[str, ...], str]
 
@@ -48,8 +46,6 @@ def warnings_of(planned: Collection[Planned], now_ms: int) -> Iterator[Warned]:
             )
         if each.fields is not None:
             yield from _of_layout(each, each.fields, now_ms)
-        elif each.section.rate is not None:
-            yield from _of_step(each)
         if each.text is None and kind not in UNBOUND and at[:-1] not in around:
             yield from _of_texts(each)
     yield from _of_machines(planned)
@@ -111,33 +107,6 @@ def _of_layout(planned: Planned, fields: SnowflakeLayout, now_ms: int) -> Iterat
             (*at, "epoch"),
             "is 1970; CosId takes an epoch of 0 for its own, 1577203200000, in any unit",
         )
-    rate, most = planned.section.rate, fields.ids_per_tick * MS / fields.unit_ms
-    if rate is not None and rate > most:
-        whose = "one machine has" if planned.sharded is None else "all processes have together"
-        yield (*planned.path, "rate"), f"is above {most:g} ids a second, all that {whose}"
-
-
-def _of_step(planned: Planned) -> Iterator[Warned]:
-    section, at = planned.section, (*planned.path, "step")
-    if getattr(section, "strict", False):
-        return  # the step is not used
-    step, rate = section.step, section.rate
-    if step < rate:
-        trips, better = rate / step, _rounded(rate * GOOD_FOR)
-        asked = f"the store is asked {trips:.1f} times a second"
-        yield at, f"is {step}: at {rate:g} ids a second {asked}; take {better}"
-    is_single = getattr(section, "mode", section.kind) == "segment"
-    lost = step * (1 if is_single else 1 + getattr(section, "safe_distance", 1))
-    if lost > rate * DAY:
-        better = _rounded(rate * GOOD_FOR)
-        worth = f"{lost / rate / DAY:.1f} days' worth at {rate:g} a second"
-        yield at, f"is {step}: a restart gives up as many as {lost} ids, {worth}; take {better}"
-
-
-def _rounded(count: float) -> int:
-    """Return a number with one digit that counts, at least as high."""
-    size: int = 10 ** max(0, len(str(int(count))) - 1)
-    return max(1, -(-int(count) // size) * size)
 
 
 def _of_texts(planned: Planned) -> Iterator[Warned]:

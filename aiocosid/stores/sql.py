@@ -18,12 +18,9 @@ from ._executor import Executor as Executor
 from ._executor import Row as Row
 from ._executor import Value as Value
 from ._sql_errors import OutOfRangeError as OutOfRangeError
-from ._sql_errors import code_of
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
-
-    from ..errors import StoreError
 
 __all__ = (
     "DialectName",
@@ -34,7 +31,6 @@ __all__ = (
     "Row",
     "SqlExecutor",
     "Value",
-    "driver_code",
     "executor_of",
     "executor_on",
 )
@@ -60,8 +56,3 @@ def executor_on(engine: AsyncEngine | SqlExecutor) -> SqlExecutor:
         InvalidArgumentError: it is no ``AsyncEngine``, or of a database that is not supported.
     """
     return engine if isinstance(engine, SqlExecutor) else EngineExecutor(engine)
-
-
-def driver_code(error: StoreError) -> object:
-    """Return the driver's own code of an error: a number, PostgreSQL's SQLSTATE, or None."""
-    return code_of(error.__cause__)

@@ -10,5 +10,6 @@ from ._generator import SyncIdGenerator as SyncIdGenerator
 from ._provider import SyncIdProvider as SyncIdProvider
 from ._provider import SyncProvider as SyncProvider
 from ._provider import connect as connect
+from ._session import allow_waiting as allow_waiting
 
-__all__ = ("SyncIdGenerator", "SyncIdProvider", "SyncProvider", "connect")
+__all__ = ("SyncIdGenerator", "SyncIdProvider", "SyncProvider", "allow_waiting", "connect")

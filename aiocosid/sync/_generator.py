@@ -55,8 +55,8 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
     stays open until `close`, or the end of the process, even if no variable refers to it any more.
 
     Each thread gets rising ids.  In a thread that runs an event loop no call waits: it hands out an
-    id in hand, or raises `WouldBlock`.  In a notebook a statement without ``await`` may wait,
-    because it blocks the kernel's loop anyway.
+    id in hand, or raises `WouldBlock`.  In a notebook call `aiocosid.sync.allow_waiting`
+    first.
     """
 
     __slots__ = (

@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import atexit
 import logging
-import sys
 from concurrent.futures import CancelledError
-from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_ITERABLE_COROUTINE
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 from weakref import WeakSet
 
-from .._checks import refuse_in_workflow
+from .._checks import check_loop
 from .._life import fork
 from .._life.clock import SYSTEM_CLOCK
 from .._life.fork import NotCopyable
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from contextlib import AbstractAsyncContextManager
 
-__all__ = ("LoopSession", "may_wait", "refuse_on_a_loop")
+__all__ = ("LoopSession", "allow_waiting", "may_wait", "refuse_on_a_loop")
 
 logger = logging.getLogger("aiocosid")
 
@@ -35,11 +33,10 @@ R = TypeVar("R")
 EXIT_TIMEOUT: Final = 5.0  # seconds that the end of the process may wait for us
 JOIN_TIMEOUT: Final = 1.0  # seconds for a loop to end, once there is nothing open on it
 
-SHELL: Final = "IPython.core.interactiveshell"  # whose `run_code` runs a statement
-LOOPS: Final = {"asyncio", "trio"}  # one that a cell runs itself, in a shell without one
-COROUTINE: Final = CO_COROUTINE | CO_ITERABLE_COROUTINE | CO_ASYNC_GENERATOR
+NOTEBOOK: Final = "in a notebook, call aiocosid.sync.allow_waiting() once"
 
 _sessions: Final[set[LoopSession[Any]]] = set()  # those that have a thread
+_patient: Final[WeakSet[object]] = WeakSet()  # event loops that calls may hold
 
 
 class _Holder(Protocol):
@@ -47,39 +44,35 @@ class _Holder(Protocol):
         """Throw away the ids in hand; part of a step."""
 
 
-def may_wait() -> bool:
-    """Tell whether the calling thread may wait: it runs no event loop, or only a notebook's.
+def allow_waiting() -> None:
+    """Let calls wait although the event loop of this thread runs: for the cells of a notebook.
 
-    The cells of a notebook run on the kernel's own loop, statement by statement.  A statement
-    without ``await`` holds that loop until it ends, whatever it calls, so a call that waits in it
-    delays nobody further.  A coroutine must not: between its awaits, others use the loop.
+    Call it once, in the notebook.  The cells run on the kernel's loop; what they call without
+    ``await`` holds it until it ends, ``time.sleep`` as well as an id that has to be fetched.  So do
+    calls in coroutines and callbacks on this loop from then on: use the asynchronous generator
+    there.  Without a running loop, as in a script, it does nothing.
     """
-    return running_loop() is None or _in_a_plain_statement()
+    loop = running_loop()
+    if loop is not None:
+        _patient.add(loop)
 
 
-def _in_a_plain_statement() -> bool:
-    """Tell whether the caller is a cell of an IPython shell, with no task or loop in between."""
-    frame = sys._getframe() if SHELL in sys.modules else None
-    while frame is not None:
-        module = str(frame.f_globals.get("__name__"))
-        if module == SHELL:  # a coroutine itself, since IPython 7
-            return True
-        if frame.f_code.co_flags & COROUTINE or module.partition(".")[0] in LOOPS:
-            return False
-        frame = frame.f_back
-    return False
+def may_wait() -> bool:
+    """Tell whether the calling thread may wait: it runs no event loop, or one that may be held."""
+    loop = running_loop()
+    return loop is None or loop in _patient
 
 
 def refuse_on_a_loop(what: str, instead: str) -> None:
     """Raise WouldBlock if the calling thread runs an event loop, which must not be blocked.
 
-    On the loop of a Temporal workflow it is `WrongLoopError`.
+    An integration may refuse the loop with an error of its own.
     """
     if not may_wait():
-        refuse_in_workflow("aiocosid.sync")
+        check_loop("aiocosid.sync")
         error = WouldBlock()
         sentence = f"{what} would block the event loop that runs in this thread"
-        error.args = (f"{sentence}; {instead}, or call it in another thread",)
+        error.args = (f"{sentence}; {instead}, or call it in another thread; {NOTEBOOK}",)
         raise error
 
 

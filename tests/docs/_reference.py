@@ -60,7 +60,6 @@ ROOMS: Final = ("segment", "snowflake", "generators")
 
 MORE: Final = {
     "converter": "#converters",
-    "source": "api/machine.md#aiocosid.machine.IpMachineIdDistributor",
     "endurance": "../explanation/segment-chain.md#seconds-ahead",
     "fail_fast": "../howto/fastapi.md#while-the-store-is-down",
     "create": "cli.md#init",

@@ -31,7 +31,7 @@ NEEDS = {
     r"\b(?:aio)?cosid\+https?://": "httpx",
     r"\baiocosid\+unix://": "redis",
     r"\baiocosid (?:serve|broker)\b": "uvicorn",
-    r"\b(?:leaf|tinyid|tddl|hibernate)\+\w+://": "sqlalchemy",
+    r"\b(?:leaf|tinyid|tddl)\+\w+://": "sqlalchemy",
     r"\baiocosid\.(?:configure|settings)\b|\bcheck-config\b": "pydantic-settings",
     r"\bOpaqueIdConverter\b": "cryptography",
     r"\bintegrations\.(?:fastapi|asgi|starlette)\b": "starlette",

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import create_async_engine
 
 from tests.servers import PostgresServer
 
@@ -86,3 +88,61 @@ def test_a_table_of_postgresql_goes_over_to_a_counter_and_back(
     run(serial if kind == "bigserial" else identity)
     run(go_on)
     assert int(run(old)) == 1000002
+
+
+ROW: Final = (
+    "UPDATE hibernate_sequences SET next_val = next_val + :step WHERE sequence_name = :name "
+    "RETURNING next_val"
+)
+SEQUENCE: Final = "SELECT nextval('order_seq')"
+
+
+@pytest.mark.integration
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("optimizer", "statement", "options"),
+    [
+        ("pooled", ROW, {"ahead": 9}),
+        ("pooled-lo", ROW, {}),
+        ("pooled", SEQUENCE, {"step_limit": 10}),
+        ("pooled-lo", SEQUENCE, {"step_limit": 10, "ahead": -9}),
+    ],
+)
+async def test_the_recipe_for_hibernate_and_a_node_take_turns(
+    postgres_database: str, optimizer: str, statement: str, options: dict[str, int]
+) -> None:
+    """By the arguments of the page, with an ``allocationSize`` of 10: no id comes twice."""
+    page = ROOT / "docs" / "howto" / "move-from-hibernate-or-tickets.md"
+    (source,) = (block.source for block in blocks(page) if block.title == "old_counter.py")
+    recipe: dict[str, Any] = {"__name__": "old_counter"}
+    exec(source, recipe)  # noqa: S102 - as the reader does
+    engine = create_async_engine(postgres_database.replace("://", "+asyncpg://"))
+    ours = recipe["OldCounter"](engine, statement, name="order", **options)
+    async with engine.begin() as connection:
+        table = "hibernate_sequences (sequence_name varchar(255) PRIMARY KEY, next_val bigint)"
+        await connection.execute(text(f"CREATE TABLE {table}"))
+        await connection.execute(text("INSERT INTO hibernate_sequences VALUES ('order', 0)"))
+        await connection.execute(text("CREATE SEQUENCE order_seq INCREMENT BY 10"))
+
+    async def drawn() -> int:
+        """A row holds the last number that was used."""
+        async with engine.begin() as connection:
+            found = await connection.execute(text(statement), {"name": "order", "step": 10})
+            return int(found.scalar_one()) - 9 * (statement == ROW)
+
+    async def load() -> range:
+        number = await drawn()
+        first = number if optimizer == "pooled-lo" else number - 9
+        return range(first, first + 10)
+
+    ranges = list[range]()
+    if optimizer == "pooled":
+        assert await drawn() == 1
+        ranges.append(range(1, await drawn() + 1))
+    for turn in range(40):
+        step = (1, 7, 10, 50)[turn // 2 % 4] if statement == ROW else 10
+        last = 0 if turn % 2 else await ours.next_max_id(step)
+        ranges.append(range(last - step + 1, last + 1) if last else await load())
+    await engine.dispose()
+    ids = [number for each in ranges for number in each]
+    assert sorted(ids) == list(range(1, len(ids) + 1))

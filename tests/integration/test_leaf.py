@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from aiocosid import SegmentId
@@ -206,6 +207,30 @@ async def test_columns_of_other_types(store: LeafStore, execute: Execute) -> Non
     problems = {each.name: each.problems for each in await store.examine()}
     assert problems["null"] == ("max_id is NULL",)
     assert problems["good"] == ()
+
+
+@pytest.mark.parametrize("engine", ["mariadb"], indirect=True)
+async def test_a_session_that_cuts_numbers(engine: AsyncEngine, execute: Execute) -> None:
+    """A narrow column, and an engine of the user's that is not strict: no id comes twice."""
+
+    @event.listens_for(engine.sync_engine, "connect")
+    def be_lax(connection: Any, record: object) -> None:
+        with closing(connection.cursor()) as cursor:
+            cursor.execute("SET sql_mode = ''")
+
+    store = LeafStore(engine)
+    await store.create_schema()
+    for kind, top in (("int", 2**31 - 1), ("decimal(10, 0)", 10**10 - 1), ("bigint", MAX_ID)):
+        await execute("DELETE FROM leaf_alloc")
+        await execute(f"ALTER TABLE leaf_alloc MODIFY max_id {kind} NOT NULL")
+        await execute(INSERT, tag="order", max_id=top - 1500, step=1000)
+        assert await store.segment_distributor(name="order").next_max_id(1000) == top - 501
+        for _ in range(2):
+            with pytest.raises(IdOverflowError, match="order"):
+                await store.segment_distributor(name="order").next_max_id(1000)
+        if kind == "int":
+            with pytest.raises(IdOverflowError, match="order"):
+                await store.set_floor(name="order", above=top + 1)
 
 
 async def test_there_are_no_machine_ids(store: LeafStore) -> None:

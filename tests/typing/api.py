@@ -50,7 +50,6 @@ from aiocosid.generators import (
     Uuid7Id,
 )
 from aiocosid.machine import (
-    IpMachineIdDistributor,
     MachineIdStatistics,
     ManualMachineIdDistributor,
     StatefulSetMachineIdDistributor,
@@ -341,7 +340,7 @@ async def others(counter: IdSegmentDistributor, stores: list[Store], redis: Redi
     async with LeafSegmentId(counter, prefetch_at=0.2) as leaf:
         assert_type(leaf, LeafSegmentId)
         assert_type(await leaf.next_ids(3), list[int])
-    async with CachedSnowflakeId(IpMachineIdDistributor(), boost=4) as cached:
+    async with CachedSnowflakeId(ManualMachineIdDistributor(7), boost=4) as cached:
         assert_type(await cached.next_id(), int)
     layout = ShardedLayout(datetime(2019, 1, 1, tzinfo=UTC))
     assert_type(layout.compose(1_700_000_000, 7, 42), int)

@@ -28,7 +28,6 @@ CODE: Final = {
     "cli/_init.py": (4, "asks a person, or `initialize` refuses what is not empty"),
     "compat/_group.py": (1, PASSES),
     "compat/_table.py": (6, OTHERS),
-    "compat/flickr.py": (2, TICKETS),
     "compat/leaf_snowflake/mysql.py": (2, TICKETS),
     "compat/tinyid.py": (1, PASSES),
     "errors/_stores.py": (1, TEXT),

@@ -90,7 +90,7 @@ EVERY = [
     IdOverflowError("cosid.order", limit=2**63 - 1),
     InvalidArgumentError("step", 0, expected="at least 1"),
     InvalidIdError("id", -1, expected="an integer from 0"),
-    InvalidSettingsError([SettingsProblem("generators.order.step", "is 0", "ids.toml", 3)]),
+    InvalidSettingsError([SettingsProblem("generators.order.step", "is 0", "ids.toml")]),
     LayoutExpiredError("uid-generator", last_instant="2024-11-20T13:24:15Z", remedy="take another"),
     MachineBitsMismatchError("cosid", bits=8, found=10),
     MachineIdInUseError("machine id 7", holder="process 12"),

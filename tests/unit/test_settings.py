@@ -17,7 +17,6 @@ import pytest
 from aiocosid.abc._store import is_disposable
 from aiocosid.errors import InvalidSettingsError
 from aiocosid.settings import ChainSettings, Settings, check_settings, load_settings
-from aiocosid.settings._places import lines_of
 from aiocosid.settings._values import shown_url
 from aiocosid.variables import KEYS, TABLES
 
@@ -122,26 +121,26 @@ machine_id = 3
 
 
 def test_everything_wrong_is_told_at_once(write: Write) -> None:
-    """Keys, types and combinations, each with line and place, in the order of the file."""
+    """Keys, types and combinations, each with its place."""
     found = refused(write(WRONG.replace("[machine]\nmachine_id = 3\n", "")))
     places = [each.split(": ")[:2] for each in found]
-    assert places == [
-        ["ids.toml:1", "store"],
-        ["ids.toml:2", "safe_distance"],
-        ["ids.toml:6", "generators.order.step"],
-        ["ids.toml:7", "generators.order.safe-distance"],
-        ["ids.toml:10", "generators.bill.kind"],
-        ["ids.toml:12", "generators.nothing.kind"],
-        ["ids.toml:17", "generators.event.layout"],
-        ["ids.toml:21", "generators.second.layout.epoch"],
-        ["ids.toml:26", "generators.small"],
-        ["ids.toml:29", "generators.small.limit"],
-        ["ids.toml:30", "generators.small.converter.zone"],
-        ["ids.toml:30", "generators.small.converter.group_prefix"],
-        ["ids.toml:35", "generators.daily.zone"],
-        ["ids.toml:37", "sharding.half.logic-name-prefix"],
-        ["ids.toml:37", "sharding.half.mod"],
-        ["ids.toml:45", "sharding.time.sharding-suffix-pattern"],
+    assert sorted(places) == [
+        ["ids.toml", "generators.bill.kind"],
+        ["ids.toml", "generators.daily.zone"],
+        ["ids.toml", "generators.event.layout"],
+        ["ids.toml", "generators.nothing.kind"],
+        ["ids.toml", "generators.order.safe-distance"],
+        ["ids.toml", "generators.order.step"],
+        ["ids.toml", "generators.second.layout.epoch"],
+        ["ids.toml", "generators.small"],
+        ["ids.toml", "generators.small.converter.group_prefix"],
+        ["ids.toml", "generators.small.converter.zone"],
+        ["ids.toml", "generators.small.limit"],
+        ["ids.toml", "safe_distance"],
+        ["ids.toml", "sharding.half.logic-name-prefix"],
+        ["ids.toml", "sharding.half.mod"],
+        ["ids.toml", "sharding.time.sharding-suffix-pattern"],
+        ["ids.toml", "store"],
     ]
     by_place = {each.split(": ")[1]: each for each in found}
     for place, words in {
@@ -165,12 +164,12 @@ def test_of_the_common_ground_too(write: Write) -> None:
     """Keys of [machine] that do not go with its source, once and not for each generator."""
     text = 'store = "memory://"\n[share]\nkind = "snowflake"\n[generators.b]\nkind = "snowflake"\n'
     [found] = refused(write(f"{text}[machine]\nmachine_id = 3\n"))
-    assert found == "ids.toml:7: machine.machine_id: goes with source = 'manual'"
+    assert found == "ids.toml: machine.machine_id: goes with source = 'manual'"
     assert refused(write(f'{text}[machine]\nsource = "manual"\n')) == [
-        "ids.toml:6: machine.machine_id: is missing; source = 'manual' needs it"
+        "ids.toml: machine.machine_id: is missing; source = 'manual' needs it"
     ]
     [found] = refused(write(f"{text}[machine]\nlead = 900\n"))
-    assert found.startswith("ids.toml:7: machine.lead: is 900.0; it has to be seconds, more than")
+    assert found.startswith("ids.toml: machine.lead: is 900.0; it has to be seconds, more than")
 
 
 def test_more_combinations_that_cannot_be(write: Write) -> None:
@@ -206,7 +205,7 @@ def test_more_combinations_that_cannot_be(write: Write) -> None:
         ('kind = "chain"\nconverter = {type = ["x"]}', "converter.type", "has to be 'to-string'"),
     ):
         [found] = refused(write(f"{head}[generators.x]\n{line}\n"))
-        assert re.match(rf"ids\.toml:\d+: generators\.x\.{re.escape(place)}: ", found), found
+        assert re.match(rf"ids\.toml: generators\.x\.{re.escape(place)}: ", found), found
         assert words in found, found
     [found] = refused(write("[generators.x]\nkind = 'chain'\n"))
     assert "generators.x: needs a store: write store = " in found
@@ -214,7 +213,7 @@ def test_more_combinations_that_cannot_be(write: Write) -> None:
     [found] = refused(write(twice))
     assert "which [share] describes already" in found
     [found] = refused(write('stores = "redis://:s3cret@h/0"\n'))
-    assert found == "ids.toml:1: stores: has to be a table"
+    assert found == "ids.toml: stores: has to be a table"
 
 
 def test_what_would_do_nothing_is_refused(write: Write) -> None:
@@ -235,15 +234,15 @@ def test_what_would_do_nothing_is_refused(write: Write) -> None:
         ),
     ):
         [found] = refused(write(f"{head}{line}\n"))
-        assert re.match(rf"ids\.toml:\d+: generators\.x\.{re.escape(place)}: ", found), found
+        assert re.match(rf"ids\.toml: generators\.x\.{re.escape(place)}: ", found), found
         assert words in found, found
     fine = f"{head}{daily}safe_distance = 2\noffset = 5\nmax_id = 6\n"
     load_settings(write(fine))
     # Of the machine ids also where none is asked for.
     text = f'{head}kind = "chain"\n[machine]\nmachine_id = 3\npod_name = "h"\n'
     assert refused(write(text)) == [
-        "ids.toml:5: machine.machine_id: goes with source = 'manual'",
-        "ids.toml:6: machine.pod_name: goes with source = 'stateful-set'",
+        "ids.toml: machine.machine_id: goes with source = 'manual'",
+        "ids.toml: machine.pod_name: goes with source = 'stateful-set'",
     ]
 
 
@@ -252,7 +251,7 @@ def test_a_date_is_no_group(write: Write) -> None:
     head = 'store = "memory://"\n[generators.x]\nkind = "grouped"\ngroup_by = "day"\n'
     text = f'{head}zone = "+08:00"\n[generators.x.converter]\ndate_prefix = {{zone = "UTC"}}\n'
     [found] = refused(write(text))
-    assert found.startswith("ids.toml:7: generators.x.converter.date_prefix: ")
+    assert found.startswith("ids.toml: generators.x.converter.date_prefix: ")
     assert "group_prefix = {}" in found
     load_settings(write(f"{text}group_prefix = {{}}\n"))
 
@@ -279,12 +278,12 @@ zone = "UTC"
 delimiter = ""
 pattern = "yyyy.M"
 """
-    assert [each.split(": ")[:2] for each in refused(write(text))] == [
-        ["ids.toml:5", "generators.a.converter.zone"],
-        ["ids.toml:9", "generators.a.converter.date_prefix.zone"],
-        ["ids.toml:12", "generators.b.converter.date_prefix.pattern"],
-        ["ids.toml:12", "generators.b.converter.type"],
-        ["ids.toml:17", "generators.c.converter.date_prefix.delimiter"],
+    assert sorted(each.split(": ")[:2] for each in refused(write(text))) == [
+        ["ids.toml", "generators.a.converter.date_prefix.zone"],
+        ["ids.toml", "generators.a.converter.zone"],
+        ["ids.toml", "generators.b.converter.date_prefix.pattern"],
+        ["ids.toml", "generators.b.converter.type"],
+        ["ids.toml", "generators.c.converter.date_prefix.delimiter"],
     ]
 
 
@@ -329,7 +328,8 @@ def test_files_that_are_none(write: Write, tmp_path: Path) -> None:
     [found] = refused("nowhere.toml")
     assert found.startswith("nowhere.toml: cannot be read: No such file")
     [found] = refused(write("store = 3\nstep = = 4\n"))
-    assert found.startswith("ids.toml:2: is no TOML: ")
+    assert found.startswith("ids.toml: is no TOML: ")
+    assert "line 2" in found
     (tmp_path / "latin.toml").write_bytes(b'store = "\xe9"')
     assert refused("latin.toml") == ["latin.toml: is no text in UTF-8"]
 
@@ -457,7 +457,7 @@ def test_neither_yes_nor_no_in_a_variable(write: Write, monkeypatch: pytest.Monk
     monkeypatch.delenv("AIOCOSID_CREATE")
     expected = "False, True, 'disposable', or the last day to create, such as '2026-12-31'"
     assert refused(write('create = "yes"\n')) == [
-        f"ids.toml:1: create: is 'yes'; it has to be {expected}"
+        f"ids.toml: create: is 'yes'; it has to be {expected}"
     ]
 
 
@@ -508,7 +508,8 @@ def test_the_variable_that_says_so(write: Write, monkeypatch: pytest.MonkeyPatch
     ]
     monkeypatch.delenv("AIOCOSID_STORE")
     monkeypatch.setenv("aiocosid_share", '{"step": 5}')  # beside what the file says
-    assert refused(write('[share]\nkind = "chain"\n'))[0].startswith("ids.toml:1: share: needs a")
+    (found,) = [each for each in refused(write('[share]\nkind = "chain"\n')) if ": share: " in each]
+    assert found.startswith("ids.toml: share: needs a")
 
 
 def test_no_secret_is_shown(write: Write) -> None:
@@ -544,38 +545,6 @@ def test_no_secret_is_shown(write: Write) -> None:
         "redis://[s3cret": "redis://***",
     }.items():
         assert shown_url(url) == shown
-
-
-def test_lines_of_every_way_to_write_a_key() -> None:
-    """Comments, quotes and values over several lines are no keys."""
-    text = """\
-# [no] table = "
-a = \"\"\"
-b = 1 \\\"\"\" x
-\"\"\"
-c = '''
-d = 1'''
-e = [
-  1, # ]
-  "]", { f = 1 },
-]
-[t.'u.v'] # x
-"k l".m = { n = 1, o = [2] }
-[t]
-p = '#'
-"""
-    assert lines_of(text) == {
-        ("a",): 2,
-        ("c",): 5,
-        ("e",): 7,
-        ("t",): 13,
-        ("t", "u.v"): 11,
-        ("t", "u.v", "k l"): 12,
-        ("t", "u.v", "k l", "m"): 12,
-        ("t", "p"): 14,
-    }
-    assert lines_of("a = 1\r\n\r\nb = 2\r\n") == {("a",): 1, ("b",): 3}
-    assert lines_of("") == {}
 
 
 def test_settings_can_be_made_in_python() -> None:

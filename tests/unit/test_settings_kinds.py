@@ -15,7 +15,7 @@ from aiocosid import configure
 from aiocosid.compat.leaf import LeafStore
 from aiocosid.converter import SqidsConverter
 from aiocosid.errors import IdOverflowError, InvalidSettingsError, RingEmptyError
-from aiocosid.machine import ManualMachineIdDistributor, SharedMachineIdWarning
+from aiocosid.machine import ManualMachineIdDistributor
 from aiocosid.segment import GroupedSegmentId, LeafSegmentId, RemoteId, SegmentId
 from aiocosid.settings import check_settings, configured_stores
 from aiocosid.snowflake import (
@@ -233,29 +233,11 @@ def test_what_does_not_fit_is_refused() -> None:
     assert "safe_distance" in problems(settings("leaf", safe_distance=2))[0]
 
 
-@pytest.mark.asyncio
-@pytest.mark.parametrize(
-    ("source", "address", "machine_id"),
-    [("ip", "10.1.2.3", 0x0203 & 1023), ("mac", "02:42:ac:11:02:03", 0x0203 & 1023)],
-)
-async def test_machine_ids_of_addresses(
-    tmp_path: Path, source: str, address: str, machine_id: int
-) -> None:
-    """The low bits, as many as the layout has; with a warning."""
-    machine = {"source": source, "address": address, "state_dir": str(tmp_path)}
-    with pytest.warns(SharedMachineIdWarning):
-        provider = configure(settings("snowflake", machine=machine), default=False)
-    async with provider as ids:
-        order = ids["order"]
-        assert isinstance(order, SnowflakeId)
-        assert order.layout.parse(await order.next_id()).machine_id == machine_id
-
-
 def test_keys_of_another_source_are_refused() -> None:
     """As with all sources."""
-    assert "address" in problems(settings("snowflake", machine={"address": "10.1.2.3"}))[0]
-    wrong = {"source": "ip", "address": "10.1.2.3", "worker": 1}
-    assert "worker" in problems(settings("snowflake", machine=wrong))[0]
+    assert "pod_name" in problems(settings("snowflake", machine={"pod_name": "shop-1"}))[0]
+    wrong = {"source": "stateful-set", "pod_name": "shop-1", "stable": True}
+    assert "stable" in problems(settings("snowflake", machine=wrong))[0]
 
 
 @pytest.mark.asyncio
@@ -296,7 +278,6 @@ def test_kinds_that_need_no_store_have_none(kind: str) -> None:
     for key, value in (
         ("store", "memory://"),
         ("limit", "int32"),
-        ("rate", 3),
         ("wait_timeout", 3),
         ("close_timeout", 3),
         ("converter", "radix62"),

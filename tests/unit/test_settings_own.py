@@ -207,7 +207,7 @@ async def test_a_converter_by_its_path(converter: object, text: str) -> None:
 
 
 def test_a_converter_that_cannot_be_made(tmp_path: Path) -> None:
-    """Its key and line."""
+    """Its key, and the file."""
     dashed = f"{HERE}:Dashed"
     for told, key, reason in (
         ("none.such:Text", ".make", "ModuleNotFoundError"),
@@ -234,7 +234,7 @@ def test_a_converter_that_cannot_be_made(tmp_path: Path) -> None:
         'store = "memory:"\n[generators.order]\nkind = "chain"\nconverter = "none.such:Text"\n'
     )
     [problem] = problems(file)
-    assert problem.startswith(f"{file}:4: generators.order.converter: it has to be what can be ")
+    assert problem.startswith(f"{file}: generators.order.converter: it has to be what can be ")
 
 
 def own_generator(width: int = 3) -> StringIdGenerator:

@@ -30,11 +30,11 @@ def loaded(tmp_path: Path, text: str) -> object:
     return load_settings(file).server
 
 
-def problems(tmp_path: Path, text: str) -> list[tuple[str, int | None, str]]:
+def problems(tmp_path: Path, text: str) -> list[tuple[str, str]]:
     with pytest.raises(InvalidSettingsError) as refused:
         loaded(tmp_path, text)
     assert SECRET not in f"{refused.value!r} {refused.value}"
-    return [(each.key, each.line, each.reason) for each in refused.value.problems]
+    return [(each.key, each.reason) for each in refused.value.problems]
 
 
 def test_limits_and_verbs_are_those_of_the_server() -> None:
@@ -86,22 +86,21 @@ expires = 2027-01-01T00:00:00
 """
 
 
-def test_each_problem_has_its_line(tmp_path: Path) -> None:
-    found = problems(tmp_path, WRONG)
-    assert [(key, line) for key, line, _ in found] == [
-        ("server.listen.1", 3),
-        ("server.drian", 4),
-        ("server.leaf.puplic", 7),
-        ("server.limits.ids", 10),
-        ("server.tokens.1.digest", 18),
-        ("server.tokens.1.verbs", 19),
-        ("server.tokens.1.expires", 20),
-    ]
-    reasons = [reason for *_, reason in found]
-    assert "'unix:/path'" in reasons[0]
-    assert "did you mean drain?" in reasons[1]
-    assert "did you mean public?" in reasons[2]
-    assert "offset" in reasons[6]
+def test_each_problem_has_its_key(tmp_path: Path) -> None:
+    found = dict(problems(tmp_path, WRONG))
+    assert {*found} == {
+        "server.listen.1",
+        "server.drian",
+        "server.leaf.puplic",
+        "server.limits.ids",
+        "server.tokens.1.digest",
+        "server.tokens.1.verbs",
+        "server.tokens.1.expires",
+    }
+    assert "'unix:/path'" in found["server.listen.1"]
+    assert "did you mean drain?" in found["server.drian"]
+    assert "did you mean public?" in found["server.leaf.puplic"]
+    assert "offset" in found["server.tokens.1.expires"]
 
 
 def test_other_problems_are_found_beside_them(tmp_path: Path) -> None:
@@ -113,7 +112,7 @@ def test_other_problems_are_found_beside_them(tmp_path: Path) -> None:
 
 
 def test_a_key_without_a_certificate(tmp_path: Path) -> None:
-    [(key, _, reason)] = problems(tmp_path, '[server]\ntls_key = "key.pem"\n')
+    [(key, reason)] = problems(tmp_path, '[server]\ntls_key = "key.pem"\n')
     assert (key, reason) == ("server", "tls_key goes with tls_certificate")
 
 

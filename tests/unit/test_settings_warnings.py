@@ -28,9 +28,9 @@ def warnings(generators: dict[str, Any], **others: Any) -> dict[str, str]:
 
 def test_what_is_as_it_should_be_is_not_warned_of() -> None:
     generators = {
-        "order": {"kind": "chain", "rate": 100},
-        "bill": {"kind": "segment", "rate": 100, "converter": "radix62"},
-        "event": {"kind": "snowflake", "converter": "radix62", "rate": 4_000_000},
+        "order": {"kind": "chain"},
+        "bill": {"kind": "segment", "converter": "radix62"},
+        "event": {"kind": "snowflake", "converter": "radix62"},
         "web": {"kind": "snowflake", "layout": "javascript-safe-ms", "namespace": "web"},
         "raw": {"kind": "snowflake", "limit": "int64"},
         "token": {"kind": "cosid", "namespace": "token"},
@@ -67,27 +67,6 @@ def test_layouts_that_end_or_never_do() -> None:
     assert "takes an epoch of 0 for its own" in found["generators.zero.layout.epoch"]
 
 
-def test_a_step_against_its_rate() -> None:
-    """Too small: a trip to the store every moment.  Too large: given up with every restart."""
-    found = warnings(
-        {
-            "small": {"kind": "chain", "step": 10, "rate": 45},
-            "enough": {"kind": "chain", "step": 45, "rate": 45},
-            "large": {"kind": "chain", "step": 1_000_000, "rate": 10},
-            "fits": {"kind": "segment", "step": 864_000, "rate": 10},
-            "strict": {"kind": "segment", "strict": True, "step": 10, "rate": 45},
-            "clock": {"kind": "snowflake", "converter": "radix62", "rate": 5_000_000},
-        }
-    )
-    assert found == {
-        "generators.small.step": "is 10: at 45 ids a second the store is asked 4.5 times a "
-        "second; take 500",
-        "generators.large.step": "is 1000000: a restart gives up as many as 3000000 ids, 3.5 days' "
-        "worth at 10 a second; take 100",
-        "generators.clock.rate": "is above 4.096e+06 ids a second, all that one machine has",
-    }
-
-
 def test_numbers_and_texts_that_do_not_reach() -> None:
     found = warnings(
         {
@@ -119,13 +98,6 @@ def test_grouped_texts_without_their_group() -> None:
     )
     assert set(found) == {"generators.bare.converter", "generators.fixed.converter"}
     assert "group_prefix = {}" in found["generators.bare.converter"]
-
-
-def test_a_restart_of_daily_segments() -> None:
-    """In mode segment nothing is fetched ahead; one segment is given up at most."""
-    daily = {"kind": "grouped", "group_by": "day", "zone": "UTC", "step": 864_000, "rate": 10}
-    found = warnings({"a": {**daily, "mode": "segment"}, "b": daily})
-    assert set(found) == {"generators.b.step"}
 
 
 def test_stores_that_others_do_not_know() -> None:

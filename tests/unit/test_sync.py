@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
-import sys
 import threading
 from collections.abc import AsyncGenerator, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,7 +11,6 @@ from contextvars import ContextVar
 from functools import partial
 from operator import length_hint
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 from uuid import UUID
 
@@ -195,90 +192,25 @@ def test_a_running_loop_is_not_blocked(make: Make) -> None:
     assert orders.next_id() > max(ids)
 
 
-@pytest.fixture
-def run_cell(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, dict[str, Any]], Any]:
-    """What runs a cell on the loop of the calling thread, as IPython does in a kernel."""
-    shell = ModuleType("IPython.core.interactiveshell")
-    source = (
-        "async def run_code(code, scope):\n"
-        "    result = eval(code, scope)\n"
-        "    return await result if code.co_flags & 0x80 else result\n"
-    )
-    exec(source, vars(shell))  # noqa: S102 - so that it is in this module's namespace
-    monkeypatch.setitem(sys.modules, shell.__name__, shell)
-
-    def run(source: str, scope: dict[str, Any]) -> Any:
-        code = compile(source, "cell", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-        return shell.run_code(code, scope)
-
-    return run
-
-
-def test_a_statement_of_a_notebook_may_wait(run_cell: Callable[[str, dict[str, Any]], Any]) -> None:
-    """One without ``await``: it holds the kernel's loop anyway; its own tasks do not."""
-    scope: dict[str, Any] = {"sync": sync, "asyncio": asyncio, "found": []}
-    plain = """
-def take(ids):
-    with ids:
-        found.append(ids.segment_chain("order", step=10, batch=10).next_id())
-        found.extend(ids["order"].next_ids(30))
-        found.append(ids.snowflake("event").next_id() > 0)
-        found.append(ids.statistics()["order"]["kind"])
-        ids.remove("order")
-
-ids = sync.connect("memory://", namespace="sync-cell")
-take(ids)
-task = asyncio.ensure_future(asyncio.sleep(0))
-"""
-    waiting = """
-async def ask():
-    ids.open()
-
-await ask()
-"""
-    later = "asyncio.get_running_loop().call_soon(ids.open)\n"
-    task = "task = asyncio.ensure_future(ask())\n"
+def test_calls_wait_on_a_loop_that_allows_it() -> None:
+    """As a notebook's: its cells hold it anyway.  Another loop still allows nothing."""
 
     async def kernel() -> None:
-        refused: list[Any] = []
-        asyncio.get_running_loop().set_exception_handler(
-            lambda _, context: refused.append(context["exception"])
-        )
-        with pytest.raises(StopIteration):
-            run_cell(plain, scope).send(None)  # as IPython runs what does not await
-        await scope["task"]
-        with pytest.raises(WouldBlock, match="would block the event loop"):
-            await run_cell(waiting, scope)
-        await run_cell(task, scope)
-        with pytest.raises(WouldBlock):
-            await scope["task"]
-        await run_cell(later, scope)
-        await asyncio.sleep(0)
-        assert [type(each) for each in refused] == [WouldBlock]
-        with pytest.raises(WouldBlock):
-            scope["ids"].open()
+        with sync.connect("memory://", namespace="sync-cell") as ids:
+            orders = ids.segment_chain("order", step=10, batch=10)
+            assert [orders.next_id(), *orders.next_ids(30)] == [*range(1, 32)]
+            assert ids.statistics()["order"]["kind"] == "SegmentChainId"
 
-    asyncio.run(kernel())
-    assert scope["found"] == [*range(1, 32), True, "SegmentChainId"]
+    async def cells() -> None:
+        with pytest.raises(WouldBlock, match=r"in a notebook, call aiocosid\.sync\.allow_waiting"):
+            await kernel()
+        sync.allow_waiting()
+        await kernel()
 
-
-def test_a_loop_that_a_cell_runs_is_not_blocked(
-    run_cell: Callable[[str, dict[str, Any]], Any],
-) -> None:
-    """In a shell that has none: it is the program's own."""
-    source = """
-async def main():
-    loop = asyncio.get_running_loop()
-    loop.set_exception_handler(lambda _, context: refused.append(context["exception"]))
-    loop.call_soon(sync.connect("memory://").open)
-    await asyncio.sleep(0)
-
-asyncio.run(main())
-"""
-    scope: dict[str, Any] = {"sync": sync, "asyncio": asyncio, "refused": []}
-    with pytest.raises(StopIteration):
-        run_cell(source, scope).send(None)
-    assert [type(each) for each in scope["refused"]] == [WouldBlock]
+    sync.allow_waiting()  # in a script
+    asyncio.run(cells())
+    with pytest.raises(WouldBlock):
+        asyncio.run(kernel())
 
 
 def test_nowait_never_waits(make: Make) -> None:

@@ -55,7 +55,7 @@ def test_json_is_one_document(aiocosid: Command) -> None:
     found = json.loads(ended.out)
     assert (ended.code, ended.err, ended.out.count("\n")) == (0, "", 1)
     assert [each["name"] for each in found["generators"]] == ["order", "event"]
-    assert [(each["key"], each["line"]) for each in found["warnings"]] == [("generators.event", 7)]
+    assert [each["key"] for each in found["warnings"]] == ["generators.event"]
     assert (found["sharding"][0]["nodes"], found["problems"]) == (2, [])
 
 
@@ -63,10 +63,10 @@ def test_warnings_fail_only_if_asked_to(aiocosid: Command) -> None:
     """--strict is for a pipeline."""
     ended = aiocosid("check-config", "warned.toml")
     assert (ended.code, ended.err) == (0, "")
-    assert "warning: warned.toml:7: generators.event: makes numbers up to" in ended.out
+    assert "warning: warned.toml: generators.event: makes numbers up to" in ended.out
     strict = aiocosid("check-config", "warned.toml", "--strict")
     assert (strict.code, strict.err) == (1, "")
-    assert "warning: warned.toml:7" in strict.out
+    assert "warning: warned.toml" in strict.out
     assert aiocosid("check-config", "fine.toml", "--strict").code == 0
 
 
@@ -75,12 +75,15 @@ def test_errors_are_told_a_line_each(aiocosid: Command) -> None:
     ended = aiocosid("check-config", "wrong.toml")
     assert (ended.code, ended.out) == (2, "")
     assert [line.split(": ")[:4] for line in ended.err.splitlines()] == [
-        ["aiocosid", "error", "wrong.toml:5", "generators.order.kind"],
-        ["aiocosid", "error", "wrong.toml:13", "sharding.half.mod"],
+        ["aiocosid", "error", "wrong.toml", "generators.order.kind"],
+        ["aiocosid", "error", "wrong.toml", "sharding.half.mod"],
     ]
     ended = aiocosid("check-config", "wrong.toml", "--format", "json")
     assert (ended.code, ended.err) == (2, "")
-    assert [each["line"] for each in json.loads(ended.out)["problems"]] == [5, 13]
+    assert [each["key"] for each in json.loads(ended.out)["problems"]] == [
+        "generators.order.kind",
+        "sharding.half.mod",
+    ]
 
 
 def test_without_a_file_the_environment_speaks(
@@ -110,7 +113,7 @@ digest = "{digest}"
     ended = aiocosid("check-config", "served.toml")
     line = "server: 127.0.0.1:8688, 0.0.0.0:8689; 2 processes; dialects leaf; tokens of shop\n"
     assert line in ended.out
-    assert "warning: served.toml:17: server.listen: has an address where tokens" in ended.out
+    assert "warning: served.toml: server.listen: has an address where tokens" in ended.out
     assert digest not in ended.out
     found = json.loads(aiocosid("check-config", "served.toml", "--format", "json").out)
     assert (found["server"]["tokens"], found["server"]["tls"]) == (["shop"], False)

@@ -1,9 +1,8 @@
-"""``ping`` and ``watch``: what they print, and that they use nothing up."""
+"""``watch``: what it prints, and that it uses nothing up."""
 
 from __future__ import annotations
 
 import gc
-import json
 import signal
 import subprocess
 from pathlib import Path
@@ -12,10 +11,9 @@ from typing import Any
 import pytest
 
 from aiocosid.abc import Counter, Machine, MachineMarker
-from aiocosid.cli._ping import Latency
 from aiocosid.cli._session import StoreSession
 from aiocosid.cli._watch import counter_lines, machine_lines
-from aiocosid.errors import StoreAuthenticationError, StoreUnavailableError
+from aiocosid.errors import StoreUnavailableError
 from aiocosid.inspection import Rates, StoreReading
 from tests.command import Command, command, environment
 
@@ -24,53 +22,16 @@ from ._doubles import ScriptedStore
 DOWN = StoreUnavailableError("redis", "gone")
 
 
-def test_ping_ends_with_a_summary(aiocosid: Command) -> None:
-    """It uses no id, and leaves no counter."""
-    aiocosid("init")
-    ended = aiocosid("ping", "-c", 3, "-i", "0.01")
-    assert (ended.code, ended.err) == (0, "")
-    assert ended.out.count("call ") == 3
-    *_, last = ended.out.splitlines()
-    assert last.startswith("min/median/p99/max = ")
-    assert json.loads(aiocosid("inspect", "--format", "json").out) == []
-
-
-def test_ping_of_a_store_that_fails_at_times(aiocosid: Command, scripted: ScriptedStore) -> None:
-    """One answer is enough; it goes on after a failure.  The first call only connects."""
-    scripted.script = [None, DOWN, None]
-    ended = aiocosid("ping", "-c", 2, "-i", "0.01")
-    assert ended.code == 0
-    assert "call 1: no answer: redis: gone" in ended.out
-    assert "2 calls, 1 answers" in ended.out
-
-
-def test_ping_of_a_store_that_is_down(aiocosid: Command, scripted: ScriptedStore) -> None:
-    """Code 1, as ping's own."""
-    scripted.script = [DOWN, DOWN, DOWN]
-    ended = aiocosid("ping", "-c", 2, "-i", "0.01")
-    assert ended.code == 1
-    assert "2 calls, 0 answers" in ended.out
-
-
-def test_ping_ends_at_a_refusal(aiocosid: Command, scripted: ScriptedStore) -> None:
-    """Trying again would not help."""
-    scripted.script = [StoreAuthenticationError("redis", "WRONGPASS")]
-    ended = aiocosid("ping", "-c", 2)
-    assert (ended.code, ended.out) == (4, "")
-    assert "WRONGPASS" in ended.err
-
-
 STORE = ("--store", "sqlite:///ids.db")
 
 
-@pytest.mark.parametrize("name", ["ping", "watch"])
-def test_ctrl_c_is_the_usual_end(name: str, tmp_path: Path) -> None:
-    """Code 0, nothing on standard error, and of ping the summary."""
+def test_ctrl_c_is_the_usual_end(tmp_path: Path) -> None:
+    """Code 0, and nothing on standard error."""
     done = subprocess.run(
         command("init", *STORE), cwd=tmp_path, env=environment(), check=True, capture_output=True
     )
     with subprocess.Popen(
-        command(name, *STORE),
+        command("watch", *STORE),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -80,9 +41,8 @@ def test_ctrl_c_is_the_usual_end(name: str, tmp_path: Path) -> None:
         assert process.stdout is not None
         assert process.stdout.readline()
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=30)
     assert (process.returncode, err, done.returncode) == (0, "", 0)
-    assert ("min/median/p99/max" in out) is (name == "ping")
 
 
 def test_ctrl_c_before_a_pause_has_begun(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,13 +57,6 @@ def test_ctrl_c_before_a_pause_has_begun(monkeypatch: pytest.MonkeyPatch) -> Non
             with pytest.raises(KeyboardInterrupt):
                 session.pause(1)
         gc.collect()
-
-
-def test_latencies() -> None:
-    """The nearest rank: of a hundred calls the slowest is above the 99th percentile."""
-    times = [each / 1000 for each in range(100, 0, -1)]
-    assert Latency.of(times) == Latency(0.001, 0.0505, 0.099, 0.1)
-    assert Latency.of([0.002]) == Latency(0.002, 0.002, 0.002, 0.002)
 
 
 def test_watch_once(aiocosid: Command) -> None:
