@@ -9,16 +9,13 @@ from typing import Annotated, Any
 import httpx
 import msgspec
 import pytest
-import strawberry
 from fastapi import FastAPI
 from pydantic import BaseModel, TypeAdapter, ValidationError
-from strawberry.schema.config import StrawberryConfig
 
 from aiocosid.abc import MAX_ID
 from aiocosid.converter import CrockfordIdConverter, Int64Text, Radix32IdConverter, TypedId
 from aiocosid.integrations.msgspec import dec_hook, enc_hook, schema_hook
 from aiocosid.integrations.pydantic import ConvertedId
-from aiocosid.integrations.strawberry import BigInt, id_scalars
 from tests.script import run_python
 
 
@@ -131,55 +128,6 @@ def test_hooks_of_msgspec_leave_other_types_to_other_hooks() -> None:
     described = msgspec.json.schema(Struct, schema_hook=schema_hook)
     found = described["$defs"]["Struct"]["properties"]
     assert found["id"] == OrderId.json_schema()
-
-
-# Strawberry
-
-
-@strawberry.type
-class Node:
-    id: OrderId
-    number: BigInt
-
-
-@strawberry.type
-class Query:
-    @strawberry.field
-    def node(self, of: OrderId, number: BigInt) -> Node:
-        assert (type(of), type(number)) == (OrderId, int)
-        return Node(id=of, number=number)
-
-    @strawberry.field
-    def plain(self) -> Node:
-        number: Any = 42  # as a column of numbers has it
-        return Node(id=number, number=BigInt(MAX_ID))
-
-
-SCHEMA = strawberry.Schema(
-    Query, config=StrawberryConfig(scalar_map=id_scalars(OrderId, CustomerId))
-)
-
-
-def test_strawberry_has_a_scalar_for_each_class() -> None:
-    assert "node(of: OrderId!, number: BigInt!): Node!" in SCHEMA.as_str()
-
-
-def test_strawberry_writes_and_reads_text() -> None:
-    ask = "query($number: BigInt!) { node(of: %s, number: $number) { id number } }"
-    asked = ask % f'"{ORDER}"'
-    given: Any
-    for given in (MAX_ID, str(MAX_ID)):
-        answer = SCHEMA.execute_sync(asked, variable_values={"number": given})
-        assert answer.data == {"node": {"id": str(ORDER), "number": str(MAX_ID)}}, answer
-    answer = SCHEMA.execute_sync("{ plain { id number } }")
-    assert answer.data == {"plain": {"id": "ord_000000000001a", "number": str(MAX_ID)}}
-    for other, said in {f'"{CUSTOMER}"': "starts with 'ord_'", "7": "a text, as 'ord_"}.items():
-        answer = SCHEMA.execute_sync(ask % other, variable_values={"number": 1})
-        assert answer.errors is not None
-        assert said in answer.errors[0].message
-    for wrong in ("-1", "7.0", MAX_ID + 1):
-        answer = SCHEMA.execute_sync(asked, variable_values={"number": wrong})
-        assert answer.errors is not None
 
 
 # Django REST framework, whose settings are the process's
