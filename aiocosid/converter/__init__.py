@@ -22,7 +22,6 @@ from ._formats import UuidConverter as UuidConverter
 from ._friendly import SnowflakeFriendlyIdConverter as SnowflakeFriendlyIdConverter
 from ._opaque import OpaqueIdConverter as OpaqueIdConverter
 from ._radix import CrockfordIdConverter as CrockfordIdConverter
-from ._radix import Radix32IdConverter as Radix32IdConverter
 from ._radix import Radix36IdConverter as Radix36IdConverter
 from ._radix import Radix62IdConverter as Radix62IdConverter
 from ._typed import Int64Text as Int64Text
@@ -38,7 +37,6 @@ __all__ = (
     "JavaScriptSafeIdConverter",
     "OpaqueIdConverter",
     "PrefixIdConverter",
-    "Radix32IdConverter",
     "Radix36IdConverter",
     "Radix62IdConverter",
     "SnowflakeFriendlyIdConverter",

@@ -16,7 +16,7 @@ from ..abc._ids import is_integer
 from ..errors import InvalidArgumentError, InvalidIdError
 from ._affix import PrefixIdConverter
 from ._decimal import ToStringIdConverter
-from ._radix import DIGITS, Radix32IdConverter
+from ._radix import DIGITS, CrockfordIdConverter
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -29,6 +29,7 @@ _PREFIX: Final = re.compile("[a-z](?:[a-z_]{0,61}[a-z])?")  # TypeID's
 _PREFIX_RULE: Final = "1 to 63 of the letters a to z, with underscores between them, as TypeID's"
 _DIGIT: Final = f"[{DIGITS.lower()}]"
 _EXAMPLE: Final = 42
+_INNER: Final = CrockfordIdConverter(check=False, lower_case=True)
 
 
 def check_prefix(prefix: object) -> None:
@@ -76,7 +77,7 @@ class TypedId(str):
             prefix: 1 to 63 of the letters a to z, with underscores between them; a class without
                 one takes its parent's.
             inner: writes the number behind prefix and underscore, as an `OpaqueIdConverter`, which
-                hides it; `Radix32IdConverter` by default.
+                hides it; a `CrockfordIdConverter` of small letters by default.
 
         Raises:
             InvalidArgumentError: TypeID does not allow such a prefix, or there is ``inner`` alone.
@@ -86,7 +87,7 @@ class TypedId(str):
             return
         check_prefix(prefix)
         cls.prefix = str(prefix)
-        cls.converter = PrefixIdConverter(f"{prefix}_", inner or Radix32IdConverter())
+        cls.converter = PrefixIdConverter(f"{prefix}_", inner or _INNER)
         cls.pattern = f"{prefix}_.+" if inner else f"{prefix}_[0-7]{_DIGIT}{{12}}"
 
     def __class_getitem__(cls, prefix: str) -> type[TypedId]:

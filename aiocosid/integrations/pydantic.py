@@ -27,12 +27,11 @@ if TYPE_CHECKING:
 __all__ = ("ConvertedId", "Int64Str")
 
 _DECIMAL: Final = re.compile("0|[1-9][0-9]{0,18}")
-_DIGITS: Final[dict[object, str]] = {
+_DIGITS: Final[dict[int, str]] = {
     36: "[0-9A-Z]",
     62: "[0-9A-Za-z]",
-    "Radix32IdConverter": "[0-9a-hjkmnp-tv-z]",
 }
-"""The digits of a radix, or of a kind: Crockford's converter has radix 32 too, and other digits."""
+"""The digits of a radix."""
 _SYNTAX: Final = re.compile(r"[\^$\\.*+?()[\]{}|/]")  # of ECMA-262; re.escape knows Python's only
 _EXAMPLE: Final = 42
 
@@ -152,9 +151,7 @@ def _described(converter: IdConverter) -> dict[str, Any]:
 def _pattern(tree: dict[str, Any]) -> str | None:
     """Return a regular expression for what a converter writes, by what it says about itself."""
     match tree:
-        case {"radix": radix, "charSize": size, "padStart": pad} if digits := _DIGITS.get(
-            radix
-        ) or _DIGITS.get(tree.get("kind")):
+        case {"radix": radix, "charSize": size, "padStart": pad} if digits := _DIGITS.get(radix):
             return f"{digits}{{{'' if pad else '1,'}{size}}}"
         case {"kind": "ToStringIdConverter", "padStart": pad, "charSize": size}:
             return f"[0-9]{{{size},}}" if pad else "[0-9]{1,19}"

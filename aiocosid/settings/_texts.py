@@ -59,11 +59,11 @@ class ConverterSettings(BaseModel):
         make: instead of ``type``: a class or function of yours that makes the converter;
             ``converter = "package.module:name"`` is short for it.
         options: the keyword arguments of ``make``.
-        char_size: maximum digits; by default 11 for radix62, 13 for radix36, radix32 and crockford;
+        char_size: maximum digits; by default 11 for radix62, 13 for radix36 and crockford;
             to-string needs it with ``pad_start``.
-        pad_start: zeros in front; by default true for radix62, radix36, radix32 and crockford, else
-            false.
+        pad_start: zeros in front; by default true for radix62, radix36 and crockford, else false.
         check: whether a check symbol is written; by default true.
+        lower_case: whether texts have small letters; by default false.
         key: 32, 48 or 64 hexadecimal digits, random and secret.
         alphabet: 3 or more different characters; by default those of sqids.org.
         min_length: minimum characters of a text; by default 0.
@@ -83,7 +83,6 @@ class ConverterSettings(BaseModel):
         "to-string",
         "radix62",
         "radix36",
-        "radix32",
         "friendly",
         "crockford",
         "opaque",
@@ -98,12 +97,13 @@ class ConverterSettings(BaseModel):
     char_size: Annotated[Whole, Field(ge=-1, le=64)] | None = None
     pad_start: Flag | None = None
     check: Flag | None = None
+    lower_case: Flag | None = None
     zone: Annotated[str | None, declared("zone")] = None
     key: SecretStr | None = None
     alphabet: str | None = None
     min_length: Annotated[Whole, Field(ge=0, le=255)] | None = None
     blocklist: list[str] | None = None
-    inner: Literal["to-string", "radix62", "radix36", "radix32", "crockford"] | None = None
+    inner: Literal["to-string", "radix62", "radix36", "crockford"] | None = None
     prefix: str = ""
     suffix: str = ""
     group_prefix: GroupPrefixSettings | None = None

@@ -136,7 +136,7 @@ def converters() -> tuple[IdConverter, ...]:
             radix, prefix="A", suffix="Z", group_prefix=converter.GroupPrefix(delimiter="_")
         ),
         OpaqueIdConverter(bytes(16)),
-        converter.Radix32IdConverter(),
+        converter.CrockfordIdConverter(check=False, lower_case=True),
         converter.UlidConverter(),
         converter.UlidConverter(COSID_MS),
         converter.UuidConverter(),

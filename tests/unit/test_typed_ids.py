@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Any
 
 import httpx
 import msgspec
@@ -13,9 +13,8 @@ from fastapi import FastAPI
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from aiocosid.abc import MAX_ID
-from aiocosid.converter import CrockfordIdConverter, Int64Text, Radix32IdConverter, TypedId
+from aiocosid.converter import Int64Text, TypedId
 from aiocosid.integrations.msgspec import dec_hook, enc_hook, schema_hook
-from aiocosid.integrations.pydantic import ConvertedId
 from tests.script import run_python
 
 
@@ -189,13 +188,3 @@ def test_a_field_of_numbers_takes_a_typed_id() -> None:
         "print(json.dumps(found))"
     )
     assert run_python(SERIALIZER + code) == [42, 42]
-
-
-def test_radix32_is_described_and_crockford_is_not() -> None:
-    class Model(BaseModel):
-        plain: Annotated[int, ConvertedId(Radix32IdConverter())]
-        spoken: Annotated[int, ConvertedId(CrockfordIdConverter())]
-
-    described = Model.model_json_schema()["properties"]
-    assert described["plain"]["pattern"] == "^[0-9a-hjkmnp-tv-z]{13}$"
-    assert "pattern" not in described["spoken"]
