@@ -13,7 +13,6 @@ from ._affix import GroupPrefix as GroupPrefix
 from ._affix import PrefixIdConverter as PrefixIdConverter
 from ._affix import SuffixIdConverter as SuffixIdConverter
 from ._affix import compose as compose
-from ._decimal import JavaScriptSafeIdConverter as JavaScriptSafeIdConverter
 from ._decimal import ToStringIdConverter as ToStringIdConverter
 from ._formats import SqidsConverter as SqidsConverter
 from ._formats import TypeIdConverter as TypeIdConverter
@@ -34,7 +33,6 @@ __all__ = (
     "GroupPrefix",
     "GroupedPrefixIdConverter",
     "Int64Text",
-    "JavaScriptSafeIdConverter",
     "OpaqueIdConverter",
     "PrefixIdConverter",
     "Radix36IdConverter",

@@ -10,7 +10,6 @@ from ..converter import (
     DatePrefix,
     DatePrefixIdConverter,
     GroupPrefix,
-    JavaScriptSafeIdConverter,
     OpaqueIdConverter,
     Radix36IdConverter,
     Radix62IdConverter,
@@ -48,7 +47,6 @@ TAKES: Final[dict[str, set[str]]] = {
     "crockford": {"pad_start", "char_size", "check", "lower_case"},
     "friendly": {"zone", "pad_start"},
     "opaque": {"key", "inner"},
-    "javascript-safe": {"inner"},
     "sqids": {"alphabet", "min_length", "blocklist"},
     "ulid": set(),
     "uuid": set(),
@@ -162,9 +160,6 @@ def _opaque(section: ConverterSettings, _planned: Planned) -> IdConverter:
 SPECIAL: Final[dict[str, Callable[[ConverterSettings, Planned], IdConverter]]] = {
     "friendly": _friendly,
     "opaque": _opaque,
-    "javascript-safe": lambda section, _: JavaScriptSafeIdConverter(
-        NUMBERS[section.inner or "to-string"]()
-    ),
     "sqids": lambda section, _: SqidsConverter(
         section.alphabet or "",
         section.min_length or 0,

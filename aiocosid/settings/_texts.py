@@ -68,8 +68,7 @@ class ConverterSettings(BaseModel):
         alphabet: 3 or more different characters; by default those of sqids.org.
         min_length: minimum characters of a text; by default 0.
         blocklist: words that no text contains; by default those of sqids.org.
-        inner: the type that writes the number; by default radix62 for opaque, to-string for
-            javascript-safe.
+        inner: the type that writes the number; by default radix62.
         prefix: a text in front of everything; for typeid the part before the underscore.
         suffix: a text behind everything.
         group_prefix: a table; ``{}`` for its defaults; for ``kind = "grouped"``.
@@ -86,7 +85,6 @@ class ConverterSettings(BaseModel):
         "friendly",
         "crockford",
         "opaque",
-        "javascript-safe",
         "sqids",
         "ulid",
         "uuid",

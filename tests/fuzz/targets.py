@@ -120,7 +120,6 @@ def converters() -> tuple[IdConverter, ...]:
     return (
         number,
         converter.ToStringIdConverter(pad_start=True, char_size=8),
-        converter.JavaScriptSafeIdConverter(),
         converter.CrockfordIdConverter(),
         converter.CrockfordIdConverter(check=False, char_size=4),
         radix,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -53,6 +54,25 @@ def test_pydantic_refuses_what_has_no_such_prefix(wrong: Any) -> None:
     with pytest.raises(ValidationError, match=r"OrderId is .*'ord_") as caught:
         Order(id=wrong)
     assert [each["type"] for each in caught.value.errors()] == ["id_text"]
+
+
+def test_pydantic_reads_digits_and_numbers_of_a_decimal_id() -> None:
+    number = TypeAdapter(Int64Text)
+    for given in ("42", 42):
+        assert number.validate_python(given, strict=True) == "42"
+    assert number.validate_json("42", strict=True) == number.validate_json('"42"') == "42"
+    assert number.json_schema() == {
+        "type": "string",
+        "format": "int64",
+        "pattern": "^(?:0|[1-9][0-9]{0,18})$",
+        "examples": ["42"],
+    }
+    assert Order.model_validate(SimpleNamespace(id=ORDER, number=7), from_attributes=True) == Order(
+        id=ORDER, number=Int64Text(7)
+    )
+    with pytest.raises(ValidationError, match="the decimal digits") as caught:
+        number.validate_python("no{thing}")
+    json.dumps(caught.value.errors())  # FastAPI has to
 
 
 def test_pydantic_describes_the_text() -> None:

@@ -26,7 +26,6 @@ from aiocosid.converter import (
     DatePrefixIdConverter,
     GroupedPrefixIdConverter,
     GroupPrefix,
-    JavaScriptSafeIdConverter,
     OpaqueIdConverter,
     PrefixIdConverter,
     Radix36IdConverter,
@@ -78,7 +77,6 @@ ALL: dict[str, tuple[IdConverter, int, bool]] = {  # with the highest id, and wh
     "crockford plain": (CrockfordIdConverter(check=False), MAX_ID, True),
     "crockford lower": (CrockfordIdConverter(lower_case=True), MAX_ID, True),
     "crockford unpadded": (CrockfordIdConverter(False, 8), 32**8 - 1, False),
-    "javascript": (JavaScriptSafeIdConverter(), 2**53 - 1, False),
     "prefix": (PrefixIdConverter("o-", Radix62IdConverter()), MAX_ID, True),
     "suffix": (SuffixIdConverter("-o", Radix36IdConverter()), MAX_ID, True),
     "date": (DatePrefixIdConverter("yyMd", PLAIN, zone="UTC"), MAX_ID, False),
@@ -187,7 +185,6 @@ def test_trees_are_the_actuators() -> None:
     }
     assert CrockfordIdConverter().as_tree()["check"] is True
     assert CrockfordIdConverter(lower_case=True).as_tree()["lowerCase"] is True
-    assert JavaScriptSafeIdConverter().as_tree()["actual"] == PLAIN.as_tree()
     assert ALL["friendly"][0].as_tree() == {
         "kind": "SnowflakeFriendlyIdConverter",
         "padStart": True,
@@ -218,7 +215,6 @@ WRONG: Any = object()
         ("inner", lambda: SuffixIdConverter("a", WRONG)),
         ("delimiter", lambda: GroupedPrefixIdConverter(PLAIN, WRONG)),
         ("inner", lambda: GroupedPrefixIdConverter(WRONG)),
-        ("inner", lambda: JavaScriptSafeIdConverter(WRONG)),
         ("inner", lambda: OpaqueIdConverter(KEY, WRONG)),
         ("inner", lambda: DatePrefixIdConverter("yyMMdd", WRONG, zone="UTC")),
         ("pattern", lambda: dated("yyyyMMMdd")),
@@ -354,8 +350,6 @@ def test_keys_of_settings_are_read_as_they_are() -> None:
 def test_errors_say_the_limit_and_the_way_out() -> None:
     with pytest.raises(InvalidIdError, match="0 to 3843; char_size is 2, and may be up to 11"):
         Radix62IdConverter(True, 2).as_str(3844)
-    with pytest.raises(InvalidIdError, match="9007199254740991; take a layout"):
-        JavaScriptSafeIdConverter().as_str(2**53)
     with pytest.raises(InvalidIdError, match="1 to 11 of the digits 0123"):
         Radix62IdConverter().as_int("zzzzzzzzzzz")
     for above, way_out in ((MAX_ID + 1, False), (MAX_ID, True), (62**2, True), (-1, False)):
