@@ -18,8 +18,8 @@ from fastapi import Depends, FastAPI
 from pydantic import BaseModel
 
 import aiocosid
+from aiocosid.converter import Int64Text
 from aiocosid.integrations.fastapi import generator, lifespan
-from aiocosid.integrations.pydantic import Int64Str
 
 from ._harness import Answer, ratio
 from ._http import free_port, load_tool, rate, running
@@ -34,7 +34,7 @@ CONSTANT = 1_234_567_890_123_456_789
 PAIRS = (
     ("/id", "/constant", "`{id: int}`, both by dependency"),
     ("/snowflake", "/constant", "`{id: int}` of a Snowflake, both by dependency"),
-    ("/text", "/text-constant", "model with `Int64Str`, both by dependency"),
+    ("/text", "/text-constant", "model with `Int64Text`, both by dependency"),
     ("/global", "/bare", "`{id: int}`, neither by dependency"),
     ("/id", "/bare", "`{id: int}` by dependency, the constant without one"),
 )
@@ -47,7 +47,7 @@ Snowflakes = Annotated[aiocosid.SnowflakeId, Depends(generator("snowflake"))]
 class Order(BaseModel):
     """What a route answers."""
 
-    id: Int64Str
+    id: Int64Text
 
 
 async def constant() -> int:
@@ -93,11 +93,11 @@ def application() -> FastAPI:
 
     @app.get("/text-constant")
     async def _text_constant(number: Constant) -> Order:
-        return Order(id=number)
+        return Order(id=Int64Text(number))
 
     @app.get("/text")
     async def _text(orders: OrderIds) -> Order:
-        return Order(id=await orders.next_id())
+        return Order(id=Int64Text(await orders.next_id()))
 
     return app
 

@@ -13,7 +13,6 @@ from ._affix import GroupPrefix as GroupPrefix
 from ._affix import PrefixIdConverter as PrefixIdConverter
 from ._affix import SuffixIdConverter as SuffixIdConverter
 from ._affix import compose as compose
-from ._decimal import JavaScriptSafeIdConverter as JavaScriptSafeIdConverter
 from ._decimal import ToStringIdConverter as ToStringIdConverter
 from ._formats import SqidsConverter as SqidsConverter
 from ._formats import TypeIdConverter as TypeIdConverter
@@ -22,7 +21,6 @@ from ._formats import UuidConverter as UuidConverter
 from ._friendly import SnowflakeFriendlyIdConverter as SnowflakeFriendlyIdConverter
 from ._opaque import OpaqueIdConverter as OpaqueIdConverter
 from ._radix import CrockfordIdConverter as CrockfordIdConverter
-from ._radix import Radix32IdConverter as Radix32IdConverter
 from ._radix import Radix36IdConverter as Radix36IdConverter
 from ._radix import Radix62IdConverter as Radix62IdConverter
 from ._typed import Int64Text as Int64Text
@@ -35,10 +33,8 @@ __all__ = (
     "GroupPrefix",
     "GroupedPrefixIdConverter",
     "Int64Text",
-    "JavaScriptSafeIdConverter",
     "OpaqueIdConverter",
     "PrefixIdConverter",
-    "Radix32IdConverter",
     "Radix36IdConverter",
     "Radix62IdConverter",
     "SnowflakeFriendlyIdConverter",

@@ -1,4 +1,4 @@
-"""Decimal texts, and numbers that JavaScript reads exactly.  Pure."""
+"""Decimal texts.  Pure."""
 
 from __future__ import annotations
 
@@ -9,18 +9,15 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from ..abc import MAX_ID, IdConverter
 from ..abc._ids import check_integer
 from ..errors import InvalidIdError
-from ._checks import are_plain, check_converter, check_flag, check_id, text_of
+from ._checks import are_plain, check_flag, check_id, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ("JavaScriptSafeIdConverter", "ToStringIdConverter")
+__all__ = ("ToStringIdConverter",)
 
 DECIMAL: Final = re.compile(r"(-?)0*([0-9]{1,19})")  # 2^63 has 19 digits
 WIDEST: Final = 255
-
-JAVASCRIPT_MAX_SAFE_ID: Final = 2**53 - 1
-"""``Number.MAX_SAFE_INTEGER``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,47 +85,3 @@ class ToStringIdConverter(IdConverter):
         negative = isinstance(new_id, int) and -MAX_ID - 1 <= new_id < 0
         if not negative or (self.pad_start and len(str(new_id)) < self.char_size):
             check_id(new_id)
-
-
-@dataclass(frozen=True, slots=True)
-class JavaScriptSafeIdConverter(IdConverter):
-    """Refuses ids above 2^53-1, which JavaScript would round; another converter writes the rest.
-
-    Attributes:
-        inner: writes and reads the ids that are safe.
-    """
-
-    is_timeless: ClassVar[bool] = True
-
-    inner: IdConverter = ToStringIdConverter()
-
-    def __post_init__(self) -> None:
-        """Check the converter."""
-        check_converter(self.inner)
-
-    def as_str(self, new_id: int, /) -> str:
-        """Return the text of an id from 0 to 2^53-1."""
-        self._check(new_id)
-        return self.inner.as_str(new_id)
-
-    def convert_many(self, ids: Iterable[int], /) -> list[str]:
-        """Return the texts of many ids."""
-        ids = list(ids)
-        if not are_plain(ids, at_most=JAVASCRIPT_MAX_SAFE_ID):
-            for each in ids:
-                self._check(each)
-        return self.inner.convert_many(ids)
-
-    def as_int(self, text: str, /) -> int:
-        """Return the id of a text, from 0 to 2^53-1."""
-        number = self.inner.as_int(text)
-        self._check(number)
-        return number
-
-    def as_tree(self) -> dict[str, object]:
-        """Return kind and the converter inside."""
-        return {"kind": type(self).__name__, "actual": self.inner.as_tree()}
-
-    def _check(self, new_id: int) -> None:
-        remedy = "take a layout as 'javascript-safe-ms', or give JavaScript the id as text"
-        check_id(new_id, at_most=JAVASCRIPT_MAX_SAFE_ID, remedy=remedy)

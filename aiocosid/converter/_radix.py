@@ -1,4 +1,4 @@
-"""Ids in base 62, 36 and 32, and in Crockford's base 32 for people who read them out.  Pure.
+"""Ids in base 62 and 36, and in Crockford's base 32.  Pure.
 
 Digits are written two at a time, from a table of all pairs that is made once for each base.
 """
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = (
     "CrockfordIdConverter",
-    "Radix32IdConverter",
     "Radix36IdConverter",
     "Radix62IdConverter",
     "RadixIdConverter",
@@ -200,26 +199,6 @@ AS_WRITTEN: Final = str.maketrans("ILO", "110", "-")
 
 
 @dataclass(frozen=True, slots=True)
-class Radix32IdConverter(RadixIdConverter):
-    """Writes ids with ``0-9a-z`` without i, l, o and u, as TypeID does; 13 characters hold all.
-
-    Padded texts sort like ids, also by a collation that ignores case.  Texts without padding are
-    read as well, capital letters are not; `CrockfordIdConverter` reads what people have typed.
-
-    Attributes:
-        pad_start: whether zeros fill a text up to ``char_size``.
-        char_size: the most characters that a text has, 1 to 13.
-        max_id: the highest id that has a text: 32 to the power of ``char_size`` less 1, or 2^63-1.
-    """
-
-    is_timeless: ClassVar[bool] = True
-    digits: ClassVar[str] = DIGITS.lower()
-    most: ClassVar[int] = 13
-
-    char_size: int = 13
-
-
-@dataclass(frozen=True, slots=True)
 class _Radix32(RadixIdConverter):
     """The digits alone."""
 
@@ -231,6 +210,9 @@ class _Radix32(RadixIdConverter):
 class CrockfordIdConverter(IdConverter):
     """Writes ids in Crockford's base 32 with a check symbol: ``000000000016JD``.
 
+    Without the symbol the texts are those of a TSID, and in small letters as well those of a
+    `TypedId` behind its prefix.
+
     The symbol detects every wrong digit, and every swap of two neighbouring digits.  Padded texts
     sort like ids.  Reading accepts small letters, takes I and L for 1 and O for 0, skips hyphens,
     and allows missing zeros at the front.  A hyphen in the place of a digit counts as a missing
@@ -240,6 +222,7 @@ class CrockfordIdConverter(IdConverter):
         pad_start: whether zeros fill a text up to ``char_size``.
         char_size: the most digits that a text has, 1 to 13, not counting the check symbol.
         check: whether a check symbol follows; a text without it is then not read.
+        lower_case: whether texts have small letters; both are read.
     """
 
     is_timeless: ClassVar[bool] = True
@@ -247,11 +230,13 @@ class CrockfordIdConverter(IdConverter):
     pad_start: bool = True
     char_size: int = 13
     check: bool = True
+    lower_case: bool = False
     _plain: _Radix32 = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Check the settings."""
         check_flag("check", self.check)
+        check_flag("lower_case", self.lower_case)
         object.__setattr__(self, "_plain", _Radix32(self.pad_start, self.char_size))
 
     @property
@@ -262,15 +247,19 @@ class CrockfordIdConverter(IdConverter):
     def as_str(self, new_id: int, /) -> str:
         """Return the text of an id from 0 to `max_id`."""
         text = self._plain.as_str(new_id)
-        return text + CHECKS[new_id % len(CHECKS)] if self.check else text
+        if self.check:
+            text += CHECKS[new_id % len(CHECKS)]
+        return text.lower() if self.lower_case else text
 
     def convert_many(self, ids: Iterable[int], /) -> list[str]:
         """Return the texts of many ids; faster for each than `as_str`."""
         ids = list(ids)
         texts = self._plain.convert_many(ids)
-        if not self.check:
-            return texts
-        return [text + CHECKS[each % len(CHECKS)] for text, each in zip(texts, ids, strict=True)]
+        if self.check:
+            texts = [
+                text + CHECKS[each % len(CHECKS)] for text, each in zip(texts, ids, strict=True)
+            ]
+        return [text.lower() for text in texts] if self.lower_case else texts
 
     def as_int(self, text: str, /) -> int:
         """Return the id of a text, as `as_str` or as people write it."""
@@ -288,8 +277,9 @@ class CrockfordIdConverter(IdConverter):
         return number
 
     def as_tree(self) -> dict[str, object]:
-        """Return a radix converter's figures, and whether there is a check symbol."""
-        return self._plain.as_tree() | {"kind": type(self).__name__, "check": self.check}
+        """Return a radix converter's figures, whether there is a check symbol, and the case."""
+        own = {"kind": type(self).__name__, "check": self.check, "lowerCase": self.lower_case}
+        return self._plain.as_tree() | own
 
     def _refusal(self, text: str) -> InvalidIdError:
         symbol = " and a check symbol" if self.check else ""

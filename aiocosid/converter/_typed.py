@@ -7,16 +7,19 @@ too, and JavaScript rounds numbers above 2^53.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from functools import cache
 from types import new_class
 from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 from ..abc import MAX_ID, IdConverter
-from ..abc._ids import is_integer
+from ..abc._ids import check_integer, is_integer
 from ..errors import InvalidArgumentError, InvalidIdError
 from ._affix import PrefixIdConverter
+from ._checks import check_converter
 from ._decimal import ToStringIdConverter
-from ._radix import DIGITS, Radix32IdConverter
+from ._pattern import pattern_of
+from ._radix import DIGITS, CrockfordIdConverter
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -29,6 +32,7 @@ _PREFIX: Final = re.compile("[a-z](?:[a-z_]{0,61}[a-z])?")  # TypeID's
 _PREFIX_RULE: Final = "1 to 63 of the letters a to z, with underscores between them, as TypeID's"
 _DIGIT: Final = f"[{DIGITS.lower()}]"
 _EXAMPLE: Final = 42
+_INNER: Final = CrockfordIdConverter(check=False, lower_case=True)
 
 
 def check_prefix(prefix: object) -> None:
@@ -51,12 +55,17 @@ class TypedId(str):
     An id is a `str`, so JSON has it as text whatever writes the JSON.  It equals its text, and
     neither its number nor an id with another prefix.
 
+    With a converter and no prefix the text is the converter's::
+
+        class PublicId(TypedId, inner=Radix62IdConverter()): ...
+
     Without a checker of types ``TypedId["ord"]`` is such a class as well, the same one each time.
 
     Attributes:
-        prefix: what a text starts with, before the underscore.
+        prefix: what a text starts with, before the underscore; empty if there is none.
         converter: writes and reads the texts; give it to a generator that hands out texts.
         pattern: a regular expression, of ECMA-262 too, for a whole text.
+        max_id: the highest number of an id.
     """
 
     __slots__ = ("_number",)
@@ -64,30 +73,47 @@ class TypedId(str):
     prefix: ClassVar[str] = ""
     converter: ClassVar[IdConverter]
     pattern: ClassVar[str]
+    max_id: ClassVar[int] = MAX_ID
 
     _number: int
 
     def __init_subclass__(
-        cls, *, prefix: str | None = None, inner: IdConverter | None = None
+        cls,
+        *,
+        prefix: str | None = None,
+        inner: IdConverter | None = None,
+        max_id: int | None = None,
     ) -> None:
         """Choose how the ids of a class are written.
 
         Args:
             prefix: 1 to 63 of the letters a to z, with underscores between them; a class without
-                one takes its parent's.
+                one takes its parent's, unless it has an ``inner``.
             inner: writes the number behind prefix and underscore, as an `OpaqueIdConverter`, which
-                hides it; `Radix32IdConverter` by default.
+                hides it; a `CrockfordIdConverter` of small letters by default.
+            max_id: the highest number of an id, up to 2^63-1; 2^53-1 for JavaScript's numbers.  A
+                class without one takes its parent's.
 
         Raises:
-            InvalidArgumentError: TypeID does not allow such a prefix, or there is ``inner`` alone.
+            InvalidArgumentError: TypeID does not allow such a prefix, or another argument does not
+                fit.
         """
         super().__init_subclass__()
-        if prefix is None and inner is None:
-            return
-        check_prefix(prefix)
-        cls.prefix = str(prefix)
-        cls.converter = PrefixIdConverter(f"{prefix}_", inner or Radix32IdConverter())
-        cls.pattern = f"{prefix}_.+" if inner else f"{prefix}_[0-7]{_DIGIT}{{12}}"
+        if max_id is not None:
+            check_integer("max_id", max_id, at_least=1, at_most=MAX_ID)
+            cls.max_id = max_id
+        if inner is not None:
+            check_converter(inner)
+        if prefix is not None:
+            check_prefix(prefix)
+            cls.prefix = prefix
+            cls.converter = PrefixIdConverter(f"{prefix}_", inner or _INNER)
+            rest = (pattern_of(inner.as_tree()) or ".+") if inner else f"[0-7]{_DIGIT}{{12}}"
+            cls.pattern = f"{prefix}_{rest}"
+        elif inner is not None:
+            cls.prefix = ""
+            cls.converter = inner
+            cls.pattern = pattern_of(inner.as_tree()) or ".+"
 
     def __class_getitem__(cls, prefix: str) -> type[TypedId]:
         """Return a class for a prefix; the same one for the same prefix.
@@ -99,7 +125,7 @@ class TypedId(str):
         return _class_of(cls, prefix)
 
     def __new__(cls, value: int | str) -> Self:
-        """Make an id of a number from 0 to 2^63-1, or read a text.
+        """Make an id of a number from 0 to `max_id`, or read a text.
 
         Raises:
             InvalidIdError: it is neither, or the text has another prefix or another form.
@@ -116,7 +142,7 @@ class TypedId(str):
             text = converter.as_str(number)
         except InvalidIdError as error:
             raise cls._refusal(value, error.expected) from None
-        if number < 0 or (isinstance(value, str) and text != value):
+        if not 0 <= number <= cls.max_id or (isinstance(value, str) and text != value):
             raise cls._refusal(value)
         self = super().__new__(cls, text)
         self._number = number
@@ -125,9 +151,17 @@ class TypedId(str):
     @classmethod
     def _refusal(cls, value: object, expected: str = "") -> InvalidIdError:
         head = cls.prefix and f"{cls.prefix}_"
-        if isinstance(value, str) and value.startswith(head):
-            expected = f"written in full, as '{cls(_EXAMPLE)!s}', and of a number up to {MAX_ID}"
-        return InvalidIdError(cls.__name__, value, expected=expected or f"from 0 to {MAX_ID}")
+        if isinstance(value, str) and value.startswith(head) and (head or not expected):
+            expected = f"written in full{cls._example()}, and of a number up to {cls.max_id}"
+        return InvalidIdError(cls.__name__, value, expected=expected or f"from 0 to {cls.max_id}")
+
+    @classmethod
+    def _example(cls) -> str:
+        """Return a text for a message; nothing if a plain number has none, as with a group."""
+        try:
+            return f", as '{cls(min(_EXAMPLE, cls.max_id))!s}'"
+        except InvalidIdError:
+            return ""
 
     @classmethod
     def parse(cls, value: object) -> Self:
@@ -139,16 +173,16 @@ class TypedId(str):
             InvalidIdError: it is neither, or the text has another prefix or another form.
         """
         if not isinstance(value, str):
-            raise InvalidIdError(cls.__name__, value, expected=f"a text, as '{cls(_EXAMPLE)!s}'")
+            raise InvalidIdError(cls.__name__, value, expected=f"a text{cls._example()}")
         return cls(value)
 
     def __int__(self) -> int:
         """Return the number, from 0 to 2^63-1."""
-        return self._number
+        return int(self._number)
 
     def __conform__(self, _protocol: object) -> int:
         """Tell sqlite3 to store the number."""
-        return self._number
+        return int(self._number)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self)!r})"
@@ -184,15 +218,18 @@ class TypedId(str):
     @classmethod
     def json_schema(cls) -> dict[str, object]:
         """Return a JSON Schema of the texts, as OpenAPI has it too."""
-        pattern = f"^(?:{cls.pattern})$"
-        return {"type": "string", "pattern": pattern, "examples": [str(cls(_EXAMPLE))]}
+        schema: dict[str, object] = {"type": "string", "pattern": f"^(?:{cls.pattern})$"}
+        with suppress(InvalidIdError):
+            schema["examples"] = [str(cls(min(_EXAMPLE, cls.max_id)))]
+        return schema
 
 
 class Int64Text(TypedId):
     """An id as its decimal digits: text without a prefix, for interfaces that show numbers already.
 
-    It is made and read as a `TypedId` is, and ``int(text)`` is the number.  Texts have no sign, no
-    space and no leading zeros, so they do not sort like numbers.
+    It is made and read as a `TypedId` is, and ``int(text)`` is the number.  `parse` takes a number
+    as well: its digits say as much.  Texts have no sign, no space and no leading zeros, so they do
+    not sort like numbers.
     """
 
     __slots__ = ()
@@ -200,12 +237,26 @@ class Int64Text(TypedId):
     converter: ClassVar[IdConverter] = ToStringIdConverter()
     pattern: ClassVar[str] = "0|[1-9][0-9]{0,18}"
 
+    @classmethod
+    def parse(cls, value: object) -> Self:
+        """Return an id of this class, or read digits or a number that came from outside.
+
+        Raises:
+            InvalidIdError: it is none of them, or written in another form.
+        """
+        return cls(value)  # type: ignore[arg-type]  # it refuses the others
+
+    @classmethod
+    def json_schema(cls) -> dict[str, object]:
+        """Return a JSON Schema of the texts, as OpenAPI has it too."""
+        return super().json_schema() | {"format": "int64"}
+
 
 def _number_of(value: object) -> int:
-    """Return an integer; a text that `IdConverter.as_str` refuses for anything else."""
+    """Return an integer itself, since it may know its group; raise for anything else."""
     if not is_integer(value):
         raise InvalidIdError("id", value, expected=f"a text, or an integer from 0 to {MAX_ID}")
-    return int(value)  # type: ignore[call-overload, no-any-return]  # it is an integer
+    return value  # type: ignore[return-value]  # it is an integer
 
 
 @cache
@@ -213,7 +264,7 @@ def _class_of(parent: type[TypedId], prefix: str) -> type[TypedId]:
     """Return the class of ``parent[prefix]``; its ids are pickled by that expression."""
 
     def reduce(self: TypedId) -> tuple[object, ...]:
-        return _unpickled, (parent, prefix, int(self))
+        return _unpickled, (parent, prefix, self._number)
 
     name = f'{parent.__name__}["{prefix}"]'
     body = {"__slots__": (), "__module__": parent.__module__, "__reduce__": reduce}

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ..stores.schema import NAMES
-from .sqlalchemy import ConvertedId
+from .sqlalchemy import TypedIdType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,7 +76,7 @@ def render_item(
     item: object,
     autogen_context: AutogenContext,
 ) -> str | Literal[False]:
-    """Have Alembic write columns of `ConvertedId` and `TypedIdType` as what the database has.
+    """Have Alembic write columns of `TypedIdType` as what the database has.
 
     Migrations then import nothing of the application, and stay valid when a class is renamed.
 
@@ -88,7 +88,7 @@ def render_item(
     Returns:
         The Python expression of the type; False for everything else, which Alembic then renders.
     """
-    if not isinstance(item, ConvertedId):
+    if not isinstance(item, TypedIdType):
         return False
     sa = autogen_context.opts["sqlalchemy_module_prefix"] or ""
     return f"{sa}BigInteger().with_variant({sa}Integer(), 'sqlite')"

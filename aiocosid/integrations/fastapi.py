@@ -1,6 +1,7 @@
 """Ids in FastAPI: a lifespan that checks names, dependencies, and an answer to errors.
 
-The types for ids in paths, queries and models are in `aiocosid.integrations.pydantic`.
+The types for ids in paths, queries and models are `TypedId` and `Int64Text` of
+`aiocosid.converter`.
 """
 
 from __future__ import annotations

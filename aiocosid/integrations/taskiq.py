@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from inspect import signature
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 from taskiq import Context, TaskiqDepends, TaskiqEvents
 
 from .. import generator_named
 from ..abc import SHARE, AnyGenerator, Provider
 from ..errors import NotOpenError
-from ._source import STATE_KEY
-from ._worker import NAMES, KeptOpen, check_names
+from ._source import STATE_KEY, opened
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
 
     from taskiq import AsyncBroker, TaskiqState
 
     from ._source import Source
 
 __all__ = ("Ids", "generator", "provider", "setup_ids")
+
+_NAMES: Final[dict[Callable[..., object], str]] = {}
+"""Of each dependency that gives a generator: the generator's name."""
 
 
 def setup_ids(broker: AsyncBroker, source: Source) -> None:
@@ -35,10 +39,10 @@ def setup_ids(broker: AsyncBroker, source: Source) -> None:
         source: a provider that is not open yet; or a function that returns one, or any asynchronous
             context manager of one, and is called at each start.
     """
-    ids = KeptOpen(source)
+    ids = _KeptOpen(source)
 
     def check(found: Provider) -> None:
-        check_names((task.original_func for task in broker.get_all_tasks().values()), found)
+        _check_names((task.original_func for task in broker.get_all_tasks().values()), found)
 
     async def start(state: TaskiqState) -> None:
         state[STATE_KEY] = await ids.open(check)
@@ -80,9 +84,79 @@ def generator(name: str = SHARE) -> Callable[..., Awaitable[AnyGenerator]]:
     async def dependency(ids: Annotated[Provider, TaskiqDepends(provider)]) -> AnyGenerator:
         return generator_named(name, ids)
 
-    NAMES[dependency] = name
+    _NAMES[dependency] = name
     return dependency
 
 
 Ids: TypeAlias = Annotated[Provider, TaskiqDepends(provider)]
 """The provider of the worker, as the annotation of a parameter."""
+
+
+class _KeptOpen:
+    """Opens and closes a source in one task, whatever tasks `open` and `close` are called in.
+
+    A source of a user's may hold a task group, which cannot be left in another task.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._task: asyncio.Task[None] | None = None
+        self._ending = asyncio.Event()
+
+    async def open(self, check: Callable[[Provider], object] = lambda _: None) -> Provider:
+        """Open it, and check it; what either raises is raised, and nothing is open then."""
+        self._ending = asyncio.Event()
+        is_open: asyncio.Future[Provider] = asyncio.get_running_loop().create_future()
+
+        async def live() -> None:
+            async with opened(self._source) as provider:
+                check(provider)
+                is_open.set_result(provider)
+                await self._ending.wait()
+
+        self._task = task = asyncio.create_task(live(), name="aiocosid provider")
+        try:
+            await asyncio.wait((task, is_open), return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+        if task.done():
+            self._task = None
+            task.result()  # raises
+        return is_open.result()
+
+    async def close(self) -> None:
+        """Close it; idempotent."""
+        self._ending.set()
+        task, self._task = self._task, None
+        if task is not None:
+            await task
+
+
+def _check_names(functions: Iterable[Callable[..., object]], provider: Provider) -> None:
+    """Raise unless the provider has all generators that functions depend on.
+
+    Raises:
+        InvalidArgumentError: it has not; the error has the names that there are.
+    """
+    for function in functions:
+        for name in _names_of(function):
+            generator_named(name, provider)
+
+
+def _names_of(function: Callable[..., object]) -> Iterator[str]:
+    """Return the names that the parameters of a function ask for, or those of its dependencies."""
+    try:
+        parameters = signature(function, eval_str=True).parameters.values()
+    except (NameError, TypeError, ValueError):
+        return  # the framework says so itself, if it cannot read it either
+    for parameter in parameters:
+        marks: tuple[Any, ...] = getattr(parameter.annotation, "__metadata__", ())
+        for mark in (*marks, parameter.default):
+            dependency: Any = getattr(mark, "dependency", None)
+            if not callable(dependency):
+                continue
+            if dependency in _NAMES:
+                yield _NAMES[dependency]
+            else:
+                yield from _names_of(dependency)

@@ -10,9 +10,7 @@ from ..converter import (
     DatePrefix,
     DatePrefixIdConverter,
     GroupPrefix,
-    JavaScriptSafeIdConverter,
     OpaqueIdConverter,
-    Radix32IdConverter,
     Radix36IdConverter,
     Radix62IdConverter,
     SnowflakeFriendlyIdConverter,
@@ -40,18 +38,15 @@ NUMBERS: Final[dict[str, type[Any]]] = {
     "to-string": ToStringIdConverter,
     "radix62": Radix62IdConverter,
     "radix36": Radix36IdConverter,
-    "radix32": Radix32IdConverter,
     "crockford": CrockfordIdConverter,
 }
 TAKES: Final[dict[str, set[str]]] = {
     "to-string": {"pad_start", "char_size"},
     "radix62": {"pad_start", "char_size"},
     "radix36": {"pad_start", "char_size"},
-    "radix32": {"pad_start", "char_size"},
-    "crockford": {"pad_start", "char_size", "check"},
+    "crockford": {"pad_start", "char_size", "check", "lower_case"},
     "friendly": {"zone", "pad_start"},
     "opaque": {"key", "inner"},
-    "javascript-safe": {"inner"},
     "sqids": {"alphabet", "min_length", "blocklist"},
     "ulid": set(),
     "uuid": set(),
@@ -165,9 +160,6 @@ def _opaque(section: ConverterSettings, _planned: Planned) -> IdConverter:
 SPECIAL: Final[dict[str, Callable[[ConverterSettings, Planned], IdConverter]]] = {
     "friendly": _friendly,
     "opaque": _opaque,
-    "javascript-safe": lambda section, _: JavaScriptSafeIdConverter(
-        NUMBERS[section.inner or "to-string"]()
-    ),
     "sqids": lambda section, _: SqidsConverter(
         section.alphabet or "",
         section.min_length or 0,

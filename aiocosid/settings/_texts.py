@@ -59,17 +59,16 @@ class ConverterSettings(BaseModel):
         make: instead of ``type``: a class or function of yours that makes the converter;
             ``converter = "package.module:name"`` is short for it.
         options: the keyword arguments of ``make``.
-        char_size: maximum digits; by default 11 for radix62, 13 for radix36, radix32 and crockford;
+        char_size: maximum digits; by default 11 for radix62, 13 for radix36 and crockford;
             to-string needs it with ``pad_start``.
-        pad_start: zeros in front; by default true for radix62, radix36, radix32 and crockford, else
-            false.
+        pad_start: zeros in front; by default true for radix62, radix36 and crockford, else false.
         check: whether a check symbol is written; by default true.
+        lower_case: whether texts have small letters; by default false.
         key: 32, 48 or 64 hexadecimal digits, random and secret.
         alphabet: 3 or more different characters; by default those of sqids.org.
         min_length: minimum characters of a text; by default 0.
         blocklist: words that no text contains; by default those of sqids.org.
-        inner: the type that writes the number; by default radix62 for opaque, to-string for
-            javascript-safe.
+        inner: the type that writes the number; by default radix62.
         prefix: a text in front of everything; for typeid the part before the underscore.
         suffix: a text behind everything.
         group_prefix: a table; ``{}`` for its defaults; for ``kind = "grouped"``.
@@ -83,11 +82,9 @@ class ConverterSettings(BaseModel):
         "to-string",
         "radix62",
         "radix36",
-        "radix32",
         "friendly",
         "crockford",
         "opaque",
-        "javascript-safe",
         "sqids",
         "ulid",
         "uuid",
@@ -98,12 +95,13 @@ class ConverterSettings(BaseModel):
     char_size: Annotated[Whole, Field(ge=-1, le=64)] | None = None
     pad_start: Flag | None = None
     check: Flag | None = None
+    lower_case: Flag | None = None
     zone: Annotated[str | None, declared("zone")] = None
     key: SecretStr | None = None
     alphabet: str | None = None
     min_length: Annotated[Whole, Field(ge=0, le=255)] | None = None
     blocklist: list[str] | None = None
-    inner: Literal["to-string", "radix62", "radix36", "radix32", "crockford"] | None = None
+    inner: Literal["to-string", "radix62", "radix36", "crockford"] | None = None
     prefix: str = ""
     suffix: str = ""
     group_prefix: GroupPrefixSettings | None = None

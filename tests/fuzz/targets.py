@@ -120,7 +120,6 @@ def converters() -> tuple[IdConverter, ...]:
     return (
         number,
         converter.ToStringIdConverter(pad_start=True, char_size=8),
-        converter.JavaScriptSafeIdConverter(),
         converter.CrockfordIdConverter(),
         converter.CrockfordIdConverter(check=False, char_size=4),
         radix,
@@ -136,7 +135,7 @@ def converters() -> tuple[IdConverter, ...]:
             radix, prefix="A", suffix="Z", group_prefix=converter.GroupPrefix(delimiter="_")
         ),
         OpaqueIdConverter(bytes(16)),
-        converter.Radix32IdConverter(),
+        converter.CrockfordIdConverter(check=False, lower_case=True),
         converter.UlidConverter(),
         converter.UlidConverter(COSID_MS),
         converter.UuidConverter(),

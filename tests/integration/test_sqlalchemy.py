@@ -41,12 +41,13 @@ from sqlalchemy.orm import (
 import aiocosid
 from aiocosid import SegmentChainId, SegmentId
 from aiocosid.abc import IdConverter, IdGenerator, TextIdGenerator
+from aiocosid.converter import TypedId
 from aiocosid.errors import InvalidArgumentError, InvalidIdError, NotOpenError
 from aiocosid.integrations.sqlalchemy import (
-    ConvertedId,
     SegmentPrimaryKey,
     SnowflakePrimaryKey,
     TextPrimaryKey,
+    TypedIdType,
     assign_ids,
     assign_ids_before_flush,
     cosid_default,
@@ -68,6 +69,10 @@ class Hex(IdConverter):
         if not text.startswith("x"):
             raise InvalidIdError("text", text, expected="one that begins with x")
         return int(text[1:], 16)
+
+
+class HexId(TypedId, inner=Hex()):
+    """An id as hexadecimal text."""
 
 
 class HexIds(TextIdGenerator):
@@ -146,9 +151,9 @@ class Public(Base):
     __tablename__ = "public"
 
     id: Mapped[str] = mapped_column(
-        ConvertedId(Hex()), primary_key=True, default=cosid_default("public")
+        TypedIdType(HexId), primary_key=True, default=cosid_default("public")
     )
-    parent: Mapped[str | None] = mapped_column(ConvertedId(Hex()))
+    parent: Mapped[str | None] = mapped_column(TypedIdType(HexId))
 
 
 class Data(MappedAsDataclass, DeclarativeBase):
@@ -477,12 +482,16 @@ async def test_a_converted_column_is_a_number_in_the_database(
             Public.id == 255,
             Public.id.in_(["xff", "x200"]),
             (Public.id > "x1") & (Public.id < 256),
-            Public.id == literal("xff", ConvertedId(Hex()), literal_execute=True),
+            Public.id == literal("xff", TypedIdType(HexId), literal_execute=True),
         ):
             assert (await session.scalars(select(Public.id).where(where))).all() == ["xff"]
         raw = await session.execute(select(Public.id + 0).order_by(Public.id))
         assert raw.scalars().all() == [1, 255, 256]
-        for wrong, said in {"ff": "begins with x", 7.5: "a text of", "x0F": "written 'xf'"}.items():
+        for wrong, said in {
+            "ff": "begins with x",
+            7.5: "a text, as 'x2a'",
+            "x0F": "written in full, as 'x2a'",
+        }.items():
             with pytest.raises(InvalidIdError, match=said):
                 await session.execute(
                     select(Public).where(Public.id == literal(wrong, Public.id.type))

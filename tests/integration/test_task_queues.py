@@ -90,7 +90,7 @@ from report import report
 
 @dramatiq.actor
 async def place_orders() -> None:
-    orders = aiocosid.generator_named("order")
+    orders = ids["order"]
     report(await orders.next_id(), *await orders.next_ids(4))
 """
 SEND_DRAMATIQ = """
@@ -104,7 +104,8 @@ from orders_faststream import *
 from report import report
 
 @broker.subscriber(list="many")
-async def place_orders(n: int, orders: Annotated[IdGenerator, Depends(generator("order"))]) -> None:
+async def place_orders(n: int) -> None:
+    orders = aiocosid.generator_named("order")
     report(await orders.next_id(), *await orders.next_ids(4))
 """
 SEND_FASTSTREAM = """
@@ -242,7 +243,7 @@ def test_a_worker_without_ids_does_not_start(
 ) -> None:
     """The store cannot be reached, the broker can."""
     write(tmp_path, url, worker=source)
-    for name in ("shop_ids", "orders_dramatiq"):
+    for name in ("shop_ids", "orders_dramatiq", "orders_dramatiq_async"):
         text = (tmp_path / f"{name}.py").read_text()
         text = text.replace(f'connect("{url}"', 'connect("redis://127.0.0.1:1/0"')
         (tmp_path / f"{name}.py").write_text(text)

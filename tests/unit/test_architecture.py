@@ -257,7 +257,7 @@ def test_classes_stay_small() -> None:
 
 
 # The same thing for two frameworks, under the name that a user of either looks for.
-NAMESAKES = {"ConvertedId", "CosIdDefault"}
+NAMESAKES = {"CosIdDefault"}
 
 
 def test_no_two_classes_have_one_name() -> None:

@@ -108,7 +108,7 @@ def test_every_public_object_has_a_docstring(name: str) -> None:
 # Where a checker has to be lenient: generic types of other libraries, drivers without types, keys
 # of shardings that only the properties know, and what stores and the lease keep for each other.
 MAY_BE_ANY = {
-    *("ConvertedId.impl", "ConvertedId.load_dialect_impl", "ConvertedId.coerce_compared_value"),
+    *("TypedIdType.impl", "TypedIdType.load_dialect_impl", "TypedIdType.coerce_compared_value"),
     *("WorkerIdStore.machine_id_distributor", "UidGeneratorStore.machine_id_distributor"),
     *("assign_ids_before_flush", "Executor.__init__", "GroupedSegmentId.__init__", "Node.of"),
     *("StandardTimeKey.local_span", "SnowflakeTimeKey.local_span", "ShardRange.all"),

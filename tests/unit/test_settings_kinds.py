@@ -437,7 +437,12 @@ async def test_converters_of_other_formats() -> None:
     """The text of each; a Snowflake's shows its time."""
     blocked = SqidsConverter("abcdefgh", 6).as_str(1)
     converters: dict[str, Any] = {
-        "radix32": {"type": "radix32", "prefix": "ord_"},
+        "crockford": {
+            "type": "crockford",
+            "prefix": "ord_",
+            "check": False,
+            "lower_case": True,
+        },
         "sqids": {"type": "sqids", "min_length": 6, "alphabet": "abcdefgh", "blocklist": [blocked]},
         "ulid": "ulid",
         "uuid": "uuid",

@@ -21,10 +21,10 @@ from aiocosid import StringIdGenerator, sync
 from aiocosid.abc import IdSegmentDistributor
 from aiocosid.converter import (
     DatePrefixIdConverter,
-    JavaScriptSafeIdConverter,
     PrefixIdConverter,
     Radix62IdConverter,
     SuffixIdConverter,
+    ToStringIdConverter,
 )
 from aiocosid.errors import (
     BusyError,
@@ -393,7 +393,7 @@ def test_texts_of_a_chain_lie_in_hand_if_no_time_is_in_them() -> None:
 
         is_timeless = True
 
-    plain = PrefixIdConverter("A", SuffixIdConverter("Z", JavaScriptSafeIdConverter()))
+    plain = PrefixIdConverter("A", SuffixIdConverter("Z", ToStringIdConverter()))
     dated = DatePrefixIdConverter("yyMMdd", Radix62IdConverter(), zone="UTC")
     for converter, ttl, ahead in (
         (Radix62IdConverter(), None, 99),

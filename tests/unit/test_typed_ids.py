@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Annotated, Any
+from types import SimpleNamespace
+from typing import Any
 
 import httpx
 import msgspec
 import pytest
-import strawberry
 from fastapi import FastAPI
 from pydantic import BaseModel, TypeAdapter, ValidationError
-from strawberry.schema.config import StrawberryConfig
 
 from aiocosid.abc import MAX_ID
-from aiocosid.converter import CrockfordIdConverter, Int64Text, Radix32IdConverter, TypedId
+from aiocosid.converter import Int64Text, TypedId
 from aiocosid.integrations.msgspec import dec_hook, enc_hook, schema_hook
-from aiocosid.integrations.pydantic import ConvertedId
-from aiocosid.integrations.strawberry import BigInt, id_scalars
 from tests.script import run_python
 
 
@@ -57,6 +54,25 @@ def test_pydantic_refuses_what_has_no_such_prefix(wrong: Any) -> None:
     with pytest.raises(ValidationError, match=r"OrderId is .*'ord_") as caught:
         Order(id=wrong)
     assert [each["type"] for each in caught.value.errors()] == ["id_text"]
+
+
+def test_pydantic_reads_digits_and_numbers_of_a_decimal_id() -> None:
+    number = TypeAdapter(Int64Text)
+    for given in ("42", 42):
+        assert number.validate_python(given, strict=True) == "42"
+    assert number.validate_json("42", strict=True) == number.validate_json('"42"') == "42"
+    assert number.json_schema() == {
+        "type": "string",
+        "format": "int64",
+        "pattern": "^(?:0|[1-9][0-9]{0,18})$",
+        "examples": ["42"],
+    }
+    assert Order.model_validate(SimpleNamespace(id=ORDER, number=7), from_attributes=True) == Order(
+        id=ORDER, number=Int64Text(7)
+    )
+    with pytest.raises(ValidationError, match="the decimal digits") as caught:
+        number.validate_python("no{thing}")
+    json.dumps(caught.value.errors())  # FastAPI has to
 
 
 def test_pydantic_describes_the_text() -> None:
@@ -133,55 +149,6 @@ def test_hooks_of_msgspec_leave_other_types_to_other_hooks() -> None:
     assert found["id"] == OrderId.json_schema()
 
 
-# Strawberry
-
-
-@strawberry.type
-class Node:
-    id: OrderId
-    number: BigInt
-
-
-@strawberry.type
-class Query:
-    @strawberry.field
-    def node(self, of: OrderId, number: BigInt) -> Node:
-        assert (type(of), type(number)) == (OrderId, int)
-        return Node(id=of, number=number)
-
-    @strawberry.field
-    def plain(self) -> Node:
-        number: Any = 42  # as a column of numbers has it
-        return Node(id=number, number=BigInt(MAX_ID))
-
-
-SCHEMA = strawberry.Schema(
-    Query, config=StrawberryConfig(scalar_map=id_scalars(OrderId, CustomerId))
-)
-
-
-def test_strawberry_has_a_scalar_for_each_class() -> None:
-    assert "node(of: OrderId!, number: BigInt!): Node!" in SCHEMA.as_str()
-
-
-def test_strawberry_writes_and_reads_text() -> None:
-    ask = "query($number: BigInt!) { node(of: %s, number: $number) { id number } }"
-    asked = ask % f'"{ORDER}"'
-    given: Any
-    for given in (MAX_ID, str(MAX_ID)):
-        answer = SCHEMA.execute_sync(asked, variable_values={"number": given})
-        assert answer.data == {"node": {"id": str(ORDER), "number": str(MAX_ID)}}, answer
-    answer = SCHEMA.execute_sync("{ plain { id number } }")
-    assert answer.data == {"plain": {"id": "ord_000000000001a", "number": str(MAX_ID)}}
-    for other, said in {f'"{CUSTOMER}"': "starts with 'ord_'", "7": "a text, as 'ord_"}.items():
-        answer = SCHEMA.execute_sync(ask % other, variable_values={"number": 1})
-        assert answer.errors is not None
-        assert said in answer.errors[0].message
-    for wrong in ("-1", "7.0", MAX_ID + 1):
-        answer = SCHEMA.execute_sync(asked, variable_values={"number": wrong})
-        assert answer.errors is not None
-
-
 # Django REST framework, whose settings are the process's
 
 SERIALIZER = """
@@ -241,13 +208,3 @@ def test_a_field_of_numbers_takes_a_typed_id() -> None:
         "print(json.dumps(found))"
     )
     assert run_python(SERIALIZER + code) == [42, 42]
-
-
-def test_radix32_is_described_and_crockford_is_not() -> None:
-    class Model(BaseModel):
-        plain: Annotated[int, ConvertedId(Radix32IdConverter())]
-        spoken: Annotated[int, ConvertedId(CrockfordIdConverter())]
-
-    described = Model.model_json_schema()["properties"]
-    assert described["plain"]["pattern"] == "^[0-9a-hjkmnp-tv-z]{13}$"
-    assert "pattern" not in described["spoken"]

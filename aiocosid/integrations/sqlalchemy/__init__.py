@@ -16,8 +16,6 @@ else:
     del _needed
 
 from . import _keys as _keys
-from ._converted import ConvertedId as ConvertedId
-from ._converted import TypedIdType as TypedIdType
 from ._defaults import CosIdDefault as CosIdDefault
 from ._defaults import NamedSyncIds as NamedSyncIds
 from ._defaults import SegmentPrimaryKey as SegmentPrimaryKey
@@ -27,9 +25,9 @@ from ._defaults import TextPrimaryKey as TextPrimaryKey
 from ._defaults import assign_ids as assign_ids
 from ._defaults import assign_ids_before_flush as assign_ids_before_flush
 from ._defaults import cosid_default as cosid_default
+from ._typed import TypedIdType as TypedIdType
 
 __all__ = (
-    "ConvertedId",
     "CosIdDefault",
     "NamedSyncIds",
     "SegmentPrimaryKey",

@@ -14,14 +14,14 @@ from sqlalchemy import Column, PrimaryKeyConstraint, event
 from sqlalchemy.orm import Mapper
 
 from ...models import CosId, mark_of
-from ._converted import ConvertedId
+from ._typed import TypedIdType
 
 __all__ = ()
 
 
 def _has_generator(column: Column[Any]) -> bool:
     mark = getattr(column.default, "arg", None)
-    return isinstance(mark, CosId) or isinstance(column.type, ConvertedId)
+    return isinstance(mark, CosId) or isinstance(column.type, TypedIdType)
 
 
 @event.listens_for(Column, "after_parent_attach")

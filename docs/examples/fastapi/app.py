@@ -6,9 +6,9 @@ from typing import Annotated
 
 import aiocosid
 from aiocosid.abc import IdGenerator
+from aiocosid.converter import Int64Text
 from aiocosid.integrations.asgi import HealthApp
 from aiocosid.integrations.fastapi import generator, handle_errors, lifespan
-from aiocosid.integrations.pydantic import Int64Str
 from aiocosid.integrations.sqlalchemy import SegmentPrimaryKey, cosid_default
 from fastapi import Depends, FastAPI, HTTPException
 from pydantic import BaseModel, ConfigDict
@@ -55,7 +55,7 @@ class OrderOut(NewOrder):
 
     model_config = ConfigDict(from_attributes=True)
 
-    id: Int64Str
+    id: Int64Text
 
 
 app = FastAPI(lifespan=lifespan(aiocosid.configure("ids.toml")))
@@ -77,10 +77,10 @@ async def create_order(
 
 
 @app.get("/orders/{order_id}")
-async def read_order(order_id: Int64Str) -> OrderOut:
+async def read_order(order_id: Int64Text) -> OrderOut:
     """Return an order."""
     async with sessions() as session:
-        order = await session.get(Order, order_id)
+        order = await session.get(Order, int(order_id))
     if order is None:
         raise HTTPException(404)
     return OrderOut.model_validate(order)

@@ -14,7 +14,6 @@ from aiocosid.abc import MAX_ID
 from aiocosid.converter import (
     CrockfordIdConverter,
     GroupedPrefixIdConverter,
-    JavaScriptSafeIdConverter,
     OpaqueIdConverter,
     Radix62IdConverter,
     ToStringIdConverter,
@@ -119,7 +118,6 @@ def test_the_key_is_shown_nowhere() -> None:
 def test_the_inner_converter_needs_a_text_for_every_id() -> None:
     for inner in (
         Radix62IdConverter(True, 10),
-        JavaScriptSafeIdConverter(),
         GroupedPrefixIdConverter(ToStringIdConverter()),
     ):
         with pytest.raises(InvalidArgumentError, match="every id"):

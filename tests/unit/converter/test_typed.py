@@ -18,7 +18,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiocosid.abc import MAX_ID, GroupedId
-from aiocosid.converter import Int64Text, OpaqueIdConverter, PrefixIdConverter, TypedId
+from aiocosid.converter import (
+    GroupedPrefixIdConverter,
+    Int64Text,
+    OpaqueIdConverter,
+    PrefixIdConverter,
+    Radix62IdConverter,
+    ToStringIdConverter,
+    TypedId,
+)
+from aiocosid.converter._pattern import pattern_of
 from aiocosid.errors import InvalidArgumentError, InvalidIdError
 
 
@@ -34,12 +43,20 @@ class HiddenId(TypedId, prefix="hid", inner=OpaqueIdConverter(bytes(16))):
     """That tells nothing."""
 
 
+class CodeId(TypedId, inner=Radix62IdConverter()):
+    """With a converter alone."""
+
+
+class SafeId(Int64Text, max_id=2**53 - 1):
+    """That JavaScript reads as a number."""
+
+
 class OldOrderId(OrderId):
     """With its parent's prefix."""
 
 
 FAMILY: Any = TypedId  # checkers take the text for an annotation
-KINDS: list[type[TypedId]] = [OrderId, HiddenId, OldOrderId, Int64Text, FAMILY["ord"]]
+KINDS: list[type[TypedId]] = [OrderId, HiddenId, CodeId, OldOrderId, Int64Text, FAMILY["ord"]]
 
 
 @given(st.integers(0, MAX_ID))
@@ -106,8 +123,104 @@ def test_a_wrong_text_says_what_was_expected_and_given() -> None:
 
 @pytest.mark.parametrize("text", ["-1", "007", " 7", "7.0", "", "9223372036854775808", "\u0667"])
 def test_a_decimal_text_has_one_form(text: str) -> None:
-    with pytest.raises(InvalidIdError, match="written in full, as '42'"):
+    with pytest.raises(InvalidIdError, match=r"written in full, as '42'|the decimal digits"):
         Int64Text(text)
+
+
+def test_a_number_from_outside_is_its_digits() -> None:
+    for good in (0, 1, "0", "42", MAX_ID, str(MAX_ID)):
+        assert Int64Text.parse(good) == str(good)
+    for wrong in (True, 1.5, None, b"1", -1, MAX_ID + 1, str(MAX_ID + 1)):
+        with pytest.raises(InvalidIdError):
+            Int64Text.parse(wrong)
+
+
+def test_a_class_may_have_a_limit() -> None:
+    """In numbers and texts; its children have it too."""
+    assert (SafeId(2**53 - 1), SafeId("9007199254740991")) == ("9007199254740991",) * 2
+    for wrong in (2**53, "9007199254740992"):
+        with pytest.raises(InvalidIdError, match="9007199254740991"):
+            SafeId(wrong)
+
+    class FewId(SafeId, prefix="few", max_id=7):
+        pass
+
+    assert (FewId(7), FewId.max_id, SafeId.max_id) == ("few_0000000000007", 7, 2**53 - 1)
+    assert FewId.json_schema()["examples"] == ["few_0000000000007"]
+    with pytest.raises(InvalidIdError, match="as 'few_0000000000007', and of a number up to 7"):
+        FewId("few_0000000000008")
+    for limit in (0, MAX_ID + 1, 1.5):
+        with pytest.raises(InvalidArgumentError, match="max_id"):
+            type("Own", (TypedId,), {}, prefix="own", max_id=limit)
+
+
+def test_a_converter_alone_writes_the_text() -> None:
+    assert (CodeId(42), CodeId.prefix, repr(CodeId(42))) == (
+        "0000000000g",
+        "",
+        "CodeId('0000000000g')",
+    )
+    assert CodeId.json_schema() == {
+        "type": "string",
+        "pattern": "^(?:[0-9A-Za-z]{11})$",
+        "examples": ["0000000000g"],
+    }
+    with pytest.raises(InvalidIdError, match="written in full, as '0000000000g'"):
+        CodeId("g")
+    with pytest.raises(InvalidIdError, match="1 to 11 of the digits"):
+        CodeId("!")
+    with pytest.raises(InvalidIdError, match="a text, as '0000000000g'"):
+        CodeId.parse(42)
+    for wrong in ("62", Radix62IdConverter, 7):
+        with pytest.raises(InvalidArgumentError, match=r"inner .* an IdConverter"):
+            type("Own", (TypedId,), {}, inner=wrong)
+
+    class ChildId(OrderId, inner=Radix62IdConverter()):
+        pass
+
+    assert (ChildId(42), ChildId.prefix) == ("0000000000g", "")
+
+
+def test_an_id_keeps_the_group_that_its_text_has() -> None:
+    class DayId(TypedId, inner=GroupedPrefixIdConverter(Radix62IdConverter())):
+        pass
+
+    made = DayId(GroupedId(42, "20260116"))
+    assert (made, int(made), type(int(made))) == ("20260116-0000000000g", 42, int)
+    assert DayId(str(made)) == copy.copy(made) == made
+    assert DayId.json_schema() == {"type": "string", "pattern": "^(?:.+)$"}
+    with pytest.raises(InvalidIdError, match="a GroupedId"):
+        DayId(42)
+    with pytest.raises(InvalidIdError, match=r"it has to be a text$"):
+        DayId.parse(42)
+
+
+def test_a_sign_makes_no_id() -> None:
+    """`ToStringIdConverter` reads one, as CosId does."""
+    for inner, text in (
+        (ToStringIdConverter(), "-5"),
+        (GroupedPrefixIdConverter(ToStringIdConverter(), "_"), "20260116_-5"),
+        (PrefixIdConverter("o", ToStringIdConverter()), "o-5"),
+    ):
+        kind: Any = type("Own", (TypedId,), {}, inner=inner)
+        with pytest.raises(InvalidIdError):
+            kind(text)
+
+
+def test_a_known_converter_is_described() -> None:
+    radix = {"kind": "Radix62IdConverter", "radix": 62, "charSize": 11, "padStart": True}
+    short = {**radix, "radix": 36, "charSize": 13, "padStart": False}
+    decimal = {"kind": "ToStringIdConverter", "padStart": True, "charSize": 8}
+    for tree, pattern in (
+        (radix, "[0-9A-Za-z]{11}"),
+        (short, "[0-9A-Z]{1,13}"),
+        (decimal, "[0-9]{8,}"),
+        ({**decimal, "padStart": False}, "[0-9]{1,19}"),
+        ({"prefix": "o.", "actual": {"suffix": "-x", "actual": decimal}}, r"o\.[0-9]{8,}-x"),
+        ({"prefix": "o", "actual": {"kind": "Hex"}}, None),
+        ({"radix": 32, "charSize": 13, "padStart": True}, None),
+    ):
+        assert pattern_of(tree) == pattern
 
 
 def test_a_number_from_outside_is_refused() -> None:
@@ -165,8 +278,6 @@ def test_a_class_needs_a_prefix() -> None:
     for kind in (TypedId, AppId):
         with pytest.raises(InvalidArgumentError, match=f"OrderId\\({kind.__name__}, prefix='ord'"):
             kind(1)
-    with pytest.raises(InvalidArgumentError, match="letters a to z"):
-        type("Own", (TypedId,), {}, inner=OrderId.converter)
 
 
 def test_sqlite_stores_the_number() -> None:
