@@ -267,7 +267,6 @@ class SegmentIdOptions(TypedDict, total=False):
     fetch_timeout: float | None
     close_timeout: float
     max_id: int
-    give_back: bool
     max_waiters: int
     fail_fast: bool | None
     instrument: Instrument | None

@@ -19,7 +19,6 @@ __all__ = (
     "Event",
     "FetchFailed",
     "IdsDiscarded",
-    "IdsGivenBack",
     "Instrument",
     "Instruments",
     "MachineIdDistributed",
@@ -125,17 +124,6 @@ class IdsDiscarded(Event):
 
     count: int
     reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IdsGivenBack(Event):
-    """Unused ids went back to the store when the generator was closed.
-
-    Attributes:
-        count: how many.
-    """
-
-    count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

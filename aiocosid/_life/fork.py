@@ -26,9 +26,6 @@ logger = logging.getLogger("aiocosid")
 generation: int = 0
 """Counts the forks between this process and the one that imported the package."""
 
-children: int = 0
-"""Counts the forks that this process has made, on top of what its parent had counted by then."""
-
 abandoned: Final[list[Any]] = []
 """Connections of the parent: kept alive in the child, so that no destructor says good-bye on a
 socket or a file that the parent still uses."""
@@ -87,11 +84,6 @@ def _after_fork_in_child() -> None:
             logger.exception("after a fork: cannot forget %r", owner)
 
 
-def _after_fork_in_parent() -> None:
-    global children  # noqa: PLW0603 - as above
-    children += 1
-
-
 def _keep_for_ever() -> None:
     """Keep it from being destroyed with its module, when half of what destructors call is gone."""
     with suppress(Exception):  # some builds of Python have no ctypes, or forbid it
@@ -118,4 +110,4 @@ class NotCopyable:
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork either
-    os.register_at_fork(after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
+    os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -327,35 +327,6 @@ class IdSegmentDistributor(ABC):
             reached: the highest max id that the earlier object is known to have answered.
         """
 
-    def allow_give_back(self) -> bool:
-        """Record every grant from now on, as `give_back` requires; return whether it can work.
-
-        The default returns False.
-        """
-        return False
-
-    async def give_back(self, max_id: int, unused: int) -> int:
-        """Give back ids of ``(max_id - unused, max_id]``, which nobody has used or will use.
-
-        It lowers the store's counter in one atomic step, by the topmost of these ids or by none,
-        and only if the counter has not changed since this object was granted ``max_id``.  Applying
-        it twice has to be safe, even with other callers' grants in between.  A cancelled call, or
-        one that raises, may have taken effect.
-
-        Args:
-            max_id: the last answer of `next_max_id`.
-            unused: how many ids up to and including ``max_id``, at least 1; the store granted all
-                of them to this object.
-
-        Returns:
-            How many ids went back; the others are a gap.
-
-        Raises:
-            StoreError: the store cannot be reached, or refuses.
-            ForkedError: the ids belong to the parent process.
-        """
-        return 0
-
     async def aopen(self) -> None:
         """Prepare for this process and event loop; called whenever a generator on it is opened.
 

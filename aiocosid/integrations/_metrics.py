@@ -16,7 +16,6 @@ from ..events import (
     Event,
     FetchFailed,
     IdsDiscarded,
-    IdsGivenBack,
     MachineIdDistributed,
     MachineIdGuarded,
     MachineIdGuardFailed,
@@ -111,9 +110,6 @@ IDS_FETCHED: Final = _counter("aiocosid.ids.fetched", "{id}", "Ids reserved in t
 IDS_DISCARDED: Final = _counter(
     "aiocosid.ids.discarded", "{id}", "Ids reserved and never handed out: the waste.", _REASONED
 )
-IDS_GIVEN_BACK: Final = _counter(
-    "aiocosid.ids.given_back", "{id}", "Ids that went back to the store unused."
-)
 STARVATIONS: Final = _counter(
     "aiocosid.starvations", "{starvation}", "How often the chain was dry and somebody had to wait."
 )
@@ -159,7 +155,6 @@ MEASURED: Final = (
     FETCH_FAILURES,
     IDS_FETCHED,
     IDS_DISCARDED,
-    IDS_GIVEN_BACK,
     STARVATIONS,
     WAIT_TIMEOUTS,
     SPANS_LEASED,
@@ -246,8 +241,6 @@ def measurements(event: Event) -> Iterator[Value]:
             yield Value(FETCH_FAILURES, 1, (*where, type(event.error).__name__))
         case IdsDiscarded():
             yield Value(IDS_DISCARDED, event.count, (*where, event.reason))
-        case IdsGivenBack():
-            yield Value(IDS_GIVEN_BACK, event.count, where)
         case Starved():
             yield Value(STARVATIONS, 1, where)
         case SnowflakeOpened():

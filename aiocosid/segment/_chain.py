@@ -175,23 +175,6 @@ class IdSegmentChain:
             self.head, self.remaining = last.next, self.remaining - run
         return dropped
 
-    def unbroken(self, in_hand: list[int]) -> range:
-        """Return the ids at the end that follow each other without a hole, and stay as they are.
-
-        For segments without a stride.
-
-        Args:
-            in_hand: the ids that were cut off last and not used, without a hole.
-        """
-        first, stop = (in_hand[0], in_hand[-1] + 1) if in_hand else (0, 0)
-        node = self.head
-        while node is not None:
-            if node.first != stop:
-                first = node.first
-            stop = node.segment.max_id + 1
-            node = node.next
-        return range(first, stop)
-
     def clear(self) -> int:
         """Drop everything; return how many ids that were."""
         dropped, self.remaining = self.remaining, 0
@@ -283,14 +266,3 @@ class IdsInHand:
     def clear(self) -> int:
         """Drop everything; return how many ids that were."""
         return self.drop_piece() + self.chain.clear()
-
-    def unused_below(self, max_id: int | None) -> range:
-        """Return the ids without a hole that end at ``max_id``, and keep them from callers.
-
-        Empty if the last id in hand is another one.  For segments without a stride.
-        """
-        # The very iterator is used up: whoever has a hand on it finds it empty.
-        in_hand = list(self.piece)
-        unused = self.chain.unbroken(in_hand)
-        self.piece = iter(in_hand)
-        return unused if unused and unused.stop - 1 == max_id else range(0)

@@ -12,7 +12,7 @@ from .._life.clock import call_bounded
 from .._life.component import Component
 from ..abc import IdGenerator
 from ..abc._ids import check_integer
-from ..errors import CosIdError, InvalidArgumentError, SegmentUnavailableError, WouldBlock
+from ..errors import CosIdError, SegmentUnavailableError, WouldBlock
 from ._opening import SegmentOpening
 
 if TYPE_CHECKING:
@@ -53,15 +53,11 @@ class SegmentGenerator(Component, IdGenerator):
         clock: Clock | None,
         row_step: Callable[[], Awaitable[int]] | None = None,
     ) -> None:
-        if options.give_back and not distributor.allow_give_back():
-            expected = f"False: {type(distributor).__name__} takes no ids back"
-            raise InvalidArgumentError("give_back", options.give_back, expected=expected)
         self._distributor = distributor
         self._options = options
         self._pace = pace  # what each opening's begins like
         self._row_step = row_step
-        # The last max id of all openings, less what may have gone back: a sound store answers
-        # above it.
+        # The last max id of all openings: a sound store answers above it.
         self._floor: int | None = None
         super().__init__(clock)
         self._exposed: Iterator[int] = EMPTY  # the piece in hand, for who takes an id

@@ -173,12 +173,6 @@ class GroupDistributor(IdSegmentDistributor):
         """Continue above what an earlier object reached."""
         self._inner.resume_above(reached)
 
-    def allow_give_back(self) -> bool:
-        return self._inner is self or self._inner.allow_give_back()
-
-    async def give_back(self, max_id: int, unused: int) -> int:
-        return await self._inner.give_back(max_id, unused)
-
     async def aclose(self) -> None:
         """Close the inner one."""
         await self._inner.aclose()

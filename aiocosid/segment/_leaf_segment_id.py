@@ -58,7 +58,6 @@ class LeafSegmentId(SegmentGenerator):
         fetch_timeout: float | None = None,
         close_timeout: float = 5.0,
         max_id: int = MAX_ID,
-        give_back: bool = False,
         max_waiters: int = MAX_WAITERS,
         fail_fast: bool | None = None,
         instrument: Instrument | None = None,
@@ -81,8 +80,6 @@ class LeafSegmentId(SegmentGenerator):
             close_timeout: seconds that `aclose` waits for a call under way before it cancels the
                 call.
             max_id: the highest id ever handed out, 1 to 2^63-1; 2^53-1 for JavaScript.
-            give_back: whether closing gives unused ids back to the store, if the counter has not
-                changed since.
             max_waiters: how many callers may wait at a time, 1 or more; the next one fails at once.
             fail_fast: whether callers fail as soon as two calls to the store have failed in a row,
                 and later ones with the next that fails, instead of after ``wait_timeout``.  None
@@ -91,8 +88,7 @@ class LeafSegmentId(SegmentGenerator):
             clock: time; the system's by default.
 
         Raises:
-            InvalidArgumentError: an argument is outside its range, or ``give_back`` is true and the
-                distributor cannot do that.
+            InvalidArgumentError: an argument is outside its range.
         """
         if not _is_part(prefetch_at):
             expected = "a number from 0 to below 1"
@@ -106,7 +102,6 @@ class LeafSegmentId(SegmentGenerator):
             close_timeout=close_timeout,
             max_id=max_id,
             instrument=instrument,
-            give_back=give_back,
             max_waiters=max_waiters,
             fail_fast=fail_fast,
         )

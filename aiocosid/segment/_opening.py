@@ -32,7 +32,6 @@ from ..events import (
     DistanceChanged,
     FetchFailed,
     IdsDiscarded,
-    IdsGivenBack,
     SegmentFetched,
     Starved,
     WaitTimedOut,
@@ -80,7 +79,6 @@ class SegmentOpening(OpenState):
         "_expires_at",
         "_expiry_watched",
         "_fetched",
-        "_given_back",
         "_gives_up_later",
         "_hungry",
         "_meter",
@@ -89,7 +87,6 @@ class SegmentOpening(OpenState):
         "_starvations",
         "_starved",
         "_turns",
-        "_unused",
         "_watched",
         "ahead_at_takeoff",
         "busy",
@@ -135,14 +132,12 @@ class SegmentOpening(OpenState):
         self._watched = False  # the quiet timer is running
         self._fetched = 0
         self._discarded = 0
-        self._given_back = 0
-        self._unused: range | None = None  # what is to be given back
         self._gives_up_later = False  # closed in the middle of a step
 
     @property
     def handed_out(self) -> int:
         """Ids that callers have got."""
-        return self._fetched - self._discarded - self._given_back - self.hand.ahead
+        return self._fetched - self._discarded - self.hand.ahead
 
     def check(self) -> None:
         """Raise unless a caller may go on."""
@@ -537,62 +532,38 @@ class SegmentOpening(OpenState):
     @property
     def has_to_drain(self) -> bool:
         """Whether its end has to be waited for."""
-        is_torn = self.busy or self._gives_up_later
-        return is_torn or self.supply.is_under_way or self._unused is not None
+        return self.busy or self._gives_up_later or self.supply.is_under_way
 
     def stop(self, reason: CosIdError) -> None:
         """End it: fail the callers, and give up what is in hand."""
         self.end(reason)
         if isinstance(reason, ClosedError) and self.busy:
             # By a signal handler or an instrument, and the step counts on what it has counted.
-            # `drain` does it after that, and gives nothing back: the floor may be remembered.
+            # `drain` does it after that.
             self._gives_up_later = True
         else:
-            self._give_up(reason, keeps=isinstance(reason, ClosedError))
+            self._give_up(reason)
         if not isinstance(reason, ForkedError):
             self._turns.release()
 
     @atomic_step
-    def _give_up(self, reason: CosIdError, *, keeps: bool) -> None:
+    def _give_up(self, reason: CosIdError) -> None:
         self._gives_up_later = False
-        kept = 0
-        if keeps and self.options.give_back and not self.supply.is_under_way:
-            kept = self._set_aside()
         dropped = self.hand.clear()
         if isinstance(reason, ForkedError):
             return  # nobody in this process waits, and the parent's loop is not ours to touch
-        self.discard(dropped - kept, "closed")
+        self.discard(dropped, "closed")
         self.line.fail(reason.again)
         self.wake()
 
-    def _set_aside(self) -> int:
-        """Keep the ids below the last max id, which nobody has and nobody gets, to be given back.
-
-        Return how many they are.
-
-        The floor is lowered at once, and stays so: whoever is opened next may come before or after.
-        """
-        unused = self.hand.unused_below(self.supply.last_max_id)
-        if unused:
-            self._unused, self.generator._floor = unused, unused.start - 1
-            self._given_back = len(unused)
-        return len(unused)
-
     async def drain(self) -> None:
-        """Give back what was set aside, and wait for the flight."""
+        """Give up what is left, and wait for the flight."""
         while self.busy:  # closed in the middle of a step, and run at once as an eager task
             await checkpoint()
         reason = self.generator._unusable
         if reason is not None:
             # What the step has left, or has brought after it was closed just before.
-            self._give_up(reason, keeps=False)
-        unused, self._unused = self._unused, None
-        if unused is not None:
-            back = await self.supply.give_back(unused)
-            self._given_back = back
-            self.discard(len(unused) - back, "closed")
-            if back:
-                self.emit(IdsGivenBack, count=back)
+            self._give_up(reason)
         await self.supply.drain()
 
     # Events and statistics.
@@ -645,7 +616,6 @@ class SegmentOpening(OpenState):
             ids_fetched=self._fetched,
             ids_handed_out=handed_out,
             ids_discarded=self._discarded,
-            ids_given_back=self._given_back,
             rate=rate,
             seconds_left=hand.ahead / rate if rate > 0 else None,
             last_error=supply.last_error,

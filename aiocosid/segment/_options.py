@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from .._checks import check_boolean
 from .._later import dataclass
 from ..abc import MAX_ID
 from ..abc._ids import check_integer, check_seconds
@@ -34,7 +33,6 @@ class SegmentOptions:
     quiet_period: float
     max_id: int
     instrument: Instrument | None
-    give_back: bool
     max_waiters: int
     fail_fast: bool | None
 
@@ -49,7 +47,6 @@ class SegmentOptions:
         quiet_period: float = QUIET_PERIOD,
         max_id: int = MAX_ID,
         instrument: Instrument | None = None,
-        give_back: bool = False,
         max_waiters: int = MAX_WAITERS,
         fail_fast: bool | None = None,
     ) -> SegmentOptions:
@@ -69,7 +66,6 @@ class SegmentOptions:
             check_seconds("ttl", ttl)
         check_integer("max_id", max_id, at_least=1)
         check_integer("max_waiters", max_waiters, at_least=1)
-        check_boolean("give_back", give_back)
         if fail_fast is not None and type(fail_fast) is not bool:
             raise InvalidArgumentError("fail_fast", fail_fast, expected="True, False or None")
         return cls(
@@ -80,7 +76,6 @@ class SegmentOptions:
             quiet_period=quiet_period,
             max_id=max_id,
             instrument=instrument,
-            give_back=give_back,
             max_waiters=max_waiters,
             fail_fast=fail_fast,
         )

@@ -41,7 +41,6 @@ class SegmentChainId(SegmentGenerator):
         max_distance: int = MAX_DISTANCE,
         max_ids_ahead: int = MAX_IDS_AHEAD,
         quiet_period: float = QUIET_PERIOD,
-        give_back: bool = False,
         max_waiters: int = MAX_WAITERS,
         fail_fast: bool | None = None,
         instrument: Instrument | None = None,
@@ -69,8 +68,6 @@ class SegmentChainId(SegmentGenerator):
             max_ids_ahead: maximum ids kept ahead, for a high rate or a large step.  It limits
                 neither the safe distance nor the size of a caller's batch.
             quiet_period: seconds after which an unneeded distance halves.
-            give_back: whether closing gives unused ids back to the store, if the counter has not
-                changed since.
             max_waiters: how many callers may wait at a time, 1 or more; the next one fails at once.
             fail_fast: whether callers fail as soon as two calls to the store have failed in a row,
                 and later ones with the next that fails, instead of after ``wait_timeout``.  None
@@ -79,8 +76,7 @@ class SegmentChainId(SegmentGenerator):
             clock: time; the system's by default.
 
         Raises:
-            InvalidArgumentError: an argument is outside its range, or ``give_back`` is true and the
-                distributor cannot do that.
+            InvalidArgumentError: an argument is outside its range.
         """
         options = SegmentOptions.checked(
             ttl=ttl,
@@ -90,7 +86,6 @@ class SegmentChainId(SegmentGenerator):
             quiet_period=quiet_period,
             max_id=max_id,
             instrument=instrument,
-            give_back=give_back,
             max_waiters=max_waiters,
             fail_fast=fail_fast,
         )
@@ -134,7 +129,6 @@ class SegmentId(SegmentGenerator):
         fetch_timeout: float | None = None,
         close_timeout: float = 5.0,
         max_id: int = MAX_ID,
-        give_back: bool = False,
         max_waiters: int = MAX_WAITERS,
         fail_fast: bool | None = None,
         instrument: Instrument | None = None,
@@ -152,8 +146,6 @@ class SegmentId(SegmentGenerator):
             close_timeout: seconds that `aclose` waits for a call under way before it cancels the
                 call.
             max_id: the highest id ever handed out, 1 to 2^63-1.
-            give_back: whether closing gives unused ids back to the store, if the counter has not
-                changed since.
             max_waiters: how many callers may wait at a time, 1 or more; the next one fails at once.
             fail_fast: whether callers fail as soon as two calls to the store have failed in a row,
                 and later ones with the next that fails, instead of after ``wait_timeout``.  None
@@ -162,8 +154,7 @@ class SegmentId(SegmentGenerator):
             clock: time; the system's by default.
 
         Raises:
-            InvalidArgumentError: an argument is outside its range, or ``give_back`` is true and the
-                distributor cannot do that.
+            InvalidArgumentError: an argument is outside its range.
             UnsupportedByStoreError: ``strict`` is true, and the store is not linearizable; the
                 error says why.
         """
@@ -179,7 +170,6 @@ class SegmentId(SegmentGenerator):
             close_timeout=close_timeout,
             max_id=max_id,
             instrument=instrument,
-            give_back=give_back,
             max_waiters=max_waiters,
             fail_fast=fail_fast,
         )

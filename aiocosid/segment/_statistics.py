@@ -40,7 +40,6 @@ class SegmentStatistics(Statistics):
         ids_handed_out: ids given to callers.
         ids_discarded: ids that no caller gets: they expired, their caller was cancelled, the
             generator was closed, or they are above the limit.
-        ids_given_back: ids that went back to the store at closing, or are on their way.
         rate: ids a second that callers took lately.
         seconds_left: how long the ids in hand last at that rate; None when nobody takes any.
         last_error: the store's latest error; None after a fetch that succeeded.
@@ -69,7 +68,6 @@ class SegmentStatistics(Statistics):
     ids_fetched: int
     ids_handed_out: int
     ids_discarded: int
-    ids_given_back: int
     rate: float
     seconds_left: float | None
     last_error: Exception | None

@@ -309,27 +309,6 @@ class Supply:
 
     # Closing.
 
-    async def give_back(self, unused: range) -> int:
-        """Give ids back to the store; return how many it took.
-
-        A flight of its own, and asked for once.  Torn, it may have taken effect or not: a gap at
-        worst.
-        """
-        back, label = 0, self._opening.label
-        self.is_under_way = True
-        try:
-            with self._clock.move_on_after(self._options.close_timeout) as scope:
-                self._flight = scope
-                back = await self._distributor.give_back(unused.stop - 1, len(unused))
-            if scope.cancelled_caught:
-                logger.warning("%s: cannot give ids back: no answer", label)
-        except BaseException as error:  # noqa: BLE001 - as in _fetch; closing goes on
-            failure = as_cosid_error(self._distributor.store, error)
-            logger.warning("%s: cannot give ids back: %s", label, failure)
-        finally:
-            self._land()
-        return back
-
     async def drain(self) -> None:
         """Await the flight; after the close timeout tear it, and its connection with it."""
         if not self.is_under_way:

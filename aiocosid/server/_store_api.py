@@ -141,7 +141,7 @@ async def _add(service: Service, access: Access, args: Mapping[str, Any]) -> dic
     if backend is not None and first is not None and not by:
         return {"max_id": await backend.begin(full, first)}
     if backend is not None:
-        return {"max_id": (await backend.add(full, by, first=first)).max_id}
+        return {"max_id": await backend.add(full, by, first=first)}
     if counter.stride != 1:
         remedy = "take one id at a time"
         raise UnsupportedByStoreError(LABEL, "its store grants no contiguous ranges", remedy=remedy)

@@ -90,7 +90,6 @@ class _Counted(_Generator):
         ttl: seconds for which fetched ids may be handed out; by default for ever.
         fetch_timeout: seconds for one call to the store; by default two fifths of ``wait_timeout``.
         max_id: the highest id ever handed out; by default 2^63-1.
-        give_back: whether closing gives unused ids back to the store.
         max_waiters: how many callers may wait at a time; the next one fails at once.
         fail_fast: whether callers fail as soon as two calls to the store have failed in a row,
             instead of after ``wait_timeout``; by default only in web applications.
@@ -101,7 +100,6 @@ class _Counted(_Generator):
     ttl: Timeout | None = None
     fetch_timeout: Timeout | None = None
     max_id: Count | None = None
-    give_back: Flag = False
     max_waiters: Count = MAX_WAITERS
     fail_fast: Flag | None = None
 

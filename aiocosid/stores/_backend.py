@@ -10,7 +10,6 @@ native atomic operation on CosId's own key, row or node.  Cells are used rarely:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from .._life.fork import NotCopyable
@@ -31,25 +30,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ..machine.cells import Changes, Snapshot
-    from ._give_back import GrantNote
 
-__all__ = ("MISSING", "Backend", "Granted", "after_add", "after_raise", "counters_of")
+__all__ = ("MISSING", "Backend", "after_add", "after_raise", "counters_of")
 
 MISSING: Final = -1
 """Instead of a counter's value: the counter is missing, and was not created."""
-
-
-@dataclass(frozen=True, slots=True)
-class Granted:
-    """The result of `Backend.add`.
-
-    Attributes:
-        max_id: the counter after the addition.
-        base: where the unbroken run of noted grants begins; None if the grant was not noted.
-    """
-
-    max_id: int
-    base: int | None = None
 
 
 def after_add(found: int | None, by: int, *, first: int | None, store: str, name: str) -> int:
@@ -94,7 +79,6 @@ class Backend(NotCopyable, ABC):
         name: names the servers where a store is shown, without credentials.
         name_width: the maximum length of a counter's ``{namespace}.{name}`` in characters; None for
             no limit.
-        takes_back: whether `give_back` is supported.
         fork_remedy: the remedy for a forked child, in messages.
         is_local: whether it lives in this process, and answers without a suspension.
         durability: the check of the server's settings; one that ignores them where there is none.
@@ -112,7 +96,6 @@ class Backend(NotCopyable, ABC):
     link: Any
 
     name_width: int | None = None
-    takes_back: bool = False
     fork_remedy: str = REOPEN
     is_local: bool = False
     durability: DurabilityCheck = DurabilityCheck("ignore")
@@ -184,9 +167,7 @@ class Backend(NotCopyable, ABC):
             raise NameTooLongError(counter.namespaced_name, limit=self.name_width)
 
     @abstractmethod
-    async def add(
-        self, name: str, by: int, *, first: int | None, note: GrantNote | None = None
-    ) -> Granted:
+    async def add(self, name: str, by: int, *, first: int | None) -> int:
         """Add to a counter in one atomic step.
 
         Args:
@@ -194,7 +175,9 @@ class Backend(NotCopyable, ABC):
             by: how many ids; 0 only creates a missing counter.
             first: the value of a missing counter after this call; None to create none.  It is
                 created only if the store has a marker.
-            note: stored with the grant, so that it can be given back.
+
+        Returns:
+            The counter after the addition.
 
         Raises:
             CounterMissingError: the counter is missing, and ``first`` is None.
@@ -204,9 +187,7 @@ class Backend(NotCopyable, ABC):
             StoreError: the store refuses or cannot be reached.
         """
 
-    def add_nowait(
-        self, name: str, by: int, *, first: int | None, note: GrantNote | None = None
-    ) -> Granted:
+    def add_nowait(self, name: str, by: int, *, first: int | None) -> int:
         """Do the same without a suspension, if the store lives in this process.
 
         Raises:
@@ -221,11 +202,11 @@ class Backend(NotCopyable, ABC):
             CounterNotCreatedError: it is missing, and the store may have lost it.
             StoreError: the store refuses or cannot be reached.
         """
-        return (await self.add(name, 0, first=at)).max_id
+        return await self.add(name, 0, first=at)
 
     @abstractmethod
     async def raise_to(self, name: str, above: int, *, create: bool) -> Counter | None:
-        """Raise a counter to ``above`` if it is lower, and remove its note, in one atomic step.
+        """Raise a counter to ``above`` if it is lower, in one atomic step.
 
         Returns:
             The counter as it is now; None if it is missing and ``create`` is False.
@@ -250,14 +231,6 @@ class Backend(NotCopyable, ABC):
             StoreError: the store refuses or cannot be reached.
         """
         raise UnsupportedByStoreError(self.label, "it cannot read a counter without changing it")
-
-    def can_take_back(self, name: str) -> bool:
-        """Return whether grants of a counter can be noted, as `give_back` needs."""
-        return self.takes_back
-
-    async def give_back(self, name: str, *, top: int, lower: int, nonce: str) -> bool:
-        """Lower a counter from ``top`` to ``lower`` if the note is the grant's; remove the note."""
-        return False
 
     # Cells: see `aiocosid.machine.cells.CellBackend`.
 

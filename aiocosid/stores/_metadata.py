@@ -19,8 +19,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import mysql
 
-from ._schema import CELL_TABLE, GRANT_TABLE, MACHINE_TABLE, TABLE
-from ._sql import CELL_COLUMNS, COUNTER_COLUMNS, GRANT_COLUMNS, MACHINE_COLUMNS, MACHINE_INDEXES
+from ._schema import CELL_TABLE, MACHINE_TABLE, TABLE
+from ._sql import CELL_COLUMNS, COUNTER_COLUMNS, MACHINE_COLUMNS, MACHINE_INDEXES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +32,6 @@ __all__ = ("schema_metadata",)
 _COLUMNS: Final = {
     TABLE: COUNTER_COLUMNS,
     MACHINE_TABLE: MACHINE_COLUMNS,
-    GRANT_TABLE: GRANT_COLUMNS,
     CELL_TABLE: CELL_COLUMNS.format("varchar"),
 }
 _COLUMN: Final = re.compile(

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..machine.cells import FORMAT
 from ._durability import MYSQL as RULES
-from ._schema import CELL_TABLE, GRANT_TABLE, MACHINE_TABLE, OBJECTS, TABLE, WITNESS
+from ._schema import CELL_TABLE, MACHINE_TABLE, OBJECTS, TABLE, WITNESS
 from ._sql import COLUMNS, MAY_CREATE, MIGRATORS, Advance, Dialect
 
 if TYPE_CHECKING:
@@ -195,30 +195,7 @@ _RAISED: Final = """
     last_max_id = IF(MOD(last_max_id, 1) = 0, GREATEST(last_max_id, %(above)s), last_max_id)
 """
 _RAISE: Final = _advance("%(above)s", _RAISED)
-_UNNOTE: Final = "UPDATE aiocosid_grant SET nonce = '' WHERE name = %(name)s"
 _FOUND: Final = "SELECT last_max_id, last_fetch_time FROM cosid WHERE name = %(name)s"
-
-# A promoted replica takes back nothing that its primary has granted.
-_NONCE: Final = f"CONCAT(%(nonce)s, '@', LEFT({SERVER}, 40))"
-_PREVIOUS: Final = f"CONCAT(%(previous)s, '@', LEFT({SERVER}, 40))"
-
-
-def _grant(advance: str, *before: str) -> str:
-    return atomic(
-        *before,
-        "DO LAST_INSERT_ID(0)",
-        advance,
-        "SET @aiocosid = CAST(LAST_INSERT_ID() AS SIGNED)",
-        f"""
-INSERT INTO aiocosid_grant (name, nonce, top, base)
-SELECT %(name)s, {_NONCE}, @aiocosid, @aiocosid - %(step)s FROM DUAL WHERE @aiocosid > 0
-ON DUPLICATE KEY UPDATE
-    base = IF(nonce = {_PREVIOUS} AND top = @aiocosid - %(step)s, base, @aiocosid - %(step)s),
-    top = @aiocosid, nonce = {_NONCE}
-""",
-        "SELECT @aiocosid, base FROM aiocosid_grant WHERE name = %(name)s AND @aiocosid > 0",
-    )
-
 
 # The time when a statement began, independent of the time zone: never later than the renewal that
 # it writes, and never earlier than the moment when the statement was sent.
@@ -352,7 +329,7 @@ OR Variable_name RLIKE '^rpl_semi_sync_(master|source)_'
     f"""
 SELECT CONCAT('table ', TABLE_NAME), ENGINE FROM information_schema.TABLES
 WHERE TABLE_SCHEMA = DATABASE()
-AND TABLE_NAME IN ('{TABLE}', '{MACHINE_TABLE}', '{GRANT_TABLE}', '{CELL_TABLE}')
+AND TABLE_NAME IN ('{TABLE}', '{MACHINE_TABLE}', '{CELL_TABLE}')
 """,
 )
 
@@ -384,24 +361,7 @@ FROM {_THERE}
     create=_create,
     note_counters=_noting("EXISTS (SELECT 1 FROM cosid)"),
     add=Advance(atomic(*_ALLOWED, "DO LAST_INSERT_ID(0)", _ADD.creating, *_TAKEN), _ADD.known),
-    # Each of these locks the counter's row first.
-    grant=Advance(_grant(_ADD.creating, *_ALLOWED), _grant(_ADD.known)),
-    give_back=atomic(
-        """
-SELECT COUNT(*) INTO @aiocosid FROM cosid
-WHERE name = %(name)s AND last_max_id = %(top)s FOR UPDATE
-""",
-        f"""
-SELECT COUNT(*) INTO @aiocosid FROM aiocosid_grant
-WHERE @aiocosid > 0 AND name = %(name)s AND nonce = {_NONCE}
-AND top = %(top)s AND base <= %(lower)s FOR UPDATE
-""",
-        f"{_UNNOTE} AND @aiocosid > 0",
-        "UPDATE cosid SET last_max_id = %(lower)s WHERE name = %(name)s AND @aiocosid > 0",
-        "SELECT %(lower)s FROM DUAL WHERE @aiocosid > 0",
-    ),
-    raise_to=Advance(*(atomic(each, _UNNOTE, _FOUND) for each in _RAISE)),
-    raise_unnoted=Advance(*(atomic(each, _FOUND) for each in _RAISE)),
+    raise_to=Advance(*(atomic(each, _FOUND) for each in _RAISE)),
     counter="SELECT last_max_id FROM cosid WHERE name = %(name)s",
     counters=f"""
 SELECT name, last_max_id, last_fetch_time FROM cosid

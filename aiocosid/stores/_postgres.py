@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..machine.cells import FORMAT
 from ._durability import POSTGRES as RULES
-from ._schema import CELL_TABLE, GRANT_TABLE, MACHINE_TABLE, OBJECTS, TABLE, WITNESS
+from ._schema import CELL_TABLE, MACHINE_TABLE, OBJECTS, TABLE, WITNESS
 from ._sql import (
     COLUMNS,
     HAS_COUNTERS,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ("POSTGRES", "dsn_of", "without_durability")
 
-_TABLES: Final = TABLE, MACHINE_TABLE, GRANT_TABLE, CELL_TABLE
+_TABLES: Final = TABLE, MACHINE_TABLE, CELL_TABLE
 
 NOW: Final = "floor(extract(epoch from clock_timestamp()) * 1000)::bigint"
 
@@ -45,9 +45,6 @@ IDENTITY: Final = f"""
     '{CELL_TABLE}'::regclass::oid)
 FROM pg_control_system() AS s, pg_database AS d WHERE d.datname = current_database())
 """
-
-# The server's start time: a server that was restored from a copy, or promoted, has another one.
-_SERVER: Final = "'@' || extract(epoch from pg_postmaster_start_time())::text"
 
 _SECONDS: Final = "extract(epoch from now())::bigint"
 
@@ -99,7 +96,7 @@ $$
 _AUDIBLE: Final = "set_config('client_min_messages', 'warning', true)"
 
 
-def _counter(first: str, change: str, result: str, allowed: str = "") -> Advance:
+def _counter(first: str, change: str, *, allowed: str = "", result: str = "") -> Advance:
     """Return the statement that creates or changes a counter, and the one that only changes it.
 
     The column may be numeric, as after a migration from MySQL's unsigned integers: a value that is
@@ -129,39 +126,13 @@ counters AS ({NOTE_COUNTERS.format(counters="SELECT 1")})
 _ADDED: Final = _counter(
     ":first",
     f"last_max_id = c.last_max_id + :step::bigint, last_fetch_time = {_SECONDS}",
-    " AS max_id",
-    f" WHERE {_IS_THERE} OR {_MAY_CREATE}",
+    allowed=f" WHERE {_IS_THERE} OR {_MAY_CREATE}",
 )
 _RAISED: Final = _counter(
-    ":above", "last_max_id = greatest(c.last_max_id, :above::bigint)", ", c.last_fetch_time"
+    ":above",
+    "last_max_id = greatest(c.last_max_id, :above::bigint)",
+    result=", c.last_fetch_time",
 )
-
-
-# Each of these locks the counter's row first.  ON CONFLICT then reads the newest note, not the one
-# at the beginning of a statement that had to wait for the row; so does UPDATE, if the note existed
-# then.
-def _noted(advance: str, before: str = "") -> str:
-    return f"""
-WITH {before}granted AS ({advance}), noted AS (
-    INSERT INTO aiocosid_grant AS g (name, nonce, top, base)
-    SELECT :name::varchar, :nonce::varchar || {_SERVER}, max_id, max_id - :step::bigint FROM granted
-    ON CONFLICT (name) DO UPDATE SET nonce = excluded.nonce, top = excluded.top, base =
-        CASE WHEN g.nonce = :previous::varchar || {_SERVER} AND g.top = excluded.base
-        THEN g.base ELSE excluded.base END
-    RETURNING g.base
-)
-SELECT granted.max_id, noted.base FROM granted, noted
-"""
-
-
-def _unnoted(raised: str) -> str:
-    return f"""
-WITH raised AS ({raised}), forgotten AS (
-    INSERT INTO aiocosid_grant AS g (name) SELECT :name::varchar FROM raised
-    ON CONFLICT (name) DO UPDATE SET nonce = ''
-)
-SELECT * FROM raised
-"""
 
 
 # Those of this session, whatever role, database or URL has set them; and the tables as it finds
@@ -197,22 +168,7 @@ POSTGRES: Final = Dialect(
     note_counters=NOTE_COUNTERS.format(counters="SELECT 1 FROM cosid"),
     is_emptied=IS_EMPTIED.replace(HAS_COUNTERS, _HAS_COUNTERS),
     add=Advance(f"WITH {_NOTED} {_ADDED.creating}", _ADDED.known),
-    grant=Advance(_noted(_ADDED.creating, f"{_NOTED}, "), _noted(_ADDED.known)),
-    give_back=f"""
-WITH counter AS (
-    SELECT name FROM cosid WHERE name = :name::varchar AND last_max_id = :top::bigint FOR UPDATE
-), taken AS (
-    UPDATE aiocosid_grant AS g SET nonce = '' FROM counter
-    WHERE g.name = counter.name AND g.nonce = :nonce::varchar || {_SERVER}
-    AND g.top = :top::bigint AND g.base <= :lower::bigint
-    RETURNING g.name
-)
-UPDATE cosid AS c SET last_max_id = :lower::bigint FROM taken
-WHERE c.name = taken.name AND c.last_max_id = :top::bigint
-RETURNING c.last_max_id
-""",
-    raise_to=Advance(*map(_unnoted, _RAISED)),
-    raise_unnoted=_RAISED,
+    raise_to=_RAISED,
     read=READ.format(identity=IDENTITY, now=NOW),
     now=NOW,
     is_open="EXISTS (SELECT 1 FROM gate)",

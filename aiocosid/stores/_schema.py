@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = (
     "CELL_TABLE",
-    "GRANT_TABLE",
     "MACHINE_TABLE",
     "OBJECTS",
     "TABLE",
@@ -35,14 +34,13 @@ __all__ = (
 
 TABLE: Final = "cosid"
 MACHINE_TABLE: Final = "cosid_machine"
-GRANT_TABLE: Final = "aiocosid_grant"
 CELL_TABLE: Final = "aiocosid_cell"
 WITNESS: Final = "aiocosid_witness"
 
-_REMEMBERING: Final = (TABLE, MACHINE_TABLE, CELL_TABLE)
-"""The tables whose loss repeats ids; `GRANT_TABLE` only has notes on ids that may be given back."""
+_TABLES: Final = (TABLE, MACHINE_TABLE, CELL_TABLE)
+"""The tables; the loss of any of them repeats ids."""
 
-OBJECTS: Final = (*_REMEMBERING, GRANT_TABLE, WITNESS)
+OBJECTS: Final = (*_TABLES, WITNESS)
 """The names of all that a store creates in a database."""
 
 _NOTE: Final = re.compile(r"aiocosid format=(\d+) kind=(\w+)")
@@ -70,7 +68,7 @@ class Schema:
     @property
     def dropped(self) -> tuple[str, ...]:
         """The tables that are missing although the witness has seen them."""
-        missing = (each for each in _REMEMBERING if each not in self.found)
+        missing = (each for each in _TABLES if each not in self.found)
         return tuple(missing) if WITNESS in self.found else ()
 
 
@@ -112,7 +110,7 @@ def creation_of(
     Raises:
         SchemaDroppedError: tables were dropped, and nothing allows to make them again.
     """
-    tables = tuple(each for each in OBJECTS if each not in schema.found and each != WITNESS)
+    tables = tuple(each for each in _TABLES if each not in schema.found)
     is_known = WITNESS in schema.found
     dropped = schema.dropped
     if dropped and not (schema.is_disposable or after_loss):

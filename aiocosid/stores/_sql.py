@@ -1,9 +1,8 @@
 """The backend of the SQL databases: counters and cells in tables, over an `Executor`.
 
-CosId's tables are ``cosid`` and ``cosid_machine``.  Ours are ``aiocosid_grant``, with the notes on
-grants that may be given back (see `_give_back`), and ``aiocosid_cell``, with all other cells: a
-name, a text, and the time of its last write by the database's clock.  A view, ``aiocosid_witness``,
-remembers that there were tables (see `_schema`).
+CosId's tables are ``cosid`` and ``cosid_machine``.  Ours is ``aiocosid_cell``, with all other
+cells: a name, a text, and the time of its last write by the database's clock.  A view,
+``aiocosid_witness``, remembers that there were tables (see `_schema`).
 
 A counter is created only under the store's marker.  The cell ``counters`` repeats the marker's text
 once a process has used a counter, or created one: while it does, none is created in an empty table.
@@ -29,9 +28,9 @@ from ..errors import (
     StoreError,
     StoreUnavailableError,
 )
-from ._backend import Backend, Granted
+from ._backend import Backend
 from ._durability import DurabilityCheck, findings
-from ._schema import CELL_TABLE, GRANT_TABLE, MACHINE_TABLE, TABLE, WITNESS, Schema, creation_of
+from ._schema import CELL_TABLE, MACHINE_TABLE, TABLE, WITNESS, Schema, creation_of
 from ._sql_cells import (
     SHOWN,
     CellNames,
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
     from ..machine.cells import Changes, Need, Snapshot
     from ._durability import Findings, Rule
     from ._executor import Executor, Row, Value
-    from ._give_back import GrantNote
     from ._schema import Creation
 
 __all__ = ("NAME_WIDTH", "Advance", "Dialect", "SqlBackend")
@@ -62,13 +60,6 @@ COUNTER_COLUMNS: Final = f"""
     last_max_id bigint NOT NULL DEFAULT 0,
     last_fetch_time bigint NOT NULL DEFAULT 0,
     CONSTRAINT {TABLE}_pk PRIMARY KEY (name)
-"""
-GRANT_COLUMNS: Final = f"""
-    name varchar({NAME_WIDTH}) NOT NULL,
-    nonce varchar(64) NOT NULL DEFAULT '',
-    top bigint NOT NULL DEFAULT 0,
-    base bigint NOT NULL DEFAULT 0,
-    CONSTRAINT {GRANT_TABLE}_pk PRIMARY KEY (name)
 """
 MACHINE_COLUMNS: Final = f"""
     name varchar({NAME_WIDTH}) NOT NULL,
@@ -104,7 +95,6 @@ MIGRATORS: Final = ", ".join(map("'{}'".format, _MIGRATORS))
 
 COLUMNS: Final = {
     TABLE: COUNTER_COLUMNS,
-    GRANT_TABLE: GRANT_COLUMNS,
     MACHINE_TABLE: MACHINE_COLUMNS,
     CELL_TABLE: CELL_COLUMNS,
 }
@@ -197,13 +187,8 @@ class Dialect:
         add: (name, step, and first, if it creates) adds ``step`` to a counter, or creates it at
             ``first``, if that is allowed, and returns ``last_max_id``.  If it may create, it also
             does what ``note_counters`` does.
-        grant: (as for add, and nonce, previous) does what ``add`` does, and notes it; also returns
-            where the run that ``previous`` belongs to began, or NULL if there is none.
-        give_back: (name, top, lower, nonce) lowers a counter from ``top`` if that grant is noted,
-            and removes the note; returns a row if so.
-        raise_to: (name, above) raises or creates a counter, removes the note, and returns
-            ``last_max_id`` and ``last_fetch_time``.
-        raise_unnoted: (name, above) does the same where there is no table of notes.
+        raise_to: (name, above) raises or creates a counter, and returns ``last_max_id`` and
+            ``last_fetch_time``.
         counter: (name) returns ``last_max_id``.
         counters: (prefix) returns the three columns of every counter whose name begins with it.
         read: (namespace, is_complete, instance, machine_id, marker, namespaces, counts, count,
@@ -247,10 +232,7 @@ class Dialect:
     is_emptied: str = IS_EMPTIED
     is_created_on_use: bool = False
     add: Advance
-    grant: Advance
-    give_back: str
     raise_to: Advance
-    raise_unnoted: Advance
     counter: str = COUNTER
     counters: str = COUNTERS
     read: str
@@ -281,7 +263,6 @@ class SqlBackend(Backend):
     link: Executor
 
     name_width = NAME_WIDTH
-    takes_back = True
     has_witness = True
     order_risk = ""
 
@@ -391,17 +372,12 @@ class SqlBackend(Backend):
 
     # Counters.
 
-    async def add(
-        self, name: str, by: int, *, first: int | None, note: GrantNote | None = None
-    ) -> Granted:
-        advance, values = self._dialect.add, dict[str, "Value"](name=name, step=by)
+    async def add(self, name: str, by: int, *, first: int | None) -> int:
+        values = dict[str, "Value"](name=name, step=by)
         if first is not None:
             values["first"] = first
-        if note is not None:
-            advance = self._dialect.grant
-            values |= {"nonce": note.nonce, "previous": note.previous}
         try:
-            rows = await self._advanced(advance, values, create=first is not None)
+            rows = await self._added(values, create=first is not None)
         except OutOfRangeError as error:
             raise IdOverflowError(name, limit=MAX_ID) from error.__cause__
         if not rows:
@@ -410,23 +386,18 @@ class SqlBackend(Backend):
                 raise CounterMissingError(self.label, counter=name)
             is_emptied = await self._row(IS_MARKED) is not None
             raise CounterNotCreatedError(self.label, counter=name, is_emptied=is_emptied)
-        max_id = self._sound(name, rows[0][0])
-        if note is None:
-            return Granted(max_id)
-        base: int | None = rows[0][1]
-        return Granted(max_id, max_id - by if base is None else base)
+        return self._sound(name, rows[0][0])
 
-    async def _advanced(
-        self, advance: Advance, values: dict[str, Value], *, create: bool
-    ) -> Sequence[Row]:
+    async def _added(self, values: dict[str, Value], *, create: bool) -> Sequence[Row]:
+        add = self._dialect.add
         try:
-            return await self._fetch_rows(advance.statement(create=create), **values)
+            return await self._fetch_rows(add.statement(create=create), **values)
         except (SchemaMissingError, StoreAuthenticationError):
             if not create:
                 raise
             # CosId's table alone, or no right to look at ours: a counter that exists goes on.
             values.pop("first", None)
-            rows = await self._fetch_rows(advance.known, **values)
+            rows = await self._fetch_rows(add.known, **values)
             if not rows:
                 raise
             return rows
@@ -447,15 +418,16 @@ class SqlBackend(Backend):
         if create:
             await self._ensure_not_emptied(name)
         try:
-            row = await self._raised(name, above, create=create)
+            statement = self._dialect.raise_to.statement(create=create)
+            rows = await self._fetch_rows(statement, name=name, above=above)
         except OutOfRangeError as error:
             raise IdOverflowError(name, limit=MAX_ID) from error.__cause__
         if create:
             await self._row_beside_cosid(self._dialect.note_counters)
-        if row is None:
+        if not rows:
             await self._ensure_missing(name, 0, create=create)
             return None
-        max_id, fetch_time = self._sound(name, row[0]), integer(row[1])
+        max_id, fetch_time = self._sound(name, rows[0][0]), integer(rows[0][1])
         return Counter(namespaced_name=name, last_max_id=max_id, last_fetch_time=fetch_time)
 
     async def _ensure_not_emptied(self, name: str) -> None:
@@ -469,23 +441,6 @@ class SqlBackend(Backend):
             return await self._row(statement)
         return None
 
-    async def _raised(self, name: str, above: int, *, create: bool) -> Row | None:
-        row, noted = None, self._dialect.raise_to
-        for advance in (noted, self._dialect.raise_unnoted, noted):
-            # Without the table no grant was noted, so nothing can be given back; but the table may
-            # be created and written just before the plain statement.
-            try:
-                statement = advance.statement(create=create)
-                rows = await self._fetch_rows(statement, name=name, above=above)
-                row = next(iter(rows), None)
-            except SchemaMissingError as error:
-                if error.table != GRANT_TABLE:
-                    raise
-            else:
-                if advance is noted:
-                    break
-        return row
-
     async def counters(self, prefix: str) -> Sequence[Counter]:
         rows = await self._fetch_rows(self._dialect.counters, prefix=prefix)
         return [
@@ -498,11 +453,6 @@ class SqlBackend(Backend):
         rows = await self._fetch_rows(self._dialect.counter, name=name)
         row = next(iter(rows), None)
         return None if row is None else self._sound(name, row[0])
-
-    async def give_back(self, name: str, *, top: int, lower: int, nonce: str) -> bool:
-        statement = self._dialect.give_back
-        row = await self._row(statement, name=name, top=top, lower=lower, nonce=nonce)
-        return row is not None
 
     async def _ensure_missing(self, name: str, by: int, *, create: bool = False) -> None:
         """Raise the reason why a counter could not be advanced, unless it is missing."""

@@ -98,29 +98,6 @@ _NOTE_COUNTERS: Final = NOTE_COUNTERS.format(counters="SELECT 1 FROM cosid")
 _RAISED: Final = _advance(":above", _HIGHEST, "RETURNING last_max_id, last_fetch_time")
 
 
-def _noted(granted: str) -> str:
-    """Note a grant; the statement returns the note of the one before."""
-    return f"""
-{granted}, (
-    SELECT base FROM aiocosid_grant AS g
-    WHERE g.name = :name AND g.nonce = :previous AND :previous <> ''
-    AND g.top = cosid.last_max_id - :step
-);
-INSERT INTO aiocosid_grant (name, nonce, top, base)
-SELECT name, :nonce, last_max_id, last_max_id - :step FROM cosid WHERE name = :name
-ON CONFLICT (name) DO UPDATE SET nonce = excluded.nonce, top = excluded.top, base =
-    CASE WHEN aiocosid_grant.nonce = :previous AND :previous <> ''
-        AND aiocosid_grant.top = excluded.base THEN aiocosid_grant.base ELSE excluded.base END
-"""
-
-
-_FORGET: Final = "UPDATE aiocosid_grant SET nonce = '' WHERE name = :name"
-
-
-def _forgetting(raised: str) -> str:
-    return f"{raised};{_FORGET}"
-
-
 _OF_FILE: Final = "pragma_database_list AS d WHERE d.name = 'main' AND d.file <> ''"
 # A database in memory has no file, and is not meant to be durable: it shows no setting.
 _SETTINGS: Final = f"""
@@ -164,18 +141,7 @@ SQLITE: Final = Dialect(
     note_counters=_NOTE_COUNTERS,
     is_created_on_use=True,
     add=Advance(f"{_ADDED.creating};{_NOTE_COUNTERS}", _ADDED.known),
-    grant=Advance(f"{_noted(_ADDED.creating)};{_NOTE_COUNTERS}", _noted(_ADDED.known)),
-    give_back=f"""
-UPDATE cosid SET last_max_id = :lower WHERE name = :name AND last_max_id = :top
-AND EXISTS (
-    SELECT 1 FROM aiocosid_grant
-    WHERE name = :name AND nonce = :nonce AND top = :top AND base <= :lower
-)
-RETURNING last_max_id;
-{_FORGET}
-""",
-    raise_to=Advance(*map(_forgetting, _RAISED)),
-    raise_unnoted=_RAISED,
+    raise_to=_RAISED,
     read=READ.format(identity=IDENTITY, now=NOW),
     now=NOW,
     is_open="true",

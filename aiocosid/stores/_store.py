@@ -49,8 +49,7 @@ if TYPE_CHECKING:
 
     from ..abc import InstanceId, Machine, ServerFacts
     from ..machine.cells import Snapshot
-    from ._backend import Backend, Granted
-    from ._give_back import GrantNote
+    from ._backend import Backend
 
     Rule: TypeAlias = Callable[[Snapshot, Asker], Decision]
 
@@ -94,10 +93,10 @@ class CounterDistributor(WatchedDistributor):
         self.order_risk: str = backend.order_risk
         self._backend = backend
 
-    async def _grant(self, step: int, note: GrantNote | None) -> Granted:
+    async def _grant(self, step: int) -> int:
         first = self._first(step)
         try:
-            return await self._backend.add(self.namespaced_name, step, first=first, note=note)
+            return await self._backend.add(self.namespaced_name, step, first=first)
         except CounterMissingError as error:
             raise self._water.missing(self, step=step) from error
 
@@ -113,15 +112,12 @@ class CounterDistributor(WatchedDistributor):
             CosIdError: as for `next_max_id`.
         """
         self._check(step)
-        baseline, name, first = self._water.baseline(), self.namespaced_name, self._first(step)
-        note = self._run.note() if self._run.is_noted else None
+        baseline, first = self._water.baseline(), self._first(step)
         try:
-            granted = self._backend.add_nowait(name, step, first=first, note=note)
+            max_id = self._backend.add_nowait(self.namespaced_name, step, first=first)
         except CounterMissingError as error:
             raise self._water.missing(self, step=step) from error
-        if note is not None:
-            self._run.granted(note, granted.max_id, granted.base)
-        return self._water.check(self, granted.max_id, step=step, baseline=baseline)
+        return self._water.check(self, max_id, step=step, baseline=baseline)
 
     async def peek(self) -> int | None:
         """Return the last id reserved; see `aiocosid.abc.IdSegmentDistributor.peek`.
@@ -135,15 +131,6 @@ class CounterDistributor(WatchedDistributor):
             return await self._backend.peek(self.namespaced_name)
         finally:
             self._water.ensure_own(repr(self))
-
-    def allow_give_back(self) -> bool:
-        """Note every grant from now on; return whether the store takes ids back."""
-        self._run.is_noted = self._backend.can_take_back(self.namespaced_name)
-        return self._run.is_noted
-
-    async def _take_back(self, top: int, lower: int, nonce: str) -> bool:
-        name = self.namespaced_name
-        return await self._backend.give_back(name, top=top, lower=lower, nonce=nonce)
 
     async def aopen(self) -> None:
         """Get ready in this process; it connects on first use.

@@ -1,9 +1,9 @@
-"""Detects that a store lost writes, and keeps what may be given back."""
+"""Detects that a store lost writes."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._checks import check_step
 from .._life import fork
@@ -11,11 +11,6 @@ from .._life.fork import NotCopyable
 from ..abc import MAX_ID, IdSegmentDistributor
 from ..errors import IdOverflowError, StoreRolledBackError
 from ..errors._base import REOPEN
-from ._give_back import GrantRun
-
-if TYPE_CHECKING:
-    from ._backend import Granted
-    from ._give_back import GrantNote
 
 __all__ = ("HighWater", "WatchedDistributor")
 
@@ -65,11 +60,6 @@ class HighWater:
         """Expect at least the value that another object has seen."""
         self._highest = max(reached, self._highest or 0)
 
-    def lower(self, to: int) -> None:
-        """Expect at least ``to`` only: ids above it may have been given back."""
-        if self._highest is not None:
-            self._highest = min(self._highest, to)
-
     def ensure_own(self, what: str, *, remedy: str = REOPEN) -> None:
         """Raise in a forked child that has not called `adopt`.
 
@@ -90,12 +80,12 @@ def _went_back(counter: IdSegmentDistributor, seen: int, expected: int) -> Store
 
 
 class WatchedDistributor(NotCopyable, IdSegmentDistributor):
-    """Checks each reply against those before, and keeps what may be given back.
+    """Checks each reply against those before.
 
     A subclass takes the range, in `_grant`.
     """
 
-    __slots__ = ("_run", "_water")
+    __slots__ = ("_water",)
 
     fork_remedy: str = REOPEN
     """The remedy for a forked child, in messages."""
@@ -103,7 +93,7 @@ class WatchedDistributor(NotCopyable, IdSegmentDistributor):
     def __init__(self, **described: Any) -> None:  # noqa: ANN401 - a contract's
         """Describe a counter; see `aiocosid.abc.IdSegmentDistributor`."""
         super().__init__(**described)
-        self._water, self._run = HighWater(), GrantRun()
+        self._water = HighWater()
 
     async def next_max_id(self, step: int) -> int:
         """Advance the counter; see `aiocosid.abc.IdSegmentDistributor.next_max_id`.
@@ -125,19 +115,14 @@ class WatchedDistributor(NotCopyable, IdSegmentDistributor):
         self._check(step)
         baseline = self._water.baseline()
         try:
-            if self._run.is_noted:
-                with self._run.call() as note:
-                    granted = await self._grant(step, note)
-                self._run.granted(note, granted.max_id, granted.base)
-            else:
-                granted = await self._grant(step, None)
+            max_id = await self._grant(step)
         finally:
             self._water.ensure_own(repr(self))  # suspended across a fork: the range is the parent's
-        return self._water.check(self, granted.max_id, step=step, baseline=baseline)
+        return self._water.check(self, max_id, step=step, baseline=baseline)
 
     @abstractmethod
-    async def _grant(self, step: int, note: GrantNote | None) -> Granted:
-        """Take a range, and note it if ``note`` is given."""
+    async def _grant(self, step: int) -> int:
+        """Take a range, and return its last id."""
 
     def _check(self, step: int) -> None:
         check_step(step)
@@ -152,27 +137,6 @@ class WatchedDistributor(NotCopyable, IdSegmentDistributor):
             reached: the highest max id that the store has answered to the other object.
         """
         self._water.raise_to(reached)
-
-    async def give_back(self, max_id: int, unused: int) -> int:
-        """Lower the counter; see `aiocosid.abc.IdSegmentDistributor.give_back`.
-
-        Raises:
-            StoreError: the store refuses or cannot be reached.
-            ForkedError: the distributor, or the client beneath it, is the parent process's.
-            WrongLoopError: the connections are in use on another event loop.
-        """
-        self._water.ensure_own(repr(self))
-        offer = self._run.offer(max_id, unused)
-        if offer is None:
-            return 0
-        self._water.lower(offer.lower)
-        is_lowered = await self._take_back(max_id, offer.lower, offer.nonce)
-        self._water.ensure_own(repr(self))
-        return max_id - offer.lower if is_lowered else 0
-
-    async def _take_back(self, top: int, lower: int, nonce: str) -> bool:  # noqa: ARG002 - of a contract
-        """Lower the counter from ``top``, the noted grant's end; return whether it was lowered."""
-        return False
 
     async def aopen(self) -> None:
         """Get ready in this process."""

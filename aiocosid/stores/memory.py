@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from secrets import token_hex
 from typing import TYPE_CHECKING, Final
@@ -24,7 +24,7 @@ from ..abc import (
 )
 from ..errors import ClockSkewError, InvalidArgumentError, WouldBlock
 from ..machine.cells import Marker, Need, Seat, Snapshot, Space
-from ._backend import Backend, Granted, after_add, counters_of
+from ._backend import Backend, after_add, counters_of
 from ._store import BackendStore
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from ..abc import Clock, SequenceReply
     from ..machine.cells import Changes
-    from ._give_back import GrantNote
 
 __all__ = ("MemorySequenceDistributor", "MemoryStore")
 
@@ -146,11 +145,10 @@ class MemoryBackend(Backend):
     """Counters and cells in dictionaries; the event loops of several threads may share one."""
 
     __slots__ = (
-        *("_born", "_clock", "_counters", "_lock", "_notes", "_steps"),
+        *("_born", "_clock", "_counters", "_lock", "_steps"),
         *("cells", "identity", "marker"),
     )
 
-    takes_back = True
     order_risk = ""
     stamps_tell = False
     is_local = True
@@ -161,7 +159,6 @@ class MemoryBackend(Backend):
     def __init__(self, clock: Clock) -> None:
         super().__init__("memory")
         self._counters: dict[str, int] = {}
-        self._notes: dict[str, tuple[str, int, int]] = {}  # nonce, top, base: see _give_back
         # Complete except for the marker; `raw` has the machine id of each instance.
         self.cells: dict[str, Snapshot] = {}
         # It lives as long as the process, so it has lost nothing.
@@ -189,14 +186,10 @@ class MemoryBackend(Backend):
 
     # Counters.
 
-    async def add(
-        self, name: str, by: int, *, first: int | None, note: GrantNote | None = None
-    ) -> Granted:
-        return self.add_nowait(name, by, first=first, note=note)  # a signal handler drives no task
+    async def add(self, name: str, by: int, *, first: int | None) -> int:
+        return self.add_nowait(name, by, first=first)  # a signal handler drives no task
 
-    def add_nowait(
-        self, name: str, by: int, *, first: int | None, note: GrantNote | None = None
-    ) -> Granted:
+    def add_nowait(self, name: str, by: int, *, first: int | None) -> int:
         """Add without a suspension.
 
         Raises:
@@ -206,20 +199,12 @@ class MemoryBackend(Backend):
             found = self._counters.get(name)
             max_id = after_add(found, by, first=first, store=self.label, name=name)
             self._counters[name] = max_id
-            base = None if note is None else self._note(name, note, max_id, max_id - by)
-        return Granted(max_id, base)
+        return max_id
 
     def _changing(self) -> AbstractContextManager[None]:
         """Change the counters in one step."""
         self._refuse_child()
         return self._steps.one()
-
-    def _note(self, name: str, note: GrantNote, max_id: int, base: int) -> int:
-        nonce, top, begun_at = self._notes.get(name, ("", 0, 0))
-        if nonce == note.previous != "" and top == base:
-            base = begun_at
-        self._notes[name] = note.nonce, max_id, base
-        return base
 
     async def raise_to(self, name: str, above: int, *, create: bool) -> Counter | None:
         with self._changing():
@@ -227,7 +212,6 @@ class MemoryBackend(Backend):
             if found is None and not create:
                 return None
             self._counters[name] = max_id = max(found or 0, above)
-            self._notes.pop(name, None)
         return Counter(namespaced_name=name, last_max_id=max_id)
 
     async def counters(self, prefix: str) -> Sequence[Counter]:
@@ -236,16 +220,6 @@ class MemoryBackend(Backend):
     async def peek(self, name: str) -> int | None:
         self._refuse_child()
         return self._counters.get(name)
-
-    async def give_back(self, name: str, *, top: int, lower: int, nonce: str) -> bool:
-        with suppress(WouldBlock), self._changing():
-            noted, noted_top, base = self._notes.get(name, ("", 0, 0))
-            is_same = (noted, noted_top) == (nonce, top) and self._counters.get(name) == top
-            if is_same and base <= lower:
-                self._counters[name] = lower
-                del self._notes[name]
-                return True
-        return False
 
     # Cells: between a read and its commit only other threads can run.
 

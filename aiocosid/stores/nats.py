@@ -4,8 +4,6 @@ CosId has no store on NATS: the subjects are aiocosid's own.  Below a prefix the
 one with a message for each counter, and one with a message for each cell of machine ids.
 """
 
-# ruff: noqa: ARG002 - nothing is given back here
-
 from __future__ import annotations
 
 import asyncio
@@ -43,7 +41,7 @@ from ..errors import (
     UnsupportedByStoreError,
     WrongLoopError,
 )
-from ._backend import Backend, Granted
+from ._backend import Backend
 from ._connection import (
     CLOSE_TIMEOUT,
     BorrowedConnection,
@@ -71,7 +69,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from ..machine.cells import Changes, Need, Snapshot
-    from ._give_back import GrantNote
     from ._url import StoreUrl
 
 __all__ = ("NatsStore",)
@@ -278,7 +275,7 @@ class NatsBackend(Backend):
                 told.append((f"storage of stream {stream}", info["config"]["storage"]))
         return findings(RULES, told).facts(f"NATS {client.connected_server_version}")
 
-    async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> bool:
+    async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> bool:  # noqa: ARG002 - it cannot tell
         await self._call(self._create, creates=True)
         return disposable
 
@@ -299,9 +296,7 @@ class NatsBackend(Backend):
 
     # Counters.
 
-    async def add(
-        self, name: str, by: int, *, first: int | None, note: GrantNote | None = None
-    ) -> Granted:
+    async def add(self, name: str, by: int, *, first: int | None) -> int:
         async def advance(client: Client) -> int:
             if first is not None or name in self._far:
                 start = None if first is None else first - by
@@ -319,7 +314,7 @@ class NatsBackend(Backend):
             self._far.add(name)
         if max_id > MAX_ID:
             raise IdOverflowError(name, limit=MAX_ID)
-        return Granted(max_id)
+        return max_id
 
     async def raise_to(self, name: str, above: int, *, create: bool) -> Counter | None:
         start = above if create else None

@@ -17,7 +17,7 @@ from ..errors import (
     WouldBlock,
 )
 from ..segment import SegmentChainId, SegmentId
-from ._give_back_contract import GiveBackContract
+from ._own_tests import OwnTests
 from ._workers import (
     assert_refusals,
     assert_rising,
@@ -61,7 +61,7 @@ class DistributorFactory(Protocol):
 Make: TypeAlias = DistributorFactory
 
 
-class IdSegmentDistributorContract(GiveBackContract):
+class IdSegmentDistributorContract(OwnTests):
     """Checks a distributor.  Inherit, provide the fixture ``make_distributor``, and run pytest.
 
     With pytest-asyncio mark your class ``@pytest.mark.asyncio``, with anyio's plugin

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from ..abc import Clock, Counter, Store
     from ..machine.cells import Changes, Need, Snapshot
-    from ..stores._backend import Granted
-    from ..stores._give_back import GrantNote
 
 __all__ = ("FailingStore", "use_store")
 
@@ -32,13 +30,11 @@ class FailingBackend(MemoryBackend):
         super().__init__(clock)
         self.failure = Failure()
 
-    async def add(
-        self, name: str, by: int, *, first: int | None, note: GrantNote | None = None
-    ) -> Granted:
+    async def add(self, name: str, by: int, *, first: int | None) -> int:
         self.failure.meet()
-        return super().add_nowait(name, by, first=first, note=note)
+        return super().add_nowait(name, by, first=first)
 
-    def add_nowait(self, *_: object, **_options: object) -> Granted:
+    def add_nowait(self, *_: object, **_options: object) -> int:
         raise WouldBlock
 
     async def raise_to(self, name: str, above: int, *, create: bool) -> Counter | None:
@@ -52,10 +48,6 @@ class FailingBackend(MemoryBackend):
     async def peek(self, name: str) -> int | None:
         self.failure.meet()
         return await super().peek(name)
-
-    async def give_back(self, name: str, *, top: int, lower: int, nonce: str) -> bool:
-        self.failure.meet()
-        return await super().give_back(name, top=top, lower=lower, nonce=nonce)
 
     async def read(self, namespace: str, need: Need) -> Snapshot:
         self.failure.meet()

@@ -118,14 +118,6 @@ class WrappedDistributor(IdSegmentDistributor):
         """Pass it on."""
         self.inner.resume_above(reached)
 
-    def allow_give_back(self) -> bool:
-        """Pass it on."""
-        return self.inner.allow_give_back()
-
-    async def give_back(self, max_id: int, unused: int) -> int:
-        """Pass it on."""
-        return await self.inner.give_back(max_id, unused)
-
     async def aopen(self) -> None:
         """Pass it on."""
         self.opened += 1

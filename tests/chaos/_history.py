@@ -47,12 +47,9 @@ class RecordedGenerator:
     Made before the generator is opened, for what is leased meanwhile; `is_open` says that it is.
     """
 
-    def __init__(
-        self, history: History, layout: SnowflakeLayout, *, gives_back: bool, leased: bool
-    ) -> None:
+    def __init__(self, history: History, layout: SnowflakeLayout, *, leased: bool) -> None:
         self._history = history
         self._layout = layout
-        self._gives_back = gives_back
         self._inner: IdGenerator | None = None
         self._lease: MachineIdLease | None = None
         self._early: list[SegmentFetched] = []
@@ -117,17 +114,14 @@ class RecordedGenerator:
             self._marks[machine_id] = mark_ms
 
     def end(self) -> None:
-        """Write down that what was not used is the store's again; before the generator is closed.
+        """Write down that a machine id is the store's again; before the generator is closed.
 
         Whether the store takes it or not, and learns of it or not: it is not ours from now on.
         """
         if self._is_over:
             return
         self._is_over = True
-        if self._lease is not None:
-            if (machine_id := self._lease.machine_id) >= 0:
-                last = self._layout.parse(self._highest)
-                first_ms = last.timestamp_ms + 1 if last.machine_id == machine_id else 0
-                self._history.happened("return", machine_id, first_ms)
-        elif self._gives_back:
-            self._history.happened("return", 0, self._highest + 1)
+        if self._lease is not None and (machine_id := self._lease.machine_id) >= 0:
+            last = self._layout.parse(self._highest)
+            first_ms = last.timestamp_ms + 1 if last.machine_id == machine_id else 0
+            self._history.happened("return", machine_id, first_ms)

@@ -28,7 +28,6 @@ class CounterOptions(TypedDict):
     step: int
     offset: int
     wait_timeout: float
-    give_back: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +83,6 @@ class Job:
         wait_timeout: seconds that a call waits.
         margin: of sharded ids, seconds by which two masters' clocks differ.
         life: seconds after which a generator is closed and another one opened; 0 for never.
-        give_back: whether a generator that is closed gives back what it has not used.
         offset: where a new counter begins.
         histories: where histories go, for others to check; None for none.
         counter: in histories, what the ids are unique within.
@@ -112,7 +110,6 @@ class Job:
     wait_timeout: float = 5.0
     margin: int = 0
     life: float = 0.0
-    give_back: bool = False
     offset: int = 0
     histories: Path | None = None
     counter: str = ""
@@ -167,7 +164,6 @@ class Job:
             "step": self.step,
             "offset": self.offset,
             "wait_timeout": self.wait_timeout,
-            "give_back": self.give_back,
         }
         if self.kind == "segment":
             return await provider.segment(self.name, **options)
@@ -217,7 +213,7 @@ class Job:
                 "layout": [*shifts, layout.epoch_ms] if self.kind == "snowflake" else None,
             }
         )
-        return RecordedGenerator(file, layout, gives_back=self.give_back, leased=leased)
+        return RecordedGenerator(file, layout, leased=leased)
 
     def _lease(self, store: Store, instrument: Instrument) -> MachineIdLease:
         distributor = store.machine_id_distributor(

@@ -35,7 +35,6 @@ FELT = (
     "MachineIdsQuarantined",
     "CacheLost",
     "SpanLeased",
-    "IdsGivenBack",
 )
 
 

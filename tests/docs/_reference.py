@@ -66,7 +66,6 @@ MORE: Final = {
     "create in ServerSettings": "",
     "generators": "#generators",
     "key in GroupedSettings": "api/segment.md#aiocosid.segment.GroupBy.key",
-    "give_back": "../howto/give-back.md",
     "layout": "#a-layout-of-your-own",
     "leaf_tags": "#leafs-tags",
     "machine": "#machine-ids",

@@ -19,7 +19,7 @@ from aiocosid.segment import _opening, _options, _pace, _supply
 from aiocosid.stores._mysql import MYSQL
 from aiocosid.stores._postgres import POSTGRES
 from aiocosid.stores._sqlite import SQLITE
-from aiocosid.stores.redis._backend import ADD, ADD_NOTED, GIVE_BACK, RAISE
+from aiocosid.stores.redis._backend import ADD, RAISE
 from tests.servers import (
     PASSWORD,
     EtcdServer,
@@ -130,13 +130,12 @@ def test_the_statements_are_those_that_are_sent() -> None:
     path = ROOT / "docs" / "reference" / "schema.md"
     page = blocks(path, path.read_text().split("\n## Machine ids\n")[0])
     shown = {unpadded(block.source) for block in page if block.language in {"sql", "lua"}}
-    sent = {script.text.decode() for script in (ADD, RAISE, ADD_NOTED, GIVE_BACK)}
+    sent = {script.text.decode() for script in (ADD, RAISE)}
     others = (SCRIPTS / f"{name}.lua" for name in ("server", "sequence_grant"))
     included = (*SCRIPTS.glob("span_*.lua"), *others)
     sent |= {f'--8<-- "{path.relative_to(ROOT)}"' for path in included}
     for dialect in (POSTGRES, MYSQL, SQLITE):
-        # Of the statements on the notes the page names the files.
-        sent |= {*dialect.add, dialect.raise_unnoted.creating}
+        sent |= {*dialect.add, dialect.raise_to.creating}
     assert shown == {unpadded(statement) for statement in sent}
 
 

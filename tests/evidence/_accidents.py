@@ -10,7 +10,7 @@ from typing import Any
 from tests.chaos._arena import Arena
 from tests.chaos._history import HISTORY
 from tests.chaos._job import Place
-from tests.chaos._workers import line_to, server_of
+from tests.chaos._workers import server_of
 from tests.servers import EtcdEnsemble, ValkeyServer
 
 TAIL = 1 << 16  # bytes of a history, more than its last line has
@@ -23,29 +23,6 @@ STRICT: dict[str, Any] = {
     "cancel": 0.05,
     "wait_timeout": 30.0,
 }
-
-
-def stale_give_back(arena: Arena) -> None:
-    """Give ids back late, when others have taken more since.
-
-    TiDB, issue 46444: a node that was no leader any more wrote its own maximum back when it ended,
-    and what the new leader had handed out since came again.
-    https://github.com/pingcap/tidb/issues/46444
-    """
-    with line_to(arena) as (line, place):
-        job = arena.job(
-            place, step=50, batch=20, singles=5, pause=0.01, life=0.1, give_back=True, worker="g"
-        )
-        with arena.workers(job) as fleet:
-            while arena.goes_on():
-                line.do(lambda proxy: proxy.swallow_replies(arena.draw.randint(1, 3)))
-                arena.faults["replies lost"] += 1
-                stopped = fleet.any()
-                fleet.stop(stopped)
-                arena.pause(arena.between(0.05, 0.4))
-                fleet.go_on(stopped)
-                arena.faults["stop"] += 1
-                arena.pause(arena.between(0.1, 0.3))
 
 
 def offsets(arena: Arena) -> None:

@@ -32,7 +32,6 @@ SCENARIOS: Final = {
         name: replace(CHAOS[name], stores={each: CHAOS[name].stores[each] for each in stores})
         for name, stores in REUSED.items()
     },
-    "stale-give-back": Scenario("TiDB 46444", _accidents.stale_give_back, SERVERS, processes=3),
     "offsets": Scenario("TiDB 52622", _accidents.offsets, SERVERS, processes=4),
     "moving-leaders": Scenario(
         "TiDB 53016", _accidents.moving_leaders, {"etcd": NEVER}, processes=4

@@ -26,6 +26,7 @@ from aiocosid.errors import (
     UnsupportedRuntimeError,
     WrongLoopError,
 )
+from aiocosid.stores._mysql import atomic
 from aiocosid.stores.sqlalchemy import SqlAlchemyStore
 from aiocosid.testing import settle
 from tests.servers import HOST, FaultProxy, PostgresServer, free_port
@@ -212,11 +213,9 @@ async def test_a_transaction_that_failed_half_way(mariadb_database: str) -> None
     url = mariadb_database.replace(":", "+asyncmy:", 1) + "?durability=ignore"
     async with SqlAlchemyStore.from_url(url) as store, SqlAlchemyStore.from_url(url) as other:
         await store.create_schema()
-        await store._backend.link.run("drop table aiocosid_grant")  # type: ignore[attr-defined]
-        noted = store.segment_distributor(name="order")
-        noted.allow_give_back()
+        made = "INSERT INTO cosid (name, last_max_id) VALUES ('cosid.order', 1)"
         with pytest.raises(SchemaMissingError):
-            await noted.next_max_id(10)
+            await store._backend._run(atomic(made, "INSERT INTO cosid_gone VALUES (1)"))
         assert await other.segment_distributor(name="order").next_max_id(10) == 10
 
 

@@ -96,7 +96,7 @@ def test_counters_go_on_after_a_loss(
     where = ("--store", postgres_database)
     assert aiocosid("init", *where).code == 0
     assert aiocosid("next", "bill", *where).code == 0
-    ours = "cosid, cosid_machine, aiocosid_cell, aiocosid_grant"
+    ours = "cosid, cosid_machine, aiocosid_cell"
     postgres.execute(f"DROP TABLE {ours}", database=namespace)
     postgres.execute("CREATE TABLE bills (id bigint)", database=namespace)
     postgres.execute("INSERT INTO bills VALUES (7), (77)", database=namespace)

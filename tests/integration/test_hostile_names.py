@@ -267,9 +267,7 @@ async def test_braces_on_a_cluster(valkey_cluster: ValkeyCluster, namespace: str
             counter = store.segment_distributor(namespace=f"{name}{namespace}", name=name, offset=7)
             assert await counter.next_max_id(5) == 12, name
             await store.set_floor(namespace=f"{name}{namespace}", name=name, above=100)
-            assert counter.allow_give_back() != name.startswith("}")
             assert await counter.next_max_id(1) == 101, name
-            assert await counter.give_back(101, 1) == 1 - name.startswith("}")
             machine = store.machine_id_distributor(namespace=f"{name}{namespace}", instance_id=name)
             try:
                 await store.mark_machines(namespace=f"{name}{namespace}")

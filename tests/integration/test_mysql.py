@@ -113,7 +113,6 @@ class TestSessions:
             for end in (10, 20):
                 assert await counter.next_max_id(10) == end
                 assert execute("select last_max_id from cosid") == f"{end}"
-                counter.allow_give_back()
             await store.set_floor(name="order", above=2**32 - 5)
             with pytest.raises(IdOverflowError):
                 await counter.next_max_id(10)
@@ -326,22 +325,15 @@ async def test_beside_a_java_node(store: MysqlStore, raw: Any, turns: int) -> No
         )
     java = JavaNode(raw, "ns.order")
     ours = store.segment_distributor(namespace="ns", name="order")
-    noted = store.segment_distributor(namespace="ns", name="order")
-    noted.allow_give_back()
     kept: list[tuple[int, int]] = []
     for turn in range(turns):
         step = turn * 7 % 20 + 1
         if turn % 2:
             end = java.next_max_id(step)
             kept.append((end - step, end))
-        elif turn % 10:
+        else:
             end = await ours.next_max_id(step)
             kept.append((end - step, end))
-        else:
-            end = await noted.next_max_id(step)
-            back = await noted.give_back(end, step // 2)
-            assert back == step // 2
-            kept.append((end - step, end - back))
     assert [start for start, _ in kept] == [0, *(end for _, end in kept[:-1])]
 
 

@@ -18,7 +18,6 @@ from aiocosid.errors import (
     StoreAuthenticationError,
     StoreUnavailableError,
 )
-from aiocosid.stores._store import CounterDistributor
 from aiocosid.stores.mysql import MysqlStore
 from tests.servers import IS_MYSQL, PROCESSES, MariadbServer, eventually
 from tests.servers.mariadb import GUEST, GUEST_PASSWORD
@@ -53,16 +52,6 @@ async def waiting(server: MariadbServer) -> bool:
     return not found.endswith("|0")
 
 
-def counter_of(
-    store: MysqlStore, name: str, *, offset: int = 0, noted: bool = False
-) -> CounterDistributor:
-    """A counter, of either kind of grant."""
-    made = store.segment_distributor(name=name, offset=offset)
-    if noted:
-        made.allow_give_back()
-    return made
-
-
 class TestTornCalls:
     """A cancelled call, a lost reply: a gap at most, and nobody else's reply."""
 
@@ -93,7 +82,7 @@ class TestTornCalls:
         async with proxied(mariadb, mariadb_database) as (proxy, url), both(url) as stores:
             for mine in stores:
                 node = mine.machine_id_distributor(instance_id="node")
-                counters = [counter_of(mine, "order", noted=noted) for noted in (False, True)]
+                counters = [mine.segment_distributor(name="order") for _ in range(2)]
                 await counters[0].next_max_id(1)
                 grant = await node.distribute(3, now_ms=T0, latest_ms=T0)
                 for call, trips in (
@@ -166,7 +155,7 @@ class TestOutages:
         mariadb.execute(f"grant select, insert, update on `{namespace}`.* to {GUEST}")
         url = mariadb.url_for(user=GUEST, password=GUEST_PASSWORD, database=namespace)
         async with proxied(mariadb, url) as (proxy, through), MysqlStore.from_url(through) as own:
-            counter = counter_of(own, "order")
+            counter = own.segment_distributor(name="order")
             assert await counter.next_max_id(10) == 10
             mariadb.execute("set global read_only = 1")
             try:
@@ -197,18 +186,17 @@ class TestOutages:
         self, store: MysqlStore, mariadb: MariadbServer, mariadb_database: str
     ) -> None:
         """The server undoes ours, and it is sent again at once."""
-        counter = counter_of(store, "order", noted=True)
-        assert await counter.next_max_id(10) == 10
+        counter = store.segment_distributor(name="order")
         database = mariadb_database.rpartition("/")[2]
 
         with closing(mariadb.connect(database)) as raw, raw.cursor() as cursor:
             cursor.execute("begin")
             for number in range(20):  # the more is written, the less likely it is undone
                 cursor.execute(f"insert into cosid values ('{number}', 1, 1)")
-            cursor.execute("update aiocosid_grant set top = top + 0, nonce = 'x'")
+            cursor.execute("insert into cosid values ('cosid.order', 10, 1)")
             call = asyncio.ensure_future(counter.next_max_id(10))
             await eventually(lambda: waiting(mariadb))
-            await asyncio.to_thread(cursor.execute, "update cosid set last_fetch_time = 7")
+            await asyncio.to_thread(cursor.execute, "update aiocosid_cell set written_ms = 7")
             raw.commit()
             assert await within(5, call) == 20
 
@@ -241,21 +229,22 @@ class TestOutages:
         asked = f"select count(*) from {PROCESSES} where db = '{database}'"
         async with both(mariadb_database) as stores:
             for mine in stores:
-                assert await counter_of(mine, "order").next_max_id(10) > 0
+                assert await mine.segment_distributor(name="order").next_max_id(10) > 0
             with closing(mariadb.connect(database)) as raw, raw.cursor() as cursor:
                 cursor.execute("begin")
                 cursor.execute("update cosid set last_fetch_time = 7")
                 for mine in stores:
                     with pytest.raises(StoreUnavailableError, match="Lock wait"):
-                        await within(6, counter_of(mine, "order").next_max_id(10))
-                torn = asyncio.ensure_future(counter_of(store, "order").next_max_id(10))
+                        await within(6, mine.segment_distributor(name="order").next_max_id(10))
+                counter = store.segment_distributor(name="order")
+                torn = asyncio.ensure_future(counter.next_max_id(10))
                 await asyncio.wait([torn], timeout=0.2)
                 torn.cancel()
                 await asyncio.wait([torn])
 
                 await until(lambda: mariadb.execute(asked) == "1")
                 raw.rollback()
-            assert await counter_of(store, "order").next_max_id(10) == 30
+            assert await store.segment_distributor(name="order").next_max_id(10) == 30
 
     async def test_too_many_connections(self, mariadb: MariadbServer, namespace: str) -> None:
         """Others may leave: retryable."""

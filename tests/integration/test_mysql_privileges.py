@@ -22,7 +22,7 @@ from .test_privileges import BESIDE_JAVA, ON_REDIS, OVER, TASKS, fenced, prepare
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
-TABLES = "cosid", "cosid_machine", "aiocosid_grant", "aiocosid_cell"
+TABLES = "cosid", "cosid_machine", "aiocosid_cell"
 
 
 def grants() -> dict[str, list[tuple[str, str]]]:

@@ -76,15 +76,6 @@ async def segments_of_new_counters(store: Store) -> None:
         await full.next_max_id(5)
 
 
-async def segments_given_back(store: Store) -> None:
-    counter = store.segment_distributor(namespace="shop", name=f"back{uuid.uuid4().hex}")
-    assert counter.allow_give_back()
-    for grants in (1, 2):
-        assert await counter.next_max_id(5) == 5 * grants
-    if not await counter.give_back(10, 7):
-        raise StoreAuthenticationError("the store", "nothing went back")
-
-
 async def segments_of_a_tiered_store(store: Store) -> None:
     assert isinstance(store, RedisStore)
     tiered = TieredStore(MemoryStore(), store, span=100, root_name="root")
@@ -167,7 +158,6 @@ HELD: Final = 0
 TASKS: Final[dict[str, Callable[[Store], Awaitable[None]]]] = {
     "segments": segments,
     "segments of counters that are new": segments_of_new_counters,
-    "segments, given back": segments_given_back,
     "segments of a tiered store": segments_of_a_tiered_store,
     "sharded ids": sharded_ids,
     "machine ids": machine_ids,
@@ -326,7 +316,7 @@ BESIDE_JAVA: Final = {
     "aiocosid machines bits": JAVA.format(""),
 }
 
-TABLES: Final = "cosid, cosid_machine, aiocosid_grant, aiocosid_cell"
+TABLES: Final = "cosid, cosid_machine, aiocosid_cell"
 
 
 class Postgres:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import pairwise
 from typing import Any
@@ -392,34 +392,59 @@ class TestMovingSlot:
         self, valkey_cluster: ValkeyCluster, namespace: str
     ) -> None:
         """Never a refusal; then it goes on above all that was granted."""
-        cluster = valkey_cluster
-        async with RedisStore.from_url(cluster.url) as store:
+        async with RedisStore.from_url(valkey_cluster.url) as store:
             counter = store.segment_distributor(namespace=namespace, name="n")
-            assert counter.allow_give_back()  # so that its script has two keys
-            granted = [await counter.next_max_id(10) for _ in range(2)]
-            key = key_of(namespace, "n")
-            source = cluster.owner(key)
-            target = next(node for node in cluster.masters if node is not source)
-            slot = source.call("CLUSTER", "KEYSLOT", key)
-            assert isinstance(slot, int)
-            owners = [str(node.call("CLUSTER", "MYID")) for node in (source, target)]
-            target.call("CLUSTER", "SETSLOT", slot, "IMPORTING", owners[0])
-            source.call("CLUSTER", "SETSLOT", slot, "MIGRATING", owners[1])
-            outages: list[str] = []
-            for moved in ((), (key,), (key.replace("adder", "grant"),)):
-                for each in moved:
-                    source.call("MIGRATE", target.host, target.port, each, 0, 1000)
-                for _ in range(2):
-                    try:
-                        granted.append(await counter.next_max_id(10))
-                    except StoreUnavailableError as error:
-                        outages.append(str(error))
+            granted = [await counter.next_max_id(10)]
+
+            async def grant() -> None:
+                granted.append(await counter.next_max_id(10))
+
+            await self._moved(valkey_cluster, key_of(namespace, "n"), grant)
+            granted.append(await keeps_going(counter))
+        assert all(earlier + 10 <= later for earlier, later in pairwise(granted))
+
+    async def test_a_script_whose_keys_are_apart(
+        self, valkey_cluster: ValkeyCluster, namespace: str
+    ) -> None:
+        """No server runs it meanwhile: an outage, and nobody gets another machine id."""
+        async with RedisStore.from_url(valkey_cluster.url) as store:
+            await store.mark_machines(namespace=namespace)
+            node = store.machine_id_distributor(namespace=namespace, instance_id="node")
+            when = {"now_ms": 1, "latest_ms": 2**53}
+            held = await node.distribute(3, **when)
+
+            async def take() -> None:
+                assert (await node.distribute(3, **when)).machine_id == held.machine_id
+
+            outages = await self._moved(valkey_cluster, f"cosid:{{{namespace}}}:note", take)
             assert outages
             assert all("is moving to another node" in each for each in outages)
-            for node in (target, source):
-                node.call("CLUSTER", "SETSLOT", slot, "NODE", owners[1])
-            granted.append(await keeps_going(counter))
-            assert all(earlier + 10 <= later for earlier, later in pairwise(granted))
+
+    async def _moved(
+        self, cluster: ValkeyCluster, key: str, call: Callable[[], Awaitable[None]]
+    ) -> list[str]:
+        """Move a key's slot, call at each stage, and return what the outages say."""
+        source = cluster.owner(key)
+        target = next(node for node in cluster.masters if node is not source)
+        slot = source.call("CLUSTER", "KEYSLOT", key)
+        assert isinstance(slot, int)
+        owners = [str(node.call("CLUSTER", "MYID")) for node in (source, target)]
+        target.call("CLUSTER", "SETSLOT", slot, "IMPORTING", owners[0])
+        source.call("CLUSTER", "SETSLOT", slot, "MIGRATING", owners[1])
+        outages: list[str] = []
+        keys = source.call("CLUSTER", "GETKEYSINSLOT", slot, 100)
+        assert isinstance(keys, list)
+        for moved in ("", *map(str, keys)):
+            if moved:
+                source.call("MIGRATE", target.host, target.port, moved, 0, 1000)
+            for _ in range(2):
+                try:
+                    await call()
+                except StoreUnavailableError as error:
+                    outages.append(str(error))
+        for node in (target, source):
+            node.call("CLUSTER", "SETSLOT", slot, "NODE", owners[1])
+        return outages
 
 
 class TestUnreachable:

@@ -89,14 +89,11 @@ async def test_all_of_ours_is_gone(tables: Tables) -> None:
         assert await take(store, 2) == 2
 
 
-@pytest.mark.parametrize("noted", [False, True])
-async def test_a_counter_that_is_gone(tables: Tables, *, noted: bool) -> None:
+async def test_a_counter_that_is_gone(tables: Tables) -> None:
     """Who has had a reply of it never makes it anew, from below what was handed out."""
     async with tables.store.from_url(tables.url) as store:
         await store.create_schema()
         counter = store.segment_distributor(namespace="dev", name="order", offset=7)
-        if noted:
-            counter.allow_give_back()
         assert [await counter.next_max_id(10) for _ in range(2)] == [17, 27]
         run(tables, ["delete from cosid"])
         for _ in range(2):

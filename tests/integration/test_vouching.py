@@ -26,8 +26,7 @@ from ._machine_tables import T0, Tables, tables_of, who
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
 FAR = T0 * 2
-OURS = ("aiocosid_grant", "aiocosid_cell", "cosid_machine", "cosid")
-REMEMBERING = ("aiocosid_cell", "cosid_machine", "cosid")
+OURS = ("aiocosid_cell", "cosid_machine", "cosid")
 
 
 @pytest.fixture(params=["sqlite", "postgres", "mariadb"])
@@ -56,7 +55,7 @@ async def lived(tables: Tables, *, disposable: bool = False) -> None:
         assert await store.segment_distributor(name="order").next_max_id(10) == 10
 
 
-@pytest.mark.parametrize("names", [OURS, *((each,) for each in REMEMBERING)], ids=" ".join)
+@pytest.mark.parametrize("names", [OURS, *((each,) for each in OURS)], ids=" ".join)
 async def test_dropped_tables_are_not_made_again(tables: Tables, names: tuple[str, ...]) -> None:
     """By no door: neither by a command, nor by a provider, nor by first use."""
     await lived(tables)
@@ -64,7 +63,7 @@ async def test_dropped_tables_are_not_made_again(tables: Tables, names: tuple[st
     async with tables.store.from_url(tables.url) as store:
         with pytest.raises(SchemaDroppedError, match="--after-loss") as caught:
             await store.create_schema()
-        assert set(caught.value.tables) == set(names) & set(REMEMBERING)
+        assert set(caught.value.tables) == set(names)
         with pytest.raises(SchemaDroppedError):
             await store.create_schema(disposable=True)
         if {"cosid", "aiocosid_cell"} & set(names):
@@ -134,7 +133,7 @@ async def test_an_emptied_table_of_counters_is_noticed(tables: Tables) -> None:
         assert await store.segment_distributor(name="third").next_max_id(10) == 10
 
 
-@pytest.mark.parametrize("first", ["add", "grant", "floor", "floor of another program's"])
+@pytest.mark.parametrize("first", ["add", "floor", "floor of another program's"])
 async def test_what_first_uses_counters_is_noted(tables: Tables, first: str) -> None:
     """Also a counter that another program has made: an emptied table is noticed all the same."""
     async with tables.store.from_url(tables.url) as store:
@@ -145,7 +144,6 @@ async def test_what_first_uses_counters_is_noted(tables: Tables, first: str) -> 
             assert (await store.set_floor(name="order", above=110)).last_max_id == 110
         else:
             counter = store.segment_distributor(name="order")
-            assert not (first == "grant" and not counter.allow_give_back())
             assert await counter.next_max_id(10) == 110
         tables.execute("delete from cosid;")
         with pytest.raises(CounterNotCreatedError) as caught:
@@ -187,7 +185,7 @@ async def test_others_that_create_and_drop_end_it(tables: Tables) -> None:
             attempts += 1
             assert attempts <= CREATIONS
             is_there = not is_there
-            drop_it, make_it = "drop table aiocosid_grant", "create table aiocosid_grant (a int)"
+            drop_it, make_it = "drop table cosid_machine", "create table cosid_machine (a int)"
             tables.execute(f"{make_it if is_there else drop_it};")
             return create(creation)
 
@@ -217,7 +215,7 @@ async def test_tables_of_another_program_are_adopted_and_not_vouched_for(tables:
     """Those of CosId's own script, or of a dump without the view."""
     await lived(tables)
     tables.execute("drop view aiocosid_witness;")
-    drop(tables, "aiocosid_grant", "aiocosid_cell")
+    drop(tables, "aiocosid_cell")
     async with tables.store.from_url(tables.url) as store:
         assert await store.segment_distributor(name="order").next_max_id(10) == 20
         with pytest.raises((SchemaMissingError, CounterNotCreatedError)):

@@ -51,18 +51,6 @@ class LinkedIdSegmentDistributor(IdSegmentDistributor):
         """Pass it on."""
         self._inner.resume_above(reached)
 
-    def allow_give_back(self) -> bool:
-        """Pass it on."""
-        return self._inner.allow_give_back()
-
-    async def give_back(self, max_id: int, unused: int) -> int:
-        """Send the call."""
-        return await self._link.call(
-            self.store,
-            f"give_back({max_id}, {unused})",
-            lambda: self._inner.give_back(max_id, unused),
-        )
-
     async def aopen(self) -> None:
         """Pass it on."""
         await self._inner.aopen()

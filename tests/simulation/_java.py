@@ -116,7 +116,7 @@ def jdbc_counter(store: SimulatedStore, node: Node, name: str) -> Callable[[int]
 
     async def next_max_id(step: int) -> int:
         async def operation() -> int:
-            return store.server.add_nowait(name, step, first=step).max_id
+            return store.server.add_nowait(name, step, first=step)
 
         return await link.call("jdbc", f"add({step})", operation)
 

@@ -5,12 +5,10 @@ They come with the package; each is run by its name.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from aiocosid.errors import CosIdError
 from aiocosid.segment import SegmentChainId
 from aiocosid.snowflake import SnowflakeId
 
@@ -21,7 +19,6 @@ from ._scenarios import LAYOUT, SAFE_GUARD, STEP, parse
 from ._store import SimulatedStore
 from ._store_scenarios import NAMINGS, store_machines
 from ._store_trouble import redis_trouble
-from ._trouble import trouble
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -32,13 +29,11 @@ if TYPE_CHECKING:
     from ._churn import MakeGenerator
     from ._node import Node
     from ._redis import Persistence
-    from ._store_trouble import RedisAct
     from ._world import World
 
     Forget = Callable[[World], Awaitable[None]]
 
 __all__ = (
-    "give_back",
     "store_quarantine",
     "tiered_faults",
     "tiered_losses",
@@ -90,38 +85,6 @@ async def tiered_faults(world: World) -> None:
     make = tiered_chains(world, redis, of_root=ROUGH, of_cache=ROUGH)
     acts = partial(redis_trouble, redis=redis, seconds=SECONDS, every=0.8)
     await churn(world, make, meanwhile=acts)
-
-
-async def give_back(world: World) -> None:
-    """Short lives on one counter that give back what they have not used; calls are sent again."""
-    from aiocosid.stores.redis import RedisStore
-
-    redis, other, rng = SimulatedRedis(world), SimulatedStore(world), world.rng
-    on_redis, steps = rng.random() < 0.7, rng.choice(((STEP,), (STEP, 3 * STEP)))
-    faults = Faults(lose_reply=0.05, resend=0.5, latency=(0.005, 0.1), pause=0.001)
-
-    async def main(node: Node) -> None:
-        while True:
-            step = rng.choice(steps)
-            store = RedisStore(redis.client(node)) if on_redis else other.store(node)
-            counter = store.segment_distributor(name="order", step=step)
-            with suppress(CosIdError):
-                async with SegmentChainId(
-                    counter, clock=node.clock, safe_distance=1, max_distance=1, give_back=True
-                ) as chain:
-                    await node.watch(chain).next_ids(rng.choice((1, step)))
-                    # What was ordered comes: nothing goes back while it is under way.
-                    await node.clock.sleep(rng.expovariate(5.0))
-            await node.clock.sleep(rng.expovariate(10.0))
-
-    for _ in range(3):
-        world.node(main, faults=faults)
-    losses: tuple[RedisAct, ...] = ("restart",)  # of a server that keeps everything
-    if on_redis:
-        world.spawn(redis_trouble(world, redis, seconds=2.0, acts=losses), name="redis")
-    await trouble(world, world.nodes, seconds=2.0, every=0.6, acts=("crash", "cut"))
-    for node in world.nodes:
-        node.crash()
 
 
 async def store_quarantine(world: World) -> None:

@@ -111,7 +111,7 @@ class Row(LinkedIdSegmentDistributor):
 async def leaf_segments(world: World) -> None:
     """Leaf's double buffer, whose steps become longer and shorter all the time."""
     store, rng, steps = MemoryStore(), world.rng, [STEP]
-    has_row, give_back = rng.random() < 0.5, rng.random() < 0.5
+    has_row = rng.random() < 0.5
 
     def make(node: Node) -> LeafSegmentId:
         plain = store.segment_distributor(name="order", step=STEP)
@@ -121,7 +121,6 @@ async def leaf_segments(world: World) -> None:
             prefetch_at=rng.choice((0.1, 0.5)),
             segment_duration=0.4,
             max_step=16 * STEP,
-            give_back=give_back,
             clock=node.clock,
         )
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from aiocosid.machine.cells import Marker, Owner, Seat
-from aiocosid.stores._backend import Backend, Granted
+from aiocosid.stores._backend import Backend
 from aiocosid.stores._store import BackendStore
 from aiocosid.stores.memory import MemoryBackend
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from aiocosid.abc import Counter
     from aiocosid.machine.cells import Changes, Need, Snapshot
-    from aiocosid.stores._give_back import GrantNote
 
     from ._faults import Faults
     from ._link import Link
@@ -40,7 +39,6 @@ class _Saved:
     """What lies in it at one moment."""
 
     counters: dict[str, int]
-    notes: dict[str, tuple[str, int, int]]
     cells: Any
     marker: Marker | None
 
@@ -86,7 +84,7 @@ class SimulatedStore:
     def save(self) -> _Saved:
         """Return all that lies there now."""
         server = self.server
-        return deepcopy(_Saved(server._counters, server._notes, server.cells, server.marker))
+        return deepcopy(_Saved(server._counters, server.cells, server.marker))
 
     def restore(self, saved: _Saved) -> None:
         """Put an older state in its place, on a server that is another one for that."""
@@ -115,7 +113,7 @@ class SimulatedStore:
     def empty(self) -> None:
         """Lose all, as by FLUSHALL: it is the same server."""
         self._world.note("store", "is emptied")
-        self._put(_Saved({}, {}, {}, None))
+        self._put(_Saved({}, {}, None))
 
     def empty_machines(self) -> None:
         """Lose what is beneath the marker, as by a DELETE of CosId's rows or a DEL of its keys."""
@@ -127,8 +125,7 @@ class SimulatedStore:
 
     def _put(self, saved: _Saved) -> None:
         found, server = deepcopy(saved), self.server
-        server._counters, server._notes = found.counters, found.notes
-        server.cells, server.marker = found.cells, found.marker
+        server._counters, server.cells, server.marker = found.counters, found.cells, found.marker
 
 
 class _Server(MemoryBackend):
@@ -158,8 +155,6 @@ class _Linked(Backend):
 
     __slots__ = ("_link", "_node", "_simulated")
 
-    takes_back = True
-
     def __init__(self, simulated: SimulatedStore, node: Node, link: Link) -> None:
         super().__init__("simulated")
         self._simulated = simulated
@@ -172,14 +167,12 @@ class _Linked(Backend):
     async def aclose(self) -> None:
         """Nothing to close."""
 
-    async def add(
-        self, name: str, by: int, *, first: int | None, note: GrantNote | None = None
-    ) -> Granted:
-        async def operation() -> Granted:
+    async def add(self, name: str, by: int, *, first: int | None) -> int:
+        async def operation() -> int:
             before = self._simulated.before()
-            granted = self._server.add_nowait(name, by, first=first, note=note)
+            max_id = self._server.add_nowait(name, by, first=first)
             self._simulated.wrote(before)
-            return granted
+            return max_id
 
         return await self._link.call(self.label, f"add({by})", operation)
 
@@ -193,13 +186,6 @@ class _Linked(Backend):
     async def counters(self, prefix: str) -> Sequence[Counter]:
         return await self._link.call(
             self.label, "counters()", lambda: self._server.counters(prefix)
-        )
-
-    async def give_back(self, name: str, *, top: int, lower: int, nonce: str) -> bool:
-        return await self._link.call(
-            self.label,
-            f"give_back({top}, {lower})",
-            lambda: self._server.give_back(name, top=top, lower=lower, nonce=nonce),
         )
 
     async def read(self, namespace: str, need: Need) -> Snapshot:

@@ -15,7 +15,6 @@ from tests.evidence._scenarios import REUSED, SCENARIOS
 pytestmark = [pytest.mark.stress, pytest.mark.integration, pytest.mark.timeout(120)]
 
 SHORT = {
-    "stale-give-back": "postgres",
     "offsets": "valkey",
     "moving-leaders": "etcd",
     "restored-floor": "valkey",

@@ -8,7 +8,6 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +64,6 @@ class Side:
     def segments(self, namespace: str, who: str) -> IdSegmentDistributor:
         if (namespace, f"segments {who}") not in self.made:
             made = self.store.segment_distributor(namespace=namespace, name="order", offset=5)
-            made.allow_give_back()
             self.made[namespace, f"segments {who}"] = made
         found: IdSegmentDistributor = self.made[namespace, f"segments {who}"]
         return found
@@ -117,15 +115,10 @@ def _call(rng: random.Random, ns: str, now: int) -> tuple[str, Callable[[Side], 
         "forget": (2, lambda at: at.forget(ns)),
         "java": (1, lambda at: at.java(ns, machine_id, stamp)),
         "grant": (4, lambda at: at.segments(ns, who).next_max_id(n)),
-        "give back": (4, lambda at: at.segments(ns, who).give_back(now % 40, n)),
         "floor": (1, lambda at: at.store.set_floor(namespace=ns, name="order", above=floor)),
     }
     name = rng.choices(tuple(calls), [weight for weight, _ in calls.values()])[0]
     return f"{name} {who} {machine_id} {n} {signs}", calls[name][1]
-
-
-async def _give_back(at: Side, *, ns: str, who: str, max_id: int, unused: int) -> int:
-    return await at.segments(ns, who).give_back(max_id, unused)
 
 
 async def outcome(call: Awaitable[object]) -> object:
@@ -155,7 +148,6 @@ def _clock(sides: list[Side], ms: int) -> None:
 
 async def _sequence(seed: int, sides: list[Side]) -> None:
     rng, ns, now = random.Random(seed), f"n{seed}", T0 + seed * 100_000  # noqa: S311
-    top = 0
     if rng.random() < 0.5:
         pair = rng.sample(("a", "b", "c"), 2)
         _clock(sides, now)
@@ -165,13 +157,8 @@ async def _sequence(seed: int, sides: list[Side]) -> None:
         now += rng.choice((0, 1, 700, 2500, 9000))
         _clock(sides, now)
         what, call = _call(rng, ns, now)
-        if what.startswith("give back"):
-            who, unused = what.split()[2], rng.choice((1, 3))
-            at_top = top - rng.choice((0, 0, 0, 1))
-            call = partial(_give_back, ns=ns, who=who, max_id=at_top, unused=unused)
         ours, *theirs = [await outcome(call(side)) for side in sides]
         assert [ours] * len(theirs) == theirs, f"seed {seed}, call {number}: {what}"
-        top = ours if what.startswith("grant") and isinstance(ours, int) else top
         if number % 5 == 0 or number == LENGTH - 1:
             state, *others = [await side.state(ns) for side in sides]
             assert [state] * len(others) == others, f"seed {seed}, after call {number}: {what}"

@@ -356,7 +356,7 @@ def for_threads(provider: aiocosid.sync.SyncProvider[ConfiguredProvider]) -> Non
     """The kinds of `by_url`."""
     assert_type(provider["order", int], SyncIdGenerator[int])
     with aiocosid.sync.connect("sqlite:///ids.db", interval=10) as ids:
-        assert_type(ids.segment_chain("order", give_back=True).next_id(), int)
+        assert_type(ids.segment_chain("order", step=10).next_id(), int)
         assert_type(ids.segment_chain("bill", converter=Radix62IdConverter()).next_id(), str)
         assert_type(ids.uuid7("token"), SyncIdGenerator[str])
         assert_type(ids.uuid4("random", batch=2), SyncIdGenerator[str])

@@ -847,14 +847,6 @@ def test_a_provider_has_the_kinds_of_the_other_one() -> None:
             event.next_id()
 
 
-def test_unused_ids_are_given_back() -> None:
-    """As it is asked of the generator; what is in hand here is a gap all the same."""
-    for first in (1, 3):
-        with sync.connect("memory://", namespace="sync-back") as ids:
-            orders = ids.segment_chain("order", step=100, batch=1, give_back=True)
-            assert orders.next_ids(2) == [first, first + 1]
-
-
 def test_machine_ids_that_somebody_has_chosen(tmp_path: Path) -> None:
     manual = ManualMachineIdDistributor(3, state_dir=tmp_path)
     with sync.connect("memory://", machine=manual, on_lost="raise") as ids:

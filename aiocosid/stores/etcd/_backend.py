@@ -1,7 +1,5 @@
 """Counters and cells on etcd."""
 
-# ruff: noqa: ARG002 - nothing is given back here, so no grant is noted
-
 from __future__ import annotations
 
 import re
@@ -14,7 +12,7 @@ from ...abc import MAX_ID, Counter, ServerFacts
 from ...errors import CorruptCounterError, CounterNotCreatedError
 from ...machine._rules import quarantine_ms
 from ...machine.cells import ENDLESS_MS, MAX_MS, Seat, Snapshot, Space
-from .._backend import MISSING, Backend, Granted, after_add, after_raise, counters_of
+from .._backend import MISSING, Backend, after_add, after_raise, counters_of
 from .._durability import ETCD as RULES
 from .._durability import findings
 from .._own_cells import Places, is_enough, quoted
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from ...machine.cells import Changes, Marker, Need
-    from .._give_back import GrantNote
     from ._driver import Member, Message
     from ._link import EtcdLink
 
@@ -69,12 +66,10 @@ class EtcdBackend(Backend):
 
     # Counters.
 
-    async def add(
-        self, name: str, by: int, *, first: int | None, note: GrantNote | None = None
-    ) -> Granted:
+    async def add(self, name: str, by: int, *, first: int | None) -> int:
         choose = partial(after_add, by=by, first=first, store=STORE, name=name)
         # The remembered value may be old: then the transaction fails.  It is used once.
-        return Granted(await self._change(name, choose, self._known, is_marked=True))
+        return await self._change(name, choose, self._known, is_marked=True)
 
     async def raise_to(self, name: str, above: int, *, create: bool) -> Counter | None:
         choose = partial(after_raise, above=above, create=create)

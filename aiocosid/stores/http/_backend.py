@@ -19,7 +19,7 @@ from ...errors import (
     UnsupportedByStoreError,
 )
 from ...errors._base import MOST_SHOWN
-from .._backend import Backend, Granted
+from .._backend import Backend
 from .._connection import BorrowedConnection, Connection, translate_errors
 from .._store import CounterDistributor
 from ._session import HttpSession, as_store_error, httpx, make_client
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ...abc import Counter
-    from .._give_back import GrantNote
     from .._url import StoreUrl
 
 MOST_BYTES: Final = 1 << 16  # of a body: CosId's own have a few dozen
@@ -108,14 +107,12 @@ class HttpBackend(Backend):
     async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> bool:
         return False  # there is nothing to create or to mark
 
-    async def add(
-        self, name: str, by: int, *, first: int | None, note: GrantNote | None = None
-    ) -> Granted:
+    async def add(self, name: str, by: int, *, first: int | None) -> int:
         answer = await self.ask("PATCH", f"/segments{name}", {"step": str(by)})
         value = answer.value
         if type(value) is not int or value > MAX_ID:  # isinstance would accept True
             raise answer.unexpected("an integer")
-        return Granted(value)
+        return value
 
     async def begin(self, name: str, at: int) -> int:
         raise _no_way_to("create a counter alone")
@@ -163,7 +160,7 @@ class HttpCounter(CounterDistributor):
         super().__init__(backend, **described)
         self._is_created = False
 
-    async def _grant(self, step: int, note: GrantNote | None) -> Granted:
+    async def _grant(self, step: int) -> int:
         if (self._water.baseline() or 0) + step > MAX_ID:
             raise IdOverflowError(self.namespaced_name, limit=MAX_ID)
         path = path_of(self.namespace, self.name)
@@ -172,16 +169,16 @@ class HttpCounter(CounterDistributor):
             await self._backend.ask("POST", f"/segments/distributor{path}", start)
             self._is_created = True
         try:
-            granted = await self._backend.add(path, step, first=None)
+            max_id = await self._backend.add(path, step, first=None)
         except StoreError:
             # A server before 3.2.1 forgets the counter's name at a restart; and if the server does
             # not answer, a POST that goes first costs no range.
             self._is_created = False
             raise
-        if granted.max_id < step:
-            found = str(granted.max_id - step)
+        if max_id < step:
+            found = str(max_id - step)
             raise CorruptCounterError(STORE, counter=self.namespaced_name, found=found)
-        return granted
+        return max_id
 
 
 STORE: Final = "cosid proxy"

@@ -18,7 +18,6 @@ note it writes the time, by the server's clock.  It returns 1, or 0 if something
 
 from __future__ import annotations
 
-import logging
 import re
 from collections import defaultdict
 from contextlib import suppress
@@ -45,7 +44,7 @@ from ...machine.cells import (
     Space,
     read_note,
 )
-from .._backend import Backend, Granted, counters_of
+from .._backend import Backend, counters_of
 from ._demands import durability_of, facts_of
 from ._errors import STORE
 from ._link import UNDECODED, Grants, Script, script_of, text_of
@@ -56,12 +55,9 @@ if TYPE_CHECKING:
     from ...abc import ServerFacts
     from ...machine.cells import Need
     from .._durability import DurabilityCheck
-    from .._give_back import GrantNote
     from ._link import RedisLink
 
-__all__ = ("ADD", "ADD_NOTED", "COMMIT", "GIVE_BACK", "RAISE", "READ", "CellCodec", "RedisBackend")
-
-logger = logging.getLogger("aiocosid")
+__all__ = ("ADD", "COMMIT", "RAISE", "READ", "CellCodec", "RedisBackend")
 
 PREFIX, SUFFIX = "cosid:{", "}.adder"
 BATCH: Final = 500  # keys in one request
@@ -86,59 +82,23 @@ DIGITS: Final = re.compile(rb"[0-9]{1,16}")
 
 T = TypeVar("T")
 
-_ADD: Final = b"""\
-local before = redis.call('GET', KEYS[1])
-if not before and ARGV[2] == '' then return false end
-if not before and KEYS[%d] and redis.call('HEXISTS', KEYS[%d], 'store') == 0 then return '' end
-redis.call('INCRBY', KEYS[1], before and ARGV[1] or ARGV[2])
-local max_id = redis.call('GET', KEYS[1])
-"""
-
 # Add ARGV[1] and return the sum.  A missing counter is created at ARGV[2]; if that is '', it is not
 # created, and nil is returned.  If it is given, the last key is the marker's; without a marker none
 # is created, and '' is returned.
-ADD: Final = Script(_ADD % (2, 2) + b"return max_id\n")
+ADD: Final = Script(b"""\
+local before = redis.call('GET', KEYS[1])
+if not before and ARGV[2] == '' then return false end
+if not before and KEYS[2] and redis.call('HEXISTS', KEYS[2], 'store') == 0 then return '' end
+redis.call('INCRBY', KEYS[1], before and ARGV[1] or ARGV[2])
+return redis.call('GET', KEYS[1])
+""")
 
-# As `ADD`, and note it with the nonce ARGV[3]; ARGV[4] is that of the grant before, ARGV[5] the
-# start of a missing counter.
-# It also returns where the run of grants began, or '' if nothing can be noted here.
-ADD_NOTED: Final = Script(
-    script_of("server").text
-    + _ADD % (3, 3)
-    + b"""\
-local base, noted = before or ARGV[5], redis.pcall('HMGET', KEYS[2], 'nonce', 'top', 'base')
-redis.call('DEL', KEYS[2])  -- of whatever type it is
-if not here then return {max_id, ''} end
-if noted[1] == ARGV[4] .. here and noted[2] == base then base = noted[3] end
-redis.call('HSET', KEYS[2], 'nonce', ARGV[3] .. here, 'top', max_id, 'base', base)
-return {max_id, base}
-"""
-)
-
-# Lower the counter from ARGV[1] to ARGV[2], by ARGV[4] ids, if the note has the nonce ARGV[3]; and
-# remove the note.
-GIVE_BACK: Final = Script(
-    script_of("server").text
-    + b"""\
-if not here or redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
-local nonce, top, base = unpack(redis.call('HMGET', KEYS[2], 'nonce', 'top', 'base'))
-if nonce ~= ARGV[3] .. here or top ~= ARGV[1] or not base then return 0 end
--- As texts: a Lua number loses what is above 2^53.
-if #base > #ARGV[2] or (#base == #ARGV[2] and base > ARGV[2]) then return 0 end
-redis.call('INCRBY', KEYS[1], '-' .. ARGV[4])
-redis.call('DEL', KEYS[2])
-return 1
-"""
-)
-
-# Raise to ARGV[1], or keep a higher value, and remove the note: the counter must not go below.
-# A missing counter is created unless ARGV[2] is ''.  INCRBY by 0 refuses a value that is no
-# integer.
+# Raise to ARGV[1], or keep a higher value.  A missing counter is created unless ARGV[2] is ''.
+# INCRBY by 0 refuses a value that is no integer.
 RAISE: Final = Script(b"""\
 local is_there = redis.call('GET', KEYS[1])
 if not is_there and ARGV[2] == '' then return false end
 redis.call('INCRBY', KEYS[1], 0)
-if KEYS[2] then redis.call('DEL', KEYS[2]) end
 local value, floor = redis.call('GET', KEYS[1]), ARGV[1]
 local lower = #value < #floor or (#value == #floor and value < floor)
 if lower or value:sub(1, 1) == '-' then
@@ -158,17 +118,15 @@ ALLOW: Final = "allow it to the user: ACL SETUSER ... +info"
 class RedisBackend(Backend):
     """One server, cluster or group under sentinels, on a link that the store closes."""
 
-    __slots__ = ("_grants", "_has_warned", "durability", "has_marker")
+    __slots__ = ("_grants", "durability", "has_marker")
 
     link: RedisLink
 
-    takes_back = True
     order_risk = "it replicates asynchronously, so two masters may grant ids during a fail-over"
 
     def __init__(self, link: RedisLink) -> None:
         super().__init__(STORE, link, name=link.name)
         self.has_marker = not link.is_cluster
-        self._has_warned = False
         self.durability: DurabilityCheck = link.durability
         self._grants = Grants(link.durability, durability_of)
 
@@ -177,46 +135,36 @@ class RedisBackend(Backend):
 
     # Counters.
 
-    async def add(
-        self, name: str, by: int, *, first: int | None, note: GrantNote | None = None
-    ) -> Granted:
+    async def add(self, name: str, by: int, *, first: int | None) -> int:
         if first is None:
-            return await self._add(name, by, None, note)
+            return await self._add(name, by, None)
         if self.has_marker:
             try:
-                return await self._add(name, by, first, note)
+                return await self._add(name, by, first)
             except StoreAuthenticationError:
                 # No right to look at the marker: a counter that exists goes on.
                 with suppress(CounterMissingError):
-                    return await self._add(name, by, None, note)
+                    return await self._add(name, by, None)
                 raise
         try:
-            return await self._add(name, by, None, note)
+            return await self._add(name, by, None)
         except CounterMissingError:
             # The marker is in another slot: between this trip and the next one it may vanish.
             if not await self._is_counting():
                 raise CounterNotCreatedError(self.label, counter=name) from None
-        return await self._add(name, by, first, note)
+        return await self._add(name, by, first)
 
-    async def _add(self, name: str, by: int, first: int | None, note: GrantNote | None) -> Granted:
-        keys = _keys_of(name)
-        given: list[bytes | int] = [by, b"" if first is None else first]
-        if note is not None:
-            begin = 0 if first is None else first - by
-            given += [note.nonce.encode(), note.previous.encode(), begin]
-        script, used = (ADD, keys[:1]) if note is None else (ADD_NOTED, keys)
+    async def _add(self, name: str, by: int, first: int | None) -> int:
+        keys: tuple[bytes, ...] = (_key_of(name),)
         if first is not None and self.has_marker:
-            used = *used, MARKER_KEY
-        reply = await self.link.run(script, used, *given, counter=name, grants=self._grants)
-        max_id, base = (reply, None) if note is None or not reply else reply
+            keys = *keys, MARKER_KEY
+        given = by, b"" if first is None else first
+        max_id = await self.link.run(ADD, keys, *given, counter=name, grants=self._grants)
         if max_id is None:
             raise CounterMissingError(self.label, counter=name)
         if not max_id:
             raise CounterNotCreatedError(self.label, counter=name)
-        if note is not None and not base and not self._has_warned:
-            self._has_warned = True
-            logger.warning("%s: ids cannot be given back: the server refuses INFO", name)
-        return Granted(int(max_id), int(base) if base else None)
+        return int(max_id)
 
     async def _is_counting(self) -> bool:
         return bool(await self._marked("HEXISTS"))
@@ -232,7 +180,7 @@ class RedisBackend(Backend):
 
     async def raise_to(self, name: str, above: int, *, create: bool) -> Counter | None:
         given = above, b"1" if create else b""
-        value = await self.link.run(RAISE, _keys_of(name), *given, counter=name)
+        value = await self.link.run(RAISE, (_key_of(name),), *given, counter=name)
         return None if value is None else Counter(namespaced_name=name, last_max_id=int(value))
 
     async def counters(self, prefix: str) -> Sequence[Counter]:
@@ -240,21 +188,13 @@ class RedisBackend(Backend):
         return counters_of(found.items(), prefix)
 
     async def peek(self, name: str) -> int | None:
-        key, *_ = _keys_of(name)
+        key = _key_of(name)
         value: bytes | None = await self.link.call(
             lambda client: client.execute_command("GET", key, **UNDECODED), counter=name, key=key
         )
         if value is not None and _integer(value) is None:
             raise CorruptCounterError(STORE, counter=key.decode(), found=f"{value[:40]!r}")
         return _integer(value)
-
-    def can_take_back(self, name: str) -> bool:
-        """Return whether both keys of a counter are in one slot; not if ``{}`` is no hash tag."""
-        return len(_keys_of(name)) > 1
-
-    async def give_back(self, name: str, *, top: int, lower: int, nonce: str) -> bool:
-        offer = top, lower, nonce.encode(), top - lower
-        return bool(await self.link.run(GIVE_BACK, _keys_of(name), *offer, counter=name))
 
     # Cells: the whole namespace, or a sample, in one script.
 
@@ -291,10 +231,8 @@ class RedisBackend(Backend):
         return list(await self.link.call(scan, may_last=True))
 
 
-def _keys_of(name: str) -> tuple[bytes, ...]:
-    """Return a counter's key and its note's, if that is in the same slot of a cluster."""
-    keys = f"{PREFIX}{name}{SUFFIX}".encode(), f"{PREFIX}{name}}}.grant".encode()
-    return keys[:1] if name.startswith("}") else keys
+def _key_of(name: str) -> bytes:
+    return f"{PREFIX}{name}{SUFFIX}".encode()
 
 
 async def _counters(client: Any) -> dict[str, int]:  # noqa: ANN401 - the driver's

@@ -12,22 +12,17 @@ last id.
 * ``claim``: the caller that is leasing the next span, as nonce, server, time, and a count of
 claims, which is kept in ``claims``; ``by``: the server that wrote the claim; ``until``: when the
 claim ends, in ms by TIME.
-* ``note``: the nonce of the last grant, if it may be given back; ``top``: the cursor after it;
-``base``: where that distributor's run of grants began.
 
 Numbers are text, up to 2^63-1: Lua numbers are not exact above 2^53.  The first argument of each
 script is the root's name.  Each returns ``{'hidden', why}`` if the server hides its identity;
 nothing was written then.  The other arguments and results:
 
-* take: step, the highest max id that the caller has seen, nonce, the length of a claim in ms, the
-nonce of the grant's note and that of the grant before, or ''.  It returns ``taken``, the max id,
-and where the caller's run of noted grants began; or ``claimed``, the reason, and the claim: the
-span is ``missing``, of another ``server``, ``damaged``, ``behind`` the caller, or has too few ids
-``left``; or ``opening``, and the ms for which another caller's claim is valid.
-* open: claim, cursor (behind the caller's own segment), last, the nonce of that segment's note, and
-the start of the span.  It returns ``opened``, with cursor and last of the span before, or ``late``.
-* give_back: the expected cursor, the new cursor, the nonce of the grant, and the number of ids. It
-returns ``returned`` or ``kept``.
+* take: step, the highest max id that the caller has seen, nonce, and the length of a claim in ms.
+It returns ``taken`` and the max id; or ``claimed``, the reason, and the claim: the span is
+``missing``, of another ``server``, ``damaged``, ``behind`` the caller, or has too few ids ``left``;
+or ``opening``, and the ms for which another caller's claim is valid.
+* open: claim, cursor (behind the caller's own segment), and last.  It returns ``opened``, with
+cursor and last of the span before, or ``late``.
 * release: the nonce of the claim.
 """
 
@@ -37,27 +32,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ...errors import StoreIdentityHiddenError
-from .._give_back import GrantNote
 from ._errors import STORE
 from ._link import UNDECODED, Script, script_of, text_of
 
 if TYPE_CHECKING:
     from ._link import RedisLink
 
-__all__ = ("CLAIM_MS", "UNNOTED", "Claimed", "Opening", "Span", "SpanTaken")
+__all__ = ("CLAIM_MS", "Claimed", "Opening", "Span", "SpanTaken")
 
 # How long a claim is valid; a slower caller loses it, and the rest of its span.  It is longer than
 # the slowest usable root takes: a generator's call times out after 2 s.  Other callers wait as long
 # as they wait for Redis, and then take segments from the root.
 CLAIM_MS: Final = 2500
 
-UNNOTED: Final = GrantNote("", "")
-
 LOOK: Final = script_of("server", "span_common", "span_look")
 TAKE: Final = script_of("server", "span_common", "span_take")
 OPEN: Final = script_of("server", "span_common", "span_open")
 RELEASE: Final = script_of("server", "span_common", "span_release")
-GIVE_BACK: Final = script_of("server", "span_common", "span_give_back")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +57,9 @@ class SpanTaken:
 
     Attributes:
         max_id: its last id.
-        base: where a run of the caller's noted grants began, or None if it is not noted.
     """
 
     max_id: int
-    base: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,44 +112,33 @@ class Span:
         """Check that the server shows its identity and allows a span; it leaves nothing behind."""
         await self._ask(LOOK)
 
-    async def take(
-        self, step: int, floor: int, nonce: bytes, note: GrantNote = UNNOTED
-    ) -> SpanTaken | Claimed | Opening:
+    async def take(self, step: int, floor: int, nonce: bytes) -> SpanTaken | Claimed | Opening:
         """Take a segment, or claim the right to open a span, in the caller's name ``nonce``."""
-        nonces = note.nonce.encode(), note.previous.encode()
-        found, *facts = await self._ask(TAKE, step, floor, nonce, CLAIM_MS, *nonces)
+        found, *facts = await self._ask(TAKE, step, floor, nonce, CLAIM_MS)
         if found == "taken":
-            return SpanTaken(int(facts[0]), int(facts[1]) if facts[1] else None)
+            return SpanTaken(int(facts[0]))
         if found == "claimed":
             return Claimed(facts[0], facts[1].encode())
         return Opening(int(facts[0]) / 1000)
 
-    async def open(
-        self, claim: bytes, cursor: int, last: int, *, note: GrantNote = UNNOTED, base: int = 0
-    ) -> tuple[bool, int]:
+    async def open(self, claim: bytes, cursor: int, last: int) -> tuple[bool, int]:
         """Open a span whose ids up to ``cursor`` are taken, if the claim is still there.
 
         Args:
             claim: the claim as `take` returned it.
             cursor: the last id of the caller's own segment.
             last: the last id of the span.
-            note: the note of that segment.
-            base: the id before the span's first one.
 
         Returns:
             Whether it was opened, and how many ids of the span before were abandoned.
         """
-        found, *facts = await self._ask(OPEN, claim, cursor, last, note.nonce.encode(), base)
+        found, *facts = await self._ask(OPEN, claim, cursor, last)
         before = [int(each) for each in facts if each]
         return found == "opened", max(0, before[1] - before[0]) if len(before) > 1 else 0
 
     async def release(self, nonce: bytes) -> bool:
         """Give a claim back, if it has the caller's nonce."""
         return await self._ask(RELEASE, nonce) == ["released"]
-
-    async def give_back(self, top: int, lower: int, nonce: bytes) -> bool:
-        """Put the cursor back from ``top`` to ``lower``, if nothing happened since the grant."""
-        return await self._ask(GIVE_BACK, top, lower, nonce, top - lower) == ["returned"]
 
     async def void(self) -> None:
         """Remove the spans of all roots, and all claims."""

@@ -2,7 +2,6 @@
 local span, root = KEYS[1], '@' .. ARGV[1]
 local SERVER, CURSOR, LAST = 'server' .. root, 'cursor' .. root, 'last' .. root
 local CLAIM, BY, UNTIL, CLAIMS = 'claim' .. root, 'by' .. root, 'until' .. root, 'claims' .. root
-local NOTE, TOP, BASE = 'note' .. root, 'top' .. root, 'base' .. root
 if hidden then return {'hidden', hidden} end
 if demoted then return demoted end
 

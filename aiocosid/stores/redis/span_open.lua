@@ -2,9 +2,6 @@
 -- sent again, or comes late, does nothing.
 local claim, by, cursor, last = unpack(redis.call('HMGET', span, CLAIM, BY, CURSOR, LAST))
 if claim ~= ARGV[2] or by ~= here then return {'late'} end
-redis.call('HDEL', span, CLAIM, BY, UNTIL, NOTE, TOP, BASE)
+redis.call('HDEL', span, CLAIM, BY, UNTIL)
 redis.call('HSET', span, SERVER, here, CURSOR, ARGV[3], LAST, ARGV[4])
-if (ARGV[5] or '') ~= '' then
-  redis.call('HSET', span, NOTE, ARGV[5], TOP, ARGV[3], BASE, ARGV[6])
-end
 return {'opened', whole(cursor) and cursor or '', whole(last) and last or ''}

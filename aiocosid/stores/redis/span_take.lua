@@ -1,17 +1,7 @@
 -- Take a segment from the span, or the right to open the next one.
-local note, previous = ARGV[6] or '', ARGV[7] or ''
 local step, floor, nonce, lasts = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local kept = redis.call('HMGET', span, SERVER, CURSOR, LAST, CLAIM, BY, UNTIL, CLAIMS)
 local server, cursor, last, claim, by, ends, claims = unpack(kept)
-
--- Plain grants need no note: they only add.
-local function noted(max_id)
-  if note == '' then return '' end
-  local base, before = cursor, redis.call('HMGET', span, NOTE, TOP, BASE)
-  if before[1] == previous and before[2] == cursor and before[3] then base = before[3] end
-  redis.call('HSET', span, NOTE, note, TOP, max_id, BASE, base)
-  return base
-end
 
 local why = 'left'
 if not server then
@@ -26,7 +16,7 @@ else
   local sum = redis.pcall('HINCRBY', span, CURSOR, step)
   if type(sum) == 'number' then
     local max_id = redis.call('HGET', span, CURSOR)
-    if not lower(last, max_id) then return {'taken', max_id, noted(max_id)} end
+    if not lower(last, max_id) then return {'taken', max_id} end
     redis.call('HINCRBY', span, CURSOR, '-' .. step)
   elseif not sum.err:find('overflow', 1, true) then
     return sum

@@ -9,7 +9,7 @@ from ..._life.clock import SYSTEM_CLOCK
 from ...abc import MAX_ID, Counter, Machine, MachineMarker
 from ...errors import StoreError, StoreUnavailableError
 from ...machine._operations import ReleaseOperation, Renewed, RenewOperation, TakeOperation, Took
-from .._backend import Backend, Granted
+from .._backend import Backend
 from .._connection import fail_if_forked
 from .._wire import LABEL, as_ranges, as_values, error_of, values_json
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .._connection import Connection
-    from .._give_back import GrantNote
 
 Asked: TypeAlias = TakeOperation | RenewOperation | ReleaseOperation
 A = TypeVar("A", Took, Renewed)
@@ -167,15 +166,8 @@ class RemoteBackend(Backend):
 
     # Counters.
 
-    async def add(
-        self,
-        name: str,
-        by: int,
-        *,
-        first: int | None,
-        note: GrantNote | None = None,  # noqa: ARG002 - nothing is given back
-    ) -> Granted:
-        return Granted(_whole(await self.call("add", name=name, by=by, first=first)))
+    async def add(self, name: str, by: int, *, first: int | None) -> int:
+        return _whole(await self.call("add", name=name, by=by, first=first))
 
     async def raise_to(self, name: str, above: int, *, create: bool) -> Counter | None:
         answer = await self.call("raise_to", name=name, above=above, create=create)

@@ -24,7 +24,6 @@ from ...errors import (
     StoreUnavailableError,
     UnsupportedByStoreError,
 )
-from .._backend import Granted
 from .._over import Closings, StoreOverStores
 from .._watermark import WatchedDistributor
 from ._stripe import (
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from ...abc import Clock
-    from .._give_back import GrantNote
 
 __all__ = ("StripedIdSegmentDistributor", "StripedStore", "read_url")
 
@@ -117,7 +115,7 @@ class StripedIdSegmentDistributor(WatchedDistributor):
         known = [limit // UNIT for limit in limits if limit is not None]
         return min(known) if known else None
 
-    async def _grant(self, step: int, note: GrantNote | None) -> Granted:  # noqa: ARG002 - none is kept
+    async def _grant(self, step: int) -> int:
         """Take a segment from one of the stores."""
         go_on = self._closings.watch(self.store)
         await self._bind()
@@ -129,7 +127,7 @@ class StripedIdSegmentDistributor(WatchedDistributor):
                 stripe, partial(stripe.grant, step, above=baseline, go_on=go_on)
             )
             if not isinstance(answer, CosIdError):
-                return Granted(answer)
+                return answer
             errors.append(answer)
         raise self._no_answer(errors)
 

@@ -21,12 +21,11 @@ from ...errors import (
     StoreUnavailableError,
 )
 from ...events import CacheFound, CacheLost, Instruments, SpanLeased
-from .._backend import Granted
 from .._over import Closings, StoreOverStores
 from .._watermark import WatchedDistributor
 from ..redis import RedisStore
 from ..redis._errors import STORE
-from ..redis._span import UNNOTED, Claimed, Span, SpanTaken
+from ..redis._span import Claimed, Span, SpanTaken
 from ._root_name import name_of_root
 
 if TYPE_CHECKING:
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 
     from ...abc import Clock, Counter
     from ...events import Event, Instrument
-    from .._give_back import GrantNote
 
 __all__ = ("SPANS", "Outage", "TieredIdSegmentDistributor", "TieredStatistics", "TieredStore")
 
@@ -55,14 +53,12 @@ class Call(NamedTuple):
         baseline: the highest id that was known when it began.
         nonce: the call's name in Redis.
         go_on: raises if the store was closed since the call began.
-        note: the grant's note in Redis.
     """
 
     step: int
     baseline: int | None
     nonce: bytes
     go_on: Callable[[], None]
-    note: GrantNote
 
 
 class TieredIdSegmentDistributor(WatchedDistributor):
@@ -77,10 +73,6 @@ class TieredIdSegmentDistributor(WatchedDistributor):
     addition to the root's errors it raises `StoreIdentityHiddenError` if Redis hides its identity,
     and `StoreAuthenticationError` if Redis rejects the login: both only before its first answer.
     The root's errors are raised when Redis has no span left.
-
-    Ids of a segment that came directly from the root are not given back, nor ids of a span that
-    another server opened, or that this one opened before a restart.  No note is written to the
-    root.
     """
 
     __slots__ = ("_closings", "_root", "_span", "_store", "_tally")
@@ -109,26 +101,26 @@ class TieredIdSegmentDistributor(WatchedDistributor):
         self._closings = Closings(store._closings)
         self._span = store._span_of(root.namespaced_name)
 
-    async def _grant(self, step: int, note: GrantNote | None) -> Granted:
+    async def _grant(self, step: int) -> int:
         go_on = self._closings.watch(self.store)
         nonce = token_hex(16).encode()
-        call = Call(step, self._water.baseline(), nonce, go_on, note or UNNOTED)
+        call = Call(step, self._water.baseline(), nonce, go_on)
         if step <= self._store.span and self._store.outage.is_to_be_asked():
             return await self._from_span(call)
         return await self._from_root(call)
 
-    async def _from_root(self, call: Call) -> Granted:
+    async def _from_root(self, call: Call) -> int:
         call.go_on()
         self._tally["root_trips"] += 1
         max_id = await self._root.next_max_id(call.step)
         self._tally["segments_from_root"] += 1
-        return Granted(max_id)  # the rest of the span is no longer the highest range
+        return max_id
 
-    async def _from_span(self, call: Call) -> Granted:
+    async def _from_span(self, call: Call) -> int:
         try:
             reply = await self._taken(call)
             if isinstance(reply, SpanTaken):
-                return Granted(reply.max_id, reply.base)
+                return reply.max_id
             if reply is not None:
                 last = await self._leased(call, reply.why)
                 return await self._opened(call, reply.claim, last)
@@ -145,7 +137,7 @@ class TieredIdSegmentDistributor(WatchedDistributor):
         """Return a segment, a claim to open a span, or None: ask the root."""
         clock, pause = self._store.clock, POLL[0]
         until = clock.monotonic() + self._store.cache_timeout
-        request = call.step, call.baseline or 0, call.nonce, call.note
+        request = call.step, call.baseline or 0, call.nonce
         while True:
             reply = await self._asked(lambda: self._span.take(*request), call.go_on)
             if isinstance(reply, SpanTaken):
@@ -171,7 +163,7 @@ class TieredIdSegmentDistributor(WatchedDistributor):
         self._tell(SpanLeased, max_id=last, count=span, reason=why, took=took)
         return last
 
-    async def _opened(self, call: Call, claim: bytes, last: int) -> Granted:
+    async def _opened(self, call: Call, claim: bytes, last: int) -> int:
         """Take the first segment of a span, and have Redis hand out the rest.
 
         The segment stays this call's, whatever the result: in Redis the span begins behind it.
@@ -179,13 +171,10 @@ class TieredIdSegmentDistributor(WatchedDistributor):
         # Before it is opened: a root that went backwards has leased ids that others have already.
         base = last - self._store.span
         max_id = self._water.check(self, base + call.step, step=call.step, baseline=call.baseline)
-        base = max(base, 1)  # the lowest cursor after a give-back: 0 means no cursor
-        reply = await self._asked(
-            lambda: self._span.open(claim, max_id, last, note=call.note, base=base), call.go_on
-        )
+        reply = await self._asked(lambda: self._span.open(claim, max_id, last), call.go_on)
         is_open, given_up = reply or (False, 0)
         self._tally["ids_abandoned"] += given_up if is_open else last - max_id
-        return Granted(max_id, base if is_open else None)
+        return max_id
 
     async def _released(self, call: Call) -> None:
         """Give an own claim back; otherwise other callers would wait for its end."""
@@ -240,21 +229,6 @@ class TieredIdSegmentDistributor(WatchedDistributor):
 
     def _tell(self, kind: Callable[..., Event], **facts: object) -> None:
         self._store.instrument.on_event(kind(namespace=self.namespace, name=self.name, **facts))
-
-    def allow_give_back(self) -> bool:
-        """Note every segment of a span from now on, in the span's own key."""
-        self._run.is_noted = True
-        return True
-
-    async def _take_back(self, top: int, lower: int, nonce: str) -> bool:
-        """Move the span's cursor back."""
-        if self._store.outage.is_on:
-            return False
-        is_back = await self._asked(
-            lambda: self._span.give_back(top, lower, nonce.encode()),
-            self._closings.watch(self.store),
-        )
-        return bool(is_back)
 
     def statistics(self) -> TieredStatistics:
         """Return the statistics of this distributor so far."""

@@ -1,7 +1,5 @@
 """Counters and machine ids on one ZooKeeper deployment."""
 
-# ruff: noqa: ARG002 - nothing is given back here, so no grant is noted
-
 from __future__ import annotations
 
 import re
@@ -31,7 +29,7 @@ from ...machine.cells import (
     Space,
 )
 from ...machine.distributor import MAX_MACHINE_ID
-from .._backend import MISSING, Backend, Granted, after_add, after_raise, counters_of
+from .._backend import MISSING, Backend, after_add, after_raise, counters_of
 from .._durability import ZOOKEEPER as RULES
 from .._durability import findings
 from ._paths import COSID, OURS, STORES_OWN, name_of, node_of, own_node_of, path_of, text_of
@@ -42,7 +40,6 @@ if TYPE_CHECKING:
 
     from ...abc import IdSegmentDistributor
     from ...machine.cells import Changes, Need
-    from .._give_back import GrantNote
     from .tree import Change, Nodes
 
 __all__ = ("Cells", "ZookeeperBackend")
@@ -95,11 +92,9 @@ class ZookeeperBackend(Backend):
             expected = f"a text that does not end in {LOCKER!r}: Curator keeps a lock there"
             raise InvalidArgumentError("name", counter.name, expected=expected)
 
-    async def add(
-        self, name: str, by: int, *, first: int | None, note: GrantNote | None = None
-    ) -> Granted:
+    async def add(self, name: str, by: int, *, first: int | None) -> int:
         add = partial(after_add, by=by, first=first, store=self.label, name=name)
-        return Granted(await self._change(name, add, is_marked=True))
+        return await self._change(name, add, is_marked=True)
 
     async def raise_to(self, name: str, above: int, *, create: bool) -> Counter | None:
         max_id = await self._change(name, partial(after_raise, above=above, create=create))

@@ -238,7 +238,7 @@ def test_it_prints_no_other_statements(
     assert "s3cret" not in ended.err
 
 
-OURS = ("cosid", "cosid_machine", "aiocosid_cell", "aiocosid_grant")
+OURS = ("cosid", "cosid_machine", "aiocosid_cell")
 
 
 def file_url(path: Path) -> str:

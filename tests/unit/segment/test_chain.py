@@ -30,33 +30,6 @@ def test_an_empty_chain_gives_nothing() -> None:
     assert chain.drop_expired(1e9) == 0
 
 
-@pytest.mark.parametrize(
-    ("last_ids", "cut", "max_id", "unused"),
-    [
-        ([], 0, None, range(0)),
-        ([10], 0, 10, range(1, 11)),
-        ([10], 1, 10, range(1, 11)),
-        ([10], 4, 10, range(1, 11)),  # of which four are in the piece
-        ([10], 10, 10, range(1, 11)),  # or all
-        ([10, 20], 4, 20, range(1, 21)),
-        ([10, 30], 4, 30, range(21, 31)),
-        ([10, 30, 40], 10, 40, range(21, 41)),
-        ([10], 4, 11, range(0)),  # another process has had the last id
-    ],
-)
-def test_ids_that_may_go_back(
-    last_ids: list[int], cut: int, max_id: int | None, unused: range
-) -> None:
-    """Without a hole, up to the last id of all; whoever holds the piece finds it empty."""
-    hand = IdsInHand()
-    for last_id in last_ids:
-        hand.chain.link(IdSegment(last_id, 10))
-    assert (hand.cut(cut) is None) == (cut == 0)
-    piece, left = hand.piece, hand.left
-    assert hand.unused_below(max_id) == unused
-    assert (list(piece), hand.left) == ([], left)
-
-
 def test_the_id_before_the_next_one() -> None:
     """Of the piece, else of the chain."""
     hand = IdsInHand()

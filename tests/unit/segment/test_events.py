@@ -161,7 +161,6 @@ async def test_statistics_tell_everything(clock: ManualClock) -> None:
             failures=0,
             ids_fetched=30,
             ids_handed_out=4,
-            ids_given_back=0,
             ids_discarded=0,
             endurance=60,
             rate=0.0,

@@ -188,7 +188,7 @@ async def test_closed_at_any_line(of: Any, caplog: pytest.LogCaptureFixture) -> 
     for store in (MemoryStore(), Remote()):
         for nth in count(1, 2 if of is aiocosid.segment else 1):
             async with connect(store) as ids:
-                about: Any = {"give_back": nth % 4 > 1, "step": 10, "wait_timeout": 1000}
+                about: Any = {"step": 10, "wait_timeout": 1000}
                 generator = await ids.segment_chain(f"a{nth}", **about)
                 other = await ids.segment_chain("b", step=10)
                 assert await generator.next_id() == 1

@@ -551,7 +551,7 @@ async def test_a_cancellation_that_nobody_asked_for(clock: ManualClock) -> None:
 async def test_a_driver_that_raises_a_cancellation_of_its_own(clock: ManualClock) -> None:
     """As grpc's does when it is cut: a call that took too long is like any other."""
     store = Recancelling(counter(step=10))
-    async with SegmentId(store, clock=clock, give_back=True, fetch_timeout=1) as generator:
+    async with SegmentId(store, clock=clock, fetch_timeout=1) as generator:
         await drain(generator)
         store.is_silent = True
         async with anyio.create_task_group() as group:
@@ -589,10 +589,6 @@ class Recancelling(WrappedDistributor):
     async def next_max_id(self, step: int) -> int:
         await self._pass()
         return await super().next_max_id(step)
-
-    async def give_back(self, max_id: int, unused: int) -> int:
-        await self._pass()
-        return await super().give_back(max_id, unused)
 
 
 class Cancelling(WrappedDistributor):

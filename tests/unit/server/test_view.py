@@ -70,7 +70,6 @@ def chain(**changed: Any) -> SegmentStatistics:
         "ids_fetched": 0,
         "ids_handed_out": 1000,
         "ids_discarded": 0,
-        "ids_given_back": 0,
         "rate": 0.0,
         "seconds_left": None,
         "last_error": None,

@@ -194,35 +194,6 @@ def serves_small(
             waiter.serve(take(waiter.n))
 
 
-# Give-back
-
-
-async def gives_back(world: World) -> None:
-    """Short lives on one counter, with equal steps, that give back what they have not used."""
-    redis = SimulatedRedis(world)
-
-    async def main(node: Node) -> None:
-        while True:
-            with suppress(CosIdError):
-                store = RedisStore(redis.client(node))
-                counter = store.segment_distributor(name="order", step=STEP)
-                async with SegmentChainId(
-                    counter, clock=node.clock, safe_distance=1, max_distance=1, give_back=True
-                ) as chain:
-                    await node.watch(chain).next_ids(STEP)
-                    # What was ordered comes: nothing goes back while it is under way.
-                    await node.clock.sleep(world.rng.expovariate(5.0))
-            await node.clock.sleep(world.rng.expovariate(10.0))
-
-    await life(world, main, nodes=6, resend=0.5, latency=(0.005, 0.1))
-
-
-PLAIN_GIVE_BACK = Script(b"""\
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
-redis.call('INCRBY', KEYS[1], '-' .. ARGV[4])
-return 1
-""")
-
 LOSSES: tuple[RedisAct, ...] = ("restart", "save", "flush", "fail over", "fail back", "split")
 
 
@@ -230,7 +201,6 @@ SHIPPED: dict[str, Scenario] = {
     "tiered": tiered(*LOSSES),
     "twins": twins,
     "two counters": two_counters,
-    "gives back": gives_back,
     "silent past the lease": silent_past_the_lease,
     "twins on a disk": twins_on_a_disk,
 }
@@ -318,9 +288,6 @@ BROKEN: dict[str, Broken] = {
         broken(SCENARIOS["segment_chain_forks"], (Root, "_forget", forgets_nothing)),
         "handed out twice",
         0,
-    ),
-    "resend of a plain give-back": Broken(
-        broken(gives_back, (_backend, "GIVE_BACK", PLAIN_GIVE_BACK)), "handed out twice", 148
     ),
     "cancelled call whose connection is pooled": Broken(
         broken(two_counters, (SimulatedRedisClient, "_exchange", PoolsCancelled._exchange)),

@@ -20,12 +20,12 @@ Words = list[bytes]
 LENGTH: Final = 10  # commands in a sequence, on average
 AT_ONCE: Final = 50  # sequences that are sent before the first reply is read
 
-COUNTER: Final = (b"cosid:{a.b}.adder", b"cosid:{a.b}.grant")
+COUNTER: Final = (b"cosid:{a.b}.adder",)
 SPAN: Final = (b"aiocosid:{a.b}:span",)
 CODEC: Final = CellCodec("a", is_cluster=False)
 FENCE: Final = (b"order1700000000", b"orderfence")
 KEYS: Final = (*COUNTER, *SPAN, *FENCE, *CODEC.keys)
-UNORDERED: Final = (COUNTER[1], *SPAN, FENCE[1], *CODEC.keys[:5])
+UNORDERED: Final = (*SPAN, FENCE[1], *CODEC.keys[:5])
 """Hashes with long values, which a server orders as it likes."""
 ALL_OF: Final = (b"HGETALL", b"HKEYS", b"HVALS")
 NUMBERS: Final = tuple(
@@ -54,8 +54,6 @@ def told_the_time(script: Script, seconds: bytes = b"1700000000") -> Script:
     return Script(script.text.replace(asks, b"local time = {%b, '0'}" % seconds))
 
 
-ADD_NOTED: Final = told_the_time(_backend.ADD_NOTED)
-GIVE_BACK: Final = told_the_time(_backend.GIVE_BACK)
 READ: Final = told_the_time(_backend.READ)
 COMMIT: Final = told_the_time(
     # The model and the server are called by different names.
@@ -63,11 +61,11 @@ COMMIT: Final = told_the_time(
 )
 SEQUENCE: Final = told_the_time(_sequence.GRANT)
 LOOK: Final = told_the_time(_span.LOOK)
-TAKE: Final = told_the_time(_span.TAKE, b"ARGV[8]")
+TAKE: Final = told_the_time(_span.TAKE, b"ARGV[6]")
 OPEN: Final = told_the_time(_span.OPEN)
 RELEASE: Final = told_the_time(_span.RELEASE)
 SCRIPTS: Final = (
-    *(ADD, ADD_NOTED, GIVE_BACK, RAISE, READ, COMMIT, SEQUENCE),
+    *(ADD, RAISE, READ, COMMIT, SEQUENCE),
     *(LOOK, TAKE, OPEN, RELEASE),
 )
 WHO: Final = b"""
@@ -206,7 +204,6 @@ class Sequences:
                     rng.choice((b"cursor@r", b"last@r", b"until@r", b"server@r")),
                     rng.choice((*NUMBERS, b"x")),
                 ],
-                [b"HSET", COUNTER[1], rng.choice((b"top", b"base")), rng.choice(NUMBERS)],
             )
         )
 
@@ -216,20 +213,10 @@ class Sequences:
 
     def _counting(self) -> Words:
         rng = self.rng
-        nonce, previous = rng.choice((b"n1", b"n2", b"n3")), rng.choice((b"n1", b"n2", b"n3", b""))
+        if rng.random() < 1 / 3:
+            return _eval(RAISE, COUNTER, rng.choice(NUMBERS[4:]), rng.choice((b"", b"1")))
         step = rng.choice((b"1", b"3", b"3", self._drawn("n")))
-        match rng.randrange(6):
-            case 0:
-                return _eval(ADD, COUNTER[:1], step, rng.choice((b"", self._drawn("n"))))
-            case 1:
-                return _eval(RAISE, COUNTER, rng.choice(NUMBERS[4:]), rng.choice((b"", b"1")))
-            case 2 | 3:
-                first, base = rng.choice(((b"", b"0"), (b"3", b"0"), (b"10", b"7")))
-                return _eval(ADD_NOTED, COUNTER, step, first, nonce, previous, base)
-            case _:
-                top, count = rng.choice((3, 6, 7, 9, 10, 12)), rng.choice((1, 3))
-                lower = b"%d" % (top - count)
-                return _eval(GIVE_BACK, COUNTER, b"%d" % top, lower, nonce, b"%d" % count)
+        return _eval(ADD, COUNTER, step, rng.choice((b"", b"3", self._drawn("n"))))
 
     def _spans(self) -> Words:
         rng = self.rng
@@ -246,8 +233,7 @@ class Sequences:
                 step, floor = rng.choice((b"1", b"4", b"50")), rng.choice((b"0", b"0", b"30"))
                 clock = rng.choice((b"1700000000", b"1700000003", b"1700000009"))
                 lasts = rng.choice((b"4000", b"500"))
-                notes = rng.choice(((b"", b""), (b"n1", b""), (b"n2", b"n1")))
-                return _eval(TAKE, SPAN, root, step, floor, nonce, lasts, *notes, clock)
+                return _eval(TAKE, SPAN, root, step, floor, nonce, lasts, clock)
 
     def _machines(self) -> Words:
         rng = self.rng

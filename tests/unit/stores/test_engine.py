@@ -111,7 +111,7 @@ def test_notation() -> None:
     """Casts, remainders and dollars come out as they went in, whatever the driver's notation."""
     creation = creation_of(Schema(frozenset()), store="a", disposable=False, after_loss=False)
     assert creation is not None
-    statements = [*POSTGRES.add, POSTGRES.create(creation), POSTGRES.give_back]
+    statements = [*POSTGRES.add, *POSTGRES.raise_to, POSTGRES.create(creation)]
     statements += [POSTGRES.schema, POSTGRES.read]
     seat = Seat((Owner("a", 1),), Note("a"))
     changes = Changes("a", space=Space(), seats={0: seat}, own={"a": 0})

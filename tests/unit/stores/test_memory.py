@@ -218,58 +218,6 @@ async def test_a_signal_handler_that_asks_in_the_middle() -> None:
     assert len(set(taken)) == len(taken)
 
 
-async def test_a_signal_handler_that_asks_while_ids_go_back() -> None:
-    """At any line of it; what it gets goes not back, and comes to nobody else."""
-    refused = left = 0
-    for nth in range(1, 60):
-        store = MemoryStore()
-        one, other = (store.segment_distributor(name="order", step=10) for _ in range(2))
-        one.allow_give_back()
-        top = await one.next_max_id(10)
-        taken = list[int]()
-        left = nth
-
-        def ask(frame: FrameType, event: str, _: object, other: Any = other) -> Any:
-            nonlocal left, refused
-            if frame.f_code.co_filename != memory.__file__:
-                return None
-            left -= event == "line"
-            if event == "line" and left == 0:
-                sys.settrace(None)
-                try:
-                    taken.append(other.next_max_id_nowait(10))  # noqa: B023 - called in this round
-                except WouldBlock:
-                    refused += 1
-                sys.settrace(ask)
-            return ask
-
-        before = sys.gettrace()
-        sys.settrace(ask)
-        try:
-            back = await one.give_back(top, 9)
-        finally:
-            sys.settrace(before)
-        taken.append(await other.next_max_id(10))
-        ranges = [range(last - 9, last + 1) for last in taken]
-        ids = [1, *(each for found in ranges for each in found)]
-        assert len(set(ids)) == len(ids), (nth, back, taken)
-        if left > 0:
-            break
-    assert refused > 2
-    assert left > 0
-
-
-async def test_an_eager_task_of_a_signal_handlers_gives_back_nothing_amid_a_grant() -> None:
-    """It would leave the counters open to the next handler while they are being changed."""
-    store = MemoryStore()
-    one = store.segment_distributor(name="order", step=10)
-    one.allow_give_back()
-    top = await one.next_max_id(10)
-    store._backend._steps._busy = True
-    assert await one.give_back(top, 9) == 0
-    assert store._backend._steps._busy
-
-
 async def test_a_floor_is_not_set_amid_a_grant() -> None:
     """It would be lost as soon as the grant goes on."""
     store = MemoryStore()

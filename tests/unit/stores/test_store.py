@@ -24,7 +24,7 @@ from aiocosid.errors import (
 )
 from aiocosid.machine.cells import Changes, Need, Owner, Seat, Snapshot
 from aiocosid.stores import _backend
-from aiocosid.stores._backend import Granted, after_add, after_raise, counters_of
+from aiocosid.stores._backend import after_add, after_raise, counters_of
 from aiocosid.stores._store import BackendStore
 from aiocosid.stores.memory import MemoryBackend, MemoryStore
 
@@ -317,8 +317,8 @@ class Least(_backend.Backend):
 
     name_width = 7
 
-    async def add(self, *_: Any, **__: Any) -> Granted:
-        return Granted(1)
+    async def add(self, *_: Any, **__: Any) -> int:
+        return 1
 
     async def raise_to(self, *_: Any, **__: Any) -> None:
         return None
@@ -337,8 +337,6 @@ async def test_what_a_backend_need_not_support() -> None:
     assert (backend.name, Least("label", name="name").name) == ("label", "name")
     assert not backend.is_local
     assert not await backend.create_schema()
-    assert not backend.can_take_back("a")
-    assert not await backend.give_back("a", top=2, lower=1, nonce="n")
     with pytest.raises(WouldBlock):
         backend.add_nowait("a", 1, first=None)
     for refused in (

@@ -64,18 +64,6 @@ def test_what_another_object_has_seen_counts() -> None:
         reply(water, 39, water.baseline())
 
 
-def test_ids_that_may_have_gone_back_are_not_missed() -> None:
-    """Nothing is known by that alone, and nothing is raised."""
-    water = HighWater()
-    water.lower(10)
-    assert water.baseline() is None
-    reply(water, 30, None)
-    water.lower(40)
-    assert water.baseline() == 30
-    water.lower(20)
-    assert water.baseline() == 20
-
-
 def test_a_child_has_to_make_it_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the parent has seen until then still holds."""
     water = HighWater()

@@ -29,12 +29,12 @@ def test_an_own_one_is_kept() -> None:
             said.append(what)
 
     class Deeper(Kit):
-        def test_ids_go_back_once(self) -> None:  # type: ignore[override]
+        def test_int64_is_the_end(self) -> None:  # type: ignore[override]
             """Another one."""
             said.append("once")
 
     Deeper().test_more()
-    Deeper().test_ids_go_back_once()
+    Deeper().test_int64_is_the_end()
     assert said == ["more", "once"]
     assert Deeper.test_more.__doc__ == "Once more."
 
@@ -47,12 +47,12 @@ def test_a_copy_hides_no_override() -> None:
         """Has a copy."""
 
     class Other(IdSegmentDistributorContract):
-        def test_ids_go_back_once(self) -> None:  # type: ignore[override]
+        def test_int64_is_the_end(self) -> None:  # type: ignore[override]
             """Another one."""
             said.append("other")
 
     class Both(One, Other):
         """Has the other's."""
 
-    Both().test_ids_go_back_once()
+    Both().test_int64_is_the_end()
     assert said == ["other"]
