@@ -15,24 +15,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from . import errors as errors
-from ._default import default_provider as default_provider
-from ._default import generator_named as generator_named
-from ._default import use_provider as use_provider
-from ._later import later
+from .abc.lazy import later
 from .errors import CosIdError as CosIdError
 from .errors import WouldBlock as WouldBlock
+from .provider.default import default_provider as default_provider
+from .provider.default import generator_named as generator_named
+from .provider.default import use_provider as use_provider
 
 if TYPE_CHECKING:
-    from ._text_generator import StringIdGenerator as StringIdGenerator
-    from .events import Instrument as Instrument
+    from .abc.events import Instrument as Instrument
+    from .generators.text import StringIdGenerator as StringIdGenerator
     from .machine import MachineIdLease as MachineIdLease
-    from .models import CosId as CosId
-    from .models import ensure_ids as ensure_ids
     from .provider import ConfiguredProvider as ConfiguredProvider
     from .provider import IdProvider as IdProvider
     from .provider import configure as configure
     from .provider import connect as connect
     from .provider import open_store as open_store
+    from .provider.models import CosId as CosId
+    from .provider.models import ensure_ids as ensure_ids
     from .segment import GroupBy as GroupBy
     from .segment import GroupedSegmentId as GroupedSegmentId
     from .segment import IdSegment as IdSegment
@@ -77,10 +77,10 @@ if not TYPE_CHECKING:  # else every name would be one of ours
     _find, __dir__ = later(
         __name__,
         {
-            "._text_generator": "StringIdGenerator",
-            ".events": "Instrument",
+            ".generators.text": "StringIdGenerator",
+            ".abc.events": "Instrument",
             ".machine": "MachineIdLease",
-            ".models": "CosId ensure_ids",
+            ".provider.models": "CosId ensure_ids",
             ".provider": "ConfiguredProvider IdProvider configure connect open_store",
             ".segment": (
                 "GroupBy GroupedSegmentId IdSegment SegmentChainId SegmentId SegmentStatistics"

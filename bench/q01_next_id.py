@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import aiocosid
-from aiocosid.events import Event
+from aiocosid.abc.events import Event
 
 from ._harness import SHORT_ROUNDS, Answer, Empty, beside, ratio
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex
 
 import anyio
 
-from .._checks import check_loop
+from ..abc.checks import check_loop
 from ..errors import (
     BusyError,
     ClosedError,

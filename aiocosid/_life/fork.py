@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, SupportsIndex
 
 from ..errors import ForkedError
-from ..errors._base import REOPEN
+from ..errors.base import REOPEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..abc import Clock
+    from ..abc.events import Event, Instrument
     from ..errors import CosIdError
-    from ..events import Event, Instrument
     from .component import Component
 
 __all__ = ("OpenState", "Sleeps")

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .._checks import refuse_loops as refuse_loops
-from .._later import later
 from ._ids import DEFAULT_NAMESPACE as DEFAULT_NAMESPACE
 from ._ids import DEFAULT_STEP as DEFAULT_STEP
 from ._ids import MAX_ID as MAX_ID
@@ -22,12 +20,14 @@ from ._ids import IdSegmentDistributor as IdSegmentDistributor
 from ._ids import Provider as Provider
 from ._ids import Statistics as Statistics
 from ._ids import TextIdGenerator as TextIdGenerator
-from ._machine import DEFAULT_GUARD_INTERVAL as DEFAULT_GUARD_INTERVAL
-from ._machine import DEFAULT_SAFE_GUARD as DEFAULT_SAFE_GUARD
-from ._machine import InstanceId as InstanceId
-from ._machine import Machine as Machine
-from ._machine import MachineGrant as MachineGrant
-from ._machine import MachineIdDistributor as MachineIdDistributor
+from .checks import refuse_loops as refuse_loops
+from .lazy import later
+from .machines import DEFAULT_GUARD_INTERVAL as DEFAULT_GUARD_INTERVAL
+from .machines import DEFAULT_SAFE_GUARD as DEFAULT_SAFE_GUARD
+from .machines import InstanceId as InstanceId
+from .machines import Machine as Machine
+from .machines import MachineGrant as MachineGrant
+from .machines import MachineIdDistributor as MachineIdDistributor
 
 if TYPE_CHECKING:
     from ._sequences import DEFAULT_MAX_SEQUENCE as DEFAULT_MAX_SEQUENCE
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from ._sequences import SequenceDistributor as SequenceDistributor
     from ._sequences import SequenceGrant as SequenceGrant
     from ._sequences import SequenceReply as SequenceReply
-    from ._store import Counter as Counter
-    from ._store import MachineMarker as MachineMarker
-    from ._store import ServerFacts as ServerFacts
-    from ._store import Store as Store
+    from .stores import Counter as Counter
+    from .stores import MachineMarker as MachineMarker
+    from .stores import ServerFacts as ServerFacts
+    from .stores import Store as Store
 
 __all__ = (
     "DEFAULT_GUARD_INTERVAL",
@@ -84,6 +84,6 @@ if not TYPE_CHECKING:  # else every name would be one of ours
                 "DEFAULT_MAX_SEQUENCE DEFAULT_TOLERANCE SecondFenced SecondSpent "
                 "SequenceDistributor SequenceGrant SequenceReply"
             ),
-            "._store": "Counter MachineMarker ServerFacts Store",
+            ".stores": "Counter MachineMarker ServerFacts Store",
         },
     )

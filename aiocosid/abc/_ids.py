@@ -17,9 +17,9 @@ from typing import (
     runtime_checkable,
 )
 
-from .._checks import check_integer, check_seconds, check_text, is_integer
-from .._later import dataclass
 from ..errors import UnsupportedByStoreError, WouldBlock
+from .checks import check_integer, check_seconds, check_text, is_integer
+from .lazy import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -5,8 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Final, TypeAlias
 
-from .._later import dataclass
-from ._ids import DEFAULT_NAMESPACE, check_integer, check_text
+from ._ids import DEFAULT_NAMESPACE
+from .checks import check_integer, check_text
+from .lazy import dataclass
 
 __all__ = (
     "DEFAULT_MAX_SEQUENCE",

@@ -49,8 +49,8 @@ def broker(
     Its workers have the store aiocosid+unix:///run/aiocosid/broker.sock, and take Snowflakes as
     generators of the kind "remote".  Without a file it has counters alone.
     """
+    from ..provider.settings import load_settings
     from ..server import run_broker
-    from ..settings import load_settings
 
     if store is not None and config is not None:
         raise InvalidArgumentError("--store", "...", expected="left out with --config")

@@ -22,8 +22,8 @@ from ..errors import (
     MissingExtraError,
     UnsupportedByStoreError,
 )
-from ..inspection import label_of, parts_of, read_store
 from ..machine import MachineIdLease
+from ..stores.inspection import label_of, parts_of, read_store
 from ._exit import PROGRAM, ExitCode, one_line, redacted
 from ._findings import Finding, Status, failed, judge_reading, judge_server
 from ._options import DEFAULT_TIMEOUT, AsText, StoreUrl, Timeout
@@ -141,7 +141,7 @@ def _examine(store: str | None, config: str | None, checkup: _Checkup) -> Iterat
         if named_url(store, config) is not None:
             yield from _examine_store(chosen_store(store, config), checkup)
             return
-        from ..settings import check_settings, make_stores
+        from ..provider.settings import check_settings, make_stores
 
         report, stores = check_settings(config), make_stores(config)
     except InvalidSettingsError as error:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..abc import MAX_ID
 from ..errors import StoreAuthenticationError, StoreError, StoreUnavailableError
-from ..inspection import (
+from ..stores.inspection import (
     NOT_KEPT,
     held_until_ms,
     is_clock_wrong,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ..abc import Counter, Machine, MachineMarker, ServerFacts
     from ..errors import CosIdError
-    from ..inspection import StoreReading
+    from ..stores.inspection import StoreReading
 
 __all__ = (
     "Finding",

@@ -14,7 +14,7 @@ from ._output import TextFormat, write, write_json
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..settings import Settings
+    from ..provider.settings import Settings
 
 __all__ = ("serve", "token")
 
@@ -70,8 +70,8 @@ def serve(
     arrived, and gives machine ids back; a second signal ends it at once.  With SIGHUP it reads
     tokens, certificates and names again.
     """
+    from ..provider.settings import address_of
     from ..server import run
-    from ..settings import address_of
 
     for each in listen or ():
         address_of(each)
@@ -89,7 +89,7 @@ def serve(
 
 def _settings(config: str | None, given: Mapping[str, object], *, create: bool) -> Settings:
     """Return the settings under the options that are given; each process may read them again."""
-    from ..settings import load_settings
+    from ..provider.settings import load_settings
 
     found = load_settings(config)
     if found.store is None and not found.generators and found.share is None:

@@ -21,7 +21,7 @@ from ._parts import time_ms
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..settings import GroupReport, ServerReport, SettingsReport
+    from ..provider.settings import GroupReport, ServerReport, SettingsReport
 
 __all__ = ("check_config", "groups")
 
@@ -46,7 +46,7 @@ def check_config(
     The environment's AIOCOSID_... variables apply as in the application.  Nothing is opened or
     sent.
     """
-    from ..settings import check_settings
+    from ..provider.settings import check_settings
 
     try:
         report = check_settings(file)
@@ -83,7 +83,7 @@ def check(
     It reads the counters of their stores; nothing is written.  The exit code is 1 if there are
     problems.
     """
-    from ..settings import check_groups
+    from ..provider.settings import check_groups
 
     at_ms = time_ms(at if "T" in at or at.isdecimal() else f"{at}T00:00Z", "--at")
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from .. import open_store
 from ..abc import DEFAULT_NAMESPACE
+from ..abc.variables import CONFIG, Variables
 from ..errors import InvalidArgumentError
-from ..variables import CONFIG, Variables
 from ._exit import printable, redacted
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def chosen_store(store: str | None, config: str | None) -> ChosenStore:
     if url is not None:
         namespace = Variables.read().text("namespace") or DEFAULT_NAMESPACE
         return ChosenStore(_shown(redacted(url)), partial(open_store, url), namespace)
-    from ..settings import configured_store
+    from ..provider.settings import configured_store
 
     where, make, namespace = configured_store(config)
     return ChosenStore(_shown(where), make, namespace)
@@ -62,7 +62,7 @@ def chosen_stores(store: str | None, config: str | None) -> list[ChosenStore]:
     """Return the store that is named, or all stores of the settings; raise as `chosen_store`."""
     if named_url(store, config) is not None:
         return [chosen_store(store, config)]
-    from ..settings import configured_stores
+    from ..provider.settings import configured_stores
 
     return [
         ChosenStore(_shown(where), make, namespace)

@@ -13,7 +13,8 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from ..inspection import (
+from ..provider import OptionSpec
+from ..stores.inspection import (
     NOT_KEPT,
     Rates,
     held_until_ms,
@@ -22,7 +23,6 @@ from ..inspection import (
     read_store,
     seconds_text,
 )
-from ..provider import OptionSpec
 from ._exit import printable
 from ._options import (
     DEFAULT_TIMEOUT,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from ..abc import Machine
-    from ..inspection import StoreReading
+    from ..stores.inspection import StoreReading
 
 __all__ = ("counter_lines", "machine_lines", "watch")
 

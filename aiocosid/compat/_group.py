@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, ClassVar, Final, Self, TypeVar, Unpack, cast
 
 import anyio
 
-from .._checks import check_seconds, check_step
 from .._life.clock import call_bounded
 from .._life.fork import NotCopyable
 from ..abc import DEFAULT_NAMESPACE, Counter, IdSegmentDistributor, Store
+from ..abc.checks import check_seconds, check_step
 from ..errors import (
     CorruptCounterError,
     CosIdError,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
-from .._checks import check_step, check_text
 from ..abc import IdSegmentDistributor
+from ..abc.checks import check_step, check_text
 from ..errors import (
     CorruptCounterError,
     CounterMissingError,

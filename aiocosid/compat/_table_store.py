@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Self, Unpack, cast
 
-from .._checks import check_above, check_text
 from .._life.fork import NotCopyable
 from ..abc import DEFAULT_NAMESPACE, Counter, Store
+from ..abc.checks import check_above, check_text
 from ..stores.sql import OutOfRangeError, executor_of, executor_on
 from ._table import Examined, TableRow, as_integer
 from ._table_distributor import TableDistributor

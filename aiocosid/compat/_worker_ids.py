@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, Self, TypeVar, cast
 
-from .._checks import MAX_MS, check_integer, check_machine_bits
-from .._dates import iso_text
 from .._life import fork
 from .._life.fork import NotCopyable
 from ..abc import InstanceId, MachineGrant, MachineIdDistributor, Store
+from ..abc.checks import MAX_MS, check_integer, check_machine_bits
+from ..abc.dates import iso_text
 from ..errors import (
     CosIdError,
     InvalidArgumentError,

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import anyio
 
-from .._checks import check_above, check_integer, check_seconds, check_text
 from .._life.component import Component
 from ..abc import DEFAULT_NAMESPACE, MAX_ID, IdGenerator
+from ..abc.checks import check_above, check_integer, check_seconds, check_text
 from ..errors import (
     ClosedError,
     CosIdError,

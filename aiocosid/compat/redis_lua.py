@@ -14,10 +14,10 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NoReturn, Self
 
-from .._checks import check_integer, check_text
-from .._dates import iso_text
 from .._life.fork import NotCopyable
 from ..abc import DEFAULT_MAX_SEQUENCE, Store
+from ..abc.checks import check_integer, check_text
+from ..abc.dates import iso_text
 from ..errors import InvalidArgumentError, UnsupportedByStoreError
 from ..stores.redis import RedisStore
 from ..stores.redis.keys import Key, read_keys

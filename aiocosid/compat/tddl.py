@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
-from .._checks import check_integer, check_text
 from .._life.clock import SYSTEM_CLOCK
 from ..abc import MAX_ID
+from ..abc.checks import check_integer, check_text
 from ..errors import CounterMissingError
 from ._group import STORE_TIMEOUT, GroupStore
 from ._table import CounterTable, as_integer, create_table

@@ -14,8 +14,7 @@ import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from .._checks import MAX_MS, check_integer
-from .._instance_id import host_port_instance_id, this_host
+from ..abc.checks import MAX_MS, check_integer
 from ..errors import (
     CorruptMachineStateError,
     CosIdError,
@@ -25,6 +24,7 @@ from ..errors import (
     StoreError,
     StoreUnavailableError,
 )
+from ..machine.instance_ids import host_port_instance_id, this_host
 from ..stores.zookeeper.tree import (
     OURS,
     STORE,

@@ -14,11 +14,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from .._checks import check_text
-from .._dates import resolve_zone
-from .._instance_id import as_instance_id, this_host
 from ..abc import DEFAULT_NAMESPACE
+from ..abc.checks import check_text
+from ..abc.dates import resolve_zone
 from ..errors import InvalidArgumentError, StoreError, WorkerIdsUsedUpError
+from ..machine.instance_ids import as_instance_id, this_host
 from ..stores.sql import executor_of, executor_on
 from ._table import Examined, as_integer, create_table
 from ._worker_ids import Entry, Registry, WorkerIdDistributor, WorkerIdStore

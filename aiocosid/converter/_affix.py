@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from .._dates import TOKEN, DatePattern, moment_of, resolve_zone
 from .._life.clock import SYSTEM_CLOCK
 from ..abc import Clock, GroupedId, IdConverter
+from ..abc.dates import TOKEN, DatePattern, moment_of, resolve_zone
 from ..errors import InvalidArgumentError, InvalidIdError
 from ._checks import check_affix, check_converter, check_flag, text_of
 from ._radix import RadixIdConverter

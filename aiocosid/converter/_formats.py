@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from uuid import UUID
 
 from ..abc import MAX_ID, IdConverter
-from ..abc._ids import check_integer
+from ..abc.checks import check_integer
 from ..errors import InvalidArgumentError, InvalidIdError, MissingExtraError
 from ._checks import check_id, text_of
 from ._typed import check_prefix

@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from ..abc import MAX_ID, IdConverter
-from ..abc._ids import check_integer
+from ..abc.checks import check_integer
 from ..errors import InvalidIdError
 from ._checks import are_plain, check_flag, check_id, text_of
 

@@ -13,7 +13,7 @@ from types import new_class
 from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 from ..abc import MAX_ID, IdConverter
-from ..abc._ids import check_integer, is_integer
+from ..abc.checks import check_integer, is_integer
 from ..errors import InvalidArgumentError, InvalidIdError
 from ._affix import PrefixIdConverter
 from ._checks import check_converter

@@ -7,21 +7,6 @@ exception is never raised to the user: it is the ``__cause__``.
 
 from __future__ import annotations
 
-from ._base import BusyError as BusyError
-from ._base import ClosedError as ClosedError
-from ._base import CosIdError as CosIdError
-from ._base import ForkedError as ForkedError
-from ._base import GeneratorMissingError as GeneratorMissingError
-from ._base import IdOverflowError as IdOverflowError
-from ._base import InvalidArgumentError as InvalidArgumentError
-from ._base import InvalidIdError as InvalidIdError
-from ._base import InvalidSettingsError as InvalidSettingsError
-from ._base import MissingExtraError as MissingExtraError
-from ._base import NameTooLongError as NameTooLongError
-from ._base import NotOpenError as NotOpenError
-from ._base import UnsupportedRuntimeError as UnsupportedRuntimeError
-from ._base import WouldBlock as WouldBlock
-from ._base import WrongLoopError as WrongLoopError
 from ._machine import ClockTooFarForwardError as ClockTooFarForwardError
 from ._machine import ClockTooManyBackwardsError as ClockTooManyBackwardsError
 from ._machine import CorruptMachineStateError as CorruptMachineStateError
@@ -53,6 +38,21 @@ from ._stores import StoreNotEmptyError as StoreNotEmptyError
 from ._stores import StoreRolledBackError as StoreRolledBackError
 from ._stores import StoreUnavailableError as StoreUnavailableError
 from ._stores import UnsupportedByStoreError as UnsupportedByStoreError
+from .base import BusyError as BusyError
+from .base import ClosedError as ClosedError
+from .base import CosIdError as CosIdError
+from .base import ForkedError as ForkedError
+from .base import GeneratorMissingError as GeneratorMissingError
+from .base import IdOverflowError as IdOverflowError
+from .base import InvalidArgumentError as InvalidArgumentError
+from .base import InvalidIdError as InvalidIdError
+from .base import InvalidSettingsError as InvalidSettingsError
+from .base import MissingExtraError as MissingExtraError
+from .base import NameTooLongError as NameTooLongError
+from .base import NotOpenError as NotOpenError
+from .base import UnsupportedRuntimeError as UnsupportedRuntimeError
+from .base import WouldBlock as WouldBlock
+from .base import WrongLoopError as WrongLoopError
 
 __all__ = (
     "BusyError",

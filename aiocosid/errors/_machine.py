@@ -6,8 +6,8 @@ from math import ceil, inf
 from shlex import quote
 from typing import Final
 
-from ._base import MOST_SHOWN, TRY_AGAIN, CosIdError, shortened, with_remedy
 from ._stores import StoreError
+from .base import MOST_SHOWN, TRY_AGAIN, CosIdError, shortened, with_remedy
 
 __all__ = (
     "ClockTooFarForwardError",

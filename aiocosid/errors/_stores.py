@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shlex import quote
 
-from ._base import SEE_CAUSE, TRY_AGAIN, CosIdError, with_remedy, with_wait
+from .base import SEE_CAUSE, TRY_AGAIN, CosIdError, with_remedy, with_wait
 
 __all__ = (
     "ClockSkewError",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from ._local import CounterId as CounterId
 from ._uuid import Uuid4Id as Uuid4Id
 from ._uuid import Uuid7Id as Uuid7Id
-from ._wrapped import MAX_INT32 as MAX_INT32
-from ._wrapped import IntegerIdGenerator as IntegerIdGenerator
-from ._wrapped import UncertaintyIdGenerator as UncertaintyIdGenerator
-from ._wrapped import WrappedStatistics as WrappedStatistics
+from .wrapped import MAX_INT32 as MAX_INT32
+from .wrapped import IntegerIdGenerator as IntegerIdGenerator
+from .wrapped import UncertaintyIdGenerator as UncertaintyIdGenerator
+from .wrapped import WrappedStatistics as WrappedStatistics
 
 __all__ = (
     "MAX_INT32",

@@ -10,7 +10,7 @@ from .._life import fork
 from .._life.callers import MAX_BATCH, TurnLine
 from .._life.component import Component
 from ..abc import DEFAULT_NAMESPACE, SHARE, IdGenerator, Statistics
-from ..abc._ids import check_integer, check_text
+from ..abc.checks import check_integer, check_text
 from ..errors import ForkedError
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from .. import default_provider
 from ..errors import CosIdError, NotOpenError, WouldBlock, WrongLoopError
 from ..machine import MachineIdStatistics
 from ..segment import SegmentStatistics
-from ._failures import PROBLEM_JSON, FailureLog, answer_to
-from ._source import STATE_KEY
+from .failures import PROBLEM_JSON, FailureLog, answer_to
+from .source import STATE_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

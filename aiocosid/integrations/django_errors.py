@@ -9,7 +9,7 @@ from django.conf import settings
 from django.http import HttpResponse
 
 from ..errors import CosIdError
-from ._failures import PROBLEM_JSON, FailureLog, answer_to
+from .failures import PROBLEM_JSON, FailureLog, answer_to
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

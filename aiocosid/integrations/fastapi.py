@@ -18,7 +18,7 @@ from fastapi.requests import HTTPConnection  # noqa: TC002 - FastAPI reads the a
 from .. import generator_named
 from ..abc import SHARE, Provider
 from . import starlette
-from ._source import STATE_KEY
+from .source import STATE_KEY
 from .starlette import generator_of, provider_of
 from .starlette import handle_errors as handle_errors  # noqa: PLC0414 - a re-export
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from ..abc import AnyGenerator
-    from ._source import Source
+    from .source import Source
 
 __all__ = ("Ids", "check_generators", "generator", "handle_errors", "lifespan", "provider")
 

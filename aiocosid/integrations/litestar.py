@@ -16,9 +16,9 @@ from litestar.types import Receive, Scope, Send  # noqa: TC002 - as State
 from .. import generator_named
 from ..abc import SHARE
 from ..errors import CosIdError, NotOpenError
-from ._failures import PROBLEM_JSON, FailureLog, answer_to
-from ._source import STATE_KEY, opened
 from .asgi import HealthApp, StatisticsApp
+from .failures import PROBLEM_JSON, FailureLog, answer_to
+from .source import STATE_KEY, opened
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from litestar.config.app import AppConfig
     from litestar.connection import Request
 
-    from ._source import Source
+    from .source import Source
 
 __all__ = ("CosIdPlugin", "generator")
 

@@ -8,8 +8,7 @@ from dataclasses import fields
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import InvalidArgumentError
-from ..events import (
+from ..abc.events import (
     CacheFound,
     CacheLost,
     ClockBackwards,
@@ -30,6 +29,7 @@ from ..events import (
     Starved,
     WaitTimedOut,
 )
+from ..errors import InvalidArgumentError
 from ._line_limit import LineLimiter, with_count
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class LoggingInstrument:
         """Choose what is written.
 
         Args:
-            logger: where to; the logger ``aiocosid.events`` by default.
+            logger: where to; the logger ``aiocosid.abc.events`` by default.
             levels: levels of events that differ from `LEVELS`.
             pause: seconds between two similar lines; 0 writes all of them.
 
@@ -92,7 +92,7 @@ class LoggingInstrument:
         """
         if not isfinite(pause) or pause < 0:
             raise InvalidArgumentError("pause", pause, expected="a finite time of at least 0")
-        self._logger: Final = logger or logging.getLogger("aiocosid.events")
+        self._logger: Final = logger or logging.getLogger("aiocosid.abc.events")
         self._levels: Final = {**LEVELS, **(levels or {})}
         self._limiter: Final = LineLimiter(pause)
 

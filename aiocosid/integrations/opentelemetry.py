@@ -6,8 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ..errors import MissingExtraError
-from ._metrics import BUCKETS, MEASURED, READ, Metric, Where, measurements
-from ._watched import Watched
+from .metrics import BUCKETS, MEASURED, READ, Metric, Where, measurements
+from .watched import Watched
 
 try:
     from opentelemetry.metrics import Counter, Histogram, Meter, Observation, get_meter
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from opentelemetry.metrics import CallbackOptions, MeterProvider
 
-    from ..events import Event
-    from ._watched import Generators
+    from ..abc.events import Event
+    from .watched import Generators
 
 __all__ = ("OpenTelemetryInstrument",)
 

@@ -11,8 +11,8 @@ from threading import RLock
 from typing import TYPE_CHECKING, Final, Literal
 
 from ..errors import InvalidArgumentError, MissingExtraError
-from ._metrics import BUCKETS, MACHINE_ID, MEASURED, READ, Metric, Where, measurements
-from ._watched import Watched
+from .metrics import BUCKETS, MACHINE_ID, MEASURED, READ, Metric, Where, measurements
+from .watched import Watched
 
 try:
     from prometheus_client import (
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from prometheus_client.registry import Collector
 
-    from ..events import Event
-    from ._watched import Generators
+    from ..abc.events import Event
+    from .watched import Generators
 
     _Family = CounterMetricFamily | GaugeMetricFamily
     _Mode = Literal["liveall", "livesum", "livemin", "livemax"]

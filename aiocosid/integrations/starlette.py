@@ -14,8 +14,8 @@ from starlette.websockets import WebSocketState
 from .. import default_provider, generator_named
 from ..abc import SHARE
 from ..errors import CosIdError, NotOpenError
-from ._failures import PROBLEM_JSON, FailureLog, answer_to
-from ._source import STATE_KEY, opened
+from .failures import PROBLEM_JSON, FailureLog, answer_to
+from .source import STATE_KEY, opened
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from starlette.websockets import WebSocket
 
     from ..abc import AnyGenerator, Provider
-    from ._source import Source
+    from .source import Source
 
 __all__ = ("generator_of", "handle_errors", "lifespan", "provider_of")
 

@@ -12,14 +12,14 @@ from taskiq import Context, TaskiqDepends, TaskiqEvents
 from .. import generator_named
 from ..abc import SHARE, AnyGenerator, Provider
 from ..errors import NotOpenError
-from ._source import STATE_KEY, opened
+from .source import STATE_KEY, opened
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator
 
     from taskiq import AsyncBroker, TaskiqState
 
-    from ._source import Source
+    from .source import Source
 
 __all__ = ("Ids", "generator", "provider", "setup_ids")
 

@@ -16,14 +16,14 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from ..abc import refuse_loops
 from ..errors import WrongLoopError
-from ._source import opened
+from .source import opened
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from temporalio.worker import Worker, WorkflowRunner
 
-    from ._source import Source
+    from .source import Source
 
 __all__ = ("CosIdWorkerPlugin",)
 

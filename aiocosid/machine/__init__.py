@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .._later import later
+from ..abc.lazy import later
 
 if TYPE_CHECKING:
-    from .._instance_id import as_instance_id as as_instance_id
-    from .._instance_id import host_port_instance_id as host_port_instance_id
-    from .._instance_id import unique_instance_id as unique_instance_id
     from ..abc import InstanceId as InstanceId
     from ._lease import MachineIdLease as MachineIdLease
     from ._lease import lease_of as lease_of
     from ._manual import ManualMachineIdDistributor as ManualMachineIdDistributor
     from ._stateful_set import StatefulSetMachineIdDistributor as StatefulSetMachineIdDistributor
     from ._statistics import MachineIdStatistics as MachineIdStatistics
+    from .instance_ids import as_instance_id as as_instance_id
+    from .instance_ids import host_port_instance_id as host_port_instance_id
+    from .instance_ids import unique_instance_id as unique_instance_id
 
 __all__ = (
     "InstanceId",
@@ -36,7 +36,7 @@ if not TYPE_CHECKING:  # else every name would be one of ours
     __getattr__, __dir__ = later(
         __name__,
         {
-            ".._instance_id": "as_instance_id host_port_instance_id unique_instance_id",
+            ".instance_ids": "as_instance_id host_port_instance_id unique_instance_id",
             "..abc": "InstanceId",
             "._lease": "MachineIdLease lease_of",
             "._manual": "ManualMachineIdDistributor",

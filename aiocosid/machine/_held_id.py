@@ -12,7 +12,8 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from .._life import fork
-from ..abc._machine import MAX_MACHINE_BITS, WIDTH_EXPECTED, check_same_bits
+from ..abc.checks import MAX_MACHINE_BITS
+from ..abc.machines import WIDTH_EXPECTED, check_same_bits
 from ..errors import (
     ClosedError,
     CorruptMachineStateError,

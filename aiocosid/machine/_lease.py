@@ -16,7 +16,7 @@ import anyio
 from .._life import fork
 from .._life.component import Component
 from .._life.loop import is_dead, running_loop, start_root_task
-from ..abc._machine import check_machine_bits
+from ..abc.checks import check_machine_bits
 from ..errors import (
     ClosedError,
     CosIdError,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from .._life.loop import Root
     from ..abc import Clock, MachineIdDistributor
-    from ..events import Instrument
+    from ..abc.events import Instrument
 
 __all__ = ("MachineIdLease", "lease_of")
 

@@ -14,7 +14,14 @@ import anyio
 from .._life.clock import as_cosid_error, call_bounded
 from .._life.open_state import OpenState
 from ..abc import MachineGrant
-from ..abc._machine import RELEASE_MARGIN
+from ..abc.events import (
+    MachineIdDistributed,
+    MachineIdGuarded,
+    MachineIdGuardFailed,
+    MachineIdLost,
+    MachineIdsQuarantined,
+)
+from ..abc.machines import RELEASE_MARGIN
 from ..errors import (
     ClockTooManyBackwardsError,
     ClosedError,
@@ -27,13 +34,6 @@ from ..errors import (
     StoreError,
     StoreNotInitializedError,
     StoreUnavailableError,
-)
-from ..events import (
-    MachineIdDistributed,
-    MachineIdGuarded,
-    MachineIdGuardFailed,
-    MachineIdLost,
-    MachineIdsQuarantined,
 )
 from ._files import STORE
 from ._options import USUAL_LEAD, lead_of
@@ -52,9 +52,9 @@ from ._restart import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..events import Event
+    from ..abc.events import Event
     from ._lease import MachineIdLease
-    from ._restart_file import RestartPlace
+    from .restart_file import RestartPlace
 
 __all__ = ("Issuer", "Leasing", "MarkDemand")
 

@@ -10,9 +10,9 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from .._instance_id import this_host
 from ..errors import MachineIdInUseError
 from ._files import os_errors
+from .instance_ids import this_host
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,16 +7,15 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from .._instance_id import as_instance_id
 from .._life import fork
 from .._life.fork import NotCopyable
 from ..abc import DEFAULT_NAMESPACE, InstanceId, MachineGrant, MachineIdDistributor
-from ..abc._ids import check_integer
-from ..abc._machine import MAX_MACHINE_BITS, check_machine_bits
+from ..abc.checks import MAX_MACHINE_BITS, check_integer, check_machine_bits
 from ..errors import ForkedError, InvalidArgumentError, MachineIdLostError
 from ._files import STORE, default_state_dir
 from ._held_id import HeldId
 from ._storage import in_thread
+from .instance_ids import as_instance_id
 
 if TYPE_CHECKING:
     import os

@@ -6,14 +6,14 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Final, Self
 
-from .._later import dataclass
 from ..abc import DEFAULT_GUARD_INTERVAL
-from ..abc._ids import check_seconds
+from ..abc.checks import check_seconds
+from ..abc.lazy import dataclass
 from ..errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from ..abc import MachineIdDistributor
-    from ..events import Instrument
+    from ..abc.events import Instrument
 
 __all__ = ("USUAL_LEAD", "LeaseOptions", "lead_of")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .._later import dataclass
+from ..abc.lazy import dataclass
 
 __all__ = ("MachineIdStatistics",)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from anyio import to_thread
 
 from ..abc import MAX_ID
-from ..abc._machine import MAX_MACHINE_BITS
+from ..abc.checks import MAX_MACHINE_BITS
 from ..errors import CorruptMachineStateError, InvalidArgumentError
 from ._files import STORE, read_text, remove, write_text
 

@@ -14,7 +14,6 @@ from weakref import WeakKeyDictionary
 
 import anyio
 
-from .._instance_id import as_instance_id
 from .._life import fork
 from .._life.clock import SYSTEM_CLOCK
 from .._life.fork import NotCopyable
@@ -25,23 +24,24 @@ from ..abc import (
     DEFAULT_SAFE_GUARD,
     MachineIdDistributor,
 )
-from ..abc._ids import check_integer
-from ..abc._machine import STABLE_GUARD_INTERVAL, check_machine_bits
+from ..abc.checks import check_integer, check_machine_bits
+from ..abc.machines import STABLE_GUARD_INTERVAL
 from ..errors import InvalidArgumentError, MachineIdInUseError, StoreUnavailableError
-from . import _operations, _rules
-from ._operations import ReleaseOperation, Renewed, RenewOperation, TakeOperation, Took
+from . import operations, rules
 from ._restart import has_proof, token_of
-from ._restart_file import restart_file
-from ._rules import Decision, Taken
 from .cells import ENDLESS_MS, MAX_MS
+from .instance_ids import as_instance_id
+from .operations import ReleaseOperation, Renewed, RenewOperation, TakeOperation, Took
+from .restart_file import restart_file
+from .rules import Decision, Taken
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable
 
     from ..abc import InstanceId, MachineGrant
-    from ._restart_file import RestartPlace
     from .cells import CellBackend, Need, Snapshot
+    from .restart_file import RestartPlace
 
 __all__ = ("CellMachineIdDistributor", "guard_ms_of", "read_cells", "transact")
 
@@ -93,7 +93,7 @@ async def read_cells(backend: CellBackend, namespace: str, need: Need) -> Snapsh
         CosIdError: as `CellBackend.read` does.
     """
     snapshot = await backend.read(namespace, need)
-    _rules.check_format(snapshot)
+    rules.check_format(snapshot)
     return snapshot
 
 
@@ -347,7 +347,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
             return former
         record = None if restart.found is None else restart.found.record
         known = "" if record is None else record.renewal
-        return _operations.revealed(former, known, restart.renewal)
+        return operations.revealed(former, known, restart.renewal)
 
     def _is_over(self, former: str) -> bool:
         """Return whether the process that had our id before has ended, or is this one."""
@@ -442,7 +442,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
 
         def decide(snapshot: Snapshot, conflicts: int) -> Decision:
             spread = random.randrange(_widened(1, conflicts)) if conflicts else 0  # noqa: S311
-            decision = _operations.hand_out(asked, snapshot, asker, spread=spread, is_over=is_over)
+            decision = operations.hand_out(asked, snapshot, asker, spread=spread, is_over=is_over)
             if decision.answer is not None:
                 self._note_former(decision.answer)
             return decision
@@ -463,7 +463,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         known, self._snapshot = self._snapshot, None  # used once: the call may be cancelled
 
         def decide(snapshot: Snapshot, _: int) -> Decision:
-            decision = _operations.renew(asked, snapshot, asker)
+            decision = operations.renew(asked, snapshot, asker)
             if snapshot is not known:
                 self._look_for_namesake(decision.answer)
             if asked.machine_id in decision.changes.seats:
@@ -486,7 +486,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
             self._backend,
             self.namespace,
             asked.need,
-            lambda snapshot, _: _operations.give_back(asked, snapshot, asker),
+            lambda snapshot, _: operations.give_back(asked, snapshot, asker),
         )
 
     # Detecting an instance id that two processes use.

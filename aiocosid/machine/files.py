@@ -10,9 +10,9 @@ from ._restart import VOID as VOID
 from ._restart import RestartRecord as RestartRecord
 from ._restart import unconfirmed_record as unconfirmed_record
 from ._restart import unconfirmed_since_ms as unconfirmed_since_ms
-from ._restart_file import RestartPlace as RestartPlace
-from ._restart_file import restart_file as restart_file
 from ._storage import in_thread as in_thread
+from .restart_file import RestartPlace as RestartPlace
+from .restart_file import restart_file as restart_file
 
 __all__ = (
     "VOID",

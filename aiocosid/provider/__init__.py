@@ -4,34 +4,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .._later import later
+from ..abc.lazy import later
 
 if TYPE_CHECKING:
-    from .._kinds import OPTIONS as OPTIONS
-    from .._kinds import LeaseTerms as LeaseTerms
-    from .._kinds import MachineOptions as MachineOptions
-    from .._kinds import NamedCached as NamedCached
-    from .._kinds import NamedChain as NamedChain
-    from .._kinds import NamedCosId as NamedCosId
-    from .._kinds import NamedGroups as NamedGroups
-    from .._kinds import NamedInner as NamedInner
-    from .._kinds import NamedLeaf as NamedLeaf
-    from .._kinds import NamedRemote as NamedRemote
-    from .._kinds import NamedSegment as NamedSegment
-    from .._kinds import NamedSharded as NamedSharded
-    from .._kinds import NamedSnowflake as NamedSnowflake
-    from .._kinds import OptionSpec as OptionSpec
-    from .._kinds import SegmentChainOptions as SegmentChainOptions
-    from .._kinds import SegmentIdOptions as SegmentIdOptions
-    from .._kinds import SequenceOptions as SequenceOptions
-    from .._kinds import SnowflakeOptions as SnowflakeOptions
-    from .._kinds import StepOptions as StepOptions
-    from .._store_urls import SYSTEMS as SYSTEMS
-    from .._store_urls import open_store as open_store
     from ._configured import ConfiguredProvider as ConfiguredProvider
     from ._configured import configure as configure
     from ._id_provider import IdProvider as IdProvider
     from ._id_provider import connect as connect
+    from .kinds import OPTIONS as OPTIONS
+    from .kinds import LeaseTerms as LeaseTerms
+    from .kinds import MachineOptions as MachineOptions
+    from .kinds import NamedCached as NamedCached
+    from .kinds import NamedChain as NamedChain
+    from .kinds import NamedCosId as NamedCosId
+    from .kinds import NamedGroups as NamedGroups
+    from .kinds import NamedInner as NamedInner
+    from .kinds import NamedLeaf as NamedLeaf
+    from .kinds import NamedRemote as NamedRemote
+    from .kinds import NamedSegment as NamedSegment
+    from .kinds import NamedSharded as NamedSharded
+    from .kinds import NamedSnowflake as NamedSnowflake
+    from .kinds import OptionSpec as OptionSpec
+    from .kinds import SegmentChainOptions as SegmentChainOptions
+    from .kinds import SegmentIdOptions as SegmentIdOptions
+    from .kinds import SequenceOptions as SequenceOptions
+    from .kinds import SnowflakeOptions as SnowflakeOptions
+    from .kinds import StepOptions as StepOptions
+    from .store_urls import SYSTEMS as SYSTEMS
+    from .store_urls import open_store as open_store
 
 __all__ = (
     "OPTIONS",
@@ -65,13 +65,13 @@ if not TYPE_CHECKING:  # else every name would be one of ours
     __getattr__, __dir__ = later(
         __name__,
         {
-            ".._kinds": (
+            ".kinds": (
                 "LeaseTerms MachineOptions NamedCached NamedChain NamedCosId NamedGroups "
                 "NamedInner NamedLeaf NamedRemote NamedSegment NamedSharded NamedSnowflake OPTIONS "
                 "OptionSpec SegmentChainOptions SegmentIdOptions SequenceOptions SnowflakeOptions "
                 "StepOptions"
             ),
-            ".._store_urls": "SYSTEMS open_store",
+            ".store_urls": "SYSTEMS open_store",
             "._configured": "ConfiguredProvider configure",
             "._id_provider": "IdProvider connect",
         },

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
-from .._checks import check_create
-from .._default import use_provider
 from ..abc import SHARE
+from ..abc.checks import check_create
 from ..errors import (
     ClosedError,
     CosIdError,
@@ -18,22 +17,23 @@ from ..errors import (
     MachineIdUnavailableError,
 )
 from ._creation import create_in
-from ._hosting import Hosting, component_of
+from .default import use_provider
+from .hosting import Hosting, component_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from contextlib import AbstractContextManager
     from os import PathLike
 
-    from .._checks import Create
     from .._life.loop import Root
     from ..abc import AnyGenerator, Clock, Store
+    from ..abc.checks import Create
+    from ..abc.events import Instrument
     from ..compat.leaf import LeafTags
-    from ..events import Instrument
     from ..machine import MachineIdLease
     from ..segment import LeafSegmentId
-    from ..settings import Settings
     from ..sharding import Sharding
+    from .settings import Settings
 
 __all__ = ("ConfiguredProvider", "configure")
 
@@ -66,7 +66,7 @@ def configure(
         InvalidSettingsError: a setting is wrong; the error lists every problem with its key.
         MissingExtraError: the extra ``settings`` is not installed.
     """
-    from ..settings._load import built
+    from .settings._load import built
 
     found, _, parts = built(settings, instrument=instrument, clock=clock)
     return ConfiguredProvider(

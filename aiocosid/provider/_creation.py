@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Final
 
-from .._checks import DISPOSABLE
 from .._life.clock import SYSTEM_CLOCK
+from ..abc.checks import DISPOSABLE
 from ..errors import InvalidArgumentError, UnsupportedByStoreError
 
 if TYPE_CHECKING:
-    from .._checks import Create
     from ..abc import Store
+    from ..abc.checks import Create
 
 __all__ = ("create_in",)
 
@@ -36,7 +36,7 @@ async def create_in(store: Store, create: Create) -> None:
     """
     if create is False:
         return
-    from ..abc._store import is_disposable
+    from ..abc.stores import is_disposable
 
     if create is True and not (store.has_witness or is_disposable()):
         raise InvalidArgumentError("create", create, expected=_NO_MEMORY)

@@ -7,24 +7,22 @@ from typing import TYPE_CHECKING, Any, Final, Never, TypeVar, Unpack, cast
 
 import anyio
 
-from .._checks import check_create
-from .._default import generator_named
-from .._kind_methods import KindMethods
-from .._kinds import LeaseTerms, MachineOptions, own
 from ..abc import DEFAULT_NAMESPACE, MachineIdDistributor
+from ..abc.checks import check_create
 from ..errors import InvalidArgumentError
 from ._creation import create_in
-from ._hosting import Hosting, OwnGenerator
+from .default import generator_named
+from .hosting import Hosting, OwnGenerator
+from .kind_methods import KindMethods
+from .kinds import LeaseTerms, MachineOptions, own
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from .._checks import Create
-    from .._kinds import GeneratorSpec
     from .._life.loop import Root
-    from .._text_generator import StringIdGenerator
     from ..abc import AnyGenerator, Clock, Store
-    from ..events import Instrument
+    from ..abc.checks import Create
+    from ..abc.events import Instrument
     from ..generators import (
         CounterId,
         IntegerIdGenerator,
@@ -32,10 +30,12 @@ if TYPE_CHECKING:
         Uuid4Id,
         Uuid7Id,
     )
+    from ..generators.text import StringIdGenerator
     from ..machine import MachineIdLease
     from ..segment import GroupedSegmentId, LeafSegmentId, RemoteId, SegmentChainId, SegmentId
-    from ..segment._generator import SegmentGenerator
+    from ..segment.generator import SegmentGenerator
     from ..snowflake import CachedSnowflakeId, CosIdGenerator, ShardedId, SnowflakeId
+    from .kinds import GeneratorSpec
 
 __all__ = ("IdProvider", "connect")
 
@@ -81,8 +81,8 @@ def connect(
             machine ids is given with a ``machine``.
         MissingExtraError: the store's driver is not installed.
     """
-    from .._store_urls import open_store
     from ..abc import Store
+    from .store_urls import open_store
 
     return IdProvider(
         url if isinstance(url, Store) else open_store(url, instrument=instrument),
@@ -394,7 +394,7 @@ def _check_terms(lease: MachineIdLease, options: Mapping[str, Any]) -> None:
     """Raise `InvalidArgumentError` if a lease has other terms than a generator asks for."""
     from pathlib import Path
 
-    from .._instance_id import as_instance_id
+    from ..machine.instance_ids import as_instance_id
 
     for name, value in options.items():
         if name == "machine" or value is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import ceil
 from typing import Final, Self
 
-from ._pace import Pace
+from .pace import Pace
 
 __all__ = ("MAX_STEP", "PREFETCH_AT", "SEGMENT_DURATION", "DoubleBuffer")
 

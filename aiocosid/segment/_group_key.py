@@ -6,8 +6,8 @@ from calendar import monthrange
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias
 
-from .._dates import UNITS, DatePattern, moment_of, resolve_zone
-from ..abc._ids import check_text
+from ..abc.checks import check_text
+from ..abc.dates import UNITS, DatePattern, moment_of, resolve_zone
 from ..errors import InvalidArgumentError
 
 if TYPE_CHECKING:

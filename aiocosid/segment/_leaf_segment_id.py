@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from ..abc import MAX_ID
-from ..abc._ids import check_integer, check_seconds
+from ..abc.checks import check_integer, check_seconds
 from ..errors import InvalidArgumentError
 from ._double_buffer import MAX_STEP, PREFETCH_AT, SEGMENT_DURATION, DoubleBuffer
-from ._generator import SegmentGenerator
-from ._options import MAX_WAITERS, SegmentOptions
+from .generator import SegmentGenerator
+from .options import MAX_WAITERS, SegmentOptions
 
 if TYPE_CHECKING:
     from ..abc import Clock, IdSegmentDistributor
-    from ..events import Instrument
+    from ..abc.events import Instrument
 
 __all__ = ("LeafSegmentId", "RowStepped")
 

@@ -20,6 +20,14 @@ from .._life.loop import nothing
 from .._life.open_state import OpenState
 from .._life.waiting_line import Waiter, WaiterQueue
 from ..abc import MAX_ID
+from ..abc.events import (
+    DistanceChanged,
+    FetchFailed,
+    IdsDiscarded,
+    SegmentFetched,
+    Starved,
+    WaitTimedOut,
+)
 from ..errors import (
     ClosedError,
     CosIdError,
@@ -28,25 +36,17 @@ from ..errors import (
     StoreRolledBackError,
     WouldBlock,
 )
-from ..events import (
-    DistanceChanged,
-    FetchFailed,
-    IdsDiscarded,
-    SegmentFetched,
-    Starved,
-    WaitTimedOut,
-)
-from ._chain import FOREVER, IdsInHand
-from ._pace import RateMeter
 from ._supply import Supply
+from .chain import FOREVER, IdsInHand
+from .pace import RateMeter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ._chain import IdSegment
-    from ._generator import SegmentGenerator
     from ._statistics import SegmentStatistics
     from ._supply import Reply
+    from .chain import IdSegment
+    from .generator import SegmentGenerator
 
 __all__ = ("SegmentOpening",)
 

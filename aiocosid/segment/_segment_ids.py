@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .._checks import check_boolean
 from ..abc import MAX_ID
+from ..abc.checks import check_boolean
 from ..errors import UnsupportedByStoreError
-from ._generator import SegmentGenerator
-from ._options import MAX_WAITERS, SegmentOptions
-from ._pace import ENDURANCE, MAX_DISTANCE, MAX_IDS_AHEAD, QUIET_PERIOD, Pace
+from .generator import SegmentGenerator
+from .options import MAX_WAITERS, SegmentOptions
+from .pace import ENDURANCE, MAX_DISTANCE, MAX_IDS_AHEAD, QUIET_PERIOD, Pace
 
 if TYPE_CHECKING:
     from ..abc import Clock, IdSegmentDistributor
-    from ..events import Instrument
+    from ..abc.events import Instrument
 
 __all__ = ("SegmentChainId", "SegmentId")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from .._later import dataclass
 from ..abc import Statistics
+from ..abc.lazy import dataclass
 
 if TYPE_CHECKING:
     from ..errors import CosIdError

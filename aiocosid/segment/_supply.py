@@ -20,8 +20,8 @@ from ..errors import (
     StoreUnavailableError,
     WouldBlock,
 )
-from ._blocks import Block, BlockDistributor
-from ._chain import IdSegment
+from .blocks import Block, BlockDistributor
+from .chain import IdSegment
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
     from ..abc import Store
-    from ..integrations._source import Source
+    from ..integrations.source import Source
     from ._http import Receive, Scope, Send
     from ._resp import Adder, Command
     from ._service import Limits

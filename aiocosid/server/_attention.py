@@ -7,15 +7,15 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING, Final
 
 from ..abc import MAX_ID
-from ..inspection import number_text, seconds_text
 from ..segment import SegmentStatistics
+from ..stores.inspection import number_text, seconds_text
 from ._view import FOREVER, Shown, name_text, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
-    from ..inspection import StoreReading
+    from ..stores.inspection import StoreReading
     from ._tokens import Token
     from ._view import Row
 

@@ -9,14 +9,14 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Final
 
 from ..errors import InvalidArgumentError
-from ..segment._pace import ENDURANCE
-from ..settings import RespSettings, configured_stores
+from ..provider.settings import RespSettings, configured_stores
+from ..segment.pace import ENDURANCE
 from ._run import app_of, run_app
 from ._span_store import SpanStore
 from ._tokens import Verb
 
 if TYPE_CHECKING:
-    from ..settings import Settings
+    from ..provider.settings import Settings
 
 __all__ = ("SOCKET", "run_broker")
 

@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from ..inspection import number_text, seconds_text
+from ..stores.inspection import number_text, seconds_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

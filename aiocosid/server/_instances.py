@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Final
 from .._life.clock import SYSTEM_CLOCK
 from ..abc import InstanceId
 from ..errors import MachineIdLostError, UnsupportedByStoreError
-from ..machine import _rules
-from ..machine._operations import TakeOperation
-from ..machine._rules import RELEASE_STAMP_MARGIN, Asker, Decision, Taken
+from ..machine import rules
 from ..machine.cells import MAX_MS, Need, Note, Owner
 from ..machine.distributor import CellMachineIdDistributor, guard_ms_of, nonce, transact, twin
+from ..machine.operations import TakeOperation
+from ..machine.rules import RELEASE_STAMP_MARGIN, Asker, Decision, Taken
 from . import _machines
 from ._problems import Problem
 
@@ -163,7 +163,7 @@ class InstanceMachines:
             token = (seat.note or Note()).token  # the caller has none
             bits = 0 if snapshot.space is None else snapshot.space.bits
             taken = Taken(number, max(seat.stamp_ms, 0), bits, token)
-            return _rules.renew(
+            return rules.renew(
                 snapshot, asker, number, now_ms=now_ms, mark_ms=-1, token=token, taken=taken
             )
 
@@ -193,7 +193,7 @@ class InstanceMachines:
             owners = tuple(Owner(each.instance, stamp_ms) for each in seat.owners)
             stamped = {**snapshot.seats, number: replace(seat, owners=owners)}
             found = replace(snapshot, seats=stamped)
-            return _rules.give_back(found, asker, number, last_ms=-1, token=token)
+            return rules.give_back(found, asker, number, last_ms=-1, token=token)
 
         was = self._seen.pop((asker.owner, namespace, who.text), None)
         try:
@@ -219,7 +219,7 @@ class InstanceMachines:
             held = (
                 number
                 for number, seat in snapshot.seats.items()
-                if instance in seat.holders and _rules.is_its_own(seat, asker) and is_right(seat)
+                if instance in seat.holders and rules.is_its_own(seat, asker) and is_right(seat)
             )
             number = min(held, default=None)
             if number is None:

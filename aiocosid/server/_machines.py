@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from .._checks import check_machine_bits
 from .._life.clock import SYSTEM_CLOCK
 from ..abc import DEFAULT_SAFE_GUARD, InstanceId
-from ..abc._ids import check_integer
+from ..abc.checks import check_integer, check_machine_bits
 from ..errors import InvalidArgumentError
-from ..machine import _operations as ops
+from ..machine import operations as ops
 from ..machine.cells import MAX_MS
 from ..machine.distributor import CellMachineIdDistributor, guard_ms_of, nonce, twin
 from ._problems import Problem

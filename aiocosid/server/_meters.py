@@ -7,12 +7,12 @@ from functools import partial
 from operator import add
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from ..integrations._metrics import BUCKETS, MACHINE_ID, READ, Metric
+from ..integrations.metrics import BUCKETS, MACHINE_ID, READ, Metric
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from ..integrations._metrics import Where
+    from ..integrations.metrics import Where
     from ._http import Scope
     from ._service import Service
 

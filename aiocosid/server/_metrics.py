@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from starlette.routing import Route
 
 from ..errors import MissingExtraError
-from ..integrations._metrics import MACHINE_ID, Metric
-from ..integrations._watched import Watched
+from ..integrations.metrics import MACHINE_ID, Metric
+from ..integrations.watched import Watched
 from ._http import access_of, reply
 from ._meters import figures_of, merged
 from ._problems import Problem
@@ -51,7 +51,7 @@ class _Metrics:
         service = self._service
         service.check(access_of(service, scope), Verb.READ)
         try:
-            from ..integrations._exposition import exposed  # noqa: PLC0415 - an extra of its own
+            from ..integrations.exposition import exposed  # noqa: PLC0415 - an extra of its own
         except MissingExtraError as error:
             raise Problem(HTTPStatus.NOT_IMPLEMENTED, "not-supported", str(error)) from None
         found, labels = known_to(service), dict[Metric, tuple[str, ...]]()

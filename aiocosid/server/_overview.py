@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .. import __version__
 from .._life.clock import SYSTEM_CLOCK
-from ..inspection import Rates, read_store, seconds_text
 from ..machine import MachineIdStatistics
 from ..segment import SegmentStatistics
+from ..stores.inspection import Rates, read_store, seconds_text
 from ._attention import ATTENTION, attention_rows
 from ._curves import PAUSE, curves_of
 from ._view import (
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from ..abc import Clock, Store
-    from ..inspection import StoreReading
+    from ..stores.inspection import StoreReading
     from ._curves import Curve
     from ._service import Service
     from ._view import Row, ViewTable

@@ -11,7 +11,7 @@ from .. import StringIdGenerator
 from ..abc import MAX_ID, GroupedId
 from ..errors import InvalidIdError
 from ..generators import UncertaintyIdGenerator, Uuid4Id, Uuid7Id
-from ..generators._wrapped import WrappedGenerator
+from ..generators.wrapped import WrappedGenerator
 from ..snowflake import CosIdGenerator, ShardedId, SnowflakeId
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from ..errors import (
     StoreError,
     UnsupportedByStoreError,
 )
-from ..integrations._failures import PROBLEM_JSON, FailureLog, retry_after, whole_seconds
+from ..integrations.failures import PROBLEM_JSON, FailureLog, retry_after, whole_seconds
 
 __all__ = ("CONTENT_TYPE", "FAILURES", "Problem", "problem_of")
 

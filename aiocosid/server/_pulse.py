@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from ..errors import CosIdError, StoreUnavailableError, UnsupportedByStoreError
-from ..inspection import label_of
+from ..stores.inspection import label_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from ..machine._operations import RenewOperation
+    from ..machine.operations import RenewOperation
 
 __all__ = ("Lasting", "is_signed", "receipt_of", "times_of")
 

@@ -12,7 +12,7 @@ from ._tokens import Token, Verb
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..settings import ServerSettings, Settings
+    from ..provider.settings import ServerSettings, Settings
 
 __all__ = ("read_again", "tokens_of")
 

@@ -24,9 +24,9 @@ import uvicorn
 
 from .._life.clock import SYSTEM_CLOCK
 from ..errors import CosIdError, InvalidArgumentError
-from ..inspection import parts_of
 from ..provider import configure
-from ..settings import address_of, configured_stores, expiry_warnings_of
+from ..provider.settings import address_of, configured_stores, expiry_warnings_of
+from ..stores.inspection import parts_of
 from ._app import App
 from ._hosts import Hosts
 from ._listen import CLOSE, EitherProtocol, Patience
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
     from ..abc import Store
-    from ..settings import Settings
+    from ..provider.settings import Settings
     from ._service import Service
     from ._sockets import Listener
     from ._tokens import Verb

@@ -23,11 +23,11 @@ from ..errors import (
     UnsupportedByStoreError,
     WouldBlock,
 )
-from ..integrations._source import opened
 from ..integrations.asgi import check_health
+from ..integrations.source import opened
 from ..provider import ConfiguredProvider, IdProvider
-from ..provider._hosting import component_of
-from ..segment._generator import SegmentGenerator
+from ..provider.hosting import component_of
+from ..segment.generator import SegmentGenerator
 from ._condition import condition_of
 from ._curves import History
 from ._hosts import Hosts
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from ..abc import AnyGenerator, IdSegmentDistributor, Provider, Store
     from ..compat.leaf import LeafTags
-    from ..integrations._source import Source
+    from ..integrations.source import Source
     from ..segment import LeafSegmentId
     from ._condition import Condition
     from ._sheets import Sheets

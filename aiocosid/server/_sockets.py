@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import InvalidArgumentError
-from ..settings import Address, is_loopback
+from ..provider.settings import Address, is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

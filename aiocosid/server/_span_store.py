@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
-from .._checks import check_above, check_step
-from .._kinds import GeneratorSpec
 from .._life import fork
 from .._life.clock import SYSTEM_CLOCK
 from .._life.fork import NotCopyable
 from ..abc import DEFAULT_NAMESPACE, IdSegmentDistributor, Store
-from ..abc._ids import check_integer, check_seconds
+from ..abc.checks import check_above, check_integer, check_seconds, check_step
 from ..errors import (
     ClosedError,
     CosIdError,
@@ -29,16 +27,17 @@ from ..errors import (
     StoreUnavailableError,
 )
 from ..provider import IdProvider
-from ..segment._pace import ENDURANCE, MAX_IDS_AHEAD
-from ..segment._run_chain import RunChain
-from ..stores._over import StoreOverStores
+from ..provider.kinds import GeneratorSpec
+from ..segment.pace import ENDURANCE, MAX_IDS_AHEAD
+from ..segment.run_chain import RunChain
+from ..stores.over import StoreOverStores
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .._kinds import GeneratorHost
     from ..abc import Clock, Counter
-    from ..events import Instrument
+    from ..abc.events import Instrument
+    from ..provider.kinds import GeneratorHost
 
 __all__ = ("SpanDistributor", "SpanStore")
 

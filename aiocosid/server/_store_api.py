@@ -20,9 +20,9 @@ from ..errors import (
     InvalidArgumentError,
     UnsupportedByStoreError,
 )
-from ..machine._operations import ReleaseOperation, RenewOperation, TakeOperation
-from ..stores._store import BackendStore, CounterDistributor
-from ..stores._wire import LABEL, as_fault, as_values, ranges_json, values_json
+from ..machine.operations import ReleaseOperation, RenewOperation, TakeOperation
+from ..stores.base import BackendStore, CounterDistributor
+from ..stores.wire import LABEL, as_fault, as_values, ranges_json, values_json
 from . import _machines
 from ._http import access_of, body_of, reply
 from ._problems import CONTENT_TYPE, Problem, problem_of
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from ..abc import IdSegmentDistributor, Store
-    from ..machine._operations import Renewed, Took
-    from ..stores._backend import Backend
+    from ..machine.operations import Renewed, Took
+    from ..stores.backend import Backend
     from ._http import Receive, Scope, Send
     from ._resp import Session
     from ._service import Service

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .._life.clock import SYSTEM_CLOCK
 from ..errors import InvalidArgumentError
-from ..settings._certificates import certificate_ends
+from ..provider.settings.certificates import certificate_ends
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
-    from ..settings import Settings
+    from ..provider.settings import Settings
 
 __all__ = ("TlsServer", "certificate_end_ms", "context_of")
 

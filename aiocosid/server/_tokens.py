@@ -14,7 +14,7 @@ from functools import lru_cache
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from ..abc._ids import check_integer
+from ..abc.checks import check_integer
 from ..errors import InvalidArgumentError
 
 if TYPE_CHECKING:

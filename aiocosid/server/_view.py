@@ -7,16 +7,16 @@ from datetime import UTC, datetime, timedelta
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from ..inspection import NOT_KEPT, held_until_ms, is_clock_wrong, number_text, seconds_text
 from ..machine import MachineIdStatistics
 from ..segment import SegmentStatistics
 from ..snowflake import CachedSnowflakeStatistics, ShardedStatistics, SnowflakeStatistics
+from ..stores.inspection import NOT_KEPT, held_until_ms, is_clock_wrong, number_text, seconds_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from ..abc import AnyGenerator, Machine
-    from ..inspection import Rates, StoreReading
+    from ..stores.inspection import Rates, StoreReading
     from ._condition import Condition
 
 __all__ = (

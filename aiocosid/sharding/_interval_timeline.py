@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
-from .._dates import DatePattern
-from ..abc._ids import check_integer
+from ..abc.checks import check_integer
+from ..abc.dates import DatePattern
 from ..errors import InvalidArgumentError
 from ._keys import StandardTimeKey, TimeKey
 from ._range import Ordered, ShardRange

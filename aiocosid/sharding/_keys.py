@@ -12,9 +12,9 @@ from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar, Union
 
-from .._dates import STRFTIME, TOKEN, UNITS, VARYING, DatePattern, moment_of, resolve_zone
 from ..abc import IdConverter
-from ..abc._ids import is_integer
+from ..abc.checks import is_integer
+from ..abc.dates import STRFTIME, TOKEN, UNITS, VARYING, DatePattern, moment_of, resolve_zone
 from ..errors import InvalidArgumentError
 from ._range import Ordered
 from ._sharding import check_kind

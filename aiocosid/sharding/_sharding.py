@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
-from ..abc._ids import check_integer, is_integer
+from ..abc.checks import check_integer, is_integer
 from ..errors import InvalidArgumentError
 from ._range import Ordered, ShardRange
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .._later import later
+from ..abc.lazy import later
 
 if TYPE_CHECKING:
     from ._cached_snowflake_id import CachedSnowflakeId as CachedSnowflakeId
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from ._layout import SnowflakeLayout as SnowflakeLayout
     from ._layout import SnowflakeParts as SnowflakeParts
     from ._layout import sharded as sharded
-    from ._sharded_id import ShardedId as ShardedId
     from ._sharded_layout import ShardedLayout as ShardedLayout
     from ._sharded_layout import ShardedParts as ShardedParts
     from ._sharded_options import OnUnavailable as OnUnavailable
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from ._statistics import CachedSnowflakeStatistics as CachedSnowflakeStatistics
     from ._statistics import ShardedStatistics as ShardedStatistics
     from ._statistics import SnowflakeStatistics as SnowflakeStatistics
+    from .sharded_id import ShardedId as ShardedId
 
 __all__ = (
     "COSID_MS",
@@ -104,7 +104,7 @@ if not TYPE_CHECKING:  # else every name would be one of ours
                 "UID_GENERATOR_HA UID_GENERATOR_SPRING sharded "
                 "JAVASCRIPT_MAX_SAFE_ID LayoutExpiryWarning SnowflakeLayout SnowflakeParts"
             ),
-            "._sharded_id": "ShardedId",
+            ".sharded_id": "ShardedId",
             "._sharded_layout": "ShardedLayout ShardedParts",
             "._sharded_options": "OnUnavailable",
             "._snowflake_id": "SnowflakeId",

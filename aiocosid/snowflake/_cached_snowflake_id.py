@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
-from ..abc._ids import check_seconds
+from ..abc.checks import check_seconds
+from ..abc.events import RingEmptied, RingFilled
 from ..errors import InvalidArgumentError, RingEmptyError
-from ..events import RingEmptied, RingFilled
 from ._layout import UID_GENERATOR_HA
 from ._ring import SECOND_MS, Ring, RingOptions
 from ._sequencer import Behind, Limited
@@ -17,7 +17,7 @@ from ._statistics import CachedSnowflakeStatistics, SnowflakeStatistics
 
 if TYPE_CHECKING:
     from ..abc import Clock, MachineIdDistributor
-    from ..events import Instrument
+    from ..abc.events import Instrument
     from ..machine import MachineIdLease
     from ._layout import SnowflakeLayout
     from ._sequencer import Refusal

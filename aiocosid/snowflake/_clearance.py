@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from .._dates import iso_text
-from ..abc._ids import check_integer
+from ..abc.checks import check_integer
+from ..abc.dates import iso_text
 from ..errors import InvalidArgumentError
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from .._dates import moment_of
 from .._life.clock import SYSTEM_CLOCK
-from .._text_generator import WritingGenerator
+from ..abc.dates import moment_of
 from ..errors import InvalidArgumentError
+from ..generators.text import WritingGenerator
 from ._cosid_state import RADIX62, CosIdFriendlyText, CosIdState
 from ._snowflake_id import SnowflakeId
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from datetime import tzinfo
 
     from ..abc import Clock, MachineIdDistributor
-    from ..events import Instrument
+    from ..abc.events import Instrument
     from ..machine import MachineIdLease
     from ._cosid_state import CosIdText
     from ._statistics import SnowflakeStatistics

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from .._dates import moment_of, resolve_zone
+from ..abc.dates import moment_of, resolve_zone
 from ..errors import InvalidArgumentError, InvalidIdError
 from ._friendly import read_friendly, write_friendly
 from ._layout import SnowflakeLayout

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from .._dates import UNIX_EPOCH, resolve_zone
+from ..abc.dates import UNIX_EPOCH, resolve_zone
 from ..errors import InvalidArgumentError, InvalidIdError
 
 if TYPE_CHECKING:

@@ -14,6 +14,14 @@ from .._life.clock import as_cosid_error, call_bounded
 from .._life.component import RESOLUTION
 from .._life.open_state import OpenState
 from ..abc import SecondFenced, SecondSpent, SequenceGrant
+from ..abc.events import (
+    ClockBackwards,
+    FetchFailed,
+    IdsDiscarded,
+    SegmentFetched,
+    Starved,
+    WaitTimedOut,
+)
 from ..errors import (
     ClockSkewError,
     ClockTooManyBackwardsError,
@@ -21,14 +29,6 @@ from ..errors import (
     ForkedError,
     SequenceExhaustedError,
     SequenceUnavailableError,
-)
-from ..events import (
-    ClockBackwards,
-    FetchFailed,
-    IdsDiscarded,
-    SegmentFetched,
-    Starved,
-    WaitTimedOut,
 )
 from ._availability import StoreAvailability
 from ._batch_size import BatchSize
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ._lane import Fallback
-    from ._sharded_id import ShardedId
+    from .sharded_id import ShardedId
 
 __all__ = ("Granting",)
 

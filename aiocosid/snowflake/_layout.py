@@ -9,10 +9,9 @@ from datetime import UTC, datetime, timedelta, timezone
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias
 
-from .._dates import LAST_MS, UNIX_EPOCH, iso_text, moment_of
-from .._later import dataclass
-from ..abc._ids import check_integer, is_integer
-from ..abc._machine import MAX_MACHINE_BITS
+from ..abc.checks import MAX_MACHINE_BITS, check_integer, is_integer
+from ..abc.dates import LAST_MS, UNIX_EPOCH, iso_text, moment_of
+from ..abc.lazy import dataclass
 from ..errors import InvalidArgumentError, InvalidIdError, LayoutExpiredError
 
 if TYPE_CHECKING:

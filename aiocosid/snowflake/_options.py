@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Self
 
-from .._later import dataclass
-from ..abc._ids import check_integer, check_seconds
+from ..abc.checks import check_integer, check_seconds
+from ..abc.lazy import dataclass
 from ..errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from ..events import Instrument
+    from ..abc.events import Instrument
     from ._layout import SnowflakeLayout
 
 __all__ = ("COSID_THRESHOLD", "StampOptions")

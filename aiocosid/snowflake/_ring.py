@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from operator import length_hint
 from typing import TYPE_CHECKING, Final
 
-from ..abc._ids import check_integer, check_seconds
+from ..abc.checks import check_integer, check_seconds
 from ..errors import InvalidArgumentError
 from ._sequencer import Behind, Full, Limited, Sequencer
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Final, NamedTuple
 
-from .._dates import UNIX_EPOCH, moment_of, resolve_zone
-from ..abc._ids import check_integer, is_integer
+from ..abc.checks import check_integer, is_integer
+from ..abc.dates import UNIX_EPOCH, moment_of, resolve_zone
 from ..errors import InvalidArgumentError, InvalidIdError
 from ._layout import PLAINLY_SECONDS, SnowflakeLayout
 

@@ -6,12 +6,12 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from ..abc._ids import check_integer, check_seconds
+from ..abc.checks import check_integer, check_seconds
 from ..errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from ..abc import SequenceDistributor
-    from ..events import Instrument
+    from ..abc.events import Instrument
     from ..machine import MachineIdLease
     from ._sharded_layout import ShardedLayout
 

@@ -8,7 +8,7 @@ from .._life import fork
 from .._life.callers import MAX_BATCH, expand_ranges
 from .._life.component import Component
 from ..abc import IdGenerator, MachineIdDistributor
-from ..abc._ids import check_text
+from ..abc.checks import check_text
 from ..errors import InvalidArgumentError, MachineBitsMismatchError, WouldBlock
 from ._layout import COSID_MS
 from ._options import StampOptions
@@ -17,7 +17,7 @@ from ._stamping import Stamping
 
 if TYPE_CHECKING:
     from ..abc import Clock
-    from ..events import Instrument
+    from ..abc.events import Instrument
     from ..machine import MachineIdLease
     from ._layout import SnowflakeLayout
     from ._statistics import SnowflakeStatistics

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final, cast
 from .._life.callers import Callers
 from .._life.component import RESOLUTION
 from .._life.open_state import OpenState
-from ..abc._machine import RELEASE_MARGIN
+from ..abc.events import ClockBackwards, SnowflakeOpened, WaitTimedOut
+from ..abc.machines import RELEASE_MARGIN
 from ..errors import (
     BusyError,
     ClockTooFarForwardError,
@@ -19,7 +20,6 @@ from ..errors import (
     MachineIdUnavailableError,
     WouldBlock,
 )
-from ..events import ClockBackwards, SnowflakeOpened, WaitTimedOut
 from ._sequencer import PIECE, SHUT, Behind, Full, Limited, Sequencer, Shut
 
 if TYPE_CHECKING:

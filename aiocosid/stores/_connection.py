@@ -24,7 +24,7 @@ from ..errors import (
     UnsupportedRuntimeError,
     WrongLoopError,
 )
-from ..errors._base import REOPEN
+from ..errors.base import REOPEN
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator

@@ -16,7 +16,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..abc import MAX_ID, Counter, ServerFacts
-from ..abc._store import is_disposable
+from ..abc.stores import is_disposable
 from ..errors import (
     CorruptCounterError,
     CounterMissingError,
@@ -28,7 +28,6 @@ from ..errors import (
     StoreError,
     StoreUnavailableError,
 )
-from ._backend import Backend
 from ._durability import DurabilityCheck, findings
 from ._schema import CELL_TABLE, MACHINE_TABLE, TABLE, WITNESS, Schema, creation_of
 from ._sql_cells import (
@@ -39,6 +38,7 @@ from ._sql_cells import (
     integer,
 )
 from ._sql_errors import OutOfRangeError, code_of
+from .backend import Backend
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -5,12 +5,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any
 
-from .._checks import check_step
 from .._life import fork
 from .._life.fork import NotCopyable
 from ..abc import MAX_ID, IdSegmentDistributor
+from ..abc.checks import check_step
 from ..errors import IdOverflowError, StoreRolledBackError
-from ..errors._base import REOPEN
+from ..errors.base import REOPEN
 
 __all__ = ("HighWater", "WatchedDistributor")
 

@@ -24,8 +24,8 @@ from ..abc import (
 )
 from ..errors import ClockSkewError, InvalidArgumentError, WouldBlock
 from ..machine.cells import Marker, Need, Seat, Snapshot, Space
-from ._backend import Backend, after_add, counters_of
-from ._store import BackendStore
+from .backend import Backend, after_add, counters_of
+from .base import BackendStore
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence

@@ -17,9 +17,9 @@ from ._durability import DurabilityCheck
 from ._executor import CONNECT_TIMEOUT, MAX_CONNECTIONS, PoolExecutor
 from ._mysql import MYSQL, SESSION, in_foreign_session, run
 from ._sql import SqlBackend
-from ._store import BackendStore
 from ._url import client_context, read_url
 from ._url_specs import MYSQL as SPEC
+from .base import BackendStore
 
 try:
     from asyncmy.cursors import Cursor

@@ -23,11 +23,10 @@ from urllib.parse import unquote
 
 import anyio
 
-from .._checks import check_boolean
 from .._life import fork
 from .._life.clock import SYSTEM_CLOCK
 from ..abc import MAX_ID, Counter, ServerFacts
-from ..abc._ids import check_integer
+from ..abc.checks import check_boolean, check_integer
 from ..errors import (
     CounterMissingError,
     CounterNotCreatedError,
@@ -41,7 +40,6 @@ from ..errors import (
     UnsupportedByStoreError,
     WrongLoopError,
 )
-from ._backend import Backend
 from ._connection import (
     CLOSE_TIMEOUT,
     BorrowedConnection,
@@ -53,9 +51,10 @@ from ._connection import (
 from ._durability import NATS as RULES
 from ._durability import findings
 from ._own_cells import ShardedPlaces, is_enough, leave_out_compared, quoted
-from ._store import BackendStore
 from ._url import client_context, read_url
 from ._url_specs import NATS
+from .backend import Backend
+from .base import BackendStore
 
 try:
     from nats.aio.client import Client

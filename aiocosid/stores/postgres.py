@@ -18,8 +18,8 @@ from ._executor import CONNECT_TIMEOUT, MAX_CONNECTIONS, PARAMETER, TEAR_TIMEOUT
 from ._postgres import POSTGRES, dsn_of
 from ._sql import SqlBackend
 from ._sql_errors import is_stale
-from ._store import BackendStore
 from ._url_specs import POSTGRES as SPEC
+from .base import BackendStore
 
 try:
     import asyncpg

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Literal, TypeAlias
 
-from ..abc._store import is_disposable
+from ..abc.stores import is_disposable
 from ..errors import InvalidArgumentError
 from ._mysql import MYSQL
 from ._postgres import POSTGRES

@@ -16,7 +16,7 @@ from ._mysql import MYSQL
 from ._postgres import POSTGRES, without_durability
 from ._sql import SqlBackend
 from ._sqlite import SQLITE, check_version
-from ._store import BackendStore
+from .base import BackendStore
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine

@@ -28,7 +28,7 @@ from ._sqlite import (
     tell_identity,
 )
 from ._sqlite_door import Door, in_use
-from ._store import BackendStore
+from .base import BackendStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .._life.callers import MAX_BATCH
 from .._life.clock import SYSTEM_CLOCK
-from .._text_generator import StringIdGenerator
-from ..abc._ids import check_integer, check_seconds
+from ..abc.checks import check_integer, check_seconds
 from ..errors import IdOverflowError, InvalidArgumentError
+from ..generators.text import StringIdGenerator
 from ..segment import SegmentChainId, SegmentId
-from ..segment._chain import FOREVER
+from ..segment.chain import FOREVER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,7 @@ from .._life import fork
 from .._life.callers import MAX_BATCH
 from .._life.clock import SYSTEM_CLOCK
 from .._life.fork import NotCopyable
-from ..abc._ids import check_integer
+from ..abc.checks import check_integer
 from ..errors import CosIdError, ForkedError, WouldBlock
 from ._batches import (
     DEFAULT_BATCH,

@@ -14,14 +14,13 @@ from typing import (
     overload,
 )
 
-from .. import _kinds
-from .._default import generator_named
-from .._kind_methods import KindMethods
 from .._life.fork import NotCopyable
 from ..abc import DEFAULT_NAMESPACE, Provider, Store
-from ..abc._ids import check_text
-from ..provider import IdProvider, open_store
-from ..provider._hosting import Hosting, check_ids, check_type, wrong_type
+from ..abc.checks import check_text
+from ..provider import IdProvider, kinds, open_store
+from ..provider.default import generator_named
+from ..provider.hosting import Hosting, check_ids, check_type, wrong_type
+from ..provider.kind_methods import KindMethods
 from ..stores.memory import MemoryStore
 from ._batches import check_batch, check_make, check_timeout
 from ._generator import DEFAULT_TIMEOUT, SyncIdGenerator
@@ -33,11 +32,11 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
-    from .._checks import Create
-    from .._kinds import GeneratorSpec
     from ..abc import AnyGenerator, IdGenerator, TextIdGenerator
-    from ..events import Instrument
+    from ..abc.checks import Create
+    from ..abc.events import Instrument
     from ..provider import MachineOptions
+    from ..provider.kinds import GeneratorSpec
 
 __all__ = ("SyncIdProvider", "SyncProvider", "connect")
 
@@ -266,7 +265,7 @@ class SyncIdProvider(
             InvalidArgumentError: an argument is outside its range.
         """
         check_make(make, "a generator")
-        return self._ask(name, _kinds.own(make, make), batch)
+        return self._ask(name, kinds.own(make, make), batch)
 
     def remove(self, name: str) -> None:
         """Close the generator of this name, whichever kind it is, and free the name.

@@ -9,11 +9,11 @@ from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 from weakref import WeakSet
 
-from .._checks import check_loop
 from .._life import fork
 from .._life.clock import SYSTEM_CLOCK
 from .._life.fork import NotCopyable
 from .._life.loop import running_loop
+from ..abc.checks import check_loop
 from ..errors import ClosedError, CosIdError, SegmentUnavailableError, WouldBlock
 from ._steps import locked_step
 from ._thread import LoopThread, shared_thread

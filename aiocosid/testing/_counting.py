@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Self, overload
 import anyio
 
 from .._life.callers import MAX_BATCH
-from .._text_generator import StringIdGenerator
 from ..abc import DEFAULT_NAMESPACE, IdGenerator, Provider, Statistics
-from ..abc._ids import check_integer
+from ..abc.checks import check_integer
 from ..errors import IdOverflowError
-from ..provider._hosting import check_ids
+from ..generators.text import StringIdGenerator
+from ..provider.hosting import check_ids
 from ..snowflake import COSID_MS
 from ..sync import SyncProvider
 from ._clock import ManualClock

@@ -5,10 +5,10 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from .. import _store_urls
 from .._life.clock import SYSTEM_CLOCK
 from ..errors import StoreUnavailableError, WouldBlock
-from ..stores._store import BackendStore
+from ..provider import store_urls
+from ..stores.base import BackendStore
 from ..stores.memory import MemoryBackend
 from ._faults import UNPLUGGED, Failure
 
@@ -118,9 +118,9 @@ def use_store(store: Store) -> Generator[Store]:
     Args:
         store: mostly a `MemoryStore` or a `FailingStore`.
     """
-    before = _store_urls._class_at
-    _store_urls._class_at = lambda module, name: _AnyStore(store)  # noqa: ARG005 - its signature
+    before = store_urls._class_at
+    store_urls._class_at = lambda module, name: _AnyStore(store)  # noqa: ARG005 - its signature
     try:
         yield store
     finally:
-        _store_urls._class_at = before
+        store_urls._class_at = before

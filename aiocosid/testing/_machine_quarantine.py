@@ -6,7 +6,7 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Final
 
-from ..abc._machine import QUARANTINE_MARGIN
+from ..abc.machines import QUARANTINE_MARGIN
 from ..errors import MachineIdQuarantineError
 from ._machine_kit import (
     SAFE_GUARD,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from aiocosid.abc import IdGenerator
-from aiocosid.events import Event, MachineIdGuarded, SegmentFetched
+from aiocosid.abc.events import Event, MachineIdGuarded, SegmentFetched
 from aiocosid.machine import MachineIdLease
 from aiocosid.snowflake import SnowflakeLayout
 

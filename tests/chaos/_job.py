@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, Self, TypedDict, cast
 
 import aiocosid
 from aiocosid.abc import IdGenerator, Store
-from aiocosid.events import Instrument
+from aiocosid.abc.events import Instrument
 from aiocosid.machine import MachineIdLease
 from aiocosid.snowflake import ShardedId, ShardedLayout, SnowflakeId, SnowflakeLayout
 from tests.published import EPOCH_MS, PublishedId

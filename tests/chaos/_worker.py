@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import cast
 
 from aiocosid.abc import IdGenerator
+from aiocosid.abc.events import Event
 from aiocosid.errors import CosIdError, ForkedError
-from aiocosid.events import Event
 from aiocosid.machine import MachineIdLease
 
 from ._history import HISTORY, History, RecordedGenerator

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from aiocosid._text_generator import StringIdGenerator
 from aiocosid.abc import IdSegmentDistributor, Store
 from aiocosid.converter import PrefixIdConverter, ToStringIdConverter
 from aiocosid.generators import (
@@ -21,6 +20,7 @@ from aiocosid.generators import (
     UncertaintyIdGenerator,
     Uuid7Id,
 )
+from aiocosid.generators.text import StringIdGenerator
 from aiocosid.segment import GroupBy, GroupedSegmentId, SegmentChainId, SegmentId
 from aiocosid.snowflake import (
     COSID_MS,

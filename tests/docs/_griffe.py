@@ -1,4 +1,4 @@
-"""For the API pages: what `aiocosid._later.dataclass` decorates is a dataclass."""
+"""For the API pages: what `aiocosid.abc.lazy.dataclass` decorates is a dataclass."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from griffe import Alias, Extension, Module
 
-OURS = "aiocosid._later.dataclass"
+OURS = "aiocosid.abc.lazy.dataclass"
 
 
 class LazyDataclasses(Extension):

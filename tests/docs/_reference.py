@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from aiocosid.settings import (
+from aiocosid.provider.settings import (
     ConverterSettings,
     DatePrefixSettings,
     DialectSettings,
@@ -36,11 +36,11 @@ from aiocosid.settings import (
     TinyidDialectSettings,
     TokenSettings,
 )
-from aiocosid.settings._build import NO_PLACE
-from aiocosid.settings._converters import TAKES as CONVERTER_TAKES
-from aiocosid.settings._generators import GeneratorSettings
-from aiocosid.settings._machines import TAKES as MACHINE_TAKES
-from aiocosid.settings._sharding import ShardingSettings
+from aiocosid.provider.settings._build import NO_PLACE
+from aiocosid.provider.settings._converters import TAKES as CONVERTER_TAKES
+from aiocosid.provider.settings._generators import GeneratorSettings
+from aiocosid.provider.settings._machines import TAKES as MACHINE_TAKES
+from aiocosid.provider.settings._sharding import ShardingSettings
 from aiocosid.stores import _url_specs
 from aiocosid.stores._url import Option, UrlSpec
 

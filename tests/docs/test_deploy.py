@@ -30,8 +30,8 @@ from starlette.routing import Route
 
 import aiocosid
 from aiocosid.cli._app import app
+from aiocosid.provider.settings import load_settings
 from aiocosid.server import App
-from aiocosid.settings import load_settings
 from tests.servers import HOST, find_program, free_port, wait_until
 
 from ._blocks import ROOT

@@ -15,7 +15,7 @@ import pytest
 
 import aiocosid
 from aiocosid import errors
-from aiocosid.segment import _opening, _options, _pace, _supply
+from aiocosid.segment import _opening, _supply, options, pace
 from aiocosid.stores._mysql import MYSQL
 from aiocosid.stores._postgres import POSTGRES
 from aiocosid.stores._sqlite import SQLITE
@@ -172,22 +172,22 @@ def test_the_numbers_of_the_chain_are_those_of_the_code() -> None:
     stated = {
         "short piece": (_opening.SHORT_PIECE, 1000),
         "long piece": (_opening.LONG_PIECE, 10_000),
-        "quiet period": (_pace.QUIET_PERIOD, 5.0),
-        "calm": (_pace.CALM, 2 / 3),
-        "tight": (_pace.TIGHT, 3 / 5),
-        "finer": (_pace.FINER, 4),
-        "longest distance": (_pace.MAX_DISTANCE, 4096),
-        "most ids ahead": (_pace.MAX_IDS_AHEAD, 2**24),
-        "endurance": (_pace.ENDURANCE, 60.0),
-        "spare": (_pace.SPARE, 2.0),
-        "window of the rate": (_pace.WINDOW, 2.0),
-        "refill": (_pace.REFILL, 1.5),
-        "share of the space": (_pace.SPACE_SHARE, 1000),
-        "share of the ttl": (_pace.FRESH, 3 / 4),
-        "most waiters": (_options.MAX_WAITERS, 10_000),
+        "quiet period": (pace.QUIET_PERIOD, 5.0),
+        "calm": (pace.CALM, 2 / 3),
+        "tight": (pace.TIGHT, 3 / 5),
+        "finer": (pace.FINER, 4),
+        "longest distance": (pace.MAX_DISTANCE, 4096),
+        "most ids ahead": (pace.MAX_IDS_AHEAD, 2**24),
+        "endurance": (pace.ENDURANCE, 60.0),
+        "spare": (pace.SPARE, 2.0),
+        "window of the rate": (pace.WINDOW, 2.0),
+        "refill": (pace.REFILL, 1.5),
+        "share of the space": (pace.SPACE_SHARE, 1000),
+        "share of the ttl": (pace.FRESH, 3 / 4),
+        "most waiters": (options.MAX_WAITERS, 10_000),
         "first back-off": (_supply.FIRST_BACKOFF, 0.05),
         "last back-off": (_supply.LAST_BACKOFF, 1.0),
-        "share of a fetch": (_options.FETCH_SHARE, 2 / 5),
+        "share of a fetch": (options.FETCH_SHARE, 2 / 5),
     }
     assert {what: real for what, (real, _) in stated.items()} == {
         what: said for what, (_, said) in stated.items()

@@ -19,12 +19,12 @@ import pytest
 
 from aiocosid import SegmentChainId, SnowflakeId
 from aiocosid.abc import DEFAULT_GUARD_INTERVAL, DEFAULT_SAFE_GUARD, DEFAULT_STEP
-from aiocosid.abc._machine import QUARANTINE_MARGIN, RELEASE_MARGIN, STABLE_GUARD_INTERVAL
+from aiocosid.abc.machines import QUARANTINE_MARGIN, RELEASE_MARGIN, STABLE_GUARD_INTERVAL
 from aiocosid.compat.leaf_snowflake._address import INTERVAL as LEAF_INTERVAL
 from aiocosid.converter import Radix62IdConverter
 from aiocosid.machine import _leasing, _options, _restart
 from aiocosid.machine._manual import DEFAULT_MARK_INTERVAL
-from aiocosid.segment import _opening, _pace
+from aiocosid.segment import _opening, pace
 from aiocosid.snowflake import CachedSnowflakeId
 from aiocosid.stores.nats import OLDEST
 from aiocosid.stores.redis._sequence import DEFAULT_MARGIN
@@ -72,7 +72,7 @@ QUARANTINE: Final = GUARD + QUARANTINE_MARGIN
 WAIT: Final = default(SnowflakeId, "wait_timeout")
 BEHIND: Final = default(SnowflakeId, "broken_threshold")
 BORROWED: Final = default(CachedSnowflakeId, "max_borrow")
-RESERVE: Final = _pace.ENDURANCE + _pace.SPARE
+RESERVE: Final = pace.ENDURANCE + pace.SPARE
 BY_HAND: Final = SHARE * DEFAULT_MARK_INTERVAL
 LEAF: Final = SHARE * LEAF_INTERVAL
 WHICH: Final = {row[0]: row[1:] for row in rows("q21_which")}
@@ -84,7 +84,7 @@ STRICT: Final = [
 FACTS: Final[dict[Path, tuple[str, ...]]] = {
     README: (
         f"{8 * len(uuid4().bytes)} bits, {len(str(uuid4()))} characters",
-        f"ids for the next {WORDS[_pace.ENDURANCE]}, at the measured rate",
+        f"ids for the next {WORDS[pace.ENDURANCE]}, at the measured rate",
         f"[NATS] {'.'.join(map(str, OLDEST))} and later",
     ),
     DOCS / "index.md": (
@@ -94,8 +94,8 @@ FACTS: Final[dict[Path, tuple[str, ...]]] = {
         f"`safe_distance=`, {default(SegmentChainId, 'safe_distance')} ",
     ),
     BOX: (
-        f"the ids of [{RESERVE:g} to {RESERVE * _pace.REFILL:g} seconds]",
-        f"a chain goes on for [{_pace.ENDURANCE:g} seconds]",
+        f"the ids of [{RESERVE:g} to {RESERVE * pace.REFILL:g} seconds]",
+        f"a chain goes on for [{pace.ENDURANCE:g} seconds]",
         f"A Snowflake goes on for [{UNNOTICED} seconds]",
         f"a stable instance for {UNNOTICED_IF_STABLE} seconds",
         f"no machine id for [{QUARANTINE:g} seconds]",
@@ -107,7 +107,7 @@ FACTS: Final[dict[Path, tuple[str, ...]]] = {
         "`sync_interval` as it is by default, 2 min",  # NATS'
         "twenty leaders, one every 3 s",
         f"new processes wait: {QUARANTINE:g} seconds by default",
-        f"a chain holds ids for [{RESERVE:g} to {RESERVE * _pace.REFILL:g} seconds]",
+        f"a chain holds ids for [{RESERVE:g} to {RESERVE * pace.REFILL:g} seconds]",
         "1,000 waiting tasks",
         "1,000 tasks that ask together",
         f"an id then costs {min(STRICT):.0f} to {max(STRICT):.0f} µs",
@@ -198,7 +198,7 @@ ELSEWHERE: Final = {  # what other pages say of the same constants
         f"`broken_threshold`, {BEHIND:g} s",
         f"{UNNOTICED} s ahead (of a stable instance {UNNOTICED_IF_STABLE} s)",
         f"`kill -9` one is unavailable for {GUARD / 60:g} minutes",
-        f"| `endurance` | {_pace.ENDURANCE:g} s |",
+        f"| `endurance` | {pace.ENDURANCE:g} s |",
     ),
     "howto/restored-backups.md": (f"the quarantine, {QUARANTINE:g} seconds by default",),
     "howto/task-queues.md": (f"machine id taken for {GUARD / 60:g} minutes",),

@@ -20,8 +20,8 @@ from unittest.mock import patch
 from urllib.parse import unquote
 
 from aiocosid import converter
-from aiocosid._dates import DatePattern, resolve_zone
 from aiocosid.abc import MAX_ID, IdConverter, InstanceId
+from aiocosid.abc.dates import DatePattern, resolve_zone
 from aiocosid.cli._parts import OwnLayout, parsed
 from aiocosid.converter import DatePrefixIdConverter, OpaqueIdConverter
 from aiocosid.errors import (
@@ -35,10 +35,10 @@ from aiocosid.machine._held_id import HeldId
 from aiocosid.machine._stateful_set import ordinal_of
 from aiocosid.machine._storage import MachineState
 from aiocosid.provider import IdProvider, open_store
+from aiocosid.provider.settings import check_settings
+from aiocosid.provider.settings._values import shown_url
 from aiocosid.server import App
 from aiocosid.server.dialects import cosid, leaf, tinyid
-from aiocosid.settings import check_settings
-from aiocosid.settings._values import shown_url
 from aiocosid.sharding import sharding_algorithm
 from aiocosid.sharding._keys import DateTextReader
 from aiocosid.snowflake import (

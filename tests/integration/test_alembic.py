@@ -30,7 +30,7 @@ from sqlmodel import SQLModel
 
 from aiocosid.integrations import alembic as aiocosid_alembic
 from aiocosid.integrations.sqlalchemy import SegmentPrimaryKey, SnowflakePrimaryKey, cosid_default
-from aiocosid.models import CosId
+from aiocosid.provider.models import CosId
 from aiocosid.stores.schema import NAMES
 from aiocosid.stores.sqlalchemy import SqlAlchemyStore, schema_metadata
 

@@ -12,7 +12,7 @@ from aiocosid.abc import Store
 from aiocosid.errors import CounterNotCreatedError
 from aiocosid.server import SpanStore
 from aiocosid.server._service import Service
-from aiocosid.stores._store import BackendStore
+from aiocosid.stores.base import BackendStore
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.stores.redis import RedisStore
 from aiocosid.stores.striped import StripedStore

@@ -13,8 +13,8 @@ import pytest
 import pytest_asyncio
 
 from aiocosid.machine.cells import Changes, Marker, Need, Note, Owner, Seat, Snapshot
-from aiocosid.stores._backend import Backend as CellBackend
-from aiocosid.stores._store import BackendStore
+from aiocosid.stores.backend import Backend as CellBackend
+from aiocosid.stores.base import BackendStore
 from aiocosid.stores.zookeeper._backend import Cells
 from tests.contracts._stores import ENGINES, STORES, Backend, Etcd, Nats, Sqlite, Zookeeper
 

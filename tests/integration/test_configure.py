@@ -9,7 +9,7 @@ from pydantic import SecretStr
 
 from aiocosid.errors import StoreAuthenticationError
 from aiocosid.provider import configure, open_store
-from aiocosid.settings import check_settings, load_settings
+from aiocosid.provider.settings import check_settings, load_settings
 from tests.machine_marks import mark_machines
 from tests.servers.valkey import ValkeyServer
 

@@ -23,7 +23,7 @@ from aiocosid.errors import (
     StoreUnavailableError,
     WrongLoopError,
 )
-from aiocosid.stores._store import CounterDistributor
+from aiocosid.stores.base import CounterDistributor
 from aiocosid.stores.etcd import EtcdStore
 from tests.machine_marks import mark_etcd_store
 from tests.script import run_python

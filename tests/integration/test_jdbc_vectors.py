@@ -21,7 +21,7 @@ import pytest_asyncio
 
 from aiocosid import SegmentId
 from aiocosid.errors import InvalidArgumentError, SchemaMissingError, StoreRolledBackError
-from aiocosid.stores._store import BackendStore
+from aiocosid.stores.base import BackendStore
 from aiocosid.stores.postgres import PostgresStore
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]

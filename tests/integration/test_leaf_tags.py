@@ -33,8 +33,8 @@ from aiocosid.errors import (
     StoreUnavailableError,
 )
 from aiocosid.provider import configure
+from aiocosid.provider.settings import configured_stores
 from aiocosid.segment import LeafSegmentId, SegmentChainId
-from aiocosid.settings import configured_stores
 from aiocosid.testing import (
     FailingDistributor,
     GatedDistributor,

@@ -18,9 +18,9 @@ from aiocosid.errors import (
     UnsupportedByStoreError,
 )
 from aiocosid.machine import MachineIdLease
-from aiocosid.machine._rules import Asker, hand_out
 from aiocosid.machine.cells import Need
 from aiocosid.machine.distributor import CellMachineIdDistributor
+from aiocosid.machine.rules import Asker, hand_out
 from aiocosid.snowflake import SnowflakeId
 from aiocosid.stores.redis import RedisStore
 from aiocosid.stores.redis._backend import COMMIT

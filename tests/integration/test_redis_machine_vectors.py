@@ -26,10 +26,10 @@ from aiocosid.errors import (
     MachineIdLostError,
     MachineIdOverflowError,
 )
-from aiocosid.machine import _rules
-from aiocosid.machine._rules import Asker, Decision
+from aiocosid.machine import rules
 from aiocosid.machine.cells import Need, Seat, Snapshot, Space
 from aiocosid.machine.distributor import transact
+from aiocosid.machine.rules import Asker, Decision
 from aiocosid.stores.redis import RedisStore
 from aiocosid.stores.redis._backend import RedisBackend
 from tests.servers import ValkeyServer
@@ -332,7 +332,7 @@ async def run_script(store: RedisStore, step: dict[str, Any], before: State) -> 
         match step["script"]:
             case "machine_id_distribute.lua":
                 bits, now = int(argv[0]).bit_length(), int(argv[1])
-                return _rules.hand_out(
+                return rules.hand_out(
                     found,
                     asker,
                     bits=bits,
@@ -342,11 +342,11 @@ async def run_script(store: RedisStore, step: dict[str, Any], before: State) -> 
                 )
             case "machine_id_guard.lua":
                 now = int(argv[0])
-                return _rules.renew(found, asker, machine_id, now_ms=now, mark_ms=-1, token=TOKEN)
+                return rules.renew(found, asker, machine_id, now_ms=now, mark_ms=-1, token=TOKEN)
             case name:
                 by = replace(asker, stable=name == "machine_id_revert_stable.lua")
                 last = int(argv[0])
-                decision = _rules.give_back(found, by, machine_id, last_ms=last, token=TOKEN)
+                decision = rules.give_back(found, by, machine_id, last_ms=last, token=TOKEN)
                 return replace(decision, answer=is_ours)
 
     try:

@@ -23,9 +23,9 @@ from aiocosid.errors import (
     StoreUnavailableError,
 )
 from aiocosid.machine import MachineIdLease
-from aiocosid.machine._rules import Taken
 from aiocosid.machine.cells import Note, Space
 from aiocosid.machine.distributor import CellMachineIdDistributor
+from aiocosid.machine.rules import Taken
 from aiocosid.snowflake import SnowflakeId
 from aiocosid.stores.redis import RedisStore
 from aiocosid.stores.redis._backend import COMMIT

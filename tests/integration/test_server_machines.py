@@ -28,8 +28,8 @@ from aiocosid.errors import (
     MachineIdQuarantineError,
     StoreAuthenticationError,
 )
-from aiocosid.machine._operations import ReleaseOperation, RenewOperation, TakeOperation
 from aiocosid.machine.distributor import CellMachineIdDistributor
+from aiocosid.machine.operations import ReleaseOperation, RenewOperation, TakeOperation
 from aiocosid.server import App, Token, Verb, digest_of
 from aiocosid.server.dialects import cosid
 from aiocosid.stores.memory import MemoryStore

@@ -16,10 +16,10 @@ import httpx
 import pytest
 
 from aiocosid import connect
+from aiocosid.provider.settings import ServerSettings, expiry_warnings_of
 from aiocosid.server import App, digest_of
 from aiocosid.server._listen import EitherProtocol
 from aiocosid.server.dialects import resp
-from aiocosid.settings import ServerSettings, expiry_warnings_of
 from aiocosid.testing import WrappedDistributor
 from tests.command import run
 from tests.servers import wait_until

@@ -52,7 +52,7 @@ from aiocosid.integrations.sqlalchemy import (
     assign_ids_before_flush,
     cosid_default,
 )
-from aiocosid.models import CosId, ensure_ids
+from aiocosid.provider.models import CosId, ensure_ids
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import GatedDistributor, WrappedDistributor
 

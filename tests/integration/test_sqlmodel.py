@@ -15,7 +15,7 @@ from sqlmodel.ext.asyncio.session import AsyncSession
 
 import aiocosid
 from aiocosid.integrations.sqlalchemy import assign_ids, assign_ids_before_flush, cosid_default
-from aiocosid.models import CosId, ensure_ids
+from aiocosid.provider.models import CosId, ensure_ids
 from aiocosid.stores.memory import MemoryStore
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]

@@ -11,7 +11,7 @@ import pytest
 
 from aiocosid import open_store
 from aiocosid.errors import UnsupportedByStoreError
-from aiocosid.inspection import read_store
+from aiocosid.stores.inspection import read_store
 from aiocosid.stores.memory import MemoryStore
 from tests.servers import ValkeyServer
 

@@ -19,6 +19,7 @@ from redis.backoff import NoBackoff
 from aiocosid import connect
 from aiocosid._life import fork
 from aiocosid.abc import MAX_ID, IdSegmentDistributor
+from aiocosid.abc.events import CacheFound, CacheLost, Event, SpanLeased
 from aiocosid.errors import (
     CorruptCounterError,
     ForkedError,
@@ -28,7 +29,6 @@ from aiocosid.errors import (
     StoreRolledBackError,
     StoreUnavailableError,
 )
-from aiocosid.events import CacheFound, CacheLost, Event, SpanLeased
 from aiocosid.segment import GroupBy
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.stores.redis import RedisStore

@@ -27,7 +27,7 @@ from aiocosid.integrations.sqlalchemy import (
     assign_ids,
     cosid_default,
 )
-from aiocosid.models import CosId
+from aiocosid.provider.models import CosId
 from aiocosid.stores.memory import MemoryStore
 
 pytestmark = [pytest.mark.integration]

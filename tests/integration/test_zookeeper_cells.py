@@ -18,10 +18,10 @@ from aiocosid.errors import (
     StoreNotInitializedError,
     StoreRolledBackError,
 )
-from aiocosid.machine import _rules
-from aiocosid.machine._rules import Asker, Decision
+from aiocosid.machine import rules
 from aiocosid.machine.cells import Changes, Need, Snapshot
 from aiocosid.machine.distributor import CellMachineIdDistributor
+from aiocosid.machine.rules import Asker, Decision
 from aiocosid.stores.zookeeper import ZookeeperStore
 from aiocosid.stores.zookeeper._backend import ZookeeperBackend
 from aiocosid.stores.zookeeper._wire import Wire
@@ -71,7 +71,7 @@ async def take(one: CellMachineIdDistributor, now_ms: int | None = None) -> int:
 
 
 def hand_out(snapshot: Snapshot, text: str) -> Decision:
-    return _rules.hand_out(
+    return rules.hand_out(
         snapshot,
         Asker(text, guard_ms=300_000, nonce="n"),
         bits=2,

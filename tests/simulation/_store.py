@@ -11,8 +11,8 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from aiocosid.machine.cells import Marker, Owner, Seat
-from aiocosid.stores._backend import Backend
-from aiocosid.stores._store import BackendStore
+from aiocosid.stores.backend import Backend
+from aiocosid.stores.base import BackendStore
 from aiocosid.stores.memory import MemoryBackend
 
 from ._clock import START_NS

@@ -39,9 +39,9 @@ from aiocosid.abc import (
     Statistics,
     Store,
 )
+from aiocosid.abc.events import Event, MachineIdDistributed, MachineIdGuardFailed, MachineIdLost
 from aiocosid.converter import Int64Text, PrefixIdConverter, Radix62IdConverter, TypedId
 from aiocosid.errors import WouldBlock
-from aiocosid.events import Event, MachineIdDistributed, MachineIdGuardFailed, MachineIdLost
 from aiocosid.generators import (
     CounterId,
     IntegerIdGenerator,

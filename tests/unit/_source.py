@@ -40,8 +40,8 @@ class Module:
     """One module of the package.
 
     Attributes:
-        name: its full name, ``aiocosid.segment._chain``.
-        path: relative to the package, ``segment/_chain.py``.
+        name: its full name, ``aiocosid.segment.chain``.
+        path: relative to the package, ``segment/chain.py``.
         source: its text.
     """
 

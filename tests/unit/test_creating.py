@@ -23,15 +23,15 @@ TEXT: Final = "a text for people"
 CLIENT: Final = "a method of redis-py, which only connects"
 
 CODE: Final = {
-    "_store_urls.py": (1, TEXT),
-    "abc/_store.py": (1, PASSES),
+    "provider/store_urls.py": (1, TEXT),
+    "abc/stores.py": (1, PASSES),
     "cli/_init.py": (4, "asks a person, or `initialize` refuses what is not empty"),
     "compat/_group.py": (1, PASSES),
     "compat/_table.py": (6, OTHERS),
     "compat/leaf_snowflake/mysql.py": (2, TICKETS),
     "compat/tinyid.py": (1, PASSES),
     "errors/_stores.py": (1, TEXT),
-    "machine/_administration.py": (
+    "machine/administration.py": (
         2,
         "the rule that writes the marker; `initialize` alone uses it",
     ),
@@ -45,7 +45,7 @@ CODE: Final = {
     "stores/_postgres.py": (2, DECIDED),
     "stores/_sql.py": (3, f"on first use of a SQLite file; {DECIDED}; indexes"),
     "stores/_sqlite.py": (2, DECIDED),
-    "stores/_store.py": (8, "vouches for a disposable store alone; `initialize` refuses others"),
+    "stores/base.py": (8, "vouches for a disposable store alone; `initialize` refuses others"),
     "stores/redis/_demands.py": (1, CLIENT),
     "stores/redis/_link.py": (1, CLIENT),
     "stores/remote/__init__.py": (1, PASSES),

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from aiocosid._dates import LAST_MS, DatePattern, moment_of, resolve_zone
+from aiocosid.abc.dates import LAST_MS, DatePattern, moment_of, resolve_zone
 from aiocosid.errors import InvalidArgumentError
 
 AT = datetime(2026, 1, 6, 9, 5, 7, 42_999, tzinfo=UTC)

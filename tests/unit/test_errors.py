@@ -63,7 +63,7 @@ from aiocosid.errors import (
     WouldBlock,
     WrongLoopError,
 )
-from aiocosid.errors._base import SettingsProblem
+from aiocosid.errors.base import SettingsProblem
 from aiocosid.segment import SegmentChainId
 from aiocosid.testing import FailingDistributor
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aiocosid._later import dataclass
+from aiocosid.abc.lazy import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

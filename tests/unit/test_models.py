@@ -25,8 +25,8 @@ from aiocosid.abc import SHARE
 from aiocosid.converter import TypedId
 from aiocosid.errors import ClosedError, InvalidArgumentError, InvalidIdError, NotOpenError
 from aiocosid.machine import ManualMachineIdDistributor
-from aiocosid.models import CosId, _fields, ensure_ids, id_fields
-from aiocosid.models._fields import annotations_of
+from aiocosid.provider.models import CosId, _fields, ensure_ids, id_fields
+from aiocosid.provider.models._fields import annotations_of
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import GatedDistributor, settle
 

@@ -13,6 +13,7 @@ import pytest
 
 from aiocosid import IdProvider, SegmentChainId, SegmentId, connect, open_store
 from aiocosid.abc import Counter, IdSegmentDistributor, Store
+from aiocosid.abc.events import Event
 from aiocosid.errors import (
     BusyError,
     ClosedError,
@@ -22,7 +23,6 @@ from aiocosid.errors import (
     SegmentUnavailableError,
     StoreRolledBackError,
 )
-from aiocosid.events import Event
 from aiocosid.segment import GroupBy
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import (

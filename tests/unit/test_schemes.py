@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aiocosid._store_urls import STORES, SYSTEMS, _class_at, _place_of
 from aiocosid.abc import Store
+from aiocosid.provider.store_urls import STORES, SYSTEMS, _class_at, _place_of
 
 
 @pytest.mark.parametrize("scheme", [*STORES, *(f"{system}+x" for system in SYSTEMS)])

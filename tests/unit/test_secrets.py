@@ -17,6 +17,7 @@ from urllib.parse import quote
 import pytest
 
 import aiocosid
+from aiocosid.abc.events import Event
 from aiocosid.converter import OpaqueIdConverter
 from aiocosid.errors import (
     CosIdError,
@@ -24,9 +25,8 @@ from aiocosid.errors import (
     InvalidSettingsError,
     StoreError,
 )
-from aiocosid.events import Event
 from aiocosid.provider import open_store
-from aiocosid.settings import Settings, check_settings, load_settings
+from aiocosid.provider.settings import Settings, check_settings, load_settings
 from tests.command import in_process
 from tests.servers import (
     GUEST,

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from aiocosid.abc._store import is_disposable
+from aiocosid.abc.stores import is_disposable
+from aiocosid.abc.variables import KEYS, TABLES
 from aiocosid.errors import InvalidSettingsError
-from aiocosid.settings import ChainSettings, Settings, check_settings, load_settings
-from aiocosid.settings._values import shown_url
-from aiocosid.variables import KEYS, TABLES
+from aiocosid.provider.settings import ChainSettings, Settings, check_settings, load_settings
+from aiocosid.provider.settings._values import shown_url
 
 Write = Callable[[str], Path]
 

@@ -16,8 +16,8 @@ from aiocosid.compat.leaf import LeafStore
 from aiocosid.converter import SqidsConverter
 from aiocosid.errors import IdOverflowError, InvalidSettingsError, RingEmptyError
 from aiocosid.machine import ManualMachineIdDistributor
+from aiocosid.provider.settings import check_settings, configured_stores
 from aiocosid.segment import GroupedSegmentId, LeafSegmentId, RemoteId, SegmentId
-from aiocosid.settings import check_settings, configured_stores
 from aiocosid.snowflake import (
     COSID_MS,
     LEAF,

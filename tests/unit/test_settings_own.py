@@ -13,7 +13,7 @@ from aiocosid.abc import IdConverter, IdGenerator, IdSegmentDistributor
 from aiocosid.converter import ToStringIdConverter
 from aiocosid.errors import InvalidSettingsError, SegmentUnavailableError
 from aiocosid.generators import CounterId
-from aiocosid.settings import Settings, check_settings, configured_stores, load_settings
+from aiocosid.provider.settings import Settings, check_settings, configured_stores, load_settings
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.stores.postgres import PostgresStore
 from aiocosid.testing import FailingDistributor

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from aiocosid import settings
-from aiocosid.settings import LayoutSettings
-from aiocosid.settings._values import STRICT
+from aiocosid.provider import settings
+from aiocosid.provider.settings import LayoutSettings
+from aiocosid.provider.settings._values import STRICT
 from tests.docs._reference import PAGE, page
 
 TEXT: Final = PAGE.read_text("utf-8")

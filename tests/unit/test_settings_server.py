@@ -10,15 +10,15 @@ from typing import get_args
 import pytest
 
 from aiocosid.errors import InvalidArgumentError, InvalidSettingsError
-from aiocosid.server import Limits, Verb, digest_of, new_token, token_table
-from aiocosid.settings import (
+from aiocosid.provider.settings import (
     LimitSettings,
     address_of,
     check_settings,
     is_loopback,
     load_settings,
 )
-from aiocosid.settings._server import VerbName
+from aiocosid.provider.settings._server import VerbName
+from aiocosid.server import Limits, Verb, digest_of, new_token, token_table
 
 SECRET = "aiocosid_a_secret"  # noqa: S105 - of a test
 DIGEST = digest_of(SECRET)

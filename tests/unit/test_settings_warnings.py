@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from aiocosid.settings import check_settings
+from aiocosid.provider.settings import check_settings
 from aiocosid.testing import ManualClock
 
 NOW_MS = 1_760_000_000_000  # 2025-10-09

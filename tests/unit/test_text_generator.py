@@ -11,7 +11,6 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from aiocosid._life import fork
-from aiocosid._text_generator import StringIdGenerator
 from aiocosid.converter import (
     PrefixIdConverter,
     Radix36IdConverter,
@@ -19,6 +18,7 @@ from aiocosid.converter import (
     ToStringIdConverter,
 )
 from aiocosid.errors import ForkedError, InvalidArgumentError, InvalidIdError
+from aiocosid.generators.text import StringIdGenerator
 from aiocosid.segment import SegmentChainId
 from aiocosid.stores.memory import MemoryStore
 

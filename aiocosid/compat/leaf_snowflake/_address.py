@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from ..._checks import check_integer, check_text
 from ...abc import InstanceId
+from ...abc.checks import check_integer, check_text
 from ...errors import InvalidArgumentError
 
 if TYPE_CHECKING:

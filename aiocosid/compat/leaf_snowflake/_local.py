@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 from urllib.parse import unquote
 
-from ..._checks import MAX_MS
 from ..._life import fork
 from ..._life.clock import SYSTEM_CLOCK
 from ...abc import InstanceId, MachineGrant
+from ...abc.checks import MAX_MS
 from ...errors import CorruptMachineStateError, InvalidArgumentError, StoreError
 from ...machine import ManualMachineIdDistributor
 from ...machine.files import (

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, urlencode
 
-from ..._dates import resolve_zone
+from ...abc.dates import resolve_zone
 from ...errors import InvalidArgumentError
 from ._address import LeafAddress, check_leaf_name
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ..._checks import MAX_MS
+from ...abc.checks import MAX_MS
 from ...errors import CorruptMachineStateError, InvalidArgumentError, LeafWorkerIdsUsedUpError
 from ...stores.sql import executor_of, executor_on
 from .._table import as_integer

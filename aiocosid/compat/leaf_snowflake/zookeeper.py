@@ -15,7 +15,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
-from ..._checks import MAX_MS, check_integer, check_text
+from ...abc.checks import MAX_MS, check_integer, check_text
 from ...errors import (
     CorruptMachineStateError,
     LeafWorkerIdsUsedUpError,

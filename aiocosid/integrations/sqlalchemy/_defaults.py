@@ -16,7 +16,7 @@ from ... import generator_named
 from ...abc import SHARE, AnyGenerator, IdGenerator, TextIdGenerator
 from ...converter import TypedId
 from ...errors import CosIdError, InvalidArgumentError, WouldBlock
-from ...models import CosId, ensure_ids, id_fields
+from ...provider.models import CosId, ensure_ids, id_fields
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -304,7 +304,7 @@ def _key(kind: TypeEngine[Any], name: str) -> Mapped[Any]:
 async def assign_ids(session: AsyncSession, provider: Provider | None = None) -> int:
     """Fill the empty ids of the objects that were added to a session and not flushed yet.
 
-    For keys that are needed before the flush.  See `aiocosid.models.ensure_ids`; objects whose
+    For keys that are needed before the flush.  See `aiocosid.provider.models.ensure_ids`; objects whose
     class has no marked id are ignored.
 
     Args:
@@ -315,7 +315,7 @@ async def assign_ids(session: AsyncSession, provider: Provider | None = None) ->
         How many ids were given.
 
     Raises:
-        CosIdError: as `aiocosid.models.ensure_ids`.
+        CosIdError: as `aiocosid.provider.models.ensure_ids`.
     """
     return await ensure_ids(_with_fields(session.sync_session), provider)
 

@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import Column, PrimaryKeyConstraint, event
 from sqlalchemy.orm import Mapper
 
-from ...models import CosId, mark_of
+from ...provider.models import CosId, mark_of
 from ._typed import TypedIdType
 
 __all__ = ()

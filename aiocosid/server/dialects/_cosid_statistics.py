@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
-from ..._text_generator import StringStatistics
 from ...abc import MAX_ID
 from ...converter import Radix62IdConverter
 from ...generators import WrappedStatistics
+from ...generators.text import StringStatistics
 from ...segment import GroupedStatistics, SegmentStatistics
 from ...snowflake import CachedSnowflakeStatistics, SnowflakeStatistics
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from ...abc._ids import check_text
+from ...abc.checks import check_text
 from ...errors import InvalidArgumentError
-from .._store import BackendStore
 from .._url import read_url
 from .._url_specs import ETCD
+from ..base import BackendStore
 from ._backend import EtcdBackend
 from ._link import EtcdLink
 

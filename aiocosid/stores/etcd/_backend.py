@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final
 
 from ...abc import MAX_ID, Counter, ServerFacts
 from ...errors import CorruptCounterError, CounterNotCreatedError
-from ...machine._rules import quarantine_ms
 from ...machine.cells import ENDLESS_MS, MAX_MS, Seat, Snapshot, Space
-from .._backend import MISSING, Backend, after_add, after_raise, counters_of
+from ...machine.rules import quarantine_ms
 from .._durability import ETCD as RULES
 from .._durability import findings
 from .._own_cells import Places, is_enough, quoted
+from ..backend import MISSING, Backend, after_add, after_raise, counters_of
 from ._driver import STORE, existing, put, remove, span, unchanged, unwritten
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import Self
 
 from ...errors import InvalidArgumentError
 from .._connection import OwnedConnection
-from .._store import BackendStore
 from .._url import read_url
 from .._url_specs import HTTP
+from ..base import BackendStore
 from ._backend import HttpBackend, HttpCounter, UsersClient, base_of, connect, session_on
 from ._machine import HttpMachineIdDistributor
 from ._session import HttpSession, httpx

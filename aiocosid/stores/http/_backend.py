@@ -18,10 +18,10 @@ from ...errors import (
     StoreUnavailableError,
     UnsupportedByStoreError,
 )
-from ...errors._base import MOST_SHOWN
-from .._backend import Backend
+from ...errors.base import MOST_SHOWN
 from .._connection import BorrowedConnection, Connection, translate_errors
-from .._store import CounterDistributor
+from ..backend import Backend
+from ..base import CounterDistributor
 from ._session import HttpSession, as_store_error, httpx, make_client
 
 if TYPE_CHECKING:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from math import isinf
 from typing import TYPE_CHECKING, Final, TypeGuard
 
-from ..._instance_id import as_instance_id
-from ...abc import MachineGrant
-from ...abc._ids import MAX_ID
-from ...abc._machine import check_machine_bits
+from ...abc import MAX_ID, MachineGrant
+from ...abc.checks import check_machine_bits
 from ...errors import MachineIdLostError, MachineIdOverflowError, StoreError
 from ...machine.distributor import CellMachineIdDistributor
+from ...machine.instance_ids import as_instance_id
 from ._backend import STORE, as_object, path_of
 
 if TYPE_CHECKING:

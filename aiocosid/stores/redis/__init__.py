@@ -13,9 +13,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from ...abc import DEFAULT_MAX_SEQUENCE, DEFAULT_NAMESPACE, DEFAULT_TOLERANCE
-from .._store import BackendStore
 from .._url import read_url
 from .._url_specs import REDIS
+from ..base import BackendStore
 from ._backend import RedisBackend
 from ._demands import DEMANDS, REPLICA_TIMEOUT, Demands
 from ._link import RedisLink

@@ -44,7 +44,7 @@ from ...machine.cells import (
     Space,
     read_note,
 )
-from .._backend import Backend, counters_of
+from ..backend import Backend, counters_of
 from ._demands import durability_of, facts_of
 from ._errors import STORE
 from ._link import UNDECODED, Grants, Script, script_of, text_of

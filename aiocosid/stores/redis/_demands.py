@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from ...abc._ids import check_integer, check_seconds
+from ...abc.checks import check_integer, check_seconds
 from ...errors import StoreUnavailableError
 from .._durability import REDIS as RULES
 from .._durability import REDIS_SEQUENCES as SEQUENCE_RULES

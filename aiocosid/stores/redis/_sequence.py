@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ...abc import SecondFenced, SecondSpent, SequenceDistributor, SequenceGrant, SequenceReply
-from ...abc._ids import check_integer, check_text
+from ...abc.checks import check_integer, check_text
 from ...errors import ClockSkewError, InvalidArgumentError, StoreIdentityHiddenError
 from .._durability import DurabilityCheck
 from ._demands import evictions_of

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Self
 
 from ...abc import DEFAULT_NAMESPACE, Machine, MachineMarker
 from .._connection import OwnedConnection
-from .._store import BackendStore
 from .._url import read_url
 from .._url_specs import AIOCOSID
-from .._wire import LABEL
+from ..base import BackendStore
+from ..wire import LABEL
 from ._backend import RemoteBackend, Servers
 from ._endpoints import endpoints_of
 from ._machine import RemoteMachineIdDistributor

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast, overl
 from ..._life.clock import SYSTEM_CLOCK
 from ...abc import MAX_ID, Counter, Machine, MachineMarker
 from ...errors import StoreError, StoreUnavailableError
-from ...machine._operations import ReleaseOperation, Renewed, RenewOperation, TakeOperation, Took
-from .._backend import Backend
+from ...machine.operations import ReleaseOperation, Renewed, RenewOperation, TakeOperation, Took
 from .._connection import fail_if_forked
-from .._wire import LABEL, as_ranges, as_values, error_of, values_json
+from ..backend import Backend
+from ..wire import LABEL, as_ranges, as_values, error_of, values_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,8 +11,8 @@ import anyio
 
 from ...errors import StoreAuthenticationError, StoreError, StoreUnavailableError
 from .._connection import translate_errors
-from .._wire import LABEL
 from ..http._session import HttpSession, as_store_error, make_client
+from ..wire import LABEL
 from ._backend import UnexpectedAnswerError, answer_of
 
 if TYPE_CHECKING:

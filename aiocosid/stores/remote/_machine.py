@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...errors import InvalidArgumentError
-from ...machine._operations import Renewed, Took
-from ...machine._rules import MOST_AHEAD_MS
 from ...machine.distributor import CellMachineIdDistributor
+from ...machine.operations import Renewed, Took
+from ...machine.rules import MOST_AHEAD_MS
 
 if TYPE_CHECKING:
-    from ...machine._operations import ReleaseOperation, RenewOperation, TakeOperation
+    from ...machine.operations import ReleaseOperation, RenewOperation, TakeOperation
     from ._backend import RemoteBackend
 
 __all__ = ("RemoteMachineIdDistributor",)

@@ -15,7 +15,7 @@ from ...errors import (
     StoreUnavailableError,
 )
 from .._connection import closed
-from .._wire import LABEL
+from ..wire import LABEL
 from ._backend import answer_of
 
 try:

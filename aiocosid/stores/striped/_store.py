@@ -13,7 +13,7 @@ import anyio
 
 from ..._life.clock import SYSTEM_CLOCK, call_bounded
 from ...abc import DEFAULT_NAMESPACE, Counter, Store
-from ...abc._ids import check_integer, check_seconds
+from ...abc.checks import check_integer, check_seconds
 from ...errors import (
     CosIdError,
     CounterMissingError,
@@ -24,8 +24,8 @@ from ...errors import (
     StoreUnavailableError,
     UnsupportedByStoreError,
 )
-from .._over import Closings, StoreOverStores
 from .._watermark import WatchedDistributor
+from ..over import Closings, StoreOverStores
 from ._stripe import (
     FEWEST_STORES,
     MOST_STORES,

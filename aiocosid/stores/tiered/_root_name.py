@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 from weakref import WeakKeyDictionary
 
-from ...abc._ids import check_text
+from ...abc.checks import check_text
 from ...errors import InvalidArgumentError
 from ..memory import MemoryBackend
 

@@ -10,9 +10,10 @@ from dataclasses import dataclass, fields
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from ..._checks import check_above, check_integer, check_seconds
 from ..._life.clock import SYSTEM_CLOCK, call_bounded
 from ...abc import DEFAULT_NAMESPACE, Store
+from ...abc.checks import check_above, check_integer, check_seconds
+from ...abc.events import CacheFound, CacheLost, Instruments, SpanLeased
 from ...errors import (
     CosIdError,
     IdOverflowError,
@@ -20,9 +21,8 @@ from ...errors import (
     StoreError,
     StoreUnavailableError,
 )
-from ...events import CacheFound, CacheLost, Instruments, SpanLeased
-from .._over import Closings, StoreOverStores
 from .._watermark import WatchedDistributor
+from ..over import Closings, StoreOverStores
 from ..redis import RedisStore
 from ..redis._errors import STORE
 from ..redis._span import Claimed, Span, SpanTaken
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from ...abc import Clock, Counter
-    from ...events import Event, Instrument
+    from ...abc.events import Event, Instrument
 
 __all__ = ("SPANS", "Outage", "TieredIdSegmentDistributor", "TieredStatistics", "TieredStore")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from .._store import BackendStore
+from ..base import BackendStore
 from ._backend import ZookeeperBackend
 from .tree import OwnedLink, as_link
 

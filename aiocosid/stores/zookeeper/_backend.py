@@ -15,7 +15,6 @@ from ...errors import (
     CounterNotCreatedError,
     InvalidArgumentError,
 )
-from ...machine._rules import RELEASE_STAMP_MARGIN
 from ...machine.cells import (
     MAX_MS,
     Count,
@@ -29,9 +28,10 @@ from ...machine.cells import (
     Space,
 )
 from ...machine.distributor import MAX_MACHINE_ID
-from .._backend import MISSING, Backend, after_add, after_raise, counters_of
+from ...machine.rules import RELEASE_STAMP_MARGIN
 from .._durability import ZOOKEEPER as RULES
 from .._durability import findings
+from ..backend import MISSING, Backend, after_add, after_raise, counters_of
 from ._paths import COSID, OURS, STORES_OWN, name_of, node_of, own_node_of, path_of, text_of
 from .tree import ANY, Node, ZookeeperLink, create, delete, expect, write
 

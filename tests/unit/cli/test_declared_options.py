@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from aiocosid.provider import OPTIONS, SYSTEMS
-from aiocosid.settings import ChainSettings, CosIdSettings, MachineSettings
+from aiocosid.provider.settings import ChainSettings, CosIdSettings, MachineSettings
 from tests.command import Command
 
 from ._doubles import ScriptedStore

@@ -20,7 +20,7 @@ from aiocosid.cli._findings import (
     judge_server,
 )
 from aiocosid.errors import StoreAuthenticationError
-from aiocosid.inspection import NOT_KEPT, StoreReading
+from aiocosid.stores.inspection import NOT_KEPT, StoreReading
 
 NOW_MS = 1_800_000_000_000
 

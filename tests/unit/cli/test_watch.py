@@ -14,7 +14,7 @@ from aiocosid.abc import Counter, Machine, MachineMarker
 from aiocosid.cli._session import StoreSession
 from aiocosid.cli._watch import counter_lines, machine_lines
 from aiocosid.errors import StoreUnavailableError
-from aiocosid.inspection import Rates, StoreReading
+from aiocosid.stores.inspection import Rates, StoreReading
 from tests.command import Command, command, environment
 
 from ._doubles import ScriptedStore

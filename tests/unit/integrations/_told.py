@@ -10,8 +10,7 @@ import anyio
 
 from aiocosid import SegmentChainId
 from aiocosid.abc import Statistics
-from aiocosid.errors import MachineIdLostError, StoreUnavailableError
-from aiocosid.events import (
+from aiocosid.abc.events import (
     CacheFound,
     CacheLost,
     ClockBackwards,
@@ -33,6 +32,7 @@ from aiocosid.events import (
     Starved,
     WaitTimedOut,
 )
+from aiocosid.errors import MachineIdLostError, StoreUnavailableError
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import ManualClock, SlowDistributor
 

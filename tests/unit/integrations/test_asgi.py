@@ -9,7 +9,6 @@ import anyio
 import pytest
 
 import aiocosid
-from aiocosid._text_generator import StringIdGenerator
 from aiocosid.converter import GroupedPrefixIdConverter, Radix62IdConverter, ToStringIdConverter
 from aiocosid.errors import (
     NotOpenError,
@@ -17,6 +16,7 @@ from aiocosid.errors import (
     StoreRolledBackError,
     WrongLoopError,
 )
+from aiocosid.generators.text import StringIdGenerator
 from aiocosid.integrations.asgi import HealthApp, StatisticsApp, check_health
 from aiocosid.machine import ManualMachineIdDistributor
 from aiocosid.segment import GroupBy, GroupedSegmentId

@@ -20,10 +20,10 @@ from aiocosid.errors import (
     StoreRolledBackError,
     StoreUnavailableError,
 )
-from aiocosid.integrations import _failures
-from aiocosid.integrations._failures import FailureLog, answer_to
+from aiocosid.integrations import failures
 from aiocosid.integrations._line_limit import MOST_CAUSES, LineLimiter
 from aiocosid.integrations.asgi import ErrorMiddleware
+from aiocosid.integrations.failures import FailureLog, answer_to
 
 from ._kit import client
 
@@ -247,7 +247,7 @@ class TestErrorMiddleware:
         async with client(ErrorMiddleware(app)) as http:
             reply, head = await http.get("/"), await http.head("/")
         assert reply.status_code == head.status_code == status
-        assert reply.headers["content-type"] == _failures.PROBLEM_JSON
+        assert reply.headers["content-type"] == failures.PROBLEM_JSON
         assert reply.json()["type"] == error.url
         assert "hunter2" not in reply.text
         assert "10.0.0.7" not in reply.text

@@ -10,9 +10,16 @@ from typing import Any
 
 import pytest
 
-from aiocosid import events
+from aiocosid.abc import events
+from aiocosid.abc.events import (
+    Event,
+    FetchFailed,
+    Instruments,
+    SegmentFetched,
+    Starved,
+    WaitTimedOut,
+)
 from aiocosid.errors import InvalidArgumentError, StoreError
-from aiocosid.events import Event, FetchFailed, Instruments, SegmentFetched, Starved, WaitTimedOut
 from aiocosid.integrations.logging import LEVELS, LoggingInstrument
 
 from ._told import DOWN, EVENTS, SHOP, starved
@@ -44,7 +51,7 @@ def test_each_event_has_a_level_and_a_line(caplog: pytest.LogCaptureFixture) -> 
     kinds = {type(event) for event in EVENTS}
     assert kinds == set(LEVELS)
     assert {kind.__name__ for kind in kinds} == {*events.__all__} - NO_EVENTS
-    caplog.set_level(logging.DEBUG, "aiocosid.events")
+    caplog.set_level(logging.DEBUG, "aiocosid.abc.events")
     instrument = LoggingInstrument()
     for event in EVENTS:
         instrument.on_event(event)
@@ -59,7 +66,7 @@ def test_each_event_has_a_level_and_a_line(caplog: pytest.LogCaptureFixture) -> 
     assert [record.levelno for record in caplog.records] == [LEVELS[type(e)] for e in EVENTS]
     for event, record in zip(EVENTS, caplog.records, strict=True):
         told = json.loads(json.dumps(facts(record)))
-        assert (told.pop("event"), record.name) == (type(event).__name__, "aiocosid.events")
+        assert (told.pop("event"), record.name) == (type(event).__name__, "aiocosid.abc.events")
         assert {"namespace": "shop", "name": event.name}.items() <= told.items()
         assert {*told} == {*event.__dataclass_fields__}
 
@@ -68,7 +75,7 @@ def test_what_repeats_is_written_now_and_then(
     caplog: pytest.LogCaptureFixture, wall: list[float]
 ) -> None:
     """A line of its kind, generator and error every ten seconds, with the count of the others."""
-    caplog.set_level(logging.DEBUG, "aiocosid.events")
+    caplog.set_level(logging.DEBUG, "aiocosid.abc.events")
     instrument = LoggingInstrument()
     late, other = WaitTimedOut(**SHOP, waited=5), WaitTimedOut(namespace="shop", name="b", waited=5)
     for event in (late, late, other, late, Starved(**SHOP)):
@@ -107,14 +114,14 @@ def test_levels_are_the_users(caplog: pytest.LogCaptureFixture) -> None:
     class Own(Event):
         pass
 
-    caplog.set_level(logging.INFO, "aiocosid.events")
+    caplog.set_level(logging.INFO, "aiocosid.abc.events")
     instrument = LoggingInstrument(levels={Starved: logging.DEBUG, Own: logging.ERROR})
     for event in (Starved(**SHOP), Own(**SHOP), FetchFailed(**SHOP, error=DOWN, attempt=1, took=0)):
         instrument.on_event(event)
     assert [record.levelname for record in caplog.records] == ["ERROR", "INFO"]
     assert len(instrument._limiter._written) == 2
     # The logger's level alone; caplog sets its handler's as well.
-    logging.getLogger("aiocosid.events").setLevel(logging.ERROR)
+    logging.getLogger("aiocosid.abc.events").setLevel(logging.ERROR)
     instrument.on_event(WaitTimedOut(**SHOP, waited=5))
     assert len(caplog.records) == 2
     for pause in (-1, float("inf"), float("nan")):
@@ -124,7 +131,7 @@ def test_levels_are_the_users(caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.mark.asyncio
 async def test_a_chain_that_starves(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "aiocosid.events")
+    caplog.set_level(logging.INFO, "aiocosid.abc.events")
     async with starved(LoggingInstrument()):
         pass
     assert [record.getMessage() for record in caplog.records] == ["shop.order: starved"]
@@ -140,7 +147,7 @@ def test_several_instruments(caplog: pytest.LogCaptureFixture) -> None:
         def __repr__(self) -> str:
             return "broken one"
 
-    caplog.set_level(logging.INFO, "aiocosid.events")
+    caplog.set_level(logging.INFO, "aiocosid.abc.events")
     both = Instruments(Broken(), LoggingInstrument())
     both.on_event(Starved(**SHOP))
     assert [record.getMessage() for record in caplog.records] == [

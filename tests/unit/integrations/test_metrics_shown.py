@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
-from aiocosid.integrations._metrics import MEASURED, READ, Metric
+from aiocosid.integrations.metrics import MEASURED, READ, Metric
 from aiocosid.server._meters import SERVED
 
 DOCS: Final = Path(__file__).parents[3] / "docs"

@@ -10,7 +10,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 import aiocosid
 from aiocosid.abc import Statistics
-from aiocosid.integrations._metrics import MEASURED, READ
+from aiocosid.integrations.metrics import MEASURED, READ
 from aiocosid.integrations.opentelemetry import OpenTelemetryInstrument
 from aiocosid.stores.memory import MemoryStore
 

@@ -1,6 +1,6 @@
 """Every history of a small world, step by step, with the shipped rules of machine ids.
 
-A world is a store, its clock, and a few instances.  An instance reads, decides by `_rules`, and
+A world is a store, its clock, and a few instances.  An instance reads, decides by `rules`, and
 commits; between any two steps anything else may happen: another instance's step, time, a crash, a
 reply that is lost, a commit that comes late, a store that is emptied in part, restored, or started
 anew, a clock that is set, a peer of CosId's.  States that were met before are not followed again.
@@ -19,9 +19,9 @@ from functools import cache
 from typing import Final, NamedTuple
 
 from aiocosid.errors import CosIdError
-from aiocosid.machine import _rules
-from aiocosid.machine._rules import Asker, Decision, Taken
+from aiocosid.machine import rules
 from aiocosid.machine.cells import Changes, Count, Marker, Note, Owner, Seat, Snapshot, Space
+from aiocosid.machine.rules import Asker, Decision, Taken
 
 __all__ = ("Budget", "Found", "World", "explore")
 
@@ -324,15 +324,15 @@ def _decide_on(
     asker = Asker(each.text, each.stable, GUARD_MS, nonce)
     try:
         if pending.kind == "take":
-            return _rules.hand_out(
+            return rules.hand_out(
                 snapshot, asker, bits=BITS, now_ms=now_ms, latest_ms=2**52, token=nonce
             )
         if pending.kind == "return":
             last_ms = max(each.last_ms + 1, each.floor_ms)
-            return _rules.give_back(
+            return rules.give_back(
                 snapshot, asker, each.machine_id, last_ms=last_ms, token=each.token
             )
-        return _rules.renew(
+        return rules.renew(
             snapshot,
             asker,
             each.machine_id,

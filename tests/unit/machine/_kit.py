@@ -12,10 +12,10 @@ import anyio
 
 from aiocosid.abc import InstanceId, MachineGrant, MachineIdDistributor
 from aiocosid.errors import StoreUnavailableError
-from aiocosid.machine import _rules
-from aiocosid.machine._rules import Asker
+from aiocosid.machine import rules
 from aiocosid.machine.cells import Need
 from aiocosid.machine.distributor import transact
+from aiocosid.machine.rules import Asker
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import ManualClock
 
@@ -104,7 +104,7 @@ class Link(MachineIdDistributor):
         else:  # as it was sent
             who, token = self.inner.instance_id, self.inner._token
             give_back = partial(
-                _rules.give_back, machine_id=machine_id, last_ms=last_ms, token=token
+                rules.give_back, machine_id=machine_id, last_ms=last_ms, token=token
             )
 
             def late() -> None:

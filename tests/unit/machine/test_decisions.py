@@ -23,9 +23,7 @@ from aiocosid.errors import (
     StoreFormatError,
     StoreNotInitializedError,
 )
-from aiocosid.machine import _administration, _rules
-from aiocosid.machine._losses import doubt
-from aiocosid.machine._rules import Asker, Decision, Taken
+from aiocosid.machine import administration, rules
 from aiocosid.machine.cells import (
     ENDLESS_MS,
     MAX_MS,
@@ -41,6 +39,8 @@ from aiocosid.machine.cells import (
     Snapshot,
     Space,
 )
+from aiocosid.machine.losses import doubt
+from aiocosid.machine.rules import Asker, Decision, Taken
 
 NOW: Final = 1_000_000_000
 ME: Final = Asker("me", guard_ms=300_000, nonce="n")
@@ -66,7 +66,7 @@ def snapshot(**facts: Any) -> Snapshot:
 
 def hand_out(found: Snapshot, asker: Asker = ME, **options: Any) -> Decision:
     usual: dict[str, Any] = {"bits": 2, "now_ms": NOW, "latest_ms": NOW, "token": "new"}
-    return _rules.hand_out(found, asker, **(usual | options))
+    return rules.hand_out(found, asker, **(usual | options))
 
 
 # Whether the store has lost anything: what is written about it, the machine id or the seconds that
@@ -168,7 +168,7 @@ def test_what_was_lost(
     ],
 )
 def test_the_seconds_left(facts: dict[str, Any], seconds: float) -> None:
-    assert _rules.seconds_left(snapshot(**facts)) == seconds
+    assert rules.seconds_left(snapshot(**facts)) == seconds
 
 
 # Which machine id is handed out, and what is written besides its own cells.
@@ -325,7 +325,7 @@ def noted(seat: Seat, **facts: Any) -> Seat:
 
 def renew(found: Snapshot, asker: Asker = ME, **options: Any) -> Decision:
     usual: dict[str, Any] = {"machine_id": 1, "now_ms": NOW, "mark_ms": NOW + 60, "token": "t"}
-    return _rules.renew(found, asker, **(usual | options))
+    return rules.renew(found, asker, **(usual | options))
 
 
 RENEWED: Final = seat("me", mark=NOW + 60, turn=1)
@@ -394,7 +394,7 @@ def test_an_id_that_is_lost(before: Seat, asker: Asker, token: str, reason: str)
     assert reason in str(found.error)
     assert not found.changes
     where = snapshot(seats={1: before})
-    assert _rules.give_back(where, asker, 1, last_ms=NOW, token=token) == Decision()
+    assert rules.give_back(where, asker, 1, last_ms=NOW, token=token) == Decision()
 
 
 # Guests of a server.
@@ -462,7 +462,7 @@ def test_a_guests_time_that_is_far_ahead_is_refused(clock_ms: int) -> None:
             hand_out(found, guest, now_ms=at_most + ahead),
             renew(found, guest, now_ms=at_most + ahead),
             renew(found, guest, mark_ms=last),
-            _rules.give_back(found, guest, 1, last_ms=last, token="t"),
+            rules.give_back(found, guest, 1, last_ms=last, token="t"),
         ]
         for each in decisions:
             assert (each.error is None) == is_right
@@ -588,14 +588,14 @@ def test_giving_back(before: Seat, last_ms: int, stamp_ms: int, mark_ms: int, st
     owner = Owner("me" if stable else "", stamp_ms)
     due = replace(due if stable else noted(due, instance=""), owners=(owner,))
     own: dict[str, int | None] = {} if stable else {"me": None}
-    done = _rules.give_back(found, asker, 1, last_ms=last_ms, token="t")
+    done = rules.give_back(found, asker, 1, last_ms=last_ms, token="t")
     assert done == Decision(Changes("me", seats={1: due}, own=own))
 
 
 @pytest.mark.parametrize("before", [Seat(), HELD, noted(MINE, token="another")])
 def test_what_is_not_ones_own_is_not_given_back(before: Seat) -> None:
     found = snapshot(seats={1: before})
-    assert _rules.give_back(found, ME, 1, last_ms=NOW, token="t") == Decision()
+    assert rules.give_back(found, ME, 1, last_ms=NOW, token="t") == Decision()
 
 
 @pytest.mark.parametrize(
@@ -611,11 +611,11 @@ def test_what_is_not_ones_own_is_not_given_back(before: Seat) -> None:
 def test_taking_away(before: Seat, stamp_ms: int) -> None:
     due = replace(noted(before, instance="", turn=1), owners=(Owner("", stamp_ms),))
     changes = Changes(seats={1: due}, own=dict.fromkeys(before.holders))
-    assert _rules.take_away(snapshot(seats={1: before}), 1) == Decision(changes)
+    assert rules.take_away(snapshot(seats={1: before}), 1) == Decision(changes)
 
 
 def test_what_nobody_holds_is_not_taken_away() -> None:
-    assert isinstance(_rules.take_away(snapshot(), 1).error, InvalidArgumentError)
+    assert isinstance(rules.take_away(snapshot(), 1).error, InvalidArgumentError)
 
 
 @pytest.mark.parametrize(
@@ -633,7 +633,7 @@ def test_what_nobody_holds_is_not_taken_away() -> None:
 def test_raising_a_mark(
     before: Seat, last_new: int | None, after: Seat | None, is_raised: bool
 ) -> None:
-    found = _rules.raise_mark(snapshot(seats={1: before}, last_new=last_new), 1, 50)
+    found = rules.raise_mark(snapshot(seats={1: before}, last_new=last_new), 1, 50)
     due = Changes()
     if after is not None:
         note = after.note or Note(mark_ms=50, turn=1)
@@ -643,7 +643,7 @@ def test_raising_a_mark(
 
 
 def test_no_mark_is_raised_beside_a_damaged_cell() -> None:
-    found = _rules.raise_mark(snapshot(seats={1: Seat(is_damaged=True)}), 1, 50)
+    found = rules.raise_mark(snapshot(seats={1: Seat(is_damaged=True)}), 1, 50)
     assert isinstance(found.error, CorruptMachineStateError)
     assert not found.changes
 
@@ -654,7 +654,7 @@ def test_no_mark_is_raised_beside_a_damaged_cell() -> None:
 def test_a_width_is_changed() -> None:
     """All is written once more, so that nobody takes an id meanwhile."""
     free = {1: seat(""), 2: seat("", token="")}
-    found = _administration.set_bits(snapshot(seats=free, count=Count("e", 1)), ME, 3)
+    found = administration.set_bits(snapshot(seats=free, count=Count("e", 1)), ME, 3)
     seats = {number: noted(each, turn=1) for number, each in free.items()}
     due = Changes(space=replace(SPACE, bits=3), seats=seats, count=Count("e", 1))
     assert found == Decision(due)
@@ -669,20 +669,20 @@ def test_a_width_is_changed() -> None:
     ],
 )
 def test_a_width_is_not_changed(facts: dict[str, Any], error: type[Exception]) -> None:
-    found = _administration.set_bits(snapshot(**facts), ME, 3)
+    found = administration.set_bits(snapshot(**facts), ME, 3)
     assert isinstance(found.error, error)
     assert ("2 bits" in str(found.error)) == (error is MachineIdInUseError)
     assert not found.changes
 
 
 def test_a_width_that_is_there_needs_no_change() -> None:
-    assert _administration.set_bits(snapshot(seats={1: HELD}), ME, 2) == Decision()
+    assert administration.set_bits(snapshot(seats={1: HELD}), ME, 2) == Decision()
 
 
 def test_all_is_read_for_a_width_and_for_a_marker() -> None:
     part, due = snapshot(is_complete=False), Decision(need=WHOLE)
-    assert _administration.set_bits(part, ME, 3) == due
-    assert _administration.mark(part, ME, is_new=True) == due
+    assert administration.set_bits(part, ME, 3) == due
+    assert administration.mark(part, ME, is_new=True) == due
 
 
 NEW: Final = MachineMarker(namespace="ns", is_new=True)
@@ -733,7 +733,7 @@ def test_marking_a_namespace(
     count: Count | None,
     marker: MachineMarker | float,
 ) -> None:
-    found = _administration.mark(snapshot(**({"seats": {0: HELD}} | facts)), ME, is_new=is_new)
+    found = administration.mark(snapshot(**({"seats": {0: HELD}} | facts)), ME, is_new=is_new)
     if isinstance(marker, float):
         marker = MachineMarker(namespace="ns", seconds_left=marker)
     assert (found.changes, found.answer) == (Changes(space=space, count=count), marker)
@@ -742,9 +742,9 @@ def test_marking_a_namespace(
 
 def test_another_format_is_refused() -> None:
     """The error names both; each rule would take its cells for something else."""
-    _rules.check_format(snapshot())
+    rules.check_format(snapshot())
     with pytest.raises(StoreFormatError) as caught:
-        _rules.check_format(snapshot(marker=Marker(format=1)))
+        rules.check_format(snapshot(marker=Marker(format=1)))
     assert (caught.value.found, caught.value.expected) == (1, 2)
 
 
@@ -790,8 +790,8 @@ def test_a_namespace_without_a_count_needs_all_namespaces() -> None:
     due = Decision(need=WHOLE)
     assert (
         hand_out(new)
-        == _administration.set_bits(new, ME, 3)
-        == _administration.mark(new, ME, is_new=True)
+        == administration.set_bits(new, ME, 3)
+        == administration.mark(new, ME, is_new=True)
         == due
     )
     assert hand_out(snapshot(counted=-1)).need is None
@@ -802,11 +802,11 @@ def test_a_namespace_without_a_count_needs_all_namespaces() -> None:
 
 def test_a_namespace_is_forgotten() -> None:
     gone = {"space": None, "count": None, "namespaces": NamespaceCount(3)}
-    assert _administration.forget(snapshot(**gone, counted=-1)).need is not None
-    found = _administration.forget(snapshot(**gone, counted=2))
+    assert administration.forget(snapshot(**gone, counted=-1)).need is not None
+    found = administration.forget(snapshot(**gone, counted=2))
     assert (found.changes, found.answer) == (Changes(namespaces=NamespaceCount(2)), True)
-    assert _administration.forget(snapshot(**gone, counted=3)) == Decision(answer=False)
-    there = _administration.forget(snapshot(namespaces=NamespaceCount(3), counted=2))
+    assert administration.forget(snapshot(**gone, counted=3)) == Decision(answer=False)
+    there = administration.forget(snapshot(namespaces=NamespaceCount(3), counted=2))
     assert isinstance(there.error, InvalidArgumentError)
 
 
@@ -815,7 +815,7 @@ def test_a_namespace_that_vanished_waits_as_long_as_any_by_default() -> None:
     facts: dict[str, Any] = {"count": None, "namespaces": NamespaceCount(3), "counted": 2}
     short = replace(ME, guard_ms=1000)
     for space, guard_ms in ((None, 300_000), (SPACE, max(SPACE.guard_ms, 1000))):
-        found = _rules.hand_out(
+        found = rules.hand_out(
             snapshot(space=space, **facts), short, bits=2, now_ms=NOW, latest_ms=NOW, token="t"
         )
         assert found.changes.space is not None
@@ -836,12 +836,12 @@ def test_whoever_was_refused_alone_has_not_used_a_namespace(
     facts: dict[str, Any], *, was_used: bool
 ) -> None:
     """So ``init`` may follow a start that failed."""
-    assert _administration.is_used(snapshot(**facts)) == was_used
+    assert administration.is_used(snapshot(**facts)) == was_used
 
 
 def test_a_marker_after_a_loss_begins_a_quarantine_in_each_namespace() -> None:
     """Counters may be created under it; it does not say that nothing was lost."""
-    partial = _administration.mark_store(snapshot(), ME, after_loss=True).changes.marker
+    partial = administration.mark_store(snapshot(), ME, after_loss=True).changes.marker
     assert partial == Marker("", "n")
     for space in (None, SPACE):
         found = hand_out(snapshot(marker=partial, space=space))
@@ -850,7 +850,7 @@ def test_a_marker_after_a_loss_begins_a_quarantine_in_each_namespace() -> None:
         assert found.changes.space is not None
         over = replace(found.changes.space, since_ms=NOW - 305_000)
         assert hand_out(snapshot(marker=partial, space=over)).error is None
-    assert not _rules.is_initialized(snapshot(marker=partial))
+    assert not rules.is_initialized(snapshot(marker=partial))
 
 
 def test_one_namespace_is_doubted_where_none_marks_all() -> None:
@@ -863,12 +863,12 @@ def test_one_namespace_is_doubted_where_none_marks_all() -> None:
 
 def test_marking_the_store() -> None:
     """It counts the namespaces that are there."""
-    assert _administration.mark_store(snapshot(counted=-1), ME).need == Need(namespaces=True)
-    counted = _administration.mark_store(
+    assert administration.mark_store(snapshot(counted=-1), ME).need == Need(namespaces=True)
+    counted = administration.mark_store(
         snapshot(counted=4, namespaces=NamespaceCount(9)), ME
     ).changes
     assert counted == Changes(marker=Marker("here", "n"), namespaces=NamespaceCount(4))
-    assert _administration.mark_store(snapshot(), ME) == Decision(
+    assert administration.mark_store(snapshot(), ME) == Decision(
         Changes(marker=Marker("here", "n"))
     )
 
@@ -884,7 +884,7 @@ def test_a_list_of_machine_ids() -> None:
     }
     found = [
         (each.machine_id, each.instance_id, each.last_timestamp_ms, each.mark_ms, each.stable)
-        for each in _rules.list_machines(snapshot(seats=seats))
+        for each in rules.list_machines(snapshot(seats=seats))
     ]
     assert found == [
         (1, "a", 3, 4, True),
@@ -904,9 +904,9 @@ def test_a_guest_lowers_its_own_mark_alone(asker: Asker, left_ms: int) -> None:
     former = Seat((Owner("", 50),), Note(mark_ms=70, token="old"), 5)
     taken = hand_out(snapshot(seats={0: former}), asker, now_ms=1).changes.seats[0]
     ours = noted(taken, mark_ms=99)
-    freed = _rules.give_back(snapshot(seats={0: ours}), asker, 0, last_ms=0, token="new")
+    freed = rules.give_back(snapshot(seats={0: ours}), asker, 0, last_ms=0, token="new")
     assert freed.changes.seats[0].mark_ms == left_ms
-    late = _rules.give_back(snapshot(seats={0: ours}), asker, 0, last_ms=120, token="new")
+    late = rules.give_back(snapshot(seats={0: ours}), asker, 0, last_ms=120, token="new")
     assert late.changes.seats[0].mark_ms == 99
 
 
@@ -920,7 +920,7 @@ def test_what_a_wrong_clock_has_written() -> None:
     theirs = Seat((Owner("", most_ms + 1),))
     held = seat("me", mark=most_ms + 1)
     found = snapshot(seats={0: right, 1: wrong, 2: theirs, 3: held})
-    done = _administration.repair(found, ME, clock_ms=-1)
+    done = administration.repair(found, ME, clock_ms=-1)
     owners, at = (Owner("", NOW + 60_000),), NOW + 60_000
     note = Note(mark_ms=at, token="t", turn=4)
     assert done.changes == Changes(seats={1: Seat(owners, note, 5), 2: Seat(owners)})
@@ -929,5 +929,5 @@ def test_what_a_wrong_clock_has_written() -> None:
         (2, -1),
         (3, most_ms + 1),
     ]
-    assert not _administration.repair(found, ME, clock_ms=NOW + 1).changes
-    assert _administration.repair(replace(found, is_complete=False), ME, clock_ms=-1).need == WHOLE
+    assert not administration.repair(found, ME, clock_ms=NOW + 1).changes
+    assert administration.repair(replace(found, is_complete=False), ME, clock_ms=-1).need == WHOLE

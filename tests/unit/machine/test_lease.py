@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from aiocosid.abc import InstanceId, MachineGrant
+from aiocosid.abc.events import MachineIdDistributed, MachineIdGuarded, MachineIdLost
 from aiocosid.errors import (
     BusyError,
     ClockTooManyBackwardsError,
@@ -23,7 +24,6 @@ from aiocosid.errors import (
     StoreUnavailableError,
     WouldBlock,
 )
-from aiocosid.events import MachineIdDistributed, MachineIdGuarded, MachineIdLost
 from aiocosid.machine import MachineIdLease
 from aiocosid.machine._leasing import LOSSES
 from aiocosid.machine.cells import Note, Owner, Seat

@@ -7,8 +7,8 @@ from dataclasses import replace
 import anyio
 import pytest
 
+from aiocosid.abc.events import MachineIdLost, MachineIdsQuarantined
 from aiocosid.errors import MachineIdQuarantineError, MachineIdUnavailableError
-from aiocosid.events import MachineIdLost, MachineIdsQuarantined
 from aiocosid.machine import MachineIdLease
 from aiocosid.snowflake import COSID_MS, SnowflakeId
 from aiocosid.testing import ManualClock, settle

@@ -23,8 +23,8 @@ from aiocosid.machine._restart import (
     is_still_its,
     renewal_of,
 )
-from aiocosid.machine._restart_file import RestartFile
 from aiocosid.machine.cells import Note, Owner, Seat
+from aiocosid.machine.restart_file import RestartFile
 from aiocosid.snowflake import (
     COSID_MS,
     UID_GENERATOR_HA,
@@ -242,7 +242,7 @@ class TestFile:
             return False
 
         with monkeypatch.context() as patch:
-            patch.setattr("aiocosid.machine._restart_file.in_thread", give_up)
+            patch.setattr("aiocosid.machine.restart_file.in_thread", give_up)
             await one.write(record("old", 1))
         assert await one.write(record("new", 2))
         assert not late[0]()
@@ -323,7 +323,7 @@ class TestFile:
             (tmp_path / f"{path.name}.lock").unlink()
             path.write_text(text)
 
-        monkeypatch.setattr("aiocosid.machine._restart_file.write_text", write_slowly)
+        monkeypatch.setattr("aiocosid.machine.restart_file.write_text", write_slowly)
         assert not await one.write(record("r", 100))
         await one.leave()
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from aiocosid.machine import _losses, _rules
+from aiocosid.machine import losses, rules
 from aiocosid.machine.cells import Seat, Snapshot
 
 from ._exploration import Budget, explore
@@ -82,16 +82,16 @@ def test_no_longer_history_either(name: str) -> None:
 # Planted defects.
 
 
-def _expires_by_stamp(snapshot: Snapshot, seat: Seat, asker: _rules.Asker) -> bool:
+def _expires_by_stamp(snapshot: Snapshot, seat: Seat, asker: rules.Asker) -> bool:
     return bool(seat.holders) and seat.stamp_ms <= snapshot.now_ms - asker.guard_ms
 
 
-def _expires_early(snapshot: Snapshot, seat: Seat, asker: _rules.Asker) -> bool:
+def _expires_early(snapshot: Snapshot, seat: Seat, asker: rules.Asker) -> bool:
     return _is_expired(snapshot, seat, replace(asker, guard_ms=asker.guard_ms // 2))
 
 
-_is_expired = _rules._is_expired
-_give_back = _rules.give_back
+_is_expired = rules._is_expired
+_give_back = rules.give_back
 
 
 def _gives_back_silently(snapshot: Snapshot, asker: Any, machine_id: int, **about: Any) -> Any:
@@ -116,11 +116,11 @@ def _believes_markers(snapshot: Snapshot) -> bool:
 
 DEFECTS: Final[dict[str, tuple[object, str, object, str]]] = {
     "who is silent is told by the stamp alone": (
-        *(_rules, "_is_expired", _expires_by_stamp),
+        *(rules, "_is_expired", _expires_by_stamp),
         "a clock that is set",
     ),
     "an id expires before its lease ends": (
-        *(_rules, "_is_expired", _expires_early),
+        *(rules, "_is_expired", _expires_early),
         "one id for two",
     ),
     "the mark is not looked at": (
@@ -128,11 +128,11 @@ DEFECTS: Final[dict[str, tuple[object, str, object, str]]] = {
         "a crash",
     ),
     "a return does not tell what was issued": (
-        *(_rules, "give_back", _gives_back_silently),
+        *(rules, "give_back", _gives_back_silently),
         "a peer",
     ),
     "missing ids are not counted": (
-        *(_losses, "is_short", _is_never_short),
+        *(losses, "is_short", _is_never_short),
         "a part is emptied",
     ),
     "the identity of the store is not looked at": (
@@ -140,11 +140,11 @@ DEFECTS: Final[dict[str, tuple[object, str, object, str]]] = {
         "an older state",
     ),
     "a quarantine is over at once": (
-        *(_losses, "quarantine_ms", _ends_at_once),
+        *(losses, "quarantine_ms", _ends_at_once),
         "an older state",
     ),
     "a marker of another server will do": (
-        *(_losses, "is_newly_initialized", _believes_markers),
+        *(losses, "is_newly_initialized", _believes_markers),
         "an older state",
     ),
 }

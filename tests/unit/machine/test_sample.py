@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from aiocosid.machine import _rules
-from aiocosid.machine._rules import Asker, Decision
+from aiocosid.machine import rules
 from aiocosid.machine.cells import Count, Marker, Note, Owner, Seat, Snapshot, Space
+from aiocosid.machine.rules import Asker, Decision
 
 NOW = 1_700_000_000_000
 SAMPLE = 2
@@ -68,7 +68,7 @@ def sampled(snapshot: Snapshot) -> Snapshot:
 
 
 def decide(snapshot: Snapshot, latest_ms: int, asker: Asker = ASKER, spread: int = 0) -> Decision:
-    return _rules.hand_out(
+    return rules.hand_out(
         snapshot,
         asker,
         bits=3,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import anyio
 import pytest
 
+from aiocosid.abc.events import Event, MachineIdGuarded
 from aiocosid.errors import WouldBlock
-from aiocosid.events import Event, MachineIdGuarded
 from aiocosid.machine import MachineIdLease
 from aiocosid.snowflake import SnowflakeId
 from aiocosid.testing import ManualClock, settle

@@ -9,6 +9,7 @@ import pytest
 
 import aiocosid
 from aiocosid.abc import InstanceId
+from aiocosid.abc.events import SnowflakeOpened, WaitTimedOut
 from aiocosid.errors import (
     ClosedError,
     MachineBitsMismatchError,
@@ -18,7 +19,6 @@ from aiocosid.errors import (
     StoreUnavailableError,
     WrongLoopError,
 )
-from aiocosid.events import SnowflakeOpened, WaitTimedOut
 from aiocosid.machine import MachineIdLease
 from aiocosid.snowflake import (
     COSID_MS,

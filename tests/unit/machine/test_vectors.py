@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from aiocosid.abc import InstanceId
-from aiocosid.abc._machine import check_machine_bits
+from aiocosid.abc.checks import check_machine_bits
 from aiocosid.errors import (
     CorruptMachineStateError,
     InvalidArgumentError,

@@ -25,8 +25,8 @@ import aiocosid.segment
 from aiocosid import connect
 from aiocosid._life.fork import generation, watch
 from aiocosid.abc import IdSegmentDistributor
+from aiocosid.abc.events import WaitTimedOut
 from aiocosid.errors import ClosedError, ForkedError
-from aiocosid.events import WaitTimedOut
 from aiocosid.segment import GroupBy, GroupedSegmentId, SegmentChainId, SegmentId
 from aiocosid.segment._opening import SegmentOpening
 from aiocosid.stores.memory import MemoryStore

@@ -10,9 +10,9 @@ import anyio
 from anyio.abc import TaskGroup
 
 from aiocosid.abc import IdSegmentDistributor
-from aiocosid.events import Event
+from aiocosid.abc.events import Event
 from aiocosid.segment import SegmentChainId, SegmentId
-from aiocosid.stores._store import CounterDistributor
+from aiocosid.stores.base import CounterDistributor
 from aiocosid.stores.memory import MemoryStore
 
 Generator = SegmentChainId | SegmentId

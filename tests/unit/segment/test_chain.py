@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from aiocosid.segment import IdSegment
-from aiocosid.segment._chain import IdSegmentChain, IdsInHand
+from aiocosid.segment.chain import IdSegmentChain, IdsInHand
 
 
 def chain_of(*steps: int) -> IdSegmentChain:

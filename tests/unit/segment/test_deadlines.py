@@ -9,8 +9,8 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
+from aiocosid.abc.events import WaitTimedOut
 from aiocosid.errors import ClosedError, SegmentUnavailableError
-from aiocosid.events import WaitTimedOut
 from aiocosid.segment import SegmentId
 from aiocosid.testing import GatedDistributor, ManualClock, settle
 

@@ -7,8 +7,8 @@ from typing import Any
 import anyio
 import pytest
 
+from aiocosid.abc.events import DistanceChanged, SegmentFetched
 from aiocosid.errors import WouldBlock
-from aiocosid.events import DistanceChanged, SegmentFetched
 from aiocosid.segment import SegmentChainId, SegmentId
 from aiocosid.testing import (
     FailingDistributor,

@@ -9,8 +9,7 @@ import pickle
 import anyio
 import pytest
 
-from aiocosid.errors import StoreUnavailableError
-from aiocosid.events import (
+from aiocosid.abc.events import (
     DistanceChanged,
     Event,
     FetchFailed,
@@ -20,6 +19,7 @@ from aiocosid.events import (
     Starved,
     WaitTimedOut,
 )
+from aiocosid.errors import StoreUnavailableError
 from aiocosid.segment import SegmentChainId, SegmentId, SegmentStatistics
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import (

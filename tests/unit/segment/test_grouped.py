@@ -17,6 +17,7 @@ import pytest
 import aiocosid.segment
 from aiocosid._life.loop import Root
 from aiocosid.abc import GroupedId, IdSegmentDistributor
+from aiocosid.abc.events import IdsDiscarded, SegmentFetched
 from aiocosid.errors import (
     ClosedError,
     InvalidArgumentError,
@@ -25,8 +26,7 @@ from aiocosid.errors import (
     StoreRolledBackError,
     WouldBlock,
 )
-from aiocosid.events import IdsDiscarded, SegmentFetched
-from aiocosid.segment import GroupBy, GroupedSegmentId, _grouped_id
+from aiocosid.segment import GroupBy, GroupedSegmentId, grouped_id
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import (
     FailingDistributor,
@@ -510,7 +510,7 @@ async def test_a_handler_between_any_two_steps_finds_groups_that_are_whole(
     clock: ManualClock,
 ) -> None:
     """While they are opened, used and dropped, it does the same."""
-    room: Any = SimpleNamespace(__path__=[_grouped_id.__file__])
+    room: Any = SimpleNamespace(__path__=[grouped_id.__file__])
     steps = Random(2)  # noqa: S311 - chooses steps
     ids: list[GroupedId] = []
     present, left = "a", 0

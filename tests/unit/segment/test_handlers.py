@@ -25,8 +25,8 @@ import aiocosid.segment
 from aiocosid import connect
 from aiocosid._life.loop import Root
 from aiocosid.abc import IdSegmentDistributor
+from aiocosid.abc.events import DistanceChanged, Event, SegmentFetched, Starved
 from aiocosid.errors import ClosedError, WouldBlock
-from aiocosid.events import DistanceChanged, Event, SegmentFetched, Starved
 from aiocosid.segment import SegmentChainId, SegmentId
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import GatedDistributor, ManualClock, WrappedDistributor, settle

@@ -12,6 +12,7 @@ import pytest_asyncio
 
 from aiocosid import IdProvider, connect
 from aiocosid.abc import IdSegmentDistributor
+from aiocosid.abc.events import IdsDiscarded
 from aiocosid.errors import (
     BusyError,
     ClosedError,
@@ -20,7 +21,6 @@ from aiocosid.errors import (
     StoreRolledBackError,
     UnsupportedRuntimeError,
 )
-from aiocosid.events import IdsDiscarded
 from aiocosid.segment import SegmentChainId, SegmentId
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.sync._thread import LoopThread

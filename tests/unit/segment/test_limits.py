@@ -7,6 +7,7 @@ import anyio.lowlevel
 import pytest
 
 from aiocosid.abc import MAX_ID, IdSegmentDistributor
+from aiocosid.abc.events import FetchFailed, IdsDiscarded
 from aiocosid.errors import (
     CorruptCounterError,
     IdOverflowError,
@@ -15,7 +16,6 @@ from aiocosid.errors import (
     StoreRolledBackError,
     WouldBlock,
 )
-from aiocosid.events import FetchFailed, IdsDiscarded
 from aiocosid.segment import SegmentChainId, SegmentId
 from aiocosid.testing import ManualClock, RolledBackDistributor, WrappedDistributor, settle
 

@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from aiocosid.abc import IdSegmentDistributor
+from aiocosid.abc.events import FetchFailed
 from aiocosid.errors import (
     CorruptCounterError,
     SchemaMissingError,
@@ -18,7 +19,6 @@ from aiocosid.errors import (
     StoreUnavailableError,
     WouldBlock,
 )
-from aiocosid.events import FetchFailed
 from aiocosid.segment import SegmentChainId, SegmentId
 from aiocosid.testing import (
     FailingDistributor,

@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
+from aiocosid.abc.events import IdsDiscarded, SegmentFetched
 from aiocosid.errors import (
     InvalidArgumentError,
     SegmentUnavailableError,
@@ -15,7 +16,6 @@ from aiocosid.errors import (
     StoreUnavailableError,
     UnsupportedByStoreError,
 )
-from aiocosid.events import IdsDiscarded, SegmentFetched
 from aiocosid.segment import RemoteId
 from aiocosid.testing import IdGeneratorContract, MakeGenerator, ManualClock
 

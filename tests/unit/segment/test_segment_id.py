@@ -5,8 +5,8 @@ from __future__ import annotations
 import anyio
 import pytest
 
+from aiocosid.abc.events import IdsDiscarded
 from aiocosid.errors import WouldBlock
-from aiocosid.events import IdsDiscarded
 from aiocosid.segment import SegmentId
 from aiocosid.testing import GatedDistributor, ManualClock, WrappedDistributor, settle
 

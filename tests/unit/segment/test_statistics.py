@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiocosid.segment._pace import WINDOW, RateMeter
+from aiocosid.segment.pace import WINDOW, RateMeter
 
 
 def test_at_the_beginning_there_is_no_rate() -> None:

@@ -10,13 +10,13 @@ import pytest
 
 from aiocosid import IdProvider
 from aiocosid.abc import IdSegmentDistributor
+from aiocosid.abc.events import IdsDiscarded
 from aiocosid.errors import (
     BusyError,
     InvalidArgumentError,
     UnsupportedByStoreError,
     WouldBlock,
 )
-from aiocosid.events import IdsDiscarded
 from aiocosid.segment import GroupBy, GroupedSegmentId, SegmentChainId, SegmentId
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import (

@@ -8,7 +8,7 @@ import pytest
 from aiocosid.abc import IdSegmentDistributor
 from aiocosid.errors import InvalidArgumentError, StoreRolledBackError, WouldBlock
 from aiocosid.segment import GroupBy, GroupedSegmentId, SegmentChainId, SegmentId
-from aiocosid.stores._store import CounterDistributor
+from aiocosid.stores.base import CounterDistributor
 from aiocosid.testing import ManualClock
 
 from ._kit import OneDistributor, counter

@@ -13,8 +13,8 @@ from functools import partial
 import anyio
 import pytest
 
+from aiocosid.abc.events import Event, SegmentFetched
 from aiocosid.errors import ClosedError, CosIdError, NotOpenError, WouldBlock, WrongLoopError
-from aiocosid.events import Event, SegmentFetched
 from aiocosid.segment import SegmentChainId, SegmentId
 from aiocosid.testing import WrappedDistributor
 

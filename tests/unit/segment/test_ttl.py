@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from aiocosid.events import IdsDiscarded
+from aiocosid.abc.events import IdsDiscarded
 from aiocosid.segment import SegmentChainId, SegmentId
 from aiocosid.testing import (
     GatedDistributor,

@@ -20,8 +20,8 @@ import pytest
 
 from aiocosid.errors import InvalidArgumentError, StoreRolledBackError
 from aiocosid.segment import FOREVER, IdSegment, SegmentChainId, SegmentId
-from aiocosid.segment._chain import IdSegmentChain
-from aiocosid.stores._store import CounterDistributor
+from aiocosid.segment.chain import IdSegmentChain
+from aiocosid.stores.base import CounterDistributor
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import ManualClock, WrappedDistributor, settle
 

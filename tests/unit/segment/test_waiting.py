@@ -8,8 +8,8 @@ import random
 import anyio
 import pytest
 
+from aiocosid.abc.events import IdsDiscarded, SegmentFetched, Starved, WaitTimedOut
 from aiocosid.errors import ClosedError, SegmentUnavailableError, StoreUnavailableError
-from aiocosid.events import IdsDiscarded, SegmentFetched, Starved, WaitTimedOut
 from aiocosid.segment import SegmentChainId, SegmentId
 from aiocosid.testing import FailingDistributor, GatedDistributor, ManualClock, settle
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from aiocosid.abc import MAX_ID, Counter, Machine, MachineMarker
-from aiocosid.inspection import StoreReading
+from aiocosid.provider.settings import load_settings
 from aiocosid.server import Token, Verb, digest_of
 from aiocosid.server._attention import attention_rows
 from aiocosid.server._tls import certificate_end_ms
-from aiocosid.settings import load_settings
+from aiocosid.stores.inspection import StoreReading
 from tests.servers._certificates import Certificates
 
 from .test_view import chain

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from aiocosid.provider.settings import LimitSettings
 from aiocosid.server import Limits
-from aiocosid.settings import LimitSettings
 
 
 def test_settings_have_the_same_defaults() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aiocosid.machine._operations import RenewOperation
+from aiocosid.machine.operations import RenewOperation
 from aiocosid.server._receipts import Lasting, is_signed, receipt_of, times_of
 
 KEY = "a key of all servers, and of nobody else"

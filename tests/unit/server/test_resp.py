@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from aiocosid.abc import MAX_ID
 from aiocosid.errors import StoreAuthenticationError, StoreUnavailableError, UnsupportedByStoreError
-from aiocosid.integrations._metrics import BUCKETS
+from aiocosid.integrations.metrics import BUCKETS
 from aiocosid.server import Limits, Token, Verb, digest_of
 from aiocosid.server._meters import COMMAND_DURATION, COMMANDS
 from aiocosid.server._resp import Session

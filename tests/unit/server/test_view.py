@@ -10,7 +10,6 @@ import pytest
 
 from aiocosid.abc import Counter, Machine, MachineMarker, ServerFacts
 from aiocosid.errors import StoreUnavailableError
-from aiocosid.inspection import Rates, StoreReading, seconds_text
 from aiocosid.machine import MachineIdStatistics
 from aiocosid.segment import SegmentStatistics
 from aiocosid.server._view import (
@@ -33,6 +32,7 @@ from aiocosid.server._view import (
     table_of,
     time_text,
 )
+from aiocosid.stores.inspection import Rates, StoreReading, seconds_text
 
 SILENT = StoreUnavailableError("redis", "redis://user:password@host is away")
 

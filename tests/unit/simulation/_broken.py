@@ -13,7 +13,7 @@ import anyio
 from aiocosid import CosIdError, SegmentChainId
 from aiocosid._life.loop import Root
 from aiocosid._life.waiting_line import WaiterQueue
-from aiocosid.machine import MachineIdLease, _leasing, _losses
+from aiocosid.machine import MachineIdLease, _leasing, losses
 from aiocosid.machine._leasing import Leasing
 from aiocosid.snowflake._stamping import Stamping
 from aiocosid.stores.redis import RedisStore, _backend, _sequence, _span
@@ -318,7 +318,7 @@ BROKEN: dict[str, Broken] = {
         320,
     ),
     "no quarantine": Broken(
-        broken(SCENARIOS["store_quarantine"], (_losses, "quarantine_ms", ends_at_once)),
+        broken(SCENARIOS["store_quarantine"], (losses, "quarantine_ms", ends_at_once)),
         "machine id|handed out twice",
         0,
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from aiocosid.abc import MachineIdDistributor
-from aiocosid.events import Event
+from aiocosid.abc.events import Event
 from aiocosid.stores.memory import MemoryStore
 
 E = TypeVar("E", bound=Event)

@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from aiocosid.abc import InstanceId
+from aiocosid.abc.events import RingEmptied, RingFilled
 from aiocosid.errors import (
     BusyError,
     ClockTooManyBackwardsError,
@@ -21,7 +22,6 @@ from aiocosid.errors import (
     RingEmptyError,
     WouldBlock,
 )
-from aiocosid.events import RingEmptied, RingFilled
 from aiocosid.machine import MachineIdLease, ManualMachineIdDistributor
 from aiocosid.snowflake import (
     COSID_MS,

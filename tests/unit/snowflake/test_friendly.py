@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiocosid._dates import LAST_MS
+from aiocosid.abc.dates import LAST_MS
 from aiocosid.errors import InvalidArgumentError, InvalidIdError
 from aiocosid.snowflake import (
     COSID_MS,

@@ -9,6 +9,13 @@ import anyio
 import pytest
 
 from aiocosid.abc import SecondFenced, SecondSpent, SequenceGrant
+from aiocosid.abc.events import (
+    ClockBackwards,
+    FetchFailed,
+    IdsDiscarded,
+    SegmentFetched,
+    WaitTimedOut,
+)
 from aiocosid.errors import (
     ClockSkewError,
     ClockTooManyBackwardsError,
@@ -20,7 +27,6 @@ from aiocosid.errors import (
     StoreUnavailableError,
     WouldBlock,
 )
-from aiocosid.events import ClockBackwards, FetchFailed, IdsDiscarded, SegmentFetched, WaitTimedOut
 from aiocosid.snowflake import ShardedId, ShardedLayout
 from aiocosid.snowflake._seconds_in_hand import NS, SecondsInHand
 from aiocosid.testing import ManualClock, settle

@@ -11,6 +11,7 @@ import anyio
 import pytest
 
 from aiocosid.abc import MachineIdDistributor
+from aiocosid.abc.events import ClockBackwards
 from aiocosid.errors import (
     BusyError,
     ClockTooFarForwardError,
@@ -22,7 +23,6 @@ from aiocosid.errors import (
     NotOpenError,
     WouldBlock,
 )
-from aiocosid.events import ClockBackwards
 from aiocosid.machine import MachineIdLease, ManualMachineIdDistributor
 from aiocosid.snowflake import COSID_MS, COSID_S, UID_GENERATOR, SnowflakeId, SnowflakeLayout
 from aiocosid.stores.memory import MemoryStore

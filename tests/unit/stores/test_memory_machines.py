@@ -10,10 +10,10 @@ import pytest
 
 from aiocosid.abc import InstanceId, Machine, MachineIdDistributor
 from aiocosid.errors import InvalidArgumentError, MachineIdLostError, MachineIdOverflowError
-from aiocosid.machine import _rules
-from aiocosid.machine._rules import Asker
+from aiocosid.machine import rules
 from aiocosid.machine.cells import Need
 from aiocosid.machine.distributor import transact
+from aiocosid.machine.rules import Asker
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import ManualClock
 from tests.script import run_python
@@ -145,7 +145,7 @@ async def test_a_return_of_an_earlier_life_comes_too_late(stable: bool) -> None:
     await one.guard(0, now_ms=NOW, mark_ms=NOW + 70)
     sent_with = one._token
     await one.distribute(2, now_ms=NOW, latest_ms=NOW + 100)
-    late = partial(_rules.give_back, machine_id=0, last_ms=NOW, token=sent_with)
+    late = partial(rules.give_back, machine_id=0, last_ms=NOW, token=sent_with)
     asker = Asker(who.text, who.stable)
     await transact(store._backend, "cosid", Need(), lambda found, _: late(found, asker))
     await one.guard(0, now_ms=NOW, mark_ms=NOW)

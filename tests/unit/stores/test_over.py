@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aiocosid.errors import StoreUnavailableError
-from aiocosid.stores._over import Closings
+from aiocosid.stores.over import Closings
 
 
 def test_a_closing_ends_calls_that_began_before() -> None:

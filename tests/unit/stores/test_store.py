@@ -23,9 +23,9 @@ from aiocosid.errors import (
     WouldBlock,
 )
 from aiocosid.machine.cells import Changes, Need, Owner, Seat, Snapshot
-from aiocosid.stores import _backend
-from aiocosid.stores._backend import after_add, after_raise, counters_of
-from aiocosid.stores._store import BackendStore
+from aiocosid.stores import backend
+from aiocosid.stores.backend import after_add, after_raise, counters_of
+from aiocosid.stores.base import BackendStore
 from aiocosid.stores.memory import MemoryBackend, MemoryStore
 
 LONG = "x" * 92
@@ -312,7 +312,7 @@ class Link:
         self.closed += 1
 
 
-class Least(_backend.Backend):
+class Least(backend.Backend):
     """A backend with what every one has to have."""
 
     name_width = 7

@@ -11,9 +11,9 @@ import pytest
 
 from aiocosid import configure, connect, open_store
 from aiocosid.abc import IdSegmentDistributor
+from aiocosid.abc.events import CacheLost, Event
 from aiocosid.errors import InvalidArgumentError, InvalidSettingsError
-from aiocosid.events import CacheLost, Event
-from aiocosid.settings import check_settings, load_settings
+from aiocosid.provider.settings import check_settings, load_settings
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.stores.redis import RedisStore
 from aiocosid.stores.tiered import TieredStore

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from aiocosid._checks import check_above, check_step
 from aiocosid._life import fork
 from aiocosid.abc import MAX_ID
+from aiocosid.abc.checks import check_above, check_step
 from aiocosid.errors import ForkedError, InvalidArgumentError, StoreRolledBackError
 from aiocosid.stores._watermark import HighWater
 from aiocosid.stores.memory import MemoryStore

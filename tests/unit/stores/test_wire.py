@@ -39,15 +39,15 @@ from aiocosid.errors import (
     StoreUnavailableError,
     UnsupportedByStoreError,
 )
-from aiocosid.machine._operations import (
+from aiocosid.machine.cells import MAX_MS
+from aiocosid.machine.operations import (
     ReleaseOperation,
     Renewed,
     RenewOperation,
     TakeOperation,
     Took,
 )
-from aiocosid.machine.cells import MAX_MS
-from aiocosid.stores._wire import (
+from aiocosid.stores.wire import (
     LABEL,
     Values,
     as_fault,

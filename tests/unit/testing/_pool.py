@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Final
 
-from aiocosid._instance_id import as_instance_id
 from aiocosid._life.clock import SYSTEM_CLOCK
 from aiocosid.abc import (
     DEFAULT_GUARD_INTERVAL,
@@ -23,16 +22,14 @@ from aiocosid.abc import (
     MachineGrant,
     MachineIdDistributor,
 )
-from aiocosid.abc._machine import (
-    QUARANTINE_MARGIN,
-    check_machine_bits,
-    check_same_bits,
-)
+from aiocosid.abc.checks import check_machine_bits
+from aiocosid.abc.machines import QUARANTINE_MARGIN, check_same_bits
 from aiocosid.errors import (
     MachineIdLostError,
     MachineIdOverflowError,
     MachineIdQuarantineError,
 )
+from aiocosid.machine.instance_ids import as_instance_id
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,162 @@
+"""Checks before anything is done: the ranges of arguments, in one wording, and the caller."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import date
+from math import inf, isfinite
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeGuard
+
+from ..errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = (
+    "DISPOSABLE",
+    "MAX_MACHINE_BITS",
+    "MAX_MS",
+    "Create",
+    "check_above",
+    "check_boolean",
+    "check_create",
+    "check_integer",
+    "check_loop",
+    "check_machine_bits",
+    "check_seconds",
+    "check_step",
+    "check_text",
+    "is_integer",
+    "refuse_loops",
+)
+
+MAX_INT64: Final = 2**63 - 1
+
+MAX_MACHINE_BITS: Final = 31
+"""CosId counts machine ids in a Java ``int``."""
+
+MAX_MS: Final = 2**53 - 1
+"""What a number of Lua holds exactly: the latest time that is kept of a machine id, in milliseconds
+since 1970."""
+
+Create: TypeAlias = bool | str
+"""False, True, ``"disposable"``, or the last day on which something is created, ``YYYY-MM-DD``."""
+
+DISPOSABLE: Final = "disposable"
+
+
+def check_text(argument: str, value: object, *, at_most: int | None = None) -> None:
+    """Raise unless it is a text that every store can hold."""
+    # NUL cannot be stored by PostgreSQL and ends a C string in SQLite.
+    if not isinstance(value, str) or not value or "\0" in value:
+        expected = "a text that is not empty, without NUL"
+        raise InvalidArgumentError(argument, value, expected=expected)
+    if at_most is not None and len(value) > at_most:
+        raise InvalidArgumentError(argument, value, expected=f"at most {at_most} characters")
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair
+        raise InvalidArgumentError(argument, value, expected="a text that UTF-8 can hold") from None
+
+
+def check_integer(argument: str, value: object, *, at_least: int, at_most: int = MAX_INT64) -> None:
+    """Raise unless it is an integer in the range."""
+    # bool is an int to isinstance; step=True is a mistake all the same.
+    if type(value) is not int or not at_least <= value <= at_most:
+        raise InvalidArgumentError(
+            argument, value, expected=f"an integer from {at_least} to {at_most}"
+        )
+
+
+def check_boolean(argument: str, value: object) -> None:
+    """Raise `InvalidArgumentError` unless ``value`` is True or False."""
+    if type(value) is not bool:
+        raise InvalidArgumentError(argument, value, expected="True or False")
+
+
+def is_integer(value: object) -> bool:
+    """Tell whether it is an integer, a `GroupedId` among them; True and False are none."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def check_seconds(
+    argument: str, value: object, *, or_zero: bool = False, at_most: float = inf
+) -> None:
+    """Raise `InvalidArgumentError` unless it is a finite time above 0, or 0 as well."""
+    if not _is_finite(value) or not 0 <= value <= at_most or (value == 0 and not or_zero):
+        expected = "a finite number of seconds " + ("of at least 0" if or_zero else "above 0")
+        if isfinite(at_most):
+            expected += f", at most {at_most:.0f}"
+        raise InvalidArgumentError(argument, value, expected=expected)
+
+
+def _is_finite(value: object) -> TypeGuard[float]:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    try:
+        return isfinite(value)
+    except OverflowError:  # an integer above every float
+        return False
+
+
+def check_machine_bits(bits: int) -> int:
+    """Return how many machine ids there are of that width.
+
+    Raises:
+        InvalidArgumentError: the width is not 1 to 31.
+    """
+    check_integer("bits", bits, at_least=1, at_most=MAX_MACHINE_BITS)
+    return 1 << bits
+
+
+def check_step(step: object) -> None:
+    """Raise `InvalidArgumentError` unless it is an integer of at least 1.
+
+    One above 2^63-1 is an integer too, and an overflow of whatever counter.
+    """
+    # bool is an int to isinstance; a step of True is a mistake all the same.
+    if type(step) is not int or step < 1:
+        raise InvalidArgumentError("step", step, expected="an integer, at least 1")
+
+
+def check_above(above: object) -> None:
+    """Raise `InvalidArgumentError` unless it is an integer that a counter may hold."""
+    check_integer("above", above, at_least=0)
+
+
+_refusals: Final[list[Callable[[str], None]]] = []
+
+
+def refuse_loops(refuse: Callable[[str], None]) -> None:
+    """Let an integration refuse event loops that must get no ids, such as those of workflows.
+
+    Args:
+        refuse: called with the name of what is to be used, when something is opened, found by its
+            name or used on another loop; not while ids are taken from those in hand.  It raises,
+            `WrongLoopError` for example, if the loop that runs in this thread must get none.
+    """
+    _refusals.append(refuse)
+
+
+def check_loop(what: str) -> None:
+    """Raise if an integration refuses the loop that runs in this thread."""
+    for refuse in _refusals:
+        refuse(what)
+
+
+def check_create(create: object) -> Create:
+    """Return what opening a provider may create.
+
+    Raises:
+        InvalidArgumentError: it is nothing of that kind.
+    """
+    if isinstance(create, bool):
+        return create
+    if isinstance(create, str):
+        if create == DISPOSABLE:
+            return create
+        with suppress(ValueError):
+            date.fromisoformat(create)
+            return create
+    expected = "False, True, 'disposable', or the last day to create, such as '2026-12-31'"
+    raise InvalidArgumentError("create", create, expected=expected)

@@ -1,0 +1,153 @@
+"""The environment's ``AIOCOSID_...`` variables: their names, their texts, and what is wrong."""
+
+from __future__ import annotations
+
+import os
+import re
+from difflib import get_close_matches
+from typing import Final, NamedTuple
+
+from ..errors import InvalidSettingsError
+from ..errors.base import MOST_SHOWN, SettingsProblem
+
+__all__ = (
+    "CONFIG",
+    "DELIMITER",
+    "DISPOSABLE",
+    "KEYS",
+    "NO",
+    "PREFIX",
+    "TABLES",
+    "TRUTH_WORDS",
+    "YES",
+    "Path",
+    "Variables",
+    "plain",
+    "truth",
+)
+
+PREFIX: Final = "AIOCOSID_"
+DELIMITER: Final = "__"
+"""Between a table and a key of it."""
+
+CONFIG: Final = "config"
+"""The variable, in lower case and without the prefix, that names a file of settings."""
+
+DISPOSABLE: Final = "disposable"
+"""The variable whose stores are for tests; it is no key of the settings."""
+
+TABLES: Final = ("stores", "machine", "share", "generators", "leaf_tags", "sharding", "server")
+KEYS: Final = ("close_timeout", "create", "namespace", "store", *TABLES)
+"""The keys at the top of the settings; those that are no table have one value."""
+
+YES: Final = ("true", "1", "yes", "on")
+NO: Final = ("false", "0", "no", "off")
+TRUTH_WORDS: Final = f"{', '.join((*YES, *NO[:-1]))} or {NO[-1]}"
+"""What errors say."""
+
+_NEAR: Final = 0.8
+"""How similar a word has to be to count as a typing error: ``stroe`` is, ``service`` is not."""
+
+_KUBERNETES: Final = re.compile(r"(.+_)?(SERVICE_(HOST|PORT)(_.+)?|PORT(_[0-9]+_.+)?)", re.ASCII)
+"""The variables that Kubernetes sets in pods, for a Service whose name begins with ``aiocosid``:
+https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables"""
+
+Path = tuple[str, ...]
+"""A key with its tables, in lower case."""
+
+
+class Variables(NamedTuple):
+    """The variables that are set.
+
+    Attributes:
+        names: the variables by the path of their key.
+        mistyped: the problems of those that can only be meant for aiocosid.
+        unknown: the problems of those that may belong to another program.
+    """
+
+    names: dict[Path, str]
+    mistyped: tuple[SettingsProblem, ...]
+    unknown: tuple[SettingsProblem, ...]
+
+    @classmethod
+    def read(cls) -> Variables:
+        """Return the variables of this process."""
+        names = {
+            tuple(name.lower().removeprefix(PREFIX.lower()).split(DELIMITER)): name
+            for name in os.environ
+            if name.upper().startswith(PREFIX)
+        }
+        found = [
+            problem for each in sorted(names.items()) if (problem := _problem(*each)) is not None
+        ]
+        return cls(
+            names,
+            tuple(problem for problem, is_ours in found if is_ours),
+            tuple(problem for problem, is_ours in found if not is_ours),
+        )
+
+    def text(self, *path: str) -> str | None:
+        """Return the text of a key; None if its variable is not set, or empty."""
+        name = self.names.get(path)
+        return None if name is None else plain(os.environ[name]) or None
+
+    def flag(self, *path: str) -> bool:
+        """Return the truth value of a key; False if its variable is not set.
+
+        Raises:
+            InvalidSettingsError: it is empty, or none of the words.
+        """
+        name = self.names.get(path)
+        found = False if name is None else truth(os.environ[name])
+        if found is None:
+            key = ".".join(path)
+            raise InvalidSettingsError(each for each in self.mistyped if each.key == key)
+        return found
+
+    def check(self) -> None:
+        """Raise `InvalidSettingsError` if a variable is empty or misspelt."""
+        if self.mistyped:
+            raise InvalidSettingsError(self.mistyped)
+
+
+def plain(text: str) -> str:
+    """Return the text without a byte order mark and line ends around it, which editors add."""
+    return text.strip("\ufeff\r\n")
+
+
+def truth(text: str) -> bool | None:
+    """Return the truth value that a text says, in any case; None if it is none of the words."""
+    word = plain(text).lower()
+    return word in YES if word in YES + NO else None
+
+
+def _problem(path: Path, name: str) -> tuple[SettingsProblem, bool] | None:
+    """Return what is wrong with a variable, and whether only aiocosid can be meant."""
+    first, *rest = path
+    if _KUBERNETES.fullmatch(name[len(PREFIX) :].upper()):
+        return None
+    if first in TABLES or path in {(CONFIG,), (DISPOSABLE,)} or (first in KEYS and not rest):
+        text, reason, is_ours = plain(os.environ[name]), "", True
+        if not text:
+            reason = "is empty: give it a value, or unset it"
+        elif path == (DISPOSABLE,) and truth(text) is None:
+            reason = f"is {text[:MOST_SHOWN]!r}; it has to be {TRUTH_WORDS}"
+        if not reason:
+            return None
+    else:
+        meant = _meant(first, rest)
+        known = "known are " + ", ".join(sorted(KEYS))
+        remedy = f"did you mean {PREFIX}{meant.upper()}?" if meant else known
+        reason, is_ours = f"is no key here; {remedy}", bool(meant or rest)
+    return SettingsProblem(".".join(path), reason, name), is_ours
+
+
+def _meant(first: str, rest: list[str]) -> str:
+    """Return what a name is similar to; empty if there is nothing."""
+    if first in {*KEYS, CONFIG}:  # it is no table
+        return first
+    for table in TABLES:
+        if first.startswith(f"{table}_"):  # one underscore instead of two
+            return DELIMITER.join((table, first.removeprefix(f"{table}_"), *rest))
+    near = get_close_matches(first, [*KEYS, CONFIG], 1, _NEAR)
+    return DELIMITER.join((*near, *(rest if near and near[0] in TABLES else ()))) if near else ""

@@ -1,0 +1,142 @@
+"""Ids as text: a generator of numbers and a converter."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+
+from anyio.lowlevel import checkpoint
+
+from .._life import fork
+from .._life.delegating import DelegatingLifecycle
+from ..abc import IdConverter, IdGenerator, Statistics, TextIdGenerator
+from ..errors import ForkedError, InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ("StringIdGenerator", "StringStatistics", "WritingGenerator")
+
+G = TypeVar("G", bound=IdGenerator)
+
+
+class WritingGenerator(DelegatingLifecycle, TextIdGenerator, Generic[G]):
+    """Writes the ids of the generator inside of it; a subclass says how."""
+
+    __slots__ = ("__weakref__", "_inner")
+
+    _stretch: ClassVar[int]
+    """Texts between two turns of the event loop, about a millisecond."""
+
+    def __init__(self, inner: G) -> None:
+        self._inner: G = inner
+
+    @abstractmethod
+    def _texts(self, ids: Iterable[int]) -> list[str]:
+        """Return the texts of some ids."""
+
+    async def next_ids(self, n: int) -> list[str]:
+        """Return exactly ``n`` ids as text, all or nothing; see `aiocosid.abc.IdGenerator`."""
+        process = fork.generation
+        ids = await self._inner.next_ids(n)
+        texts = self._texts(ids[: self._stretch])
+        for start in range(self._stretch, n, self._stretch):
+            await checkpoint()
+            texts += self._texts(ids[start : start + self._stretch])
+        if process != fork.generation:
+            raise ForkedError(repr(self))
+        return texts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StringStatistics(Statistics):
+    """What a `StringIdGenerator` can say about itself.
+
+    Attributes:
+        actual: the statistics of the generator inside.
+        converter: what writes the ids.
+    """
+
+    actual: Statistics
+    converter: IdConverter
+
+    def as_tree(self) -> dict[str, object]:
+        """Return both as CosId's actuator shows them, ready for JSON."""
+        return {
+            "kind": self.kind,
+            "actual": self.actual.as_tree(),
+            "converter": self.converter.as_tree(),
+        }
+
+
+class StringIdGenerator(WritingGenerator[IdGenerator]):
+    """Hands out the ids of another generator as text.  CosId's StringIdGeneratorDecorator.
+
+    It opens and closes that generator with itself.  An id that the converter has no text for
+    raises `InvalidIdError` and is lost, a gap; in a batch, all its ids are.
+
+    Attributes:
+        converter: what writes the ids, and reads them back with ``converter.as_int(id)``.
+    """
+
+    __slots__ = ("_as_str", "converter")
+
+    _stretch = 500
+
+    def __init__(self, generator: IdGenerator, converter: IdConverter) -> None:
+        """Put the two together.
+
+        Args:
+            generator: not open, or open for as long as this one is used.
+            converter: what writes the ids.
+
+        Raises:
+            InvalidArgumentError: one of them is no such thing; or ids of two groups would have the
+                same text, as 1 and 23 without a delimiter has that of 12 and 3.
+        """
+        if not _is(generator, IdGenerator):
+            raise InvalidArgumentError("generator", generator, expected="an IdGenerator")
+        if not _is(converter, IdConverter):
+            raise InvalidArgumentError("converter", converter, expected="an IdConverter")
+        group_by = getattr(generator, "group_by", None)
+        if group_by is not None and not group_by.has_one_width:
+            inside: object = converter
+            while inside is not None:
+                check = getattr(inside, "_check_split", None)
+                if check is not None:
+                    check()
+                inside = getattr(inside, "inner", None)
+        super().__init__(generator)
+        self.converter: IdConverter = converter
+        self._as_str = converter.as_str
+
+    async def next_id(self) -> str:
+        """Return the next id as text; see `aiocosid.abc.IdGenerator.next_id`."""
+        return self._as_str(await self._inner.next_id())
+
+    def next_id_nowait(self) -> str:
+        """Return the next id as text if one is in hand; see `aiocosid.abc.IdGenerator`."""
+        return self._as_str(self._inner.next_id_nowait())
+
+    def statistics(self) -> StringStatistics:
+        """Return a frozen picture of generator and converter; cheap, and never waits."""
+        actual = self._inner.statistics()
+        return StringStatistics(
+            kind=type(self).__name__,
+            namespace=actual.namespace,
+            name=actual.name,
+            actual=actual,
+            converter=self.converter,
+        )
+
+    def __repr__(self) -> str:
+        """Say what it writes and on what."""
+        return f"<{type(self).__name__} {self.converter!r} on {self._inner!r}>"
+
+    def _texts(self, ids: Iterable[int]) -> list[str]:
+        return self.converter.convert_many(ids)
+
+
+def _is(value: object, kind: type) -> bool:
+    return isinstance(value, kind)

@@ -1,0 +1,262 @@
+"""Whether a store has lost machine ids, and what a caller is told meanwhile: the quarantine.
+
+Each rule of `_rules` examines the snapshot first.  Pure, as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import TYPE_CHECKING, Any, Final
+
+from ..abc import DEFAULT_SAFE_GUARD
+from ..abc.machines import QUARANTINE_MARGIN
+from ..errors import (
+    CosIdError,
+    MachineIdQuarantineError,
+    StoreFormatError,
+    StoreNotInitializedError,
+)
+from .cells import ENDLESS_MS, FORMAT, Changes, Need, Space
+
+if TYPE_CHECKING:
+    from .cells import Snapshot
+
+__all__ = (
+    "UNNAMED_MS",
+    "Asker",
+    "Decision",
+    "Soundness",
+    "check_format",
+    "doubt",
+    "epoch_of",
+    "examine",
+    "is_initialized",
+    "is_known",
+    "is_uncounted",
+    "missing_namespaces",
+    "noted_in",
+    "quarantine_ms",
+    "refused",
+    "remembering",
+    "space_written",
+)
+
+MARGIN_MS: Final = int(QUARANTINE_MARGIN * 1000)
+UNNAMED_MS: Final = int(DEFAULT_SAFE_GUARD * 1000)
+"""The safe guard of a namespace in which no process has named one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """The caller.
+
+    Attributes:
+        instance: the instance id.
+        stable: whether the instance keeps its id when it is closed.
+        guard_ms: its safe guard, `ENDLESS_MS` for no end; 0 for a caller that holds no id.
+        nonce: a fresh name, for a quarantine that this call begins.
+        is_guest: whether it asks a server, which believes less than a process on the store itself.
+        owner: names the guest's access; empty if anybody has it.
+        least_guard_ms: milliseconds without a renewal before which no guest takes an id.
+        clock_ms: the server's wall clock; not every store has one.
+    """
+
+    instance: str
+    stable: bool = False
+    guard_ms: int = 0
+    nonce: str = ""
+    is_guest: bool = False
+    owner: str = ""
+    least_guard_ms: int = 0
+    clock_ms: int = -1
+
+    def signed(self, token: str) -> str:
+        """Return a token as it is stored: it names the guest that took the id."""
+        return f"{token}@{self.owner}" if token and self.owner else token
+
+
+@dataclass(slots=True)
+class Decision:
+    """What to write, and the caller's answer after the commit.
+
+    Attributes:
+        changes: what is written; nothing, if it is empty.
+        answer: the caller's result.
+        error: raised instead of the answer; a refusal may write something, too.
+        need: what has to be read before a decision is possible; all other fields are void then.
+        is_alarm: whether a quarantine begins because something is missing.  It is read once more
+            first: CosId's peers on ZooKeeper write in two steps.
+    """
+
+    changes: Changes = field(default_factory=Changes)
+    answer: Any = None
+    error: CosIdError | None = None
+    need: Need | None = None
+    is_alarm: bool = False
+
+
+@dataclass(slots=True)
+class Soundness:
+    """What follows from the marker, the count and the namespace's cell.
+
+    Attributes:
+        space: the namespace's cell as it should be.
+        left_ms: milliseconds left of a quarantine; 0 if none runs, inf if it has no end.
+        is_recounted: whether the machine ids have to be counted again.
+        is_alarm: whether a quarantine begins because something is missing.
+    """
+
+    space: Space
+    left_ms: float = 0.0
+    is_recounted: bool = False
+    is_alarm: bool = False
+
+
+def check_format(snapshot: Snapshot) -> None:
+    """Raise `StoreFormatError` if another version of this library keeps its cells in the store."""
+    if snapshot.marker is not None and snapshot.marker.format != FORMAT:
+        raise StoreFormatError(snapshot.store, found=snapshot.marker.format, expected=FORMAT)
+
+
+def epoch_of(snapshot: Snapshot) -> str:
+    """Return the epoch of the store's marker; empty without a marker."""
+    return snapshot.marker.epoch if snapshot.marker is not None else ""
+
+
+def noted_in(snapshot: Snapshot, changes: Changes | None = None) -> int:
+    """Return how many machine ids have a note of ours, after these changes."""
+    seats = snapshot.seats if changes is None else {**snapshot.seats, **changes.seats}
+    return sum(
+        seat.is_noted or (number in snapshot.moving and bool(seat.note and seat.note.token))
+        for number, seat in seats.items()
+    )
+
+
+def is_known(snapshot: Snapshot) -> bool:
+    """Whether the namespace's cell was written for the store as it is now."""
+    space = snapshot.space
+    return (
+        space is not None and space.epoch == epoch_of(snapshot) and snapshot.knows(space.identity)
+    )
+
+
+def is_newly_initialized(snapshot: Snapshot) -> bool:
+    """Whether the marker was written for this store after the namespace's cell."""
+    space = snapshot.space
+    return is_initialized(snapshot) and (space is None or space.epoch != epoch_of(snapshot))
+
+
+def is_uncounted(snapshot: Snapshot) -> bool:
+    """Whether the namespaces have to be read: this one has no count, so it is new or was lost."""
+    return snapshot.counted == -1 and snapshot.count is None and snapshot.marker is not None
+
+
+def is_short(snapshot: Snapshot) -> bool:
+    """Whether fewer machine ids, or namespaces, are there than were counted."""
+    counted = snapshot.count
+    if counted is None:
+        return missing_namespaces(snapshot) > 0
+    if counted.epoch != epoch_of(snapshot):
+        return False
+    if snapshot.is_sample:  # an upper bound; no quarantine begins before all was read
+        return min(snapshot.cells, snapshot.notes) < counted.ids
+    # A damaged cell counts as held, and may be one of the missing ids.
+    return snapshot.is_complete and noted_in(snapshot) + len(snapshot.damages) < counted.ids
+
+
+def missing_namespaces(snapshot: Snapshot) -> int:
+    """Return how many namespaces have lost their count."""
+    counted, there = snapshot.namespaces, snapshot.counted
+    return 0 if counted is None or there is None or there < 0 else counted.number - there
+
+
+def quarantine_ms(space: Space) -> float:
+    """Return the length of a quarantine in milliseconds; inf if a safe guard has no end."""
+    guard_ms = space.guard_ms or UNNAMED_MS
+    return inf if guard_ms >= ENDLESS_MS else guard_ms + MARGIN_MS
+
+
+def examine(snapshot: Snapshot, asker: Asker) -> Soundness:
+    """Check that nothing was lost; begin a quarantine if it was, and end one that is over."""
+    now_ms = snapshot.now_ms
+    found = Soundness(snapshot.space or Space())
+    was_known = is_known(snapshot)
+    if was_known and found.space.quarantine:
+        if found.space.since_ms - now_ms > quarantine_ms(found.space):  # the clock was ahead
+            found.space = replace(found.space, since_ms=now_ms)
+        found.space = remembering(found.space, asker.guard_ms)
+        found.left_ms = max(0, found.space.since_ms + quarantine_ms(found.space) - now_ms)
+        if not found.left_ms:
+            found.space = replace(found.space, quarantine="", since_ms=0, is_new=False)
+            found.is_recounted = True
+        return found
+    if not was_known and is_newly_initialized(snapshot):
+        found.space = replace(
+            found.space,
+            identity=snapshot.identity,
+            epoch=epoch_of(snapshot),
+            quarantine="",
+            since_ms=0,
+            is_new=False,
+        )
+        found.is_recounted = was_known = True
+    if was_known and not is_short(snapshot):
+        return found
+    found.is_alarm, found.is_recounted = was_known, False
+    # A namespace that has lost its cell has also forgotten its longest safe guard.
+    is_lost = snapshot.space is None and missing_namespaces(snapshot) > 0
+    guard_ms = max(asker.guard_ms, UNNAMED_MS) if is_lost else asker.guard_ms
+    found.space = remembering(
+        replace(
+            found.space,
+            identity=snapshot.identity,
+            epoch=epoch_of(snapshot),
+            quarantine=asker.nonce,
+            since_ms=now_ms,
+            is_new=snapshot.space is None and not snapshot.is_marked,
+        ),
+        guard_ms,
+    )
+    found.left_ms = quarantine_ms(found.space)
+    return found
+
+
+def remembering(space: Space, guard_ms: int) -> Space:
+    """Make the next quarantine at least so long."""
+    return replace(space, guard_ms=max(space.guard_ms, guard_ms))
+
+
+def _quarantine_error(snapshot: Snapshot, space: Space, left_ms: float) -> MachineIdQuarantineError:
+    is_new = space.is_new and not snapshot.is_marked
+    kind = StoreNotInitializedError if is_new else MachineIdQuarantineError
+    return kind(snapshot.store, namespace=snapshot.namespace, seconds_left=left_ms / 1000)
+
+
+def space_written(snapshot: Snapshot, space: Space) -> Space | None:
+    """Return what to write of a namespace's space; None if it stands there already."""
+    return None if space == snapshot.space else space
+
+
+def refused(snapshot: Snapshot, found: Soundness) -> Decision:
+    """Refuse because of a quarantine, and write that it has begun or is longer now."""
+    changes = Changes(space=space_written(snapshot, found.space))
+    error = _quarantine_error(snapshot, found.space, found.left_ms)
+    return Decision(changes, error=error, is_alarm=found.is_alarm)
+
+
+def doubt(snapshot: Snapshot) -> Decision:
+    """Have the machine ids of one namespace wait for a quarantine, on an operator's command.
+
+    For a store that lost something and has no marker of all namespaces.  A namespace that has lost
+    its cell waits anyway.
+    """
+    if snapshot.space is None:
+        return Decision()
+    return Decision(Changes(space=replace(snapshot.space, identity="")))
+
+
+def is_initialized(snapshot: Snapshot) -> bool:
+    """Return whether the marker vouches for all namespaces of the store as it is now."""
+    marker = snapshot.marker
+    return marker is not None and marker.identity != "" and snapshot.knows(marker.identity)

@@ -1,0 +1,344 @@
+"""What a holder of a machine id asks of a store, as values that a server takes as well.
+
+The process that reads the cells decides, by the rules: the caller on its own store, otherwise the
+server.  Pure.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from ..abc import MachineGrant
+from ..errors import InvalidArgumentError
+from . import rules
+from ._restart import renewal_of, token_of
+from .cells import Need, Note, Seat
+from .rules import Asker, Decision, Taken
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .cells import Snapshot
+
+__all__ = (
+    "Operation",
+    "ReleaseOperation",
+    "RenewOperation",
+    "Renewed",
+    "TakeOperation",
+    "Took",
+    "give_back",
+    "hand_out",
+    "renew",
+    "revealed",
+)
+
+SAMPLE: Final = 8  # ids that can be taken, in the first read; rarely do more processes ask at once
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """Who asks.
+
+    Attributes:
+        instance: the instance id.
+        stable: whether the instance keeps its id when it is closed.
+        guard_ms: its safe guard, `ENDLESS_MS` for no end; 0 if nothing depends on it.
+        owner: set by a server: names the access of its caller; empty if anybody has it.
+        is_guest: set by a server.
+        least_guard_ms: set by a server: its least safe guard.
+        clock_ms: set by a server: its wall clock.
+    """
+
+    instance: str
+    stable: bool = False
+    guard_ms: int = 0
+    owner: str = ""
+    is_guest: bool = False
+    least_guard_ms: int = 0
+    clock_ms: int = -1
+
+    def asker(self, nonce: str) -> Asker:
+        """Return the caller as the rules know it.
+
+        Args:
+            nonce: a fresh name.
+        """
+        return Asker(
+            self.instance,
+            self.stable,
+            self.guard_ms,
+            nonce,
+            self.is_guest,
+            self.owner,
+            self.least_guard_ms,
+            self.clock_ms,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeOperation(Operation):
+    """Asks for a machine id.
+
+    Attributes:
+        bits: the width.
+        now_ms: the asker's wall clock.
+        latest_ms: the highest floor for which the asker need not wait.
+        token: names the call; repeated, it has the same one.
+        former: the token of an earlier call of the same object; empty for none.
+        offline_ms: for so long the asker issues ids without the store; 0 for a usual one.
+        beside_cosid: whether it may do so although CosId holds ids of the namespace.
+        over: names a renewal whose process has ended, as the asker knows; empty for none.
+    """
+
+    bits: int
+    now_ms: int
+    latest_ms: int
+    token: str
+    former: str = ""
+    offline_ms: int = 0
+    beside_cosid: bool = False
+    over: str = ""
+
+    @property
+    def need(self) -> Need:
+        """What is read first."""
+        return Need(self.instance, is_complete=True, sample=SAMPLE, namespaces=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Took:
+    """The answer to `Take`.
+
+    Attributes:
+        machine_id: the id; -1 if none was taken, because of a twin.
+        floor_ms: the time that ids have to be above.
+        is_marked: whether a time mark may be the reason for it.
+        token: the token of the call, as it is stored.
+        stamp_ms: the stamp that was written.
+        former: names the last write to the id before; empty if it was another instance's.
+        is_again: whether that was this call's, whose answer was lost.
+        twin_ms: for so long a process of the instance that wrote last may issue ids without the
+            store; 0 if there is none.
+        receipt: a server's proof of the lease; empty for none.
+    """
+
+    machine_id: int = -1
+    floor_ms: int = -1
+    is_marked: bool = True
+    token: str = ""
+    stamp_ms: int = -1
+    former: str = ""
+    is_again: bool = False
+    twin_ms: int = 0
+    receipt: str = ""
+
+    @property
+    def grant(self) -> MachineGrant:
+        """What the asker was given."""
+        return MachineGrant(self.machine_id, self.floor_ms, is_marked=self.is_marked)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenewOperation(Operation):
+    """Renews a machine id.
+
+    Attributes:
+        machine_id: the id.
+        now_ms: the asker's wall clock.
+        mark_ms: no id with a later time will be issued before the next renewal.
+        token: the token of the call that got the id.
+        asked: that of a later call, whose answer may have been lost; empty for none.
+        bits: the width, if the asker has taken the id; else 0.
+        born_ms: when it took the id, by its own clock.
+        is_valid: whether the lease is certainly valid, so that the id is asserted in a quarantine.
+        receipt: what proves that to a server.
+    """
+
+    machine_id: int
+    now_ms: int
+    mark_ms: int
+    token: str
+    asked: str = ""
+    bits: int = 0
+    born_ms: int = 0
+    is_valid: bool = False
+    receipt: str = ""
+
+    @property
+    def need(self) -> Need:
+        """What is read first."""
+        return Need(self.instance, self.machine_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Renewed:
+    """The answer to `Renew`.
+
+    Attributes:
+        renewal: names the renewal; empty if the id has another owner, too.
+        found_ms: the asker's stamp before; -1 if it had none.
+        stamp_ms: the stamp that was written.
+        receipt: a server's proof of the lease from now on; empty for none.
+    """
+
+    renewal: str = ""
+    found_ms: int = -1
+    stamp_ms: int = -1
+    receipt: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseOperation(Operation):
+    """Gives a machine id back.
+
+    Attributes:
+        machine_id: the id.
+        last_ms: no id with a later time was issued; -1 if none was.
+        token: the token of the call that got the id.
+    """
+
+    machine_id: int
+    last_ms: int
+    token: str
+
+    @property
+    def need(self) -> Need:
+        """What is read first."""
+        return Need(self.instance, self.machine_id)
+
+
+IsOver: TypeAlias = "Callable[[str], bool]"
+
+
+def hand_out(
+    asked: TakeOperation, snapshot: Snapshot, asker: Asker, *, spread: int, is_over: IsOver
+) -> Decision:
+    """Hand out a machine id, unless a process with another ``state_dir`` may have it; see `Took`.
+
+    To take it then would silence that process, and the asker until the time mark has passed.
+
+    Args:
+        asked: the operation.
+        snapshot: what was read.
+        asker: the caller.
+        spread: as for the rule.
+        is_over: whether the process that wrote last has ended, by the name of what it wrote.
+    """
+    if asked.offline_ms and not asked.beside_cosid:
+        if not snapshot.is_complete:
+            return Decision(need=Need(asked.instance, is_complete=True))
+        if (peer := rules.peer_of(snapshot, asked.instance)) is not None:
+            return Decision(error=_beside(asked, peer))
+    token = asker.signed(asked.token)
+    decision = rules.hand_out(
+        snapshot,
+        asker,
+        bits=asked.bits,
+        now_ms=asked.now_ms,
+        latest_ms=asked.latest_ms,
+        token=token,
+        spread=spread,
+    )
+    grant: MachineGrant | None = decision.answer
+    if grant is None:
+        return decision
+    number = grant.machine_id
+    seat = snapshot.seats.get(number, Seat())
+    former = renewal_of(seat, asked.instance, number)
+    is_ours = token_of(former) in {token, asked.former} - {""}
+    if not is_ours and (twin_ms := _twin_ms(asked, seat)) and former and not is_over(former):
+        # With the token a caller of a server could release what the other process has.
+        shown = _hidden(former) if asker.is_guest else former
+        return Decision(answer=Took(former=shown, twin_ms=twin_ms))
+    decision.answer = Took(
+        machine_id=number,
+        floor_ms=grant.floor_ms,
+        is_marked=grant.is_marked,
+        token=token,
+        stamp_ms=decision.changes.seats[number].stamp_ms,
+        former=former,
+        is_again=token_of(former) == token,
+    )
+    return decision
+
+
+def _hidden(renewal: str) -> str:
+    """Return the name of a renewal with a digest instead of the token; see `revealed`."""
+    token, blank, rest = renewal.partition(" ")
+    return hashlib.sha256(token.encode()).hexdigest() + blank + rest
+
+
+def revealed(former: str, *known: str) -> str:
+    """Return the name of a renewal with its token, if that is one of the caller's own.
+
+    Args:
+        former: what a server has answered.
+        known: the renewals that the caller knows, and alternatives of them after ``|``.
+    """
+    for renewal in "|".join(known).split("|"):
+        token = renewal.partition(" ")[0]
+        _, blank, rest = former.partition(" ")
+        if former == _hidden(f"{token}{blank}{rest}"):
+            return f"{token}{blank}{rest}"
+    return former
+
+
+def _beside(asked: TakeOperation, peer: str) -> InvalidArgumentError:
+    """Refuse to be offline where CosId may hand our id out meanwhile."""
+    expected = (
+        f"0 beside CosId's own {peer!r}, or offline_beside_cosid=True if it never takes the "
+        "machine id of another instance"
+    )
+    return InvalidArgumentError("offline", asked.offline_ms / 1000, expected=expected)
+
+
+def _twin_ms(asked: TakeOperation, seat: Seat) -> int:
+    left_ms = seat.mark_ms - asked.now_ms
+    usual_ms = min(asked.guard_ms, asked.offline_ms or asked.guard_ms)
+    # No other mark is so far ahead.
+    return left_ms if left_ms > 0 and seat.mark_ms - seat.stamp_ms >= usual_ms else 0
+
+
+def renew(asked: RenewOperation, snapshot: Snapshot, asker: Asker) -> Decision:
+    """Renew a machine id; see `Renewed`."""
+    number = asked.machine_id
+    before = snapshot.seats.get(number, Seat())
+    taken = Taken(number, asked.born_ms, asked.bits, _known(asked.token, before, asker))
+    decision = rules.renew(
+        snapshot,
+        asker,
+        number,
+        now_ms=asked.now_ms,
+        mark_ms=asked.mark_ms,
+        token=_known(asked.asked, before, asker, otherwise=taken.token),
+        taken=taken if asked.is_valid and asked.bits else None,
+    )
+    seat = decision.changes.seats.get(number, before)
+    decision.answer = Renewed(
+        renewal=renewal_of(seat, asked.instance, number),
+        found_ms=_stamp_ms(before, asked.instance),
+        stamp_ms=_stamp_ms(seat, asked.instance),
+    )
+    return decision
+
+
+def give_back(asked: ReleaseOperation, snapshot: Snapshot, asker: Asker) -> Decision:
+    """Give a machine id back."""
+    number = asked.machine_id
+    token = _known(asked.token, snapshot.seats.get(number, Seat()), asker)
+    return rules.give_back(snapshot, asker, number, last_ms=asked.last_ms, token=token)
+
+
+def _known(token: str, seat: Seat, asker: Asker, *, otherwise: str | None = None) -> str:
+    """Return a token as it is stored, if it is the id's; its caller may not know who signed it."""
+    found = (seat.note or Note()).token
+    if token and found in {token, asker.signed(token)}:
+        return found
+    return token if otherwise is None else otherwise
+
+
+def _stamp_ms(seat: Seat, instance: str) -> int:
+    return next((each.stamp_ms for each in seat.owners if each.instance == instance), -1)

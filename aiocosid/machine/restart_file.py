@@ -1,0 +1,282 @@
+"""Where a stable instance keeps, on its machine, what lets it begin early after a crash."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Final, Protocol
+
+from .._life import fork
+from .._life.clock import boot_ms
+from ..abc.checks import check_seconds, check_text
+from ..errors import InvalidArgumentError, MachineIdInUseError, StoreError
+from ._files import read_text, write_text
+from ._lock_file import LockFile
+from ._restart import VOID, Found, RestartRecord
+from ._storage import in_thread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ("RestartFile", "RestartPlace", "restart_file")
+
+BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+OFFSETS: Final = Path("/proc/self/timens_offsets")
+"""How far the boot clock of this time namespace is from the machine's; absent on old kernels."""
+
+UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+class RestartPlace(Protocol):
+    """Keeps the record of one instance; `RestartFile` on a disk.
+
+    Attributes:
+        former: names the last renewal that the store is known to have, but for a taking of this
+            process whose answer was lost; None before the store was read.  The distributor sets it.
+        renewal: names the last renewal of this process; the distributor sets it.
+        found: what the process finds on its machine; the lease sets it.
+        offline: seconds without the store for which ids may be issued; 0 for a lease as usual.
+        written: the last record of this process, or None.
+    """
+
+    written: RestartRecord | None
+    former: str | None
+    renewal: str
+    found: Found | None
+    offline: float
+
+    def boot_ms(self) -> int:
+        """Return the boot clock in milliseconds; never waits."""
+        raise NotImplementedError
+
+    async def take(self) -> Found:
+        """Lock the place, and return what is there; the lock is empty if another one holds it.
+
+        Raises:
+            StoreError: a file cannot be read or made.
+        """
+        raise NotImplementedError
+
+    async def write(self, record: RestartRecord) -> bool:
+        """Replace the record, if the lock is held or can be had; return whether it was.
+
+        Args:
+            record: without the names of lock and boot, which the place knows.
+
+        Raises:
+            StoreError: a file cannot be written.
+        """
+        raise NotImplementedError
+
+    async def leave(self) -> None:
+        """Unlock the place; the record stays."""
+        raise NotImplementedError
+
+
+class RestartFile:
+    """A record and a lock file, both named after store, namespace and instance.
+
+    The lock file is never replaced or removed, and the record names it: if somebody removes it
+    while its owner runs, the file that a second process locks is another one.
+
+    Attributes:
+        former: see `RestartPlace`.
+        renewal: see `RestartPlace`.
+        found: see `RestartPlace`.
+        offline: see `RestartPlace`.
+        written: see `RestartPlace`.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_boot",
+        "_calls",
+        "_inherit",
+        "_lock",
+        "_mutex",
+        "_path",
+        "former",
+        "found",
+        "offline",
+        "renewal",
+        "written",
+    )
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        store: str,
+        namespace: str,
+        instance: str,
+        offline: float = 0.0,
+        inherit: Callable[[], RestartRecord | None] = lambda: None,
+    ) -> None:
+        """Name the files; nothing is read yet.
+
+        Args:
+            directory: where they lie.
+            store: names the store.
+            namespace: the instance's.
+            instance: the instance.
+            offline: see `RestartPlace`.
+            inherit: returns, in a worker thread, what another system has left; called where there
+                was never a record.
+        """
+        self.offline: float = offline
+        self._inherit = inherit
+        key = hashlib.sha256(f"{store}\0{namespace}\0{instance}".encode()).hexdigest()[:32]
+        self.written: RestartRecord | None = None
+        self.former: str | None = None
+        self.renewal: str = ""
+        self.found: Found | None = None
+        self._path = directory / f"aiocosid.{key}.restart"
+        self._lock = LockFile(directory / f"aiocosid.{key}.restart.lock")
+        self._boot = ""
+        self._mutex = Lock()
+        self._calls = 0  # of write and leave; a thread of an earlier one does nothing
+        fork.watch(self)
+
+    def boot_ms(self) -> int:
+        """Return the system's boot clock in milliseconds."""
+        return boot_ms()
+
+    async def take(self) -> Found:
+        """Lock the files, and read the record and the clock; see `RestartPlace.take`."""
+        return await in_thread(partial(self._take, self._calls))
+
+    async def write(self, record: RestartRecord) -> bool:
+        """Replace the record; see `RestartPlace.write`.  A cancelled call may have done so.
+
+        But not after a later call: an older record would be below ids that were issued since.
+        """
+        self._calls += 1
+        return await in_thread(partial(self._write, self._calls, record))
+
+    async def leave(self) -> None:
+        """Unlock the files; a call that is under way in a thread becomes void."""
+        self._calls += 1
+        self.written = self.former = None
+        await in_thread(self._release)
+
+    def _take(self, call: int) -> Found:
+        with self._mutex:
+            # Held since an earlier opening in this process, which was not closed: nothing tells how
+            # long its ids went on, as after a boot.
+            was_held, is_locked = self._lock.is_held, self._is_locked(call)
+            text = read_text(self._path)
+            record = self._inherit() if text is None and is_locked else None
+            if text is not None:
+                # A damaged one tells that ids were issued since another system left.
+                record = RestartRecord.read(text) or VOID
+            return Found(
+                record=record,
+                lock=self._lock.name() if is_locked else "",
+                boot="" if was_held else self._boot,
+                boot_ms=boot_ms(),
+            )
+
+    def _write(self, call: int, record: RestartRecord) -> bool:
+        if not self._mutex.acquire(blocking=False):
+            return False  # a disk that hangs holds one thread, not one for each renewal
+        try:
+            if not self._is_locked(call) or not (self._boot or record.until_ms >= 0):
+                return False
+            named = replace(record, lock=self._lock.name(), boot=self._boot)
+            write_text(self._path, named.text())
+            # If the lock file was removed meanwhile, another process may have read the old one.
+            is_there = self._lock.is_intact()
+            self.written = record if is_there else None
+            return is_there
+        finally:
+            self._mutex.release()
+
+    def _is_locked(self, call: int) -> bool:
+        """Lock the file unless it is held; return whether it is held, and in its place."""
+        if call != self._calls:
+            return False
+        if self._lock.is_held and not self._lock.is_intact():
+            self._lock.release()  # somebody has removed it
+        if not self._lock.is_held:
+            try:
+                self._lock.acquire(str(self._path))
+            except MachineIdInUseError:
+                return False
+            self._boot = _boot_name()
+        return True
+
+    def _release(self) -> None:
+        with self._mutex:
+            self._lock.release()
+
+    def _forget(self) -> None:
+        self._lock.abandon()  # in a forked child: its parent holds the lock
+        self._mutex = Lock()  # a thread of the parent may have had it
+        self.written = None
+
+
+def restart_file(
+    state_dir: str | os.PathLike[str] | None,
+    *,
+    offline: float,
+    interval: float,
+    store: str,
+    address: str,
+    namespace: str,
+    instance: str,
+    inherit: Callable[[], RestartRecord | None] = lambda: None,
+) -> RestartFile | None:
+    """Return where an instance keeps its record; None without a ``state_dir``.
+
+    Args:
+        state_dir: the directory.
+        offline: seconds without the store.
+        interval: seconds between two renewals.
+        store: the kind of store.
+        address: where it is; empty on a user's client, which may be another one next time.
+        namespace: the instance's.
+        instance: the instance.
+        inherit: see `RestartFile`.
+
+    Raises:
+        InvalidArgumentError: ``offline`` is outside its range, or without what it needs; or
+            ``state_dir`` is empty.
+    """
+    if state_dir is not None:
+        check_text("state_dir", os.fspath(state_dir))
+    check_seconds("offline", offline, or_zero=True)
+    if offline and (state_dir is None or offline <= interval):
+        expected = f"seconds above the interval of {interval:g}, with a state_dir"
+        raise InvalidArgumentError("offline", offline, expected=expected)
+    if offline and not address:  # the id may be another instance's in another store
+        expected = "0 for a store on your own client, which may be another one; use a URL"
+        raise InvalidArgumentError("offline", offline, expected=expected)
+    if state_dir is None:
+        return None
+    return RestartFile(
+        Path(state_dir),
+        store=f"{store} {address}",
+        namespace=namespace,
+        instance=instance,
+        offline=offline,
+        inherit=inherit,
+    )
+
+
+def _boot_name() -> str:
+    """Return what names this boot, and the clock that counts its time; empty if nothing does."""
+    boot_id = (_system_text(BOOT_ID) or "").strip()
+    offsets = _system_text(OFFSETS) or ""
+    return " ".join([boot_id, *offsets.split()]) if UUID.fullmatch(boot_id) else ""
+
+
+def _system_text(path: Path) -> str | None:
+    try:
+        return read_text(path)
+    except StoreError:  # hidden in this container
+        return None

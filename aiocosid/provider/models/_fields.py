@@ -1,0 +1,303 @@
+"""The mark of an id, and the fields of a class that carry it; no framework is imported."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from dataclasses import dataclass
+from types import NoneType, SimpleNamespace, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Final,
+    NewType,
+    TypeAlias,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+from weakref import WeakKeyDictionary
+
+from ...abc import SHARE, AnyGenerator
+from ...converter import TypedId
+from ...errors import InvalidArgumentError
+from ..default import generator_named
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...abc import Provider
+
+__all__ = (
+    "CosId",
+    "IdField",
+    "Unresolved",
+    "annotations_of",
+    "describe",
+    "id_fields",
+    "is_assignable",
+    "mark_of",
+    "unresolved_fields",
+    "unwrapped",
+)
+
+_Bindings: TypeAlias = dict[type, dict[Any, Any]]
+
+
+class Unresolved:
+    """Stands for an annotation that names something that cannot be found from its module."""
+
+
+def annotations_of(model: type) -> Iterator[tuple[str, Any]]:
+    """Iterate over the fields of a class, nearest definition first, without repeating a name.
+
+    An annotation is an object, not text; type variables are replaced by their bounds in the class.
+    """
+    seen: set[str] = set()
+    for name, info in getattr(model, "__pydantic_fields__", {}).items():
+        # Pydantic has resolved names and type variables, and taken Annotated apart.
+        seen.add(name)
+        yield name, Annotated[info.annotation, *info.metadata, None]
+    bindings: _Bindings = {}
+    _bind(model, {}, bindings)
+    for cls in model.__mro__:
+        for name, note in _own_annotations(cls).items():
+            if name not in seen:
+                seen.add(name)
+                yield name, _resolved(cls, name, note, bindings.get(cls, {}))
+
+
+def _own_annotations(cls: type) -> dict[str, Any]:
+    """Return a class's own annotations; from Python 3.14 on they may name what is not there yet."""
+    if sys.version_info >= (3, 14):
+        from annotationlib import Format
+
+        return inspect.get_annotations(cls, format=Format.FORWARDREF)
+    return inspect.get_annotations(cls)
+
+
+def unwrapped(annotation: object) -> tuple[object, list[object]]:
+    """Take off ``Annotated``, ``Mapped``, ``NewType`` and ``| None``.
+
+    Returns:
+        The type beneath, and all metadata on the way to it.
+    """
+    origin, args = get_origin(annotation), get_args(annotation)
+    inner: object
+    if isinstance(annotation, NewType):
+        inner, found = unwrapped(annotation.__supertype__)
+    elif type(annotation).__name__ == "TypeAliasType":  # ``type X = ...``, from Python 3.12 on
+        inner, found = unwrapped(getattr(annotation, "__value__", None))
+    elif origin is Annotated:
+        inner, found = unwrapped(args[0])
+        found += args[1:]
+    elif origin in (Union, UnionType):
+        parts = [unwrapped(each) for each in args if each is not NoneType]
+        inner = parts[0][0] if len(parts) == 1 else annotation
+        found = [mark for _, marks in parts for mark in marks]
+    elif len(args) == 1 and _is_mapped(origin):
+        inner, found = unwrapped(args[0])
+    else:
+        inner, found = annotation, []
+    return inner, found
+
+
+def is_assignable(model: type, attribute: str) -> bool:
+    """Tell whether an attribute of the objects of a class can be set."""
+    slot = inspect.getattr_static(model, attribute, None)
+    info = getattr(model, "__pydantic_fields__", {}).get(attribute)
+    frozen = (
+        issubclass(model, tuple),
+        isinstance(slot, property) and slot.fset is None,
+        getattr(getattr(model, "__dataclass_params__", None), "frozen", False),
+        getattr(getattr(model, "__struct_config__", None), "frozen", False),  # msgspec
+        model.__setattr__.__name__ == "_frozen_setattrs",  # attrs
+        getattr(info, "frozen", False),
+        info is not None and getattr(model, "model_config", {}).get("frozen", False),
+    )
+    return not any(frozen)
+
+
+def describe(model: type) -> str:
+    """Name a class for an error message."""
+    return f"{model.__module__}.{model.__qualname__}"
+
+
+def _is_mapped(origin: object) -> bool:
+    """Tell whether it is SQLAlchemy's ``Mapped`` or one of its kind."""
+    return getattr(origin, "__module__", "").startswith("sqlalchemy.")
+
+
+def _resolved(cls: type, name: str, note: object, bound: dict[Any, Any]) -> object:
+    names = vars(sys.modules.get(cls.__module__, sys))
+    own = {each.__name__: each for each in getattr(cls, "__type_params__", ())} | dict(vars(cls))
+    holder = SimpleNamespace(__annotations__={name: note})
+    try:
+        found = get_type_hints(holder, names, own, include_extras=True)[name]
+    except (NameError, AttributeError):
+        return Unresolved
+    except TypeError:
+        return None  # ClassVar and the like: no field
+    return _substituted(found, bound)
+
+
+def _substituted(annotation: Any, bound: dict[Any, Any]) -> Any:  # noqa: ANN401 - annotations
+    if isinstance(annotation, TypeVar):
+        return bound.get(annotation, annotation)
+    free: tuple[Any, ...] = getattr(annotation, "__parameters__", ())
+    if not free or isinstance(annotation, type):
+        return annotation
+    return annotation[tuple(bound.get(each, each) for each in free)]
+
+
+def _bind(cls: type, bound: dict[Any, Any], bindings: _Bindings) -> None:
+    """Note what the type variables of a class and of its bases stand for."""
+    bindings.setdefault(cls, bound)
+    for base in cls.__dict__.get("__orig_bases__", cls.__bases__):
+        origin = get_origin(base) or base
+        if isinstance(origin, type):
+            free = getattr(origin, "__parameters__", ())
+            args = [_substituted(each, bound) for each in get_args(base)]
+            _bind(origin, dict(zip(free, args, strict=False)), bindings)
+
+
+@dataclass(frozen=True, slots=True)
+class CosId:
+    """Marks a model's field as its id: ``id: Annotated[int, CosId("order")] = 0``.
+
+    The field is an ``int``, filled by an `IdGenerator`, or a ``str``, filled by a
+    `TextIdGenerator`, or of a class of `TypedId`, filled by either; The type may also allow
+    ``None``.
+
+    Attributes:
+        name: the generator's name in the provider.
+    """
+
+    name: str = SHARE
+
+    def generator(self, provider: Provider | None = None) -> AnyGenerator:
+        """Return the generator that fills the field; see `aiocosid.generator_named`."""
+        return generator_named(self.name, provider)
+
+
+@dataclass(frozen=True, slots=True)
+class IdField:
+    """A field that `ensure_ids` fills.
+
+    Attributes:
+        attribute: the field's name.
+        kind: what its ids are: ``int``, ``str`` or a class of `TypedId`.
+        mark: what finds their generator.
+    """
+
+    attribute: str
+    kind: type[int | str]
+    mark: CosId
+
+    def value_of(self, new_id: object) -> object:
+        """Return what the field holds for an id of its generator.
+
+        Raises:
+            InvalidIdError: it is a text that the field's class of `TypedId` does not write.
+        """
+        return self.kind(cast("str", new_id)) if issubclass(self.kind, TypedId) else new_id
+
+    def is_empty(self, of: object) -> bool:
+        """Tell whether an object has no id yet: None, not positive, or an empty text."""
+        state = getattr(of, "_sa_instance_state", None)
+        if state is not None and state.key is not None:
+            return False  # a row that SQLAlchemy knows; to look at it might load it
+        value = getattr(of, self.attribute, None)
+        if isinstance(value, int):
+            return value <= 0
+        return value is None or (isinstance(value, str) and not value)
+
+
+_known: Final[WeakKeyDictionary[type, tuple[IdField, ...]]] = WeakKeyDictionary()
+
+
+def id_fields(model: type) -> tuple[IdField, ...]:
+    """Return the fields of a class that `ensure_ids` fills.
+
+    That is the one field marked `CosId`, its own or a base's; and in a class mapped by SQLAlchemy
+    the columns with a `cosid_default` too.  The result is cached for each class.
+
+    Args:
+        model: a dataclass, a model of pydantic, SQLModel or SQLAlchemy, a class of attrs or
+            msgspec, or any other class with annotations.
+
+    Raises:
+        InvalidArgumentError: two fields are marked, or one that cannot be assigned to, or that is
+            neither ``int`` nor ``str``.
+    """
+    found = _known.get(model)
+    if found is None:
+        notes = dict(annotations_of(model))
+        found = tuple(_found(model, notes))
+        if found or Unresolved not in notes.values():  # what it names may come to be
+            _known[model] = found
+    return found
+
+
+def mark_of(model: type, attribute: str) -> CosId | None:
+    """Return the mark in the annotation of one field of a class; None if it has none.
+
+    Args:
+        model: a class as for `id_fields`.  A mapped one need not be configured yet.
+        attribute: the field's name.
+    """
+    found = _marks(dict(annotations_of(model)).get(attribute))
+    return found[1][0] if found else None
+
+
+def unresolved_fields(model: type) -> list[str]:
+    """Name the fields whose annotations name something that cannot be found."""
+    return [name for name, note in annotations_of(model) if note is Unresolved]
+
+
+def _found(model: type, notes: dict[str, Any]) -> Iterator[IdField]:
+    marked = {name: found for name, note in notes.items() if (found := _marks(note))}
+    if len(marked) > 1:
+        place = f"CosId on {describe(model)}"
+        raise InvalidArgumentError(place, sorted(marked), expected="on one field")
+    columns = {column.attribute: column for column in _columns(model)}
+    for name, (kind, marks) in marked.items():
+        column = columns.get(name)
+        names = {mark.name for mark in (*marks, *([column.mark] if column else ()))}
+        if len(names) > 1:
+            place = f"CosId on {describe(model)}.{name}"
+            raise InvalidArgumentError(place, sorted(names), expected="of one name")
+        yield column or _checked(model, name, kind, marks[0])
+    yield from (column for name, column in columns.items() if name not in marked)
+
+
+def _marks(annotation: object) -> tuple[object, list[CosId]] | None:
+    kind, metadata = unwrapped(annotation)
+    marks = [each for each in metadata if isinstance(each, CosId)]
+    return (kind, marks) if marks else None
+
+
+def _columns(model: type) -> Iterator[IdField]:
+    """Iterate over the columns of a mapped class whose default is a mark of ours."""
+    mapper: Any = getattr(model, "__mapper__", None)
+    for found in mapper.column_attrs if mapper is not None else ():
+        for column in found.columns:
+            mark = getattr(getattr(column, "default", None), "arg", None)
+            if isinstance(mark, CosId):
+                yield _checked(model, found.key, column.type.python_type, mark)
+                break
+
+
+def _checked(model: type, name: str, kind: Any, mark: CosId) -> IdField:  # noqa: ANN401 - any type
+    place = f"CosId on {describe(model)}.{name}"
+    is_typed = inspect.isclass(kind) and issubclass(kind, TypedId)
+    if kind not in (int, str) and not is_typed:
+        expected = "on a field of type int or str, or of a class of TypedId"
+        raise InvalidArgumentError(place, kind, expected=expected)
+    if not is_assignable(model, name):
+        raise InvalidArgumentError(place, "frozen", expected="on a field that can be assigned to")
+    return IdField(name, cast("type[int | str]", kind), mark)

@@ -1,0 +1,448 @@
+"""Builds what settings describe, opens and sends nothing, and collects all problems."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING, Any, Final
+
+from ..._life.clock import SYSTEM_CLOCK
+from ...abc import MAX_ID, SHARE
+from ...errors import CosIdError, InvalidArgumentError
+from ...generators import IntegerIdGenerator, UncertaintyIdGenerator
+from ...generators.text import StringIdGenerator
+from ...segment import LeafSegmentId
+from ..kinds import KINDS, SegmentChainOptions, SegmentIdOptions
+from ._converters import converter_of, date_of
+from ._generators import (
+    CachedSettings,
+    CosIdSettings,
+    GroupedSettings,
+    IntegerSettings,
+    OwnGeneratorSettings,
+    ShardedSettings,
+    SnowflakeSettings,
+    UncertaintySettings,
+)
+from ._machines import Machines
+from ._own import make_generator
+from ._parts import (
+    check_layout,
+    group_by_of,
+    layout_of,
+    sharded_layout_of,
+    text_of,
+)
+from ._places import placed
+from ._planned import LIMITS, Planned, example_of
+from ._sharding import sharding_of
+from ._stores import Stores
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Generator, Iterable, Mapping
+
+    from ...abc import Clock, IdConverter, IdGenerator, Store
+    from ...abc.events import Instrument
+    from ...compat.leaf import LeafTags
+    from ...errors.base import SettingsProblem
+    from ...generators import CounterId
+    from ...machine import MachineIdLease
+    from ...sharding import Sharding
+    from ._models import LeafTagsSettings, Settings
+    from ._sources import Given
+    from ._values import StoreValue
+
+__all__ = ("Builder", "Built")
+
+STORED: Final = ("limit", "store", "wait_timeout", "close_timeout")
+UUID: Final = ("converter", *STORED), "a UUID is a text, which this process makes"
+INSIDE: Final = ("namespace", "name", *STORED), "it goes into inner"
+NOTHING: Final = (), ""
+NO_PLACE: Final[dict[str, tuple[tuple[str, ...], str]]] = {
+    "cosid": (("converter", "limit"), "text writes the ids"),
+    "uuid4": UUID,
+    "uuid7": UUID,
+    "counter": (STORED, "the counter is in this process"),
+    "int32": INSIDE,
+    "uncertainty": INSIDE,
+    "own": (("namespace", "name", *STORED), "make and options say what it is"),
+}
+"""Of what all kinds have, the keys that a kind does not have, and why."""
+
+INT32_BITS: Final = 31
+PARTS: Final = {
+    "snowflake": ("layout", "layout"),
+    "cached": ("layout", "layout"),
+    "cosid": ("text", "text"),
+    "sharded": ("layout", "sharded"),
+    "grouped": ("group_by", "group_by"),
+}
+"""The argument of a kind that settings have to build first, and the attribute of `Planned`."""
+
+OF_CHAINS: Final = SegmentChainOptions.__annotations__.keys() - SegmentIdOptions.__annotations__
+STAMPED: Final = {"snowflake", "cached", "cosid"}
+
+
+class Incomplete(Exception):  # noqa: N818 - no error: the problem is noted already
+    """A part that the generator needs could not be built."""
+
+
+@dataclass(slots=True)
+class Built:
+    """What the settings describe.
+
+    Attributes:
+        generators: by name.
+        shardings: by name.
+        leases: the leases of machine ids.
+        stores: the stores that the provider has to close.
+        borrowed: the stores that were given as objects, which stay open.
+        whole: all of them, with a tiered store in the place of its parts.
+        store: the one that is named at the top.
+        leaf_tags: the tags of Leaf's table; None without.
+    """
+
+    generators: dict[str, Planned] = field(default_factory=dict)
+    shardings: dict[str, Sharding[Any]] = field(default_factory=dict)
+    leases: list[MachineIdLease] = field(default_factory=list)
+    stores: list[Any] = field(default_factory=list)
+    borrowed: list[Any] = field(default_factory=list)
+    whole: list[Any] = field(default_factory=list)
+    store: Store | None = None
+    leaf_tags: LeafTags[LeafSegmentId] | None = None
+
+
+class Builder:
+    """Builds what the settings describe, and notes each problem.
+
+    Attributes:
+        problems: the problems so far.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        given: Given,
+        *,
+        instrument: Instrument | None = None,
+        clock: Clock | None = None,
+        rehearsal: bool = False,
+        broken: Collection[str] = (),
+    ) -> None:
+        """Prepare to build settings.
+
+        Args:
+            settings: what to build.
+            given: their source, for the places of problems.
+            instrument: receives the events of all generators.
+            clock: time; the system's by default.
+            rehearsal: whether another process is going to open them, as for a report.
+            broken: the names of tables that were left out, as their problems are noted already.
+        """
+        self.problems: list[SettingsProblem] = []
+        self._settings = settings
+        self._given = given
+        self._instrument = instrument
+        self._clock = clock or SYSTEM_CLOCK
+        self._broken = broken
+        self._stores = Stores(settings, self._note, instrument=instrument, clock=self._clock)
+        self._machines = Machines(
+            settings, self._note, instrument=instrument, clock=clock, rehearsal=rehearsal
+        )
+
+    def build(self) -> Built:
+        """Build everything that can be built."""
+        built = Built()
+        for path, name, section in self._sections():
+            if name in built.generators:
+                self._note(path, "is the default generator, which [share] describes already")
+                continue
+            planned = self._planned(path, name, section)
+            built.generators[name] = planned
+            with self._noting(path, section):
+                self._complete(planned)
+        self._check_random_bits(built.generators.values())
+        for name, sharding in self._settings.sharding.items():
+            path = ("sharding", name)
+            with self._noting(path, sharding):
+                algorithm = sharding_of(sharding, built.generators, self._broken)
+                if algorithm is not None:
+                    built.shardings[name] = algorithm
+        built.leaf_tags = self._leaf_tags()
+        self._stores.check_unused()
+        if self._settings.store is not None:
+            built.store = self._stores.of((), None)[0]
+        self._machines.check_unused()
+        built.leases = self._machines.leases
+        built.stores = self._stores.opened
+        built.borrowed, built.whole = self._stores.borrowed, self._stores.whole
+        return built
+
+    def _leaf_tags(self) -> LeafTags[LeafSegmentId] | None:
+        """Return the tags of Leaf's table, if there are any; what is wrong is noted."""
+        path, section = ("leaf_tags",), self._settings.leaf_tags
+        if section is None:
+            return None
+        store, _ = self._stores.of(path, section.store)
+        made: LeafTags[LeafSegmentId] | None = None
+        with self._noting(path, section):
+            if store is not None:
+                made = self._tags_on(store, section)
+        return made
+
+    def _tags_on(self, store: Store, section: LeafTagsSettings) -> LeafTags[LeafSegmentId]:
+        from ...compat.leaf import LeafStore, LeafTags
+
+        if not isinstance(store, LeafStore):
+            expected = "Leaf's, as leaf+mysql://user:password@host/database"
+            raise InvalidArgumentError("store", store, expected=expected)
+        close_timeout = self._settings.close_timeout
+        options: dict[str, Any] = {"close_timeout": close_timeout, "clock": self._clock}
+        make = partial(LeafSegmentId, instrument=self._instrument, **options)
+        namespace, interval = self._settings.namespace, section.interval
+        return LeafTags(store, make, namespace=namespace, interval=interval, **options)
+
+    def _sections(self) -> Generator[tuple[tuple[str, ...], str, Any]]:
+        if self._settings.share is not None:
+            yield ("share",), SHARE, self._settings.share
+        for name, section in self._settings.generators.items():
+            yield ("generators", name), name, section
+
+    def _planned(self, path: tuple[str, ...], name: str, section: Any) -> Planned:  # noqa: ANN401 - of any kind
+        namespace = section.namespace or self._settings.namespace
+        return Planned(path, name, section, namespace, section.name or name)
+
+    def _note(self, path: tuple[str, ...], reason: str) -> None:
+        self.problems.append(self._given.problem(path, reason))
+
+    @contextmanager
+    def _noting(self, path: tuple[str, ...], section: Any) -> Generator[None]:  # noqa: ANN401 - of any kind
+        """Note an error that the block raises, at the key that caused it."""
+        try:
+            yield
+        except Incomplete:
+            pass
+        except InvalidArgumentError as error:
+            self._note(*placed(error, path, section))
+        except CosIdError as error:
+            self._note(path, str(error))
+
+    # One generator.
+
+    def _complete(self, planned: Planned) -> None:
+        """Build it; each part by itself, to note what is wrong with any of them."""
+        section, at = planned.section, (*planned.path, "converter")
+        layout = getattr(section, "layout", None)
+        of_layout = (*planned.path, "layout"), layout
+        with self._noting(*((planned.path, section) if layout is None else of_layout)):
+            self._add_part(planned)
+        self._check(planned)
+        with self._noting(at, section.converter):
+            has_place = "converter" not in NO_PLACE.get(section.kind, NOTHING)[0]
+            if section.converter is not None and has_place:
+                planned.converter = self._converter(at, section.converter, planned)
+            planned.example = example_of(planned, self._clock.now_ms())
+        generator = self._generator(planned)
+        if planned.converter is not None:
+            generator = StringIdGenerator(generator, planned.converter)
+        planned.generator = generator
+
+    def _add_part(self, planned: Planned) -> None:
+        """Build what its kind needs besides options."""
+        section = planned.section
+        match section:
+            case SnowflakeSettings() | CachedSettings():
+                layout = layout_of(section.layout)
+                check_layout(layout, self._clock.now_ms())
+                planned.layout = layout
+            case ShardedSettings():
+                planned.sharded = sharded_layout_of(section, self._clock.now_ms())
+            case CosIdSettings():
+                planned.text = text_of(section)
+            case GroupedSettings():
+                planned.group_by = group_by_of(section)
+            case IntegerSettings() | UncertaintySettings():
+                planned.inner = self._inside(planned)
+            case _:
+                pass
+
+    def _check_random_bits(self, generators: Iterable[Planned]) -> None:
+        """Note counters whose ids have random bits of several widths: such ids may be equal."""
+        first: dict[tuple[str, str, str], tuple[int, Planned]] = {}
+        for each in generators:
+            bits, part = 0, each
+            while part.inner is not None:
+                bits, part = bits + getattr(part.section, "bits", 0), part.inner
+            if part.made_store is None or part.group_by is not None:
+                continue
+            key = part.place, part.namespace, part.counter
+            width, other = first.setdefault(key, (bits, each))
+            if width != bits:
+                self._note(
+                    part.path,
+                    f"adds {bits} random bits to the ids of counter {part.counter!r}, and "
+                    f"{'.'.join(other.path)} adds {width}, so that ids may be equal; use another "
+                    "name, or the same bits",
+                )
+
+    def _converter(self, path: tuple[str, ...], section: Any, planned: Planned) -> IdConverter:  # noqa: ANN401 - ConverterSettings
+        date = None
+        with self._noting((*path, "date_prefix"), section.date_prefix):
+            if section.date_prefix is not None:
+                date = date_of(section.date_prefix)
+        return converter_of(section, planned, partial(self._at, path), date=date)
+
+    def _check(self, planned: Planned) -> None:
+        section, limit = planned.section, LIMITS[planned.section.limit or "int64"]
+        keys, reason = NO_PLACE.get(section.kind, NOTHING)
+        for key in keys:
+            if getattr(section, key) != SnowflakeSettings.model_fields[key].default:  # as of all
+                self._at(planned.path, key, f"has no place here: {reason}")
+        lane_store = getattr(section, "lane_store", None)
+        if lane_store is not None and section.on_unavailable != "lane":
+            self._at(planned.path, "lane_store", "goes with on_unavailable = 'lane'")
+        if planned.fields is not None:
+            if planned.text is None and planned.fields.max_id > limit:
+                highest = f"{planned.fields!r} goes up to {planned.fields.max_id}"
+                reason = f"is {section.limit}, which ends at {limit}, but {highest}"
+                self._at(planned.path, "limit", reason)
+        elif hasattr(section, "step"):
+            self._check_counted(planned.path, section, limit)
+
+    def _check_counted(self, path: tuple[str, ...], section: Any, limit: int) -> None:  # noqa: ANN401 - of any kind
+        top = section.max_id or limit
+        if top > limit:
+            self._at(path, "max_id", f"is {top}, above the limit {limit} of {section.limit}")
+        elif section.offset >= top:
+            what = "max_id" if section.max_id else f"the last id of {section.limit or 'int64'}"
+            reason = f"is {section.offset}; it has to be below {what}, {top}: no id is left else"
+            self._at(path, "offset", reason)
+        if getattr(section, "mode", "chain") == "segment":
+            for key in sorted(section.model_fields_set & OF_CHAINS):
+                self._at(path, key, "goes with mode = 'chain'")
+
+    def _at(self, path: tuple[str, ...], key: str, reason: str) -> None:
+        self._note((*path, key), reason)
+
+    def _inside(self, planned: Planned) -> Planned:
+        """Build the generator inside of another one, as far as it can be built."""
+        section = planned.section.inner
+        inner = self._planned((*planned.path, "inner"), planned.name, section)
+        if section.converter is not None:
+            self._at(inner.path, "converter", "has no place here: it goes around the whole")
+        with self._noting(inner.path, section):
+            self._complete(inner)
+        return inner
+
+    def _generator(self, planned: Planned) -> Any:  # noqa: ANN401 - of any kind
+        section = planned.section
+        if planned.inner is not None:
+            return self._around(planned, planned.inner)
+        if isinstance(section, OwnGeneratorSettings):
+            return make_generator(section)
+        kind, host = KINDS[section.kind], _Host(self, planned)
+        options = self._options(section, kind.options)
+        if section.kind in PARTS:
+            argument, attribute = PARTS[section.kind]
+            options[argument] = getattr(planned, attribute)
+            if options[argument] is None:  # that is noted already; the store has to be checked, too
+                host.check_store()
+                raise Incomplete
+        return kind.spec(**options).make(host, planned.counter)
+
+    def _options(self, section: Any, names: Collection[str]) -> dict[str, Any]:  # noqa: ANN401 - of any kind
+        """Return the options that a kind takes from its settings, which have inf for its None."""
+        values = {name: getattr(section, name) for name in names if hasattr(section, name)}
+        options = {name: None if value == inf else value for name, value in values.items()}
+        if "max_id" in names:
+            most = getattr(section, "max_id", None) or MAX_ID
+            options["max_id"] = min(most, LIMITS[section.limit or "int64"])
+        if isinstance(section, GroupedSettings):
+            options["kind"] = section.mode
+            if section.mode == "segment":
+                options = {name: value for name, value in options.items() if name not in OF_CHAINS}
+        return options
+
+    def _around(self, planned: Planned, inner: Planned) -> IdGenerator:
+        generator: Any = inner.generator
+        if generator is None or inner.section.converter is not None:
+            raise Incomplete
+        spare = getattr(planned.section, "bits", 63 - INT32_BITS)
+        highest = (1 << 63 - spare) - 1
+        if int(inner.example) > highest:
+            reason = f"makes ids as {inner.example} now, and the highest one that fits is {highest}"
+            self._note(inner.path, reason)
+        if isinstance(planned.section, IntegerSettings):
+            return IntegerIdGenerator(generator)
+        return UncertaintyIdGenerator(generator, spare, store=inner.made_store)
+
+
+class _Host:
+    """What the spec of a kind takes from the settings, for one generator."""
+
+    def __init__(self, builder: Builder, planned: Planned) -> None:
+        self.namespace = planned.namespace
+        self._builder = builder
+        self._planned = planned
+        self._clock = builder._clock
+        self._counters: dict[str, CounterId] = {}
+        self._floors: dict[tuple[str, str], Any] = {}
+
+    @property
+    def store(self) -> Store:
+        planned = self._planned
+        store, planned.store = self._builder._stores.of(planned.path, planned.section.store)
+        if store is None:
+            raise Incomplete
+        if planned.section.kind == "sharded" and not hasattr(store, "sequence_distributor"):
+            expected = "Redis: no other store grants sequences of a second"
+            raise InvalidArgumentError("store", planned.store, expected=expected)
+        planned.made_store = store
+        return store
+
+    def check_store(self) -> None:
+        """Note what is wrong with the store, if the generator cannot be built anyway."""
+        if self._planned.section.kind in STAMPED:
+            self._machine_store(self._planned, self._planned.section.store, "store")
+        else:
+            _ = self.store
+
+    def _with_defaults(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        builder, section = self._builder, self._planned.section
+        close_timeout = section.close_timeout or builder._settings.close_timeout
+        return {**options, "close_timeout": close_timeout, "instrument": builder._instrument}
+
+    def _lease_for(self, bits: int, options: Mapping[str, Any]) -> MachineIdLease:
+        del options  # settings have the terms of a lease in [machine]
+        return self._lease(self._planned, bits, self._planned.section.store, "store")
+
+    def _lane_lease(self, bits: int) -> MachineIdLease:
+        planned, given, key = self._planned, self._planned.section.lane_store, "lane_store"
+        if given is None and self._builder._settings.machine.source == "store":
+            given, key = planned.section.store, "store"
+        lanes = replace(planned, namespace=f"{planned.namespace}.lane")
+        return self._lease(lanes, bits, given, key)
+
+    def _lease(
+        self, planned: Planned, bits: int, given: StoreValue | None, key: str
+    ) -> MachineIdLease:
+        store = self._machine_store(planned, given, key)
+        lease = self._builder._machines.lease(planned, planned.place, store, bits)
+        if lease is None:
+            raise Incomplete
+        return lease
+
+    def _machine_store(self, planned: Planned, given: StoreValue | None, key: str) -> Store | None:
+        """Return the store of machine ids, or None if they come from none or it cannot be made."""
+        builder = self._builder
+        if builder._settings.machine.source != "store":
+            if given is not None:
+                builder._at(planned.path, key, "is not used: the machine id needs no store")
+            return None
+        store, planned.store = builder._stores.of(planned.path, given, key)
+        planned.place = builder._stores.place(given)
+        if not planned.place:
+            raise Incomplete
+        return store

@@ -1,0 +1,411 @@
+"""The settings of a generator: a class for each kind, an attribute for each key."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import BaseModel, Field
+
+from ...abc import DEFAULT_STEP, MAX_ID
+from ...segment.blocks import MAX_BLOCK
+from ...segment.grouped_id import MAX_GROUPS
+from ...segment.options import MAX_WAITERS
+from ...segment.pace import ENDURANCE, MAX_DISTANCE, MAX_IDS_AHEAD, QUIET_PERIOD
+from ...segment.remote_id import BLOCK, MAX_AGE
+from ...snowflake import COSID_MS, UID_GENERATOR_HA
+from ._texts import Bits, ConverterSettings, LayoutSettings
+from ._values import (
+    STRICT,
+    Flag,
+    Function,
+    Moment,
+    Seconds,
+    StoreValue,
+    Threshold,
+    Whole,
+    declared,
+    shorthand,
+)
+
+__all__ = (
+    "CachedSettings",
+    "ChainSettings",
+    "CosIdSettings",
+    "CounterSettings",
+    "GeneratorSettings",
+    "GroupedSettings",
+    "IntegerSettings",
+    "LeafSettings",
+    "Name",
+    "OwnGeneratorSettings",
+    "Patience",
+    "RemoteSettings",
+    "SegmentSettings",
+    "ShardedSettings",
+    "SnowflakeSettings",
+    "Timeout",
+    "UncertaintySettings",
+    "UuidSettings",
+)
+
+Count: TypeAlias = Annotated[Whole, Field(ge=1, le=MAX_ID)]
+Timeout: TypeAlias = Annotated[Seconds, Field(gt=0, allow_inf_nan=False)]
+Patience: TypeAlias = Annotated[Seconds, Field(ge=0)]  # inf: for ever
+Name: TypeAlias = Annotated[str, Field(min_length=1)]
+Converter: TypeAlias = Annotated[ConverterSettings, shorthand("type", path="make")]
+Layout: TypeAlias = Annotated[LayoutSettings, shorthand("name")]
+
+
+class _Generator(BaseModel):
+    """The keys of all kinds.
+
+    Attributes:
+        namespace: namespace of this generator; by default the one at the top.
+        name: name of the counter; by default the name of the table.
+        store: a URL, a name in ``stores`` or a store; by default the one at the top.
+        converter: how ids become text; by default they stay numbers.
+        limit: the highest id that programs which read the ids can hold, 2^53-1 for "javascript";
+            segments end there, and a layout has to fit.
+        wait_timeout: seconds that a caller waits at most.
+        close_timeout: seconds that closing may take; by default the value at the top.
+    """
+
+    model_config = STRICT
+
+    namespace: Name | None = None
+    name: Name | None = None
+    store: StoreValue | None = None
+    converter: Converter | None = None
+    limit: Literal["int32", "javascript", "int64"] | None = None
+    wait_timeout: Timeout = 5.0
+    close_timeout: Timeout | None = None
+
+
+class _Counted(_Generator):
+    """The keys of kinds on a counter.
+
+    Attributes:
+        offset: where a new counter starts; below ``max_id``.
+        ttl: seconds for which fetched ids may be handed out; by default for ever.
+        fetch_timeout: seconds for one call to the store; by default two fifths of ``wait_timeout``.
+        max_id: the highest id ever handed out; by default 2^63-1.
+        max_waiters: how many callers may wait at a time; the next one fails at once.
+        fail_fast: whether callers fail as soon as two calls to the store have failed in a row,
+            instead of after ``wait_timeout``; by default only in web applications.
+    """
+
+    step: Annotated[Whole, declared("step")] = DEFAULT_STEP
+    offset: Annotated[Whole, Field(ge=0, le=MAX_ID)] = 0
+    ttl: Timeout | None = None
+    fetch_timeout: Timeout | None = None
+    max_id: Count | None = None
+    max_waiters: Count = MAX_WAITERS
+    fail_fast: Flag | None = None
+
+
+class SegmentSettings(_Counted):
+    """A `SegmentId`: ids from a counter, fetched when needed; in order with ``step = 1``.
+
+    Attributes:
+        strict: whether ids are in order over all processes; then ``step`` is not used.
+    """
+
+    kind: Literal["segment"]
+    strict: Flag = False
+
+
+class LeafSettings(_Counted):
+    """A `LeafSegmentId`, as Leaf's: ids from a counter, in two segments whose step adapts.
+
+    A row that has a step of its own overrides ``step``.
+
+    Attributes:
+        prefetch_at: when this part of a segment is used, the next one is loaded.
+        segment_duration: seconds; if a segment lasts less, the step doubles; if it lasts at least
+            twice as long, the step halves.
+        max_step: ids; the step never doubles beyond it.
+    """
+
+    kind: Literal["leaf"]
+    prefetch_at: Annotated[Seconds, Field(ge=0, lt=1)] = 0.1
+    segment_duration: Timeout = 900.0
+    max_step: Count = 1_000_000
+
+
+class _Prefetched(_Counted):
+    """The keys of kinds that may be a chain.
+
+    Attributes:
+        safe_distance: segments kept ahead at rest.
+        max_distance: segments kept ahead at most.
+        endurance: seconds that the ids in hand last, at the measured rate, while the store is down;
+            0 for no reserve, at most ``ttl``.
+        max_ids_ahead: the same in ids.
+        quiet_period: seconds after which an unneeded prefetch distance halves.
+    """
+
+    safe_distance: Count = 2
+    endurance: Annotated[Seconds, Field(ge=0, allow_inf_nan=False)] = ENDURANCE
+    max_distance: Count = MAX_DISTANCE
+    max_ids_ahead: Count = MAX_IDS_AHEAD
+    quiet_period: Timeout = QUIET_PERIOD
+
+
+class ChainSettings(_Prefetched):
+    """A `SegmentChainId`, as CosId's usual one: ids from a counter, fetched ahead."""
+
+    kind: Literal["chain"]
+
+
+class GroupedSettings(_Prefetched):
+    """A `GroupedSegmentId`: ids from a counter for each year, month, day or key.
+
+    Attributes:
+        group_by: the period; "key" for groups without a period.
+        zone: the time zone of the period, as "UTC", "+08:00" or "Europe/Berlin"; required with a
+            period.
+        pattern: how a period is written, in Java's letters; by default as CosId writes that period.
+        key: a function without arguments that returns the key of the call, for example a tenant's;
+            required without a period; with a period, each key has its own counters.
+        mode: the kind of generator that each group has; with "segment" it takes none of the keys
+            that only ``chain`` and ``grouped`` have.
+        strict: whether ids of a group are in order over all processes; with ``mode = "segment"``.
+        max_groups: maximum groups in memory; a further one replaces the least recently used.
+    """
+
+    kind: Literal["grouped"]
+    group_by: Literal["year", "month", "day", "key"]
+    zone: str | None = None
+    pattern: str | None = None
+    key: Function | None = None
+    mode: Literal["chain", "segment"] = "chain"
+    strict: Flag = False
+    max_groups: Count = MAX_GROUPS
+
+
+class _Timed(_Generator):
+    """The keys of kinds on a clock.
+
+    Attributes:
+        broken_threshold: seconds that a call waits for a clock that stepped back; ``inf`` for ever.
+        max_forward_jump: seconds by which the wall clock may run ahead; ``inf`` for any.
+    """
+
+    broken_threshold: Patience = 2.0
+    max_forward_jump: Patience | None = None
+
+
+class _Stamped(_Timed):
+    """The keys of kinds on a clock that reset their sequence.
+
+    Attributes:
+        sequence_reset_threshold: once the sequence has reached this, it restarts with the next
+            tick; -1 is half of its range, CosId's default; with "none" it restarts with each tick,
+            as in uid-generator and Twitter's.
+    """
+
+    sequence_reset_threshold: Threshold = -1
+
+
+class SnowflakeSettings(_Stamped):
+    """A `SnowflakeId`: ids from the clock and a machine id; no call to a store for them.
+
+    Attributes:
+        layout: a name, or a table.
+        random_start: the first sequence of a tick is random, from 0 to below this; Leaf has 100.
+    """
+
+    kind: Literal["snowflake"]
+    layout: Annotated[Layout, declared("layout")] = LayoutSettings(name=COSID_MS.name)
+    random_start: Annotated[Whole, Field(ge=1)] | None = None
+
+
+class CachedSettings(_Timed):
+    """A `CachedSnowflakeId`, as uid-generator's: ids in seconds, prepared ahead of the clock.
+
+    Attributes:
+        layout: in seconds; a name, or a table.
+        boost: the ring holds the ids of ``2^boost`` seconds, 8 by default.
+        padding_factor: percent; the ring is filled when it holds less.
+        max_borrow: seconds that ids may be ahead of the clock.
+        refill_interval: seconds between two checks of the ring while nobody asks for ids; by
+            default there are no such checks.
+        on_empty: whether calls that find the ring empty wait, or raise.
+    """
+
+    kind: Literal["cached"]
+    layout: Annotated[Layout, declared("layout")] = LayoutSettings(name=UID_GENERATOR_HA.name)
+    boost: Annotated[Whole, Field(ge=1, le=16)] = 3
+    padding_factor: Annotated[Whole, Field(ge=1, le=99)] = 50
+    max_borrow: Timeout = 60.0
+    refill_interval: Timeout | None = None
+    on_empty: Literal["wait", "raise"] = "wait"
+
+
+class ShardedSettings(_Generator):
+    """A `ShardedId`: second, shard and sequence; Redis grants the sequences of each second.
+
+    Attributes:
+        epoch: the first second: a time with its offset, or an integer since 1970, of seconds or
+            milliseconds.
+        sharding_id: the sharding id of calls that pass none.
+        timestamp_bits: width of the seconds.
+        sharding_bits: width of the sharding id.
+        sequence_bits: width of the sequence.
+        zone: a fixed offset.
+        key: pattern of the counters' keys, with ``<second>`` in place of the second; for servers
+            that Java nodes share.
+        max_sequence: the highest sequence, on all nodes; by default the layout's.
+        tolerance: seconds by which a host's clock may differ from the server's.
+        margin: seconds by which the clocks of two servers may differ.
+        ttl: seconds that a counter is kept.
+        on_unavailable: what to do while Redis is down and no id is in hand; lanes are numbered by
+            machine ids of 6 bits in the namespace ``<namespace>.lane``.
+        lane_store: the store of the lanes' numbers, as for ``store``; by default the generator's
+            own.  Choose another one: lanes are needed when the generator's store is down.
+        batch: sequences to ask for at once; by default chosen by demand.
+        nodes: how many generators share the name.
+        broken_threshold: seconds that the clock may be behind the last id's second; ``inf`` for
+            any.
+    """
+
+    kind: Literal["sharded"]
+    epoch: Moment
+    sharding_id: Annotated[Whole, Field(ge=0)] = 0
+    timestamp_bits: Bits = 32
+    sharding_bits: Annotated[Whole, Field(ge=1, le=31)] = 12
+    sequence_bits: Bits = 19
+    zone: Annotated[str, declared("zone")] = "UTC"
+    key: Name | None = None
+    max_sequence: Count | None = None
+    tolerance: Annotated[Whole, Field(ge=1, le=3600)] = 2
+    margin: Annotated[Whole, Field(ge=0, le=3600)] = 1
+    ttl: Annotated[Whole, Field(ge=62, le=86_400)] = 600
+    on_unavailable: Literal["raise", "wait", "lane", "random_unsafe"] = "raise"
+    lane_store: StoreValue | None = None
+    batch: Count | None = None
+    nodes: Count = 16
+    broken_threshold: Patience = 2.0
+
+
+class CosIdSettings(_Stamped):
+    """A `CosIdGenerator`: ids from the clock and a machine id, as text of 80 bits.
+
+    Attributes:
+        text: how the ids are written.
+        zone: for "friendly" text; it must keep one offset.
+        pad_start: whether machine id and sequence have a fixed width in "friendly" text; by default
+            true.
+        timestamp_bits: width of the time.
+        sequence_bits: width of the sequence.
+    """
+
+    kind: Literal["cosid"]
+    text: Literal["radix62", "radix36", "friendly"] = "radix62"
+    zone: Annotated[str | None, declared("zone")] = None
+    pad_start: Flag | None = None
+    timestamp_bits: Bits = 44
+    machine_bits: Annotated[Whole, declared("machine_bits")] = 20
+    sequence_bits: Bits = 16
+
+
+class RemoteSettings(_Generator):
+    """A `RemoteId`: ids of a generator of the server in ``store``, such as a broker's Snowflake.
+
+    Attributes:
+        block: ids that one request asks for while few are needed.
+        max_age: seconds after which ids in hand are dropped, because their time is too old; ``inf``
+            for never.
+        endurance: seconds that the ids in hand last while the server is down, at most ``max_age``.
+        fetch_timeout: seconds for one call to the server; by default two fifths of
+            ``wait_timeout``.
+        max_waiters: how many callers may wait at a time; the next one fails at once.
+        fail_fast: whether callers fail as soon as two calls to the server have failed in a row,
+            instead of after ``wait_timeout``; by default only in web applications.
+    """
+
+    kind: Literal["remote"]
+    block: Annotated[Whole, Field(ge=1, le=MAX_BLOCK)] = BLOCK
+    max_age: Annotated[Seconds, Field(gt=0)] = MAX_AGE
+    endurance: Annotated[Seconds, Field(ge=0, allow_inf_nan=False)] = ENDURANCE
+    fetch_timeout: Timeout | None = None
+    max_waiters: Count = MAX_WAITERS
+    fail_fast: Flag | None = None
+
+
+class UuidSettings(_Generator):
+    """A `Uuid4Id` or `Uuid7Id`: UUIDs as text; those of version 7 sort by time."""
+
+    kind: Literal["uuid4", "uuid7"]
+
+
+class CounterSettings(_Generator):
+    """A `CounterId`: 1, 2, 3 in this process, for tests."""
+
+    kind: Literal["counter"]
+
+
+NumberKinds: TypeAlias = (
+    SegmentSettings
+    | ChainSettings
+    | LeafSettings
+    | SnowflakeSettings
+    | CachedSettings
+    | ShardedSettings
+    | CounterSettings
+)
+NumberSettings: TypeAlias = Annotated[NumberKinds, Field(discriminator="kind")]
+"""The kinds that "int32" and "uncertainty" may have inside."""
+
+
+class IntegerSettings(_Generator):
+    """An `IntegerIdGenerator`: the ids of another generator, up to 2^31-1.
+
+    Attributes:
+        inner: the generator inside: a table of another kind that makes numbers, without
+            ``converter``.
+    """
+
+    kind: Literal["int32"]
+    inner: NumberSettings
+
+
+class UncertaintySettings(_Generator):
+    """An `UncertaintyIdGenerator`: the ids of another generator, with random low bits.
+
+    Attributes:
+        bits: random bits of each id; the ids inside have the others of 63.
+        inner: the generator inside, as for ``int32``.
+    """
+
+    kind: Literal["uncertainty"]
+    bits: Annotated[Whole, Field(ge=1, le=62)]
+    inner: NumberSettings
+
+
+class OwnGeneratorSettings(_Generator):
+    """A generator of your own.
+
+    Attributes:
+        make: a class, or a function that returns the generator: one of this library, of a class
+            derived from such, or one that wraps such as ``inner``.
+        options: the keyword arguments of that call.
+    """
+
+    kind: Literal["own"]
+    make: Function
+    options: dict[str, object] = Field(default_factory=dict, repr=False)  # perhaps with a password
+
+
+GeneratorSettings: TypeAlias = Annotated[
+    NumberKinds
+    | RemoteSettings
+    | GroupedSettings
+    | CosIdSettings
+    | UuidSettings
+    | IntegerSettings
+    | UncertaintySettings
+    | OwnGeneratorSettings,
+    Field(discriminator="kind"),
+]
+"""The settings of one generator; ``kind`` says which."""

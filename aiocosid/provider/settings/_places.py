@@ -1,0 +1,26 @@
+"""Finds the key that caused an error.  Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from ...errors import InvalidArgumentError
+
+__all__ = ("placed",)
+
+Path = tuple[str, ...]
+
+
+def placed(error: InvalidArgumentError, path: Path, section: BaseModel | None) -> tuple[Path, str]:
+    """Return the path of the key that caused an error, or of its table, and the reason."""
+    argument = error.argument.rpartition(".")[2].replace("-", "_")
+    for key in () if section is None else type(section).model_fields:
+        if key == argument or key.endswith(f"_{argument}"):
+            reason = str(error).removeprefix(f"{error.argument} ")
+            if error.value is None:
+                reason = reason.replace("is None; ", "is missing; ", 1)
+            return (*path, key), reason
+    return path, str(error)

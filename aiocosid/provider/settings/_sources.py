@@ -1,0 +1,116 @@
+"""Reads settings from a file, the environment or a mapping, without checking them."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, cast
+
+from ...abc.variables import CONFIG, Variables
+from ...errors import InvalidSettingsError
+from ...errors.base import SettingsProblem
+from ._environment import Environment, environment
+
+__all__ = ("Given", "read")
+
+SHORT: Final = {"name", "type", "make"}
+"""Keys whose value may replace their whole table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Settings as they were read, not checked yet.
+
+    Attributes:
+        data: tables and values.
+        file: the file's name; empty without one.
+        written: what the file itself says, without the environment.
+        environment: the settings among them that variables gave.
+    """
+
+    data: dict[str, Any]
+    file: str = ""
+    written: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    environment: Environment = field(default_factory=Environment)
+
+    def problem(self, path: tuple[str, ...], reason: str) -> SettingsProblem:
+        """Return a problem of a key, with its file or its variable."""
+        path = self._spelt(path)
+        key = ".".join(map(_quoted, path))
+        variable = self.environment.variable(path, is_elsewhere=self._writes(path))
+        return SettingsProblem(key, reason, variable or self.file)
+
+    def _writes(self, path: tuple[str, ...]) -> bool:
+        found: object = self.written
+        for part in path:
+            if not isinstance(found, Mapping) or part not in found:
+                return False
+            found = cast("Mapping[str, Any]", found)[part]
+        return True
+
+    def _spelt(self, path: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the path with the dashes or underscores that this source uses."""
+        spelt: list[str] = []
+        found: object = self.data
+        for part in path:
+            if isinstance(found, str) and part in SHORT:
+                break  # it stands in place of the table
+            table = cast("Mapping[str, Any]", found if isinstance(found, Mapping) else {})
+            dashed = part.replace("_", "-")
+            spelt.append(dashed if part not in table and dashed in table else part)
+            found = table.get(spelt[-1])
+        return tuple(spelt)
+
+
+def read(source: object) -> Given:
+    """Return the settings of a source; variables override a file.
+
+    Raises:
+        InvalidSettingsError: the file cannot be read, or a variable that has to be a table is none.
+    """
+    if isinstance(source, Mapping):
+        return Given(dict(cast("Mapping[str, Any]", source)))
+    if source is None:
+        source = Variables.read().text(CONFIG)
+    given = Given({}) if source is None else _file(Path(cast("str", source)))
+    said = environment()
+    return Given(_merged(given.data, said.data), given.file, given.written, said)
+
+
+def _file(path: Path) -> Given:
+    name = str(path)
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        found = tomllib.loads(text)
+        return Given(found, name, found)
+    except OSError as error:
+        reason = f"cannot be read: {error.strerror or error}"
+        raise InvalidSettingsError([SettingsProblem("", reason, name)]) from error
+    except UnicodeDecodeError:
+        problem = SettingsProblem("", "is no text in UTF-8", name)
+        raise InvalidSettingsError([problem]) from None  # its repr has the file, passwords too
+    except tomllib.TOMLDecodeError as error:
+        problem = SettingsProblem("", f"is no TOML: {error}", name)  # with its line
+        raise InvalidSettingsError([problem]) from None  # since Python 3.14 it has the file, too
+    except (ValueError, RecursionError) as error:  # Python's own limits
+        reason = "holds a number of thousands of digits, or tables nested hundreds deep"
+        raise InvalidSettingsError([SettingsProblem("", reason, name)]) from error
+
+
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(below)
+    for key, value in above.items():
+        old: object = merged.get(key)
+        if isinstance(old, Mapping) and isinstance(value, Mapping):
+            tables = cast("Mapping[str, Any]", old), cast("Mapping[str, Any]", value)
+            merged[key] = _merged(*tables)
+        else:
+            merged[key] = value
+    return merged
+
+
+def _quoted(part: str) -> str:
+    return part if re.fullmatch(r"[A-Za-z0-9_-]+", part) else f'"{part}"'

@@ -1,0 +1,213 @@
+"""The types of single values: strict, but the text of an environment variable is converted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import date, datetime
+from importlib import import_module
+from itertools import chain
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from urllib.parse import urlsplit
+
+from pydantic import BeforeValidator, ConfigDict, Field, SecretStr, WrapValidator
+from pydantic_core import PydanticCustomError
+
+from ...abc import Store
+from ...abc.checks import check_create
+from ...abc.variables import NO, TRUTH_WORDS, YES, truth
+from ...errors import InvalidArgumentError
+from ..kinds import OPTIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+__all__ = (
+    "STRICT",
+    "Creation",
+    "EnvironmentText",
+    "Flag",
+    "Function",
+    "Moment",
+    "Seconds",
+    "StoreValue",
+    "Threshold",
+    "Whole",
+    "declared",
+    "from_text",
+    "misplaced",
+    "shorthand",
+    "shown_url",
+)
+
+INTEGER: Final = re.compile(r"[+-]?[0-9]{1,30}")
+
+
+class EnvironmentText(str):
+    """A value that an environment variable gave."""
+
+    __slots__ = ()
+
+
+STRICT: Final = ConfigDict(
+    extra="forbid",
+    frozen=True,
+    strict=True,
+    hide_input_in_errors=True,  # it may hold a password
+)
+"""The configuration of each table: it refuses unknown keys, and cannot be changed afterwards."""
+
+
+def declared(key: str) -> Any:  # noqa: ANN401 - as pydantic's Field
+    """Return the range and the meaning of an option that the command line has too."""
+    spec = OPTIONS[key]
+    return Field(ge=spec.at_least, le=spec.at_most, description=spec.doc)
+
+
+def from_text(read: Callable[[str], object]) -> BeforeValidator:
+    """Read what an environment variable gave; its type names a text that cannot be read."""
+
+    def convert(value: object) -> object:
+        if isinstance(value, EnvironmentText):
+            with suppress(ValueError, KeyError):
+                return read(value)
+        return value
+
+    return BeforeValidator(convert)
+
+
+def _flag(value: object) -> object:
+    if not isinstance(value, EnvironmentText):
+        return value
+    found = truth(value)
+    if found is None:
+        raise PydanticCustomError("flag", f"Input should be {TRUTH_WORDS}")
+    return found
+
+
+def _whole(text: str) -> int:
+    if INTEGER.fullmatch(text) is None:
+        raise ValueError(text)
+    return int(text)
+
+
+def _moment(text: str) -> object:
+    return int(text) if INTEGER.fullmatch(text) else datetime.fromisoformat(text)
+
+
+def _threshold(value: object) -> object:
+    if value is None or value == "none":
+        return None
+    if isinstance(value, EnvironmentText) and INTEGER.fullmatch(value):
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or value < -1:
+        message = "Input should be an integer of -1 or more, or 'none'"
+        raise PydanticCustomError("threshold", message)
+    return value
+
+
+def _imported(value: object) -> object:
+    if not isinstance(value, str):
+        return value  # of a mapping, it may be the object itself
+    module, _, names = value.partition(":")
+    try:
+        found: object = import_module(module)
+        for name in names.split("."):
+            found = getattr(found, name)
+    except Exception as error:  # noqa: BLE001 - a module of the user's, which may raise anything
+        message = "Input should be what can be imported, as 'package.module:name'; {reason}"
+        reason = f"{type(error).__name__}: {error}"
+        raise PydanticCustomError("import", message, {"reason": reason}) from None
+    return found
+
+
+def misplaced(
+    given: Collection[str], choice: str, takes: Mapping[str, Collection[str]], key: str
+) -> Iterator[tuple[str, str]]:
+    """Yield each given key that goes with other choices alone, and what is wrong with it.
+
+    Args:
+        given: the keys that a table has.
+        choice: the value of its key that decides.
+        takes: the keys that go with each choice.
+        key: the key that decides.
+    """
+    for each in sorted({*given}.intersection(chain(*takes.values())) - {*takes[choice]}):
+        choices = " or ".join(f"'{name}'" for name, keys in takes.items() if each in keys)
+        yield each, f"goes with {key} = {choices}"
+
+
+def shorthand(key: str, *, path: str = "") -> BeforeValidator:
+    """Accept a text instead of a table, as the value of the table's most important key.
+
+    Args:
+        key: the key.
+        path: the key for a text with a colon, which is the path of something to import.
+    """
+
+    def as_table(value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        return {path if path and ":" in value else key: value}
+
+    return BeforeValidator(as_table)
+
+
+def _store(value: object, secret: Callable[[object], object]) -> object:
+    return value if isinstance(value, Store) else secret(value)
+
+
+if TYPE_CHECKING:
+    StoreValue: TypeAlias = SecretStr | Store
+else:
+    StoreValue = Annotated[SecretStr, WrapValidator(_store)]
+"""A URL or a name, which may be secret; or, in a mapping, a store itself."""
+
+Whole = Annotated[int, from_text(_whole)]
+Seconds = Annotated[float, from_text(float)]
+
+
+def _creation(value: object) -> object:
+    words = ""
+    if isinstance(value, EnvironmentText):
+        words = f"{', '.join(YES + NO)}, disposable, or the last day to create, such as 2026-12-31"
+        found = truth(value)
+        value = str(value) if found is None else found
+    if isinstance(value, date) and not isinstance(value, datetime):  # TOML has a type for it
+        value = value.isoformat()
+    try:
+        return check_create(value)
+    except InvalidArgumentError as error:
+        expected = words or error.expected
+        message = "Input should be {expected}"
+        raise PydanticCustomError("create", message, {"expected": expected}) from None
+
+
+Flag = Annotated[bool, BeforeValidator(_flag)]
+
+Creation = Annotated[bool | str, BeforeValidator(_creation)]
+Function = Annotated[Callable[..., Any], BeforeValidator(_imported)]
+"""A function of the user's, by module and name; reading the settings imports it."""
+Threshold = Annotated[int | None, BeforeValidator(_threshold)]
+"""The point at which a sequence is reset; None, written "none", for each tick."""
+Moment = Annotated[Any, from_text(_moment)]
+"""A time with its offset, or an integer of milliseconds; the layout checks it."""
+
+
+SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+
+
+def shown_url(url: str) -> str:
+    """Return scheme, host and path, without user, password and options."""
+    if SCHEME.match(url) is None:
+        return "***"  # no URL, but a driver's own connection string, which may have a password
+    scheme = url.partition(":")[0]
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return f"{scheme}://***"
+    if "@" in parts.path + parts.query + parts.fragment:
+        return f"{scheme}://***"  # perhaps a password that nobody has escaped
+    user, _, host = parts.netloc.rpartition("@")
+    return f"{scheme}://{'***@' if user else ''}{host}{parts.path}"

@@ -1,0 +1,184 @@
+"""Which store a URL names; the store's module is imported on first use."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from ..errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..abc import Store
+    from ..abc.events import Instrument
+
+__all__ = ("SYSTEMS", "open_store", "open_tiered")
+
+SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+
+STORES: Final = {
+    "memory": ("memory", "MemoryStore"),
+    "sqlite": ("sqlite", "SqliteStore"),
+    **dict.fromkeys(
+        (
+            "redis",
+            "rediss",
+            "valkey",
+            "valkeys",
+            "unix",
+            "redis+cluster",
+            "rediss+cluster",
+            "redis+sentinel",
+            "rediss+sentinel",
+        ),
+        ("redis", "RedisStore"),
+    ),
+    **dict.fromkeys(("postgres", "postgresql"), ("postgres", "PostgresStore")),
+    **dict.fromkeys(("mysql", "mariadb"), ("mysql", "MysqlStore")),
+    "zookeeper": ("zookeeper", "ZookeeperStore"),
+    **dict.fromkeys(("etcd", "etcds"), ("etcd", "EtcdStore")),
+    **dict.fromkeys(("nats", "nats+tls"), ("nats", "NatsStore")),
+    **dict.fromkeys(("cosid+http", "cosid+https"), ("http", "HttpStore")),
+    **dict.fromkeys(
+        ("aiocosid+http", "aiocosid+https", "aiocosid+unix"), ("remote", "RemoteStore")
+    ),
+    "striped": ("striped", "StripedStore"),
+    "tiered": ("tiered", "TieredStore"),
+}
+"""In `aiocosid.stores`: the module and the class of each scheme."""
+
+ENGINES: Final = re.compile(r"(mysql|mariadb|postgresql|sqlite)\+[a-z0-9]+")
+"""Schemes with a driver are SQLAlchemy's."""
+
+SYSTEMS: Final = {
+    "leaf": ("leaf", "LeafStore"),
+    "leaf-zk-normal": ("leaf_snowflake.zookeeper", "LeafZkNormalStore"),
+    "leaf-zk-recycle": ("leaf_snowflake.zookeeper", "LeafZkRecycleStore"),
+    "leaf-workerid": ("leaf_snowflake.mysql", "LeafWorkerIdStore"),
+    "leaf-local": ("leaf_snowflake", "LeafLocalStore"),
+    "tinyid": ("tinyid", "TinyidStore"),
+    "tinyid-group": ("tinyid", "TinyidGroupStore"),
+    "tddl": ("tddl", "TddlStore"),
+    "tddl-group": ("tddl", "TddlGroupStore"),
+    "uid-generator": ("uid_generator", "UidGeneratorStore"),
+    "twitter": ("twitter", "TwitterStore"),
+    "redis-lua": ("redis_lua", "RedisLuaStore"),
+}
+"""In `aiocosid.compat`: other systems' tables and nodes, as ``leaf+mysql://user@host/db``."""
+
+TIERED: Final[dict[str, Callable[[str], Any]]] = {
+    "root": str,
+    "cache": str,
+    "span": int,
+    "cache_timeout": float,
+    "pause": float,
+    "root_name": str,
+}
+"""The options of a tiered store's URL, and how their text is read."""
+
+
+def open_store(url: str, *, instrument: Instrument | None = None) -> Store:
+    """Return the store that a URL names; its module is imported here, and nothing is sent yet.
+
+    `Store.create_schema` makes a SQLite file that is missing; other calls raise `StoreError`.
+
+    Args:
+        url: ``memory://``, ``sqlite:///ids.db``, ``redis://host:6379/0`` (``rediss://`` for TLS,
+            ``unix:///path``, ``redis+cluster://a,b,c``, ``redis+sentinel://a,b,c/service/0``),
+            ``postgresql://user@host/db``, ``mysql://user@host/db``, ``zookeeper://a,b,c``,
+            ``etcd://a,b,c``, ``nats://a,b,c``, ``cosid+http://host:8688``, or an aiocosid server,
+            ``aiocosid+http://a,b`` or ``aiocosid+unix:///path``; with one of
+            SQLAlchemy's drivers, as ``mysql+aiomysql://``, by that.  ``tiered:?root=URL&cache=URL``
+            puts one beneath another (see `aiocosid.stores.tiered`) and
+            ``striped:?store=URL&store=URL`` several beside each other (`aiocosid.stores.striped`);
+            within them URLs are percent-encoded.  Another system's tables are named by the system
+            and the store's URL, as ``leaf+mysql://user@host/leaf``; see `aiocosid.compat`.
+        instrument: receives the events of a store that has some of its own: a tiered one.
+
+    Raises:
+        InvalidArgumentError: the URL names no store, or is malformed.
+        MissingExtraError: the store's driver is not installed.
+    """
+    scheme = str(url).partition(":")[0].lower()
+    place = _place_of(scheme)
+    if place is None:
+        # Only the scheme: the rest may hold a password, and so may what is no URL at all.
+        shown = f"{scheme}:..." if SCHEME.match(str(url)) else "..."
+        known = ", ".join(f"{name}:" for name in sorted(STORES))
+        systems = ", ".join(f"{name}+" for name in SYSTEMS)
+        expected = f"one that begins with {known}, or, for another system's tables, {systems}"
+        raise InvalidArgumentError("url", shown, expected=expected)
+    if scheme == "tiered":
+        return _tiered(url, instrument)
+    more = {"open_store": open_store} if scheme == "striped" else {}
+    made: Store = _class_at(*place).from_url(url, **more)
+    return made
+
+
+def open_tiered(
+    root: Store,
+    cache: Store,
+    *,
+    root_url: str | None,
+    **options: Any,  # noqa: ANN401 - TieredStore's
+) -> Store:
+    """Return a tiered store on two others; without a ``root_name`` its URL tells the root apart.
+
+    A root without a URL has to have a name, unless it says itself which one it is.
+
+    Raises:
+        InvalidArgumentError: an argument is outside its range, or the cache is not Redis.
+        MissingExtraError: the driver of Redis is not installed.
+    """
+    if root_url is not None and options.get("root_name") is None:
+        module = import_module(".stores.tiered._root_name", __package__)
+        options["root_name"] = module.name_of_url(root_url)
+    made: Store = _class_at("stores.tiered", "TieredStore")(root, cache, **options)
+    return made
+
+
+def _place_of(scheme: str) -> tuple[str, str] | None:
+    """Return the module and the name of the class that a scheme stands for, if there is one."""
+    if scheme in STORES:
+        module, name = STORES[scheme]
+        return f"stores.{module}", name
+    if ENGINES.fullmatch(scheme):
+        return "stores.sqlalchemy", "SqlAlchemyStore"
+    system, plus, _ = scheme.partition("+")
+    if plus and system in SYSTEMS:
+        module, name = SYSTEMS[system]
+        return f"compat.{module}", name
+    return None
+
+
+def _class_at(module: str, name: str) -> Any:  # noqa: ANN401 - the class of a store
+    return getattr(import_module(f".{module}", __package__), name)
+
+
+def _tiered(url: str, instrument: Instrument | None) -> Store:
+    query = url.partition(":")[2]
+    from urllib.parse import parse_qsl
+
+    given = parse_qsl(query.removeprefix("?").replace("+", "%2B"), keep_blank_values=True)
+    options = {name: text for name, text in given if name in TIERED}
+    if (
+        not query.startswith("?")
+        or len(options) < len(given)
+        or not {"root", "cache"} <= {*options}
+    ):
+        # Not the URL itself, which may hold passwords.
+        expected = f"tiered:?root=URL&cache=URL, percent-encoded; options are {', '.join(TIERED)}"
+        raise InvalidArgumentError("url", "tiered:...", expected=expected)
+    read: dict[str, Any] = {}
+    for name, text in options.items():
+        try:
+            read[name] = TIERED[name](text)
+        except ValueError:
+            raise InvalidArgumentError(name, text, expected="a number") from None
+    root_url = read.pop("root")
+    root, cache = open_store(root_url), open_store(read.pop("cache"))
+    return open_tiered(
+        root, cache, root_url=root_url, owns_stores=True, instrument=instrument, **read
+    )

@@ -1,0 +1,239 @@
+"""Taking an id from what is in hand, and what to do when there is none."""
+
+from __future__ import annotations
+
+from operator import length_hint
+from typing import TYPE_CHECKING
+
+from .._life import fork
+from .._life.atomic_step import EMPTY
+from .._life.callers import MAX_BATCH, expand_ranges
+from .._life.clock import call_bounded
+from .._life.component import Component
+from ..abc import IdGenerator
+from ..abc.checks import check_integer
+from ..errors import CosIdError, SegmentUnavailableError, WouldBlock
+from ._opening import SegmentOpening
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+    from ..abc import Clock, IdSegmentDistributor
+    from ._statistics import SegmentStatistics
+    from .options import SegmentOptions
+    from .pace import Pace
+
+__all__ = ("MAX_BATCH", "SegmentGenerator")
+
+
+class SegmentGenerator(Component, IdGenerator):
+    """Hands out the ids of its opening, from a piece in hand: an iterator over a range.
+
+    Whatever ends the use of the ids in hand (closing, fork, expiry, a store that went backwards)
+    swaps the iterator for an empty one.  So the hot path asks nothing, and the slow path finds out.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_distributor",
+        "_exposed",
+        "_floor",
+        "_options",
+        "_pace",
+        "_row_step",
+    )
+
+    _opening: SegmentOpening
+
+    def __init__(
+        self,
+        distributor: IdSegmentDistributor,
+        options: SegmentOptions,
+        pace: Pace,
+        clock: Clock | None,
+        row_step: Callable[[], Awaitable[int]] | None = None,
+    ) -> None:
+        self._distributor = distributor
+        self._options = options
+        self._pace = pace  # what each opening's begins like
+        self._row_step = row_step
+        # The last max id of all openings: a sound store answers above it.
+        self._floor: int | None = None
+        super().__init__(clock)
+        self._exposed: Iterator[int] = EMPTY  # the piece in hand, for who takes an id
+        self._opening = self._open_anew(None)
+
+    # The hot path.
+
+    async def next_id(self) -> int:
+        """Return the next id; see `aiocosid.abc.IdGenerator.next_id`."""
+        for new_id in self._exposed:
+            return new_id
+        return await self._next_id_slow()
+
+    def next_id_nowait(self) -> int:
+        """Return the next id in hand; see `aiocosid.abc.IdGenerator.next_id_nowait`."""
+        for new_id in self._exposed:
+            return new_id
+        return self._next_id_nowait_slow()
+
+    async def next_ids(self, n: int) -> list[int]:
+        """Return exactly ``n`` ids, 1 to 10 million; see `aiocosid.abc.IdGenerator.next_ids`."""
+        if self._find_loop() is not self._loop:
+            self._check_usable()  # raises: it may be closed, or forked from, besides
+        opening = self._opening
+        if type(n) is int and not opening.busy:
+            try:  # a step, as in `atomic_step`, without the cost of calls
+                opening.busy = True
+                self._exposed = EMPTY  # from here on nobody else can step it
+                hand = opening.hand
+                left = length_hint(hand.piece)
+                if 0 < n <= left:
+                    stop, stride = hand.stop, hand.stride
+                    rest = stop - (left - n) * stride
+                    hand.piece = iter(range(rest, stop, stride))
+                    return list(range(rest - n * stride, rest, stride))
+            finally:
+                if self._opening is opening:
+                    self._exposed = opening.hand.piece if opening.ended is None else EMPTY
+                opening.busy = False
+        return await self._next_ids_slow(n)
+
+    async def peek(self) -> int | None:
+        """Return the last id that any process has reserved in the store; None if there is none.
+
+        Asks the store once, and changes nothing; ids in hand of any process are at or below it.  It
+        takes ``fetch_timeout`` at most, and can be cancelled at any time.
+
+        Raises:
+            UnsupportedByStoreError: the store cannot read a counter without changing it.
+            StoreError: the store refuses, cannot be reached, or does not answer in time.
+            NotOpenError: the generator is not open.
+            CosIdError: it cannot be used here, as for `next_id`.
+        """
+        self._opening.check()
+        answer = await call_bounded(
+            self._distributor.peek,
+            store=self._distributor.store,
+            clock=self._clock,
+            within=self._options.fetch_timeout,
+        )
+        if isinstance(answer, CosIdError):
+            raise answer
+        return answer
+
+    # The boundary.
+
+    async def _next_id_slow(self) -> int:
+        opening = self._opening
+        await opening.cross()
+        for new_id in self._exposed:
+            return new_id
+        return (await opening.wait(1))[0][0]
+
+    def _next_id_nowait_slow(self) -> int:
+        opening = self._opening
+        opening.cross_now()
+        for new_id in self._exposed:
+            return new_id
+        opening.check()  # a store in this process may have ended us a moment ago
+        raise WouldBlock
+
+    async def _next_ranges(self, n: int) -> list[range]:
+        """Return ``n`` ids as ranges."""
+        check_integer("n", n, at_least=1, at_most=MAX_BATCH)
+        opening = self._opening
+        await opening.cross()
+        return opening.take_now(n) or await opening.wait(n)
+
+    async def _next_ids_slow(self, n: int) -> list[int]:
+        opening, pieces = self._opening, await self._next_ranges(n)
+        process = fork.generation
+        try:
+            ids = await expand_ranges(pieces)
+        except BaseException:
+            opening.discard(n, "cancelled")
+            raise
+        self._check_process(process)
+        return ids
+
+    # Opening and closing.
+
+    def _open_anew(self, before: SegmentOpening | None) -> SegmentOpening:
+        return SegmentOpening(self, before)
+
+    def _reset(self) -> None:
+        self._opening = self._open_anew(self._opening)
+        self._exposed = EMPTY
+
+    async def _start(self) -> None:
+        await self._distributor.aopen()
+        await self._first_ids()
+
+    async def _first_ids(self) -> None:
+        """Wait for the first segment, if opening has to bring one."""
+        opening = self._opening
+        if opening.pace.keeps_none:
+            opening.order()  # for who has lined up meanwhile
+            return
+        try:
+            await opening.wait(0)
+        except SegmentUnavailableError as error:
+            cause = error.__cause__
+            if isinstance(cause, CosIdError) and not cause.retryable:
+                raise cause from cause.__cause__
+            raise
+
+    @property
+    def close_timeout(self) -> float:
+        """Seconds that closing may take."""
+        return self._options.close_timeout
+
+    @property
+    def _has_to_drain(self) -> bool:
+        return self._opening.has_to_drain
+
+    async def _release(self) -> None:
+        await self._distributor.aclose()
+
+    def _reached(self) -> int | None:
+        """Return how far it has come, for its successor: a sound store answers above that."""
+        return self._floor
+
+    def _resume(self, reached: int | None) -> None:
+        """Go on above what `_reached` returned."""
+        self._floor = reached
+        if reached is not None:
+            self._distributor.resume_above(reached)
+
+    # Looking inside.
+
+    @property
+    def name(self) -> str:
+        """The counter's name in its namespace."""
+        return self._distributor.name
+
+    @property
+    def _detail(self) -> str:
+        return f"step {self._distributor.step}"
+
+    def _label(self) -> str:
+        return f"{type(self).__name__} {self._distributor.namespaced_name}"
+
+    def statistics(self) -> SegmentStatistics:
+        """Return a frozen snapshot of the generator; cheap, and never waits."""
+        return self._opening.statistics(type(self).__name__)
+
+    def _ended(self) -> CosIdError | None:
+        """Return why no id comes any more, if so."""
+        return self._opening.refusal
+
+    def __repr__(self) -> str:
+        """Say what is held and who waits."""
+        opening = self._opening
+        state = "open" if self._unusable is None else type(self._unusable).__name__
+        return (
+            f"<{self._label()} {state} head={opening.head_sequence} "
+            f"remaining={opening.hand.ahead} distance={opening.pace.distance} "
+            f"waiting={len(opening.line)}>"
+        )

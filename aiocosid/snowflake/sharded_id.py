@@ -1,0 +1,282 @@
+"""The generator of ids that carry their shard: what it is made of, its hot path, and its life."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .._life import fork
+from .._life.callers import MAX_BATCH, expand_ranges
+from .._life.component import Component
+from ..abc import IdGenerator, MachineIdDistributor, SequenceDistributor
+from ..abc.checks import check_integer
+from ..errors import InvalidArgumentError, WouldBlock
+from ..machine import MachineIdLease, lease_of
+from ._granting import Granting
+from ._sharded_options import ShardedOptions, lane_width
+from ._statistics import ShardedStatistics
+
+if TYPE_CHECKING:
+    from ..abc import Clock
+    from ..abc.events import Instrument
+    from ._sharded_layout import ShardedLayout
+    from ._sharded_options import OnUnavailable
+
+__all__ = ("ShardedId",)
+
+LANE_BITS = 6  # 64 lanes
+
+
+class ShardedId(Component, IdGenerator):
+    """Ids made of the second, the caller's sharding id and a sequence that a store grants.
+
+    All processes under one name share the sequences of a second, for all sharding ids: each
+    requests some of them, and hands them out during the second.  Seconds only go forward.
+
+    Attributes:
+        layout: the layout of the ids.
+        sharding_id: the default sharding id.
+    """
+
+    _opening: Granting
+
+    __slots__ = (
+        "__weakref__",
+        "_distributor",
+        "_lease",
+        "_most",
+        "_offset",
+        "_options",
+        "layout",
+        "sharding_id",
+    )
+
+    def __init__(
+        self,
+        distributor: SequenceDistributor,
+        *,
+        layout: ShardedLayout,
+        sharding_id: int = 0,
+        on_unavailable: OnUnavailable = "raise",
+        lane: MachineIdDistributor | MachineIdLease | None = None,
+        batch: int | None = None,
+        nodes: int = 16,
+        broken_threshold: float | None = 2.0,
+        wait_timeout: float = 5.0,
+        close_timeout: float = 5.0,
+        instrument: Instrument | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """Describe a generator; nothing is sent yet.
+
+        Args:
+            distributor: grants the sequences.
+            layout: the layout of the ids.
+            sharding_id: the default sharding id.
+            on_unavailable: what to do while the store cannot be reached and no id is in hand, of
+                this second or the next one: ``"raise"`` `SequenceUnavailableError`; ``"wait"`` for
+                it, at most ``wait_timeout``; take sequences of a ``"lane"``; or guess them,
+                ``"random_unsafe"``: then ids repeat.
+            lane: the source of the lane's number, with ``"lane"`` only: a distributor of machine
+                ids (64 lanes), or a lease (``2^bits`` lanes).  Then all nodes, also those of other
+                systems, have to use a ``max_sequence`` below the lanes: 458,751.
+            batch: sequences per request; None to follow the demand.
+            nodes: how many generators share the name; none requests more than its part at once.
+            broken_threshold: seconds that the clock may be behind the last id's second; ids then
+                stay in that second.  None for any.
+            wait_timeout: seconds that a call waits while neither it nor earlier callers get any
+                ids.
+            close_timeout: seconds that closing may take.
+            instrument: receives events.
+            clock: time; the system's by default.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range.
+        """
+        if not isinstance(distributor, SequenceDistributor):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
+            expected = "a SequenceDistributor"  # type: ignore[unreachable]
+            raise InvalidArgumentError("distributor", distributor, expected=expected)
+        if distributor.max_sequence > layout.max_sequence:
+            expected = f"at most {layout.max_sequence}, the highest sequence of the layout"
+            raise InvalidArgumentError("max_sequence", distributor.max_sequence, expected=expected)
+        check_integer("sharding_id", sharding_id, at_least=0, at_most=layout.max_sharding_id)
+        options = ShardedOptions(
+            on_unavailable=on_unavailable,
+            batch=batch,
+            nodes=nodes,
+            broken_threshold=broken_threshold,
+            wait_timeout=wait_timeout,
+            close_timeout=close_timeout,
+            instrument=instrument,
+        )
+        if (lane is not None) is not (on_unavailable == "lane"):
+            expected = "given with on_unavailable='lane', and only then"
+            raise InvalidArgumentError("lane", lane, expected=expected)
+        if isinstance(lane, MachineIdDistributor):
+            lane = lease_of(lane, bits=LANE_BITS, instrument=instrument, clock=clock)
+        self.sharding_id: int = sharding_id
+        self._offset = sharding_id << layout.bits.sequence_bits
+        self.layout: ShardedLayout = layout
+        self._distributor = distributor
+        self._options = options
+        self._most = options.most(distributor.max_sequence)  # sequences per request
+        self._lease = lane
+        if lane is not None:
+            lane_width(layout, distributor, lane)  # raises
+        super().__init__(clock)
+        self._reset()
+
+    # The hot path.
+
+    async def next_id(self, sharding_id: int | None = None) -> int:
+        """Return the next id; see `aiocosid.abc.IdGenerator.next_id`.
+
+        Ids of one sharding id rise; ids of several rise from second to second.
+
+        Args:
+            sharding_id: 0 to the layout's highest; None for the generator's own.
+
+        Raises:
+            InvalidArgumentError: there is no such sharding id, or the epoch is in the future.
+            SequenceExhaustedError: the seconds were used up for ``wait_timeout``.
+            SequenceUnavailableError: the store cannot be reached, or lost its counters.
+            ClockSkewError: the clocks of this host and of the store disagree.
+            ClockTooManyBackwardsError: the clock is behind by more than the broken threshold.
+            LayoutExpiredError: the layout has ended.
+            ClosedError: the generator was closed, also while this call waited.
+        """
+        offset = self._offset if sharding_id is None else self._offset_of(sharding_id)
+        opening = self._opening
+        seconds = opening.seconds
+        if seconds.begin_ns <= opening.read_ns() < seconds.until_ns:
+            for new_id in seconds.piece:
+                return new_id + offset
+        return await self._next_id_slow() + offset
+
+    def next_id_nowait(self, sharding_id: int | None = None) -> int:
+        """Return the next id if one is in hand; raises `WouldBlock` otherwise."""
+        offset = self._offset if sharding_id is None else self._offset_of(sharding_id)
+        opening = self._opening
+        seconds = opening.seconds
+        if seconds.begin_ns <= opening.read_ns() < seconds.until_ns:
+            for new_id in seconds.piece:
+                return new_id + offset
+        return self._next_id_nowait_slow() + offset
+
+    async def next_ids(self, n: int, sharding_id: int | None = None) -> list[int]:
+        """Return exactly ``n`` ids, 1 to 10 million; see `aiocosid.abc.IdGenerator.next_ids`.
+
+        If a second has too few left, the ids come from several seconds.
+
+        Args:
+            n: the number of ids.
+            sharding_id: as for `next_id`; the same for all of them.
+        """
+        check_integer("n", n, at_least=1, at_most=MAX_BATCH)
+        offset = self._offset if sharding_id is None else self._offset_of(sharding_id)
+        self._check_usable()
+        process = fork.generation
+        pieces = await self._opening.take(n)
+        shifted = [range(each.start + offset, each.stop + offset) for each in pieces]
+        ids = await expand_ranges(shifted)
+        self._check_process(process)
+        return ids
+
+    async def next_str(self, sharding_id: int | None = None, prefix: str = "") -> str:
+        """Return the next id as a text; see `ShardedLayout.compose_text`.
+
+        Args:
+            sharding_id: as for `next_id`.
+            prefix: a text before the digits.
+        """
+        parts = self.layout.parse(await self.next_id(sharding_id))
+        return self.layout.compose_text(*parts, prefix=prefix)
+
+    # The boundary.
+
+    def _offset_of(self, sharding_id: int) -> int:
+        check_integer("sharding_id", sharding_id, at_least=0, at_most=self.layout.max_sharding_id)
+        return sharding_id << self.layout.bits.sequence_bits
+
+    async def _next_id_slow(self) -> int:
+        self._check_usable()
+        opening = self._opening
+        if not opening.callers.line:
+            await opening.callers.take_turn(opening)
+            if not opening.callers.line and opening.install():
+                for new_id in opening.seconds.piece:
+                    return new_id
+        return (await opening.wait(1))[0][0]
+
+    def _next_id_nowait_slow(self) -> int:
+        self._check_usable()
+        opening = self._opening
+        if not opening.callers.line and opening.install():
+            for new_id in opening.seconds.piece:
+                return new_id
+        raise WouldBlock
+
+    # Opening and closing.
+
+    @property
+    def close_timeout(self) -> float:
+        """Seconds that closing may take."""
+        return self._options.close_timeout
+
+    @property
+    def name(self) -> str:
+        """The name under which sequences are granted."""
+        return self._distributor.name
+
+    @property
+    def _has_to_drain(self) -> bool:
+        return self._opening.has_joined or bool(self._opening.flights)
+
+    def _label(self) -> str:
+        return f"{type(self).__name__} {self._distributor.namespaced_name}"
+
+    def _reset(self) -> None:
+        self._opening = Granting(self, self._opening)
+
+    async def _release(self) -> None:
+        await self._distributor.aclose()
+
+    # Statistics.
+
+    def statistics(self) -> ShardedStatistics:
+        """Return the generator's statistics; cheap, and never waits."""
+        opening = self._opening
+        seconds, pooled = opening.seconds, opening.callers.pooled
+        return ShardedStatistics(
+            kind=type(self).__name__,
+            namespace=self._distributor.namespace,
+            name=self.name,
+            layout=repr(self.layout),
+            sharding_id=self.sharding_id,
+            max_sequence=self._distributor.max_sequence,
+            second=seconds.last,
+            remaining=seconds.remaining,
+            prefetched=seconds.ahead,
+            rate=opening.batch.rate,
+            batch=opening.size,
+            ids_handed_out=opening.handed_out - pooled - opening.undelivered,
+            ids_discarded=seconds.dropped + opening.discarded,
+            ids_not_granted=seconds.fell_back,
+            grants=opening.grants,
+            ids_granted=opening.granted,
+            failures=opening.failures,
+            spent=opening.spent,
+            fenced=opening.fenced,
+            skewed=opening.skewed,
+            waits=opening.waits,
+            waiting=len(opening.callers.line),
+            on_unavailable=self._options.on_unavailable,
+            is_away=opening.availability.is_away,
+            last_error=opening.availability.last_error,
+            last_instant=self.layout.bits.last_instant_text,
+        )
+
+    def __repr__(self) -> str:
+        """Show the generator and how many callers wait."""
+        state = "open" if self._unusable is None else type(self._unusable).__name__
+        shard, waiting = self.sharding_id, len(self._opening.callers.line)
+        return f"<{self._label()} {state} sharding_id={shard} waiting={waiting}>"

@@ -1,0 +1,618 @@
+"""The store that all servers share: counters and machine ids over a `Backend`."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeAlias, TypeVar
+
+from .._life.clock import SYSTEM_CLOCK
+from .._life.fork import NotCopyable
+from ..abc import (
+    DEFAULT_NAMESPACE,
+    DEFAULT_SAFE_GUARD,
+    DEFAULT_STEP,
+    Counter,
+    MachineMarker,
+    Store,
+)
+from ..abc.checks import check_above, check_integer, check_machine_bits, check_text
+from ..abc.machines import NAME_WIDTH, check_safe_guard
+from ..abc.stores import is_disposable
+from ..errors import (
+    CounterMissingError,
+    InvalidArgumentError,
+    StoreNotEmptyError,
+    UnsupportedByStoreError,
+)
+from ..machine import administration, rules
+from ..machine.cells import ENDLESS_MS, Need
+from ..machine.distributor import (
+    MAX_MACHINE_ID,
+    CellMachineIdDistributor,
+    guard_ms_of,
+    nonce,
+    read_cells,
+    transact,
+)
+from ..machine.losses import doubt
+from ..machine.rules import Asker, Decision
+from ._url import address_of
+from ._watermark import WatchedDistributor
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Sequence
+
+    from ..abc import InstanceId, Machine, ServerFacts
+    from ..machine.cells import Snapshot
+    from .backend import Backend
+
+    Rule: TypeAlias = Callable[[Snapshot, Asker], Decision]
+
+__all__ = ("BackendStore", "CounterDistributor")
+
+logger = logging.getLogger("aiocosid")
+
+TREATED_AS_DISPOSABLE: Final = (
+    "it is treated as disposable: if it is emptied, its ids are issued again; in production unset "
+    "AIOCOSID_DISPOSABLE, and create it without 'disposable'"
+)
+
+B = TypeVar("B", bound="Backend")
+
+
+class CounterDistributor(WatchedDistributor):
+    """A counter on a store, advanced by one atomic step for each segment.
+
+    A store's ``segment_distributor`` creates it.  Its first use creates the counter.  Once the
+    counter has answered it is never created again: a new one would begin below the ids that were
+    issued.
+    """
+
+    __slots__ = ("_backend", "fork_remedy", "order_risk", "store")
+
+    def __init__(self, backend: Backend, **described: Any) -> None:  # noqa: ANN401 - a contract's
+        """Describe a counter; nothing is sent yet.
+
+        Args:
+            backend: the store; the caller closes it.
+            **described: as for `aiocosid.abc.IdSegmentDistributor`.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range.
+            NameTooLongError: ``{namespace}.{name}`` is longer than the store can hold.
+        """
+        super().__init__(**described)
+        backend._check_counter(self)
+        self.store: str = backend.label
+        self.fork_remedy: str = backend.fork_remedy
+        self.order_risk: str = backend.order_risk
+        self._backend = backend
+
+    async def _grant(self, step: int) -> int:
+        first = self._first(step)
+        try:
+            return await self._backend.add(self.namespaced_name, step, first=first)
+        except CounterMissingError as error:
+            raise self._water.missing(self, step=step) from error
+
+    def _first(self, step: int) -> int | None:
+        """Return the value of a counter that this call may create; None once it has answered."""
+        return self.offset + step if self._water.baseline() is None else None
+
+    def next_max_id_nowait(self, step: int) -> int:
+        """Do the same without a suspension, if the store lives in this process.
+
+        Raises:
+            WouldBlock: the store has to be awaited.
+            CosIdError: as for `next_max_id`.
+        """
+        self._check(step)
+        baseline, first = self._water.baseline(), self._first(step)
+        try:
+            max_id = self._backend.add_nowait(self.namespaced_name, step, first=first)
+        except CounterMissingError as error:
+            raise self._water.missing(self, step=step) from error
+        return self._water.check(self, max_id, step=step, baseline=baseline)
+
+    async def peek(self) -> int | None:
+        """Return the last id reserved; see `aiocosid.abc.IdSegmentDistributor.peek`.
+
+        Raises:
+            UnsupportedByStoreError: the store has no way to read a counter.
+            CosIdError: as for `next_max_id`.
+        """
+        self._water.ensure_own(repr(self), remedy=self.fork_remedy)
+        try:
+            return await self._backend.peek(self.namespaced_name)
+        finally:
+            self._water.ensure_own(repr(self))
+
+    async def aopen(self) -> None:
+        """Get ready in this process; it connects on first use.
+
+        Raises:
+            ForkedError: the client was passed in, and is the parent's.
+        """
+        await self._backend.aopen()
+        await super().aopen()
+
+
+WHOLE: Final = Need(is_complete=True)
+
+EVERYWHERE: Final = "cosid"
+"""A namespace for reading the store's marker."""
+
+
+class BackendStore(NotCopyable, Store, Generic[B]):
+    """Counters and machine ids on one server, file or cluster: the base of each server's class."""
+
+    __slots__ = ("_backend",)
+
+    begins_counters = True
+
+    _backend: B
+    _counter: ClassVar[type[CounterDistributor]] = CounterDistributor
+    _machine: ClassVar[type[CellMachineIdDistributor]] = CellMachineIdDistributor
+
+    @classmethod
+    def _on(cls, backend: B, url: str) -> Self:
+        """Return the store on the backend that was made for a URL."""
+        backend.address = address_of(url)
+        store = cls.__new__(cls)
+        store._backend = backend
+        return store
+
+    def __repr__(self) -> str:
+        """Name the servers, without credentials."""
+        return f"<{type(self).__name__} {self._backend.name}>"
+
+    @property
+    def weaknesses(self) -> Sequence[str] | None:
+        """The settings of the server by which it may lose what it has granted; None if unknown."""
+        return self._backend.durability.weaknesses
+
+    async def ask_server(self) -> ServerFacts:
+        """Ask the server for its version, and for settings by which it may lose grants.
+
+        Raises:
+            StoreError: the store refuses or cannot be reached.
+        """
+        facts = await self._backend.ask_server()
+        if self.has_witness or not (self._backend.is_disposable or is_disposable()):
+            return facts
+        return replace(facts, is_disposable=True)
+
+    # Counters.
+
+    def segment_distributor(
+        self,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        name: str,
+        offset: int = 0,
+        step: int = DEFAULT_STEP,
+    ) -> CounterDistributor:
+        """Return a distributor on this store's connections; nothing is sent yet.
+
+        Args:
+            namespace: the counter's namespace.
+            name: the counter's name in it.
+            offset: where a new counter starts; the first id is ``offset + 1``.
+            step: ids per segment, at least 1.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range.
+            NameTooLongError: ``{namespace}.{name}`` is longer than the store can hold.
+        """
+        return self._counter(
+            self._backend, namespace=namespace, name=name, offset=offset, step=step
+        )
+
+    async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> None:
+        """Create tables or streams that were never there; see `aiocosid.abc.Store.create_schema`.
+
+        A cancelled call may have taken effect; it is safe to repeat.
+
+        Raises:
+            SchemaDroppedError: tables were dropped, and the store is not disposable.
+            StoreNotEmptyError: the store has keys but no marker, and no witness.
+            StoreError: the store refuses or cannot be reached.
+        """
+        backend = self._backend
+        given = disposable or is_disposable()
+        if not await backend.create_schema(disposable=given, after_loss=after_loss):
+            return
+        if not (backend.has_witness or backend.is_disposable):
+            backend.is_disposable = True
+            logger.warning("%s: %s", backend.label, TREATED_AS_DISPOSABLE)
+        with suppress(UnsupportedByStoreError):  # it has counters only
+            if not backend.has_marker:
+                if not await backend.is_in_use():
+                    await backend.mark_counters()
+                return
+            found = await read_cells(backend, EVERYWHERE, Need())
+            if not rules.is_initialized(found):
+                # Without witness and marker nothing tells that what is there was made for tests.
+                is_known = backend.has_witness or found.marker is not None
+                await self.initialize(confirm_no_holders=is_known)
+
+    @property
+    def has_witness(self) -> bool:
+        """Whether the store can tell what was never there from what was lost."""
+        return self._backend.has_witness
+
+    async def counters(self, *, namespace: str | None = None) -> Sequence[Counter]:
+        """Return the counters, ordered by name, without damaged ones.
+
+        Args:
+            namespace: only the counters whose name begins with it and a dot; None for all.
+
+        Raises:
+            InvalidArgumentError: ``namespace`` is no text that a store can hold.
+            StoreError: the store refuses or cannot be reached.
+        """
+        if namespace:  # no counter has the empty one
+            check_text("namespace", namespace)
+        prefix = "" if namespace is None else f"{namespace}."
+        found = await self._backend.counters(prefix)
+        return sorted(found, key=lambda each: each.namespaced_name)
+
+    async def set_floor(
+        self, *, namespace: str = DEFAULT_NAMESPACE, name: str, above: int, create: bool = True
+    ) -> Counter:
+        """Raise a counter to ``above`` if it is lower; see `aiocosid.abc.Store.set_floor`.
+
+        A cancelled call may have taken effect; it is safe to repeat.
+
+        Raises:
+            InvalidArgumentError: ``above`` is outside its range.
+            CounterMissingError: there is no such counter, and ``create`` is False.
+            CounterNotCreatedError: it may be created, but a database's table of counters was
+                emptied.
+            CorruptCounterError: it holds no integer; nothing was written.
+            IdOverflowError: the table's column is too narrow for it; nothing was written.
+            StoreError: the store refuses or cannot be reached.
+        """
+        check_above(above)
+        key = self.segment_distributor(namespace=namespace, name=name).namespaced_name
+        counter = await self._backend.raise_to(key, above, create=create)
+        if counter is None:
+            raise CounterMissingError(self._backend.label, counter=key)
+        return counter
+
+    async def begin_counter(
+        self, *, namespace: str = DEFAULT_NAMESPACE, name: str, offset: int = 0
+    ) -> int:
+        """Create a counter whose first id is ``offset + 1``, and return its last id.
+
+        As a first call for ids it is created under the store's marker only; one that exists stays
+        as it is.  One atomic step, safe to repeat; a cancelled call may have taken effect.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range.
+            CounterNotCreatedError: the store was emptied, or never initialised.
+            StoreError: the store refuses or cannot be reached.
+        """
+        counter = self.segment_distributor(namespace=namespace, name=name, offset=offset)
+        return await self._backend.begin(counter.namespaced_name, offset)
+
+    # Machine ids.
+
+    def machine_id_distributor(
+        self,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        instance_id: InstanceId | str | None = None,
+        safe_guard: float = DEFAULT_SAFE_GUARD,
+        interval: float | None = None,
+        state_dir: str | os.PathLike[str] | None = None,
+        offline: float = 0.0,
+        offline_beside_cosid: bool = False,
+    ) -> CellMachineIdDistributor:
+        """Return a distributor of machine ids on this store's connections; nothing is sent yet.
+
+        Args:
+            namespace: the namespace of the machine ids, at most 91 characters.
+            instance_id: the instance that asks; by default a unique one.
+            safe_guard: seconds without a renewal after which an id may go to another instance.
+            interval: seconds between two renewals; by default 60, and 10 for a stable instance.
+            state_dir: a directory on the machine's own disk, for a stable instance: after a crash
+                and a start on the same machine it does not wait for its time mark.
+            offline: seconds without the store for which ids may be issued, also by a process that
+                starts on the same machine; 0, or above ``interval``.  It needs ``state_dir``.  For
+                so long a start of this instance elsewhere has to wait, also after an orderly end.
+            offline_beside_cosid: allows ``offline`` where CosId on Java holds machine ids of the
+                namespace: those nodes never take the id of an instance that is silent.  On JDBC
+                stores they do, and on Redis when no other id is free.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range, or ``state_dir`` is given for an
+                instance that is not stable, or on a store that keeps no time marks.
+        """
+        return self._machine(
+            self._backend,
+            namespace=namespace,
+            instance_id=instance_id,
+            safe_guard=safe_guard,
+            interval=interval,
+            state_dir=state_dir,
+            offline=offline,
+            offline_beside_cosid=offline_beside_cosid,
+        )
+
+    async def machines(self, *, namespace: str | None = None) -> Sequence[Machine]:
+        """Return the machine ids that were ever handed out, by namespace and number.
+
+        Raises:
+            InvalidArgumentError: the namespace is no text, or too long.
+            CorruptMachineStateError: a cell of aiocosid's is damaged.
+            StoreError: the store refuses or cannot be reached.
+        """
+        found = await self._snapshots(namespace)
+        return [each for snapshot in found for each in rules.list_machines(snapshot)]
+
+    async def revert_machine(self, *, namespace: str = DEFAULT_NAMESPACE, machine_id: int) -> None:
+        """Take a machine id from its owner, which must not run any more; its mark stays.
+
+        A cancelled call may have taken effect.
+
+        Raises:
+            InvalidArgumentError: the id is not held, or an argument is outside its range.
+            StoreError: the store refuses or cannot be reached.
+        """
+        self._check_namespace(namespace)
+        check_integer("machine_id", machine_id, at_least=0, at_most=MAX_MACHINE_ID)
+        owner: list[object] = []
+
+        def decide(snapshot: Snapshot, _: int) -> Decision:
+            seat = snapshot.seats.get(machine_id)
+            found = (seat.holders, seat.note and seat.note.token) if seat is not None else None
+            if owner and found != owner[0]:
+                return Decision()  # applied already; an instance that took the id since keeps it
+            owner[:] = [found]
+            return rules.take_away(snapshot, machine_id)
+
+        await transact(self._backend, namespace, Need(machine_id=machine_id), decide)
+
+    async def raise_machine_mark(
+        self, *, namespace: str = DEFAULT_NAMESPACE, machine_id: int, above_ms: int
+    ) -> bool:
+        """Raise the time mark of a machine id; see `aiocosid.abc.Store.raise_machine_mark`.
+
+        A cancelled call may have taken effect; it is safe to repeat.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range.
+            CorruptMachineStateError: the id's cell is damaged; nothing was written.
+            StoreError: the store refuses or cannot be reached.
+        """
+        self._check_namespace(namespace)
+        check_integer("machine_id", machine_id, at_least=0, at_most=MAX_MACHINE_ID)
+        check_integer("above_ms", above_ms, at_least=0)
+        latest_ms = SYSTEM_CLOCK.now_ms() + rules.MOST_AHEAD_MS
+        if above_ms > latest_ms:
+            expected = (
+                f"at most {latest_ms}, a day ahead: no id comes until then, nothing lowers it"
+            )
+            raise InvalidArgumentError("above_ms", above_ms, expected=expected)
+        is_raised: bool = await self._change(
+            namespace,
+            lambda snapshot, _: rules.raise_mark(snapshot, machine_id, above_ms),
+            need=Need(machine_id=machine_id),
+        )
+        return is_raised
+
+    async def repair_machines(self, *, namespace: str = DEFAULT_NAMESPACE) -> Sequence[Machine]:
+        """Mend ids with times far ahead; see `aiocosid.abc.Store.repair_machines`.
+
+        A cancelled call may have taken effect; it is safe to repeat.
+
+        Raises:
+            InvalidArgumentError: the namespace is no text, or too long.
+            CorruptMachineStateError: a cell of aiocosid's is damaged.
+            StoreError: the store refuses or cannot be reached.
+        """
+        self._check_namespace(namespace)
+        rule = partial(administration.repair, clock_ms=SYSTEM_CLOCK.now_ms())
+        found: list[Machine] = await self._change(namespace, rule)
+        return found
+
+    async def machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE) -> int | None:
+        """Return the width of a namespace's machine ids in bits, or None if none is stored yet.
+
+        Raises:
+            InvalidArgumentError: the namespace is no text, or too long.
+            CorruptMachineStateError: the namespace's cell is damaged.
+            StoreError: the store refuses or cannot be reached.
+        """
+        self._check_namespace(namespace)
+        space = (await read_cells(self._backend, namespace, Need())).space
+        return space.bits or None if space is not None else None
+
+    async def set_machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE, bits: int) -> None:
+        """Change the width of a namespace's machine ids, if none is held.
+
+        A cancelled call may have taken effect.
+
+        Raises:
+            MachineIdInUseError: one is held; nothing was written.
+            MachineIdQuarantineError: the store may have lost the record of a holder.
+            InvalidArgumentError: an argument is outside its range.
+            CorruptMachineStateError: a cell is damaged; nothing was written.
+            StoreError: the store refuses or cannot be reached.
+        """
+        self._check_namespace(namespace)
+        check_machine_bits(bits)
+        await self._change(namespace, partial(administration.set_bits, bits=bits))
+
+    async def is_initialized(self) -> bool:
+        """Return whether the store has a marker that was written for it as it is now.
+
+        Raises:
+            UnsupportedByStoreError: the store keeps no machine ids, or no marker for all of them.
+            StoreError: the store refuses, cannot be reached, or hides its identity.
+        """
+        self._check_marker()
+        return rules.is_initialized(await read_cells(self._backend, EVERYWHERE, Need()))
+
+    async def initialize(
+        self, *, confirm_no_holders: bool = False, after_loss: bool = False
+    ) -> None:
+        """Write the store's marker; see `aiocosid.abc.Store.initialize`.
+
+        On Redis Cluster it lets counters begin; each namespace of machine ids has a marker of its
+        own, see `mark_machines`.  A cancelled call may have taken effect.
+
+        Raises:
+            StoreNotEmptyError: the store has keys, and neither argument is given.
+            UnsupportedByStoreError: the store keeps no machine ids.
+            StoreError: the store refuses, cannot be reached, or hides its identity.
+        """
+        backend = self._backend
+        if not (confirm_no_holders or after_loss):
+            is_done = self.is_initialized if backend.has_marker else backend._is_counting
+            if await is_done():
+                return
+            if await backend.is_in_use():
+                raise StoreNotEmptyError(backend.label)
+        is_loss = after_loss and not confirm_no_holders
+        if backend.has_marker:
+            rule = partial(administration.mark_store, after_loss=is_loss)
+            await self._change(EVERYWHERE, rule, need=Need(namespaces=True))
+            return
+        for name in await backend.namespaces() if is_loss else ():
+            await self._change(name, lambda snapshot, _: doubt(snapshot))
+        await backend.mark_counters()
+
+    async def forget_namespace(self, *, namespace: str) -> bool:
+        """Stop to miss a namespace; see `aiocosid.abc.Store.forget_namespace`.
+
+        A cancelled call may have taken effect.
+
+        Raises:
+            InvalidArgumentError: the namespace still has machine ids, or is no text, or too long.
+            StoreError: the store refuses or cannot be reached.
+        """
+        self._check_namespace(namespace)
+        is_forgotten: bool = await self._change(
+            namespace,
+            lambda snapshot, _: administration.forget(snapshot),
+            need=Need(is_complete=True, namespaces=True),
+        )
+        return is_forgotten
+
+    async def mark_machines(
+        self,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        is_new: bool = False,
+        safe_guard: float | None = None,
+    ) -> MachineMarker:
+        """Mark one namespace as complete: the store has lost nothing of it.
+
+        Use it on Redis Cluster, where `initialize` marks no namespace, or for a single namespace.
+        See `aiocosid.abc.Store.mark_machines`.  A cancelled call may have taken effect.
+
+        Raises:
+            InvalidArgumentError: the namespace is no text, or too long, or the safe guard is no
+                valid time.
+            CorruptMachineStateError: a cell is damaged; nothing was written.
+            StoreError: the store refuses, cannot be reached, or hides its identity.
+        """
+        self._check_namespace(namespace)
+        guard_ms = guard_ms_of(check_safe_guard(safe_guard))
+        rule = partial(administration.mark, is_new=is_new)
+        marker: MachineMarker = await self._change(namespace, rule, guard_ms=guard_ms)
+        if marker.is_new and not self._backend.has_marker:
+            await self._backend.mark_counters()
+        return marker
+
+    async def machine_markers(self, *, namespace: str | None = None) -> Sequence[MachineMarker]:
+        """Return the markers, by namespace; namespaces without one are left out.  Writes nothing.
+
+        Args:
+            namespace: only this one's; None for all.
+
+        Raises:
+            InvalidArgumentError: the namespace is no text, or too long.
+            CorruptMachineStateError: a cell is damaged.
+            StoreError: the store refuses or cannot be reached.
+        """
+        return [
+            MachineMarker(
+                namespace=each.namespace,
+                seconds_left=rules.seconds_left(each),
+                safe_guard=_safe_guard(each),
+            )
+            for each in await self._snapshots(namespace)
+            if each.space is not None or each.is_marked
+        ]
+
+    async def clock_ms(self) -> int:
+        """Return the time by the store's clock, unix time in milliseconds.
+
+        Raises:
+            UnsupportedByStoreError: this store tells no time, or keeps no machine ids.
+            StoreError: the store refuses or cannot be reached.
+        """
+        if not (self._backend.has_clock and self._backend.has_marker):
+            raise UnsupportedByStoreError(type(self).__name__, "it tells no time")
+        return (await read_cells(self._backend, EVERYWHERE, Need())).now_ms
+
+    async def _change(
+        self, namespace: str, rule: Rule, *, need: Need = WHOLE, guard_ms: int = 0
+    ) -> Any:  # noqa: ANN401 - the rule's answer
+        """Apply a rule's decision for a caller that is no instance."""
+        asker = Asker("", guard_ms=guard_ms, nonce=nonce())
+        answer, _ = await transact(
+            self._backend, namespace, need, lambda found, _: rule(found, asker)
+        )
+        return answer
+
+    async def _snapshots(self, namespace: str | None) -> list[Snapshot]:
+        if namespace is None:
+            names = sorted(await self._backend.namespaces())
+        else:
+            self._check_namespace(namespace)
+            names = [namespace]
+        return [await read_cells(self._backend, name, WHOLE) for name in names]
+
+    def _check_namespace(self, namespace: str) -> None:
+        check_text("namespace", namespace, at_most=NAME_WIDTH)
+
+    def _check_marker(self) -> None:
+        if not self._backend.has_marker:
+            remedy = "mark each with 'aiocosid init --store URL --namespace NAMESPACE'"
+            raise UnsupportedByStoreError(
+                type(self).__name__, "no commit spans its namespaces", remedy=remedy
+            )
+
+    # Lifecycle.
+
+    async def aopen(self) -> None:
+        """Get ready in this process; it connects on first use.
+
+        Raises:
+            ForkedError: the client was passed in, and is the parent's.
+        """
+        await self._backend.aopen()
+
+    async def aclose(self) -> None:
+        """Close connections created from a URL; a user's client stays open.
+
+        Raises:
+            WrongLoopError: they are in use on another event loop.
+        """
+        await self._backend.aclose()
+
+
+def _safe_guard(found: Snapshot) -> float | None:
+    """Return the longest safe guard that was named, in seconds."""
+    if found.space is None or not found.space.guard_ms:
+        return None
+    return inf if found.space.guard_ms >= ENDLESS_MS else found.space.guard_ms / 1000

@@ -1,0 +1,205 @@
+"""What a store reports about itself, for a dashboard or a command; reading changes nothing.
+
+`read_store` asks a store, `Rates` turns two readings into ids a second, and the other functions
+judge and show what was read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import inf
+from typing import TYPE_CHECKING, Any, Final
+
+from .._life.clock import SYSTEM_CLOCK
+from ..errors import CosIdError, UnsupportedByStoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
+
+    from ..abc import Clock, Counter, Machine, MachineMarker, ServerFacts, Store
+
+__all__ = (
+    "NOT_KEPT",
+    "Rates",
+    "StoreReading",
+    "held_until_ms",
+    "is_clock_wrong",
+    "label_of",
+    "number_text",
+    "parts_of",
+    "read_store",
+    "seconds_text",
+)
+
+_READ_TIMEOUT: Final = 2.0  # seconds, for one question to a store
+_OLDEST_SAMPLE: Final = 30.0  # seconds: a rate over a longer time says nothing of now
+_CLOSEST_SAMPLES: Final = 0.5  # seconds
+_CLOCK_TOLERANCE: Final = 1.0  # seconds
+
+NOT_KEPT: Final = "not kept by this store"
+
+
+@dataclass(slots=True, kw_only=True)
+class StoreReading:
+    """What one store has answered.
+
+    Attributes:
+        label: names the store, without credentials.
+        at_ms: when it was asked, by this process's clock.
+        took: seconds that it needed for one question; None if it has answered none.
+        clock_error: seconds that this process's clock is ahead of the store's, and by how much that
+            may be wrong.
+        is_initialized: whether it has its marker.
+        counters: its counters.
+        machines: its machine ids.
+        markers: its markers of namespaces.
+        server: its version, and whether it is proved to keep what it grants.
+        errors: why a part is not known, by its name, without what may be secret.
+        causes: the errors of these parts, where the store has raised one.
+    """
+
+    label: str
+    at_ms: int
+    took: float | None = None
+    clock_error: tuple[float, float] | None = None
+    server: ServerFacts | None = None
+    is_initialized: bool | None = None
+    counters: Sequence[Counter] = ()
+    machines: Sequence[Machine] = ()
+    markers: Sequence[MachineMarker] = ()
+    errors: dict[str, str] = field(default_factory=dict[str, str])
+    causes: dict[str, CosIdError] = field(default_factory=dict[str, CosIdError])
+
+
+def label_of(store: Store) -> str:
+    """Return the name of a store, without credentials."""
+    ours = type(store).__module__.startswith("aiocosid.")
+    # The repr of a class of somebody else may show a password.
+    return repr(store).strip("<>") if ours else type(store).__name__
+
+
+def parts_of(store: Store) -> Iterator[Store]:
+    """Yield the stores that a store is made of, each of one server; else the store itself."""
+    if not store.parts:
+        yield store
+    for each in store.parts:
+        yield from parts_of(each)
+
+
+async def read_store(
+    store: Store, clock: Clock = SYSTEM_CLOCK, *, within: float = _READ_TIMEOUT
+) -> StoreReading:
+    """Ask a store for all that is shown of it; each part may fail alone, and none raises.
+
+    Args:
+        store: the store, open or not.
+        clock: time; the system's by default.
+        within: seconds for each of the six questions.
+    """
+    reading = StoreReading(label=label_of(store), at_ms=clock.now_ms())
+
+    async def read(part: str, call: Callable[[], Awaitable[Any]]) -> None:
+        began = clock.monotonic()
+        reading.errors[part] = f"no answer in {within:g} s"
+        try:
+            with clock.move_on_after(within):
+                setattr(reading, part, await call())
+                del reading.errors[part]
+        except UnsupportedByStoreError:
+            reading.errors[part] = NOT_KEPT
+        except CosIdError as error:
+            reading.errors[part] = type(error).__name__
+            reading.causes[part] = error
+        if reading.took is None and part not in reading.errors:
+            reading.took = clock.monotonic() - began
+
+    async def clock_error() -> tuple[float, float]:
+        before_ms, began = clock.now_ms(), clock.monotonic()
+        store_ms = await store.clock_ms()
+        doubt = (clock.monotonic() - began) / 2
+        return (before_ms - store_ms) / 1000 + doubt, doubt
+
+    await read("clock_error", clock_error)
+    await read("is_initialized", store.is_initialized)
+    await read("counters", store.counters)
+    await read("machines", store.machines)
+    await read("markers", store.machine_markers)
+    await read("server", store.ask_server)
+    return reading
+
+
+def is_clock_wrong(error: float, doubt: float) -> bool:
+    """Return whether two clocks differ by more than a second, however long the answer took.
+
+    Args:
+        error: seconds between them.
+        doubt: seconds by which that may be wrong.
+    """
+    return abs(error) - doubt > _CLOCK_TOLERANCE
+
+
+def held_until_ms(machine: Machine, safe_guard: float | None) -> int | float | None:
+    """Return until when a machine id stays its holder's if it is not renewed.
+
+    Args:
+        machine: a machine id that is held.
+        safe_guard: the longest safe guard of its namespace, in seconds; None if it is not known.
+
+    Returns:
+        Unix time in milliseconds; ``inf`` if it does not expire; None if it is not known.
+    """
+    if machine.stable or safe_guard == inf:
+        return inf
+    return None if safe_guard is None else machine.last_timestamp_ms + round(safe_guard * 1000)
+
+
+class Rates:
+    """How fast numbers rise, from the times at which somebody has asked."""
+
+    __slots__ = ("_samples",)
+
+    def __init__(self) -> None:
+        """Begin without a sample."""
+        # By key: the latest sample, and the rate that it has given.
+        self._samples: dict[object, tuple[float, int, float | None]] = {}
+
+    def rate(self, key: object, value: int, now: float) -> float | None:
+        """Return how much a number rises in a second; None while that is not known.  Keep a sample.
+
+        Args:
+            key: names the number.
+            value: its value.
+            now: monotonic seconds.
+        """
+        at, before, rate = self._samples.get(key, (-inf, 0, None))
+        if now - at > _OLDEST_SAMPLE or value < before:
+            self._samples[key] = now, value, None
+            return None
+        if now - at >= _CLOSEST_SAMPLES:
+            rate = (value - before) / (now - at)
+            self._samples[key] = now, value, rate
+        return rate
+
+    def drop_old(self, now: float) -> None:
+        """Drop the samples that are too old for a rate."""
+        kept = [each for each in self._samples.items() if now - each[1][0] <= _OLDEST_SAMPLE]
+        self._samples = dict(kept)
+
+
+def number_text(value: float) -> str:
+    """Return a number with thousands apart, and one decimal place below 100."""
+    if value >= 100 or value == round(value):  # noqa: PLR2004 - as said
+        return f"{round(value):,}"
+    return f"{value:,.1f}"
+
+
+def seconds_text(seconds: float) -> str:
+    """Return a duration in the units that fit it."""
+    if seconds < 1:
+        return f"{seconds * 1000:.3g} ms"
+    if seconds < 120:  # noqa: PLR2004 - seconds
+        return f"{seconds:.3g} s"
+    minutes, hours, days = seconds / 60, seconds / 3600, seconds / 86400
+    if minutes < 120:  # noqa: PLR2004 - as above
+        return f"{minutes:.0f} min"
+    return f"{hours:.0f} h" if hours < 48 else f"{days:,.0f} days"  # noqa: PLR2004 - as above

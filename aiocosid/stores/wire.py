@@ -1,0 +1,242 @@
+"""What an aiocosid server and its client exchange, as values of JSON.  Pure."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from math import isnan
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
+
+from ..abc import MAX_ID, Machine, MachineMarker
+from ..errors import (
+    ClockSkewError,
+    CorruptCounterError,
+    CorruptMachineStateError,
+    CosIdError,
+    CounterMissingError,
+    CounterNotCreatedError,
+    IdOverflowError,
+    InvalidArgumentError,
+    MachineBitsMismatchError,
+    MachineIdInUseError,
+    MachineIdLostError,
+    MachineIdOverflowError,
+    MachineIdQuarantineError,
+    NameTooLongError,
+    SchemaDroppedError,
+    SchemaMissingError,
+    StoreAuthenticationError,
+    StoreError,
+    StoreFormatError,
+    StoreNotEmptyError,
+    StoreNotInitializedError,
+    StoreRolledBackError,
+    StoreUnavailableError,
+    UnsupportedByStoreError,
+)
+from ..machine.cells import MAX_MS
+from ..machine.operations import ReleaseOperation, Renewed, RenewOperation, TakeOperation, Took
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = (
+    "as_fault",
+    "as_ranges",
+    "as_values",
+    "error_of",
+    "ranges_json",
+    "values_json",
+)
+
+MOST_CHARACTERS: Final = 4096
+"""Of a text."""
+
+Values: TypeAlias = (
+    TakeOperation | Took | RenewOperation | Renewed | ReleaseOperation | Machine | MachineMarker
+)
+V = TypeVar("V", bound=Values)
+
+_KINDS: Final[dict[str, tuple[type, ...]]] = {
+    "str": (str,),
+    "bool": (bool,),
+    "int": (int,),
+    "float": (int, float),
+    "float | None": (int, float, type(None)),
+}
+"""By what the annotation of a field says."""
+
+
+# To JSON.
+
+
+def values_json(values: Values) -> dict[str, Any]:
+    """Return an operation, its answer, or what a store lists."""
+    return {each.name: getattr(values, each.name) for each in fields(values)}
+
+
+def ranges_json(ranges: Sequence[range]) -> list[list[int]]:
+    """Return rising ids: of each range the first, how many, and from one to the next."""
+    return [[each.start, len(each), each.step] for each in ranges]
+
+
+# From JSON.  Whatever does not fit is a ValueError: it may come from anybody.
+
+
+def as_values(kind: type[V], tree: object) -> V:
+    """Return what `values_json` was given.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    found = _object(tree)
+    return kind(**{each.name: _value(each.type, found.get(each.name)) for each in fields(kind)})
+
+
+def _value(kind: object, value: Any) -> Any:  # noqa: ANN401 - whatever came
+    if type(value) not in _KINDS[str(kind)]:
+        raise ValueError(value)
+    if isinstance(value, str):
+        return _text(value)
+    if type(value) is int:
+        return _range(value, -1, MAX_MS)
+    if type(value) is float and not (value >= -1 and not isnan(value)):
+        raise ValueError(value)
+    return value
+
+
+def as_ranges(tree: object, count: int) -> list[range]:
+    """Return rising ids.
+
+    Args:
+        tree: what `ranges_json` returned.
+        count: how many there have to be.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    found: list[range] = []
+    last = 0
+    for each in _list(tree):
+        first, size, step = _list(each, 3)
+        _range(first, last + 1, MAX_ID)
+        _range(size, 1, count)
+        last = _range(first + (size - 1) * _range(step, 1, MAX_ID), first, MAX_ID)
+        found.append(range(first, last + 1, step))
+    _range(sum(map(len, found)), count, count)
+    return found
+
+
+def _object(tree: object) -> dict[str, Any]:
+    if type(tree) is not dict:
+        raise ValueError(tree)
+    return cast("dict[str, Any]", tree)
+
+
+def _list(tree: Any, size: int = -1) -> list[Any]:  # noqa: ANN401 - whatever came
+    if type(tree) is not list:
+        raise ValueError(tree)
+    found: list[Any] = tree  # pyright: ignore[reportUnknownVariableType]
+    if size not in {-1, len(found)}:
+        raise ValueError(found)
+    return found
+
+
+def _text(value: object) -> str:
+    if type(value) is not str or len(value) > MOST_CHARACTERS:
+        raise ValueError(value)
+    value.encode()  # no half of a surrogate pair: UnicodeEncodeError is a ValueError
+    return value
+
+
+def _range(value: object, least: int, most: int) -> int:
+    if type(value) is not int or not least <= value <= most:
+        raise ValueError(value)
+    return value
+
+
+# Errors.  A message may name the hosts and users of the server's store, so facts are sent instead.
+
+LABEL: Final = "aiocosid server"
+
+_FACTS: Final[dict[type[CosIdError], tuple[str, ...]]] = {
+    NameTooLongError: ("value", "limit"),
+    InvalidArgumentError: ("argument", "value", "expected"),
+    IdOverflowError: ("counter", "limit"),
+    CorruptCounterError: ("counter", "found"),
+    CounterMissingError: ("counter",),
+    CounterNotCreatedError: ("counter", "is_emptied"),
+    CorruptMachineStateError: ("place", "found", "expected"),
+    SchemaMissingError: ("table", "kind"),
+    SchemaDroppedError: ("tables",),
+    StoreNotEmptyError: (),
+    StoreFormatError: ("found", "expected"),
+    StoreRolledBackError: ("namespace", "name", "seen", "expected"),
+    UnsupportedByStoreError: ("reason", "remedy"),
+    ClockSkewError: ("ahead", "tolerance"),
+    MachineBitsMismatchError: ("namespace", "bits", "found"),
+    MachineIdInUseError: ("what", "holder", "remedy"),
+    MachineIdLostError: ("namespace", "machine_id", "reason"),
+    MachineIdOverflowError: ("namespace", "size", "holders"),
+    MachineIdQuarantineError: ("namespace", "seconds_left"),
+    StoreNotInitializedError: ("namespace", "seconds_left"),
+}
+_FIRST: Final[dict[type[CosIdError], tuple[str, ...]]] = {
+    NameTooLongError: ("value",),
+    IdOverflowError: ("counter",),
+    MachineBitsMismatchError: ("namespace",),
+    MachineIdInUseError: ("what",),
+    MachineIdLostError: ("namespace", "machine_id"),
+    MachineIdOverflowError: ("namespace",),
+    InvalidArgumentError: (),
+}
+"""Facts that come first, where the store does not."""
+_REASONS: Final[dict[type[CosIdError], str]] = {
+    StoreAuthenticationError: "its store rejects the login or the rights of the server",
+    StoreUnavailableError: "its store does not answer",
+    StoreError: "its store refuses",
+}
+
+
+_LISTS: Final = {"tables", "holders"}
+
+
+def as_fault(error: CosIdError) -> dict[str, Any]:
+    """Return an error's class and facts, none of which names a host."""
+    for kind, names in _FACTS.items():
+        if type(error) is kind:
+            facts = {name: _shown(getattr(error, name)) for name in names}
+            return {"kind": kind.__name__, "facts": facts}
+    kind = StoreUnavailableError if error.retryable else StoreError
+    if isinstance(error, StoreAuthenticationError):
+        kind = StoreAuthenticationError
+    reason = f"{_REASONS[kind]} ({type(error).__name__})"
+    return {"kind": kind.__name__, "facts": {"reason": reason}}
+
+
+def _shown(fact: object) -> object:
+    if isinstance(fact, tuple):
+        return [str(each) for each in cast("tuple[object, ...]", fact)]
+    return fact if isinstance(fact, int | float) else str(fact)
+
+
+def error_of(fault: object) -> CosIdError:
+    """Return the error that a server reports.
+
+    Raises:
+        ValueError: it is none.
+    """
+    found = _object(fault)
+    facts, kind = dict(_object(found.get("facts"))), found.get("kind")
+    for name, each in facts.items():
+        if name in _LISTS:
+            facts[name] = tuple(_text(one) for one in _list(each))
+        elif type(each) not in {bool, int, float, str}:
+            raise ValueError(each)
+    try:
+        for known in (*_FACTS, *_REASONS):
+            if kind == known.__name__:
+                first = [facts.pop(name) for name in _FIRST[known]] if known in _FIRST else [LABEL]
+                return cast("Callable[..., CosIdError]", known)(*first, **facts)
+    except (KeyError, TypeError):
+        raise ValueError(found) from None
+    raise ValueError(found)
