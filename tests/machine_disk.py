@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from aiocosid.machine._restart import VOID, Found, RestartRecord
+from aiocosid.abc.restart import VOID, Found, RestartRecord
 
 
 @dataclass

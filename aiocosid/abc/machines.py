@@ -15,7 +15,7 @@ from .lazy import dataclass
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..machine.restart_file import RestartPlace
+    from .restart import RestartPlace
 
 __all__ = (
     "DEFAULT_GUARD_INTERVAL",

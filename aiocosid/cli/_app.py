@@ -14,9 +14,8 @@ from typing import Annotated, Any, Final
 import typer
 import typer.main
 
-from .. import connect
 from ..errors import CounterMissingError, InvalidArgumentError
-from ..provider import OPTIONS
+from ..provider import OPTIONS, connect
 from ..stores.columns import highest_in_column
 from ._bench import BENCH_NAME, BENCH_NAMESPACE, Measurement, measure
 from ._broker import broker

@@ -7,10 +7,10 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from .. import open_store
 from ..abc import DEFAULT_NAMESPACE
 from ..abc.variables import CONFIG, Variables
 from ..errors import InvalidArgumentError
+from ..provider import open_store
 from ._exit import printable, redacted
 
 if TYPE_CHECKING:

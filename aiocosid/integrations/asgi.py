@@ -14,9 +14,9 @@ from http import HTTPStatus
 from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from .. import default_provider
 from ..errors import CosIdError, NotOpenError, WouldBlock, WrongLoopError
 from ..machine import MachineIdStatistics
+from ..provider.default import default_provider
 from ..segment import SegmentStatistics
 from .failures import PROBLEM_JSON, FailureLog, answer_to
 from .source import STATE_KEY

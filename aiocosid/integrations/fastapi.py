@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 from fastapi import Depends, routing
 from fastapi.requests import HTTPConnection  # noqa: TC002 - FastAPI reads the annotations
 
-from .. import generator_named
 from ..abc import SHARE, Provider
+from ..provider.default import generator_named
 from . import starlette
 from .source import STATE_KEY
 from .starlette import generator_of, provider_of

@@ -13,9 +13,9 @@ from litestar.handlers import ASGIRouteHandler
 from litestar.plugins import InitPlugin
 from litestar.types import Receive, Scope, Send  # noqa: TC002 - as State
 
-from .. import generator_named
 from ..abc import SHARE
 from ..errors import CosIdError, NotOpenError
+from ..provider.default import generator_named
 from .asgi import HealthApp, StatisticsApp
 from .failures import PROBLEM_JSON, FailureLog, answer_to
 from .source import STATE_KEY, opened

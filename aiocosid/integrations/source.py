@@ -6,10 +6,10 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any, Final, TypeAlias
 
-from .. import use_provider
 from ..abc import Provider
 from ..errors import InvalidArgumentError
 from ..provider import ConfiguredProvider, IdProvider
+from ..provider.default import use_provider
 
 __all__ = ("STATE_KEY", "Source", "opened")
 

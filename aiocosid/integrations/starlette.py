@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, cast
 from starlette.responses import Response
 from starlette.websockets import WebSocketState
 
-from .. import default_provider, generator_named
 from ..abc import SHARE
 from ..errors import CosIdError, NotOpenError
+from ..provider.default import default_provider, generator_named
 from .failures import PROBLEM_JSON, FailureLog, answer_to
 from .source import STATE_KEY, opened
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 from taskiq import Context, TaskiqDepends, TaskiqEvents
 
-from .. import generator_named
 from ..abc import SHARE, AnyGenerator, Provider
 from ..errors import NotOpenError
+from ..provider.default import generator_named
 from .source import STATE_KEY, opened
 
 if TYPE_CHECKING:

@@ -22,6 +22,7 @@ from ..abc.events import (
     MachineIdsQuarantined,
 )
 from ..abc.machines import RELEASE_MARGIN
+from ..abc.restart import VOID, Found, RestartPlace, RestartRecord
 from ..errors import (
     ClockTooManyBackwardsError,
     ClosedError,
@@ -38,9 +39,6 @@ from ..errors import (
 from ._files import STORE
 from ._options import USUAL_LEAD, lead_of
 from ._restart import (
-    VOID,
-    Found,
-    RestartRecord,
     early_floor_ms,
     is_last,
     is_still_its,
@@ -54,7 +52,6 @@ if TYPE_CHECKING:
 
     from ..abc.events import Event
     from ._lease import MachineIdLease
-    from .restart_file import RestartPlace
 
 __all__ = ("Issuer", "Leasing", "MarkDemand")
 

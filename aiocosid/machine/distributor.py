@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..abc import InstanceId, MachineGrant
+    from ..abc.restart import RestartPlace
     from .cells import CellBackend, Need, Snapshot
-    from .restart_file import RestartPlace
 
 __all__ = ("CellMachineIdDistributor", "guard_ms_of", "read_cells", "transact")
 

@@ -9,15 +9,15 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from .._life import fork
 from .._life.clock import boot_ms
 from ..abc.checks import check_seconds, check_text
+from ..abc.restart import VOID, Found, RestartPlace, RestartRecord
 from ..errors import InvalidArgumentError, MachineIdInUseError, StoreError
 from ._files import read_text, write_text
 from ._lock_file import LockFile
-from ._restart import VOID, Found, RestartRecord
 from ._storage import in_thread
 
 if TYPE_CHECKING:
@@ -30,52 +30,6 @@ OFFSETS: Final = Path("/proc/self/timens_offsets")
 """How far the boot clock of this time namespace is from the machine's; absent on old kernels."""
 
 UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-
-
-class RestartPlace(Protocol):
-    """Keeps the record of one instance; `RestartFile` on a disk.
-
-    Attributes:
-        former: names the last renewal that the store is known to have, but for a taking of this
-            process whose answer was lost; None before the store was read.  The distributor sets it.
-        renewal: names the last renewal of this process; the distributor sets it.
-        found: what the process finds on its machine; the lease sets it.
-        offline: seconds without the store for which ids may be issued; 0 for a lease as usual.
-        written: the last record of this process, or None.
-    """
-
-    written: RestartRecord | None
-    former: str | None
-    renewal: str
-    found: Found | None
-    offline: float
-
-    def boot_ms(self) -> int:
-        """Return the boot clock in milliseconds; never waits."""
-        raise NotImplementedError
-
-    async def take(self) -> Found:
-        """Lock the place, and return what is there; the lock is empty if another one holds it.
-
-        Raises:
-            StoreError: a file cannot be read or made.
-        """
-        raise NotImplementedError
-
-    async def write(self, record: RestartRecord) -> bool:
-        """Replace the record, if the lock is held or can be had; return whether it was.
-
-        Args:
-            record: without the names of lock and boot, which the place knows.
-
-        Raises:
-            StoreError: a file cannot be written.
-        """
-        raise NotImplementedError
-
-    async def leave(self) -> None:
-        """Unlock the place; the record stays."""
-        raise NotImplementedError
 
 
 class RestartFile:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from ..abc.lazy import later
 
 if TYPE_CHECKING:
+    from ..segment.options import SegmentChainOptions as SegmentChainOptions
+    from ..segment.options import SegmentIdOptions as SegmentIdOptions
     from ._configured import ConfiguredProvider as ConfiguredProvider
     from ._configured import configure as configure
     from ._id_provider import IdProvider as IdProvider
@@ -25,8 +27,6 @@ if TYPE_CHECKING:
     from .kinds import NamedSharded as NamedSharded
     from .kinds import NamedSnowflake as NamedSnowflake
     from .kinds import OptionSpec as OptionSpec
-    from .kinds import SegmentChainOptions as SegmentChainOptions
-    from .kinds import SegmentIdOptions as SegmentIdOptions
     from .kinds import SequenceOptions as SequenceOptions
     from .kinds import SnowflakeOptions as SnowflakeOptions
     from .kinds import StepOptions as StepOptions

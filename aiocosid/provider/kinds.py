@@ -28,6 +28,7 @@ from ..abc import DEFAULT_STEP, MAX_ID
 from ..abc.checks import MAX_MACHINE_BITS
 from ..errors import BusyError, InvalidArgumentError, UnsupportedByStoreError
 from ..segment import SegmentChainId, SegmentId
+from ..segment.options import SegmentChainOptions, SegmentIdOptions
 
 if TYPE_CHECKING:
     import os
@@ -86,8 +87,6 @@ __all__ = (
     "NamedSharded",
     "NamedSnowflake",
     "OptionSpec",
-    "SegmentChainOptions",
-    "SegmentIdOptions",
     "SequenceOptions",
     "SnowflakeOptions",
     "StepOptions",
@@ -257,29 +256,6 @@ def own(source: object, make: Callable[[], G]) -> GeneratorSpec[G]:
 
 
 # Ids from a counter.
-
-
-class SegmentIdOptions(TypedDict, total=False):
-    """The options of `SegmentId`."""
-
-    ttl: float | None
-    wait_timeout: float
-    fetch_timeout: float | None
-    close_timeout: float
-    max_id: int
-    max_waiters: int
-    fail_fast: bool | None
-    instrument: Instrument | None
-
-
-class SegmentChainOptions(SegmentIdOptions, total=False):
-    """The options of `SegmentChainId`."""
-
-    safe_distance: int
-    endurance: float
-    max_distance: int
-    max_ids_ahead: int
-    quiet_period: float
 
 
 class StepOptions(TypedDict, total=False):

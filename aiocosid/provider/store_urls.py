@@ -133,7 +133,7 @@ def open_tiered(
         MissingExtraError: the driver of Redis is not installed.
     """
     if root_url is not None and options.get("root_name") is None:
-        module = import_module(".stores.tiered._root_name", __package__)
+        module = import_module("..stores.tiered._root_name", __package__)
         options["root_name"] = module.name_of_url(root_url)
     made: Store = _class_at("stores.tiered", "TieredStore")(root, cache, **options)
     return made
@@ -154,7 +154,7 @@ def _place_of(scheme: str) -> tuple[str, str] | None:
 
 
 def _class_at(module: str, name: str) -> Any:  # noqa: ANN401 - the class of a store
-    return getattr(import_module(f".{module}", __package__), name)
+    return getattr(import_module(f"..{module}", __package__), name)
 
 
 def _tiered(url: str, instrument: Instrument | None) -> Store:

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..abc import Clock, IdSegmentDistributor
-    from ..provider.kinds import SegmentChainOptions
     from ._segment_ids import SegmentChainId, SegmentId
     from .group_parts import MakeDistributor, SegmentKind
+    from .options import SegmentChainOptions
 
 __all__ = ("GroupedSegmentId",)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypedDict
 
 from ..abc import MAX_ID
 from ..abc.checks import check_integer, check_seconds
@@ -14,7 +14,7 @@ from .pace import QUIET_PERIOD
 if TYPE_CHECKING:
     from ..abc.events import Instrument
 
-__all__ = ("MAX_WAITERS", "SegmentOptions")
+__all__ = ("MAX_WAITERS", "SegmentChainOptions", "SegmentIdOptions", "SegmentOptions")
 
 MAX_WAITERS: Final = 10_000
 """Callers of one generator; each holds about 2 kB, and more of them than that are an overload."""
@@ -79,3 +79,26 @@ class SegmentOptions:
             max_waiters=max_waiters,
             fail_fast=fail_fast,
         )
+
+
+class SegmentIdOptions(TypedDict, total=False):
+    """The options of `SegmentId`."""
+
+    ttl: float | None
+    wait_timeout: float
+    fetch_timeout: float | None
+    close_timeout: float
+    max_id: int
+    max_waiters: int
+    fail_fast: bool | None
+    instrument: Instrument | None
+
+
+class SegmentChainOptions(SegmentIdOptions, total=False):
+    """The options of `SegmentChainId`."""
+
+    safe_distance: int
+    endurance: float
+    max_distance: int
+    max_ids_ahead: int
+    quiet_period: float

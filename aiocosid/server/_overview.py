@@ -11,10 +11,10 @@ import asyncio
 import os
 from dataclasses import dataclass
 from functools import partial
+from importlib.metadata import version
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
-from .. import __version__
 from .._life.clock import SYSTEM_CLOCK
 from ..machine import MachineIdStatistics
 from ..segment import SegmentStatistics
@@ -280,7 +280,7 @@ class Watch:
             "Generators": Shown(f"{len(rows) - bad} of {len(rows)} up", in_hand, level),
             "Stores": self._stores_fact(),
             "Up for": Shown(seconds_text((now_ms - self._started_ms) / 1000)),
-            "Version": Shown(__version__),
+            "Version": Shown(version("aiocosid")),
             "Process": Shown(str(os.getpid())),
             "Time (UTC)": Shown(time_text(now_ms)),
         }

@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from .. import StringIdGenerator
 from ..abc import MAX_ID, GroupedId
 from ..errors import InvalidIdError
 from ..generators import UncertaintyIdGenerator, Uuid4Id, Uuid7Id
+from ..generators.text import StringIdGenerator
 from ..generators.wrapped import WrappedGenerator
 from ..snowflake import CosIdGenerator, ShardedId, SnowflakeId
 

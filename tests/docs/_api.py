@@ -11,6 +11,8 @@ from typing import Final
 
 import griffe
 
+from tests.unit._source import load, public_modules
+
 from ._griffe import LazyDataclasses
 
 ROOT: Final = Path(__file__).parents[2]
@@ -21,12 +23,23 @@ STARS: Final = {
 RECORD: Final = Path(__file__).with_name("api.txt")
 
 
+PUBLIC: Final = public_modules()
+MODULES: Final = load().keys()
+
+
 def lines() -> list[str]:
     """Return a line for each public name, sorted."""
     extensions = griffe.load_extensions(LazyDataclasses(), "dataclasses")
     package = griffe.load("aiocosid", search_paths=[ROOT], extensions=extensions)
     assert isinstance(package, griffe.Module)
-    return sorted(set(_module(package)))
+    return sorted({line for name in PUBLIC for line in _module(_found(package, name))})
+
+
+def _found(package: griffe.Module, name: str) -> griffe.Module:
+    found = package
+    for part in name.split(".")[1:]:
+        found = found.modules[part]
+    return found
 
 
 def _module(module: griffe.Module) -> Iterator[str]:
@@ -34,14 +47,11 @@ def _module(module: griffe.Module) -> Iterator[str]:
         member = module.members.get(str(name))
         if member is not None:
             yield from _member(f"{module.path}.{name}", member)
-    for name, inner in module.modules.items():
-        if not name.startswith("_") and not inner.is_alias:
-            yield from _module(inner)
 
 
 def _member(path: str, member: griffe.Object | griffe.Alias) -> Iterator[str]:
     if isinstance(member, griffe.Alias):
-        if "._" not in member.target_path:  # described in a room of its own
+        if _is_shown(member.target_path):  # described in a room of its own
             yield path
             return
         member = member.final_target
@@ -50,7 +60,7 @@ def _member(path: str, member: griffe.Object | griffe.Alias) -> Iterator[str]:
         inherited = {
             name: inner
             for name, inner in member.inherited_members.items()
-            if "._" in inner.final_target.path  # of a private class
+            if not _is_shown(inner.final_target.path)  # of a class that no page shows
         }
         for name, inner in {**inherited, **member.members}.items():
             if not name.startswith("_"):
@@ -59,6 +69,14 @@ def _member(path: str, member: griffe.Object | griffe.Alias) -> Iterator[str]:
         yield f"def {path}{_parameters(member.parameters)}"
     else:
         yield path
+
+
+def _is_shown(path: str) -> bool:
+    """Tell whether a name is one of a module that a page of the reference shows."""
+    module = path
+    while module not in MODULES:
+        module = module.rpartition(".")[0]
+    return module in PUBLIC
 
 
 def _parameters(parameters: griffe.Parameters) -> str:

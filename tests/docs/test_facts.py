@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import pkgutil
 import re
 import sqlite3
 import tomllib
 from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from urllib.parse import quote
 
@@ -27,6 +25,7 @@ from tests.servers import (
     ValkeyServer,
     ZookeeperServer,
 )
+from tests.unit._source import imports, load
 
 from ._blocks import ROOT, blocks, pages
 
@@ -194,23 +193,18 @@ def test_the_numbers_of_the_chain_are_those_of_the_code() -> None:
     }
 
 
-def public_modules(package: str) -> set[str]:
-    """Return the names of the modules in a package that users import from."""
-    found = pkgutil.iter_modules(import_module(package).__path__)
-    return {f"{package}.{each.name}" for each in found if not each.name.startswith("_")}
-
-
 def test_the_api_pages_have_every_module() -> None:
-    """Each public module is on a page, and each name of the front door on the first of them."""
+    """What no module of ours imports is there for users, as is each name of the front door."""
     pages = ROOT / "docs" / "reference" / "api"
     text = "".join(page.read_text("utf-8") for page in pages.glob("*.md"))
     shown = set(re.findall(r"^::: (aiocosid\.[a-z_.]+)$", text, re.MULTILINE))
     front = {f"aiocosid.{name}" for name in aiocosid.__all__}
-    folders = {"aiocosid.stores", "aiocosid.integrations"}  # one module a server or framework
-    elsewhere = {"aiocosid.errors", "aiocosid.cli"}  # on pages of their own
-    elsewhere |= {"aiocosid.stores.counters", "aiocosid.stores.sql"}  # for other rooms of ours
-    rooms = {"aiocosid", "aiocosid.compat", "aiocosid.compat.leaf_snowflake"} | folders
-    assert shown - front == set().union(*map(public_modules, rooms)) - folders - elsewhere
+    modules = load()
+    used = {found.module for each in modules.values() for found in imports(each, set(modules))}
+    by_place = ("aiocosid.integrations.django.", "aiocosid.server.dialects.")
+    others = {name for name in modules if "._" in name or name.startswith(by_place)}
+    others |= {"aiocosid", "aiocosid.stores", "aiocosid.integrations", "aiocosid.server.dialects"}
+    assert modules.keys() - used - others <= shown <= modules.keys() | front
     first = set(re.findall(r"`(\w+)`", (pages / "index.md").read_text("utf-8")))
     assert set(aiocosid.__all__) - first <= {"errors"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from aiocosid.abc import InstanceId
-from aiocosid.machine._restart import Found, RestartRecord
+from aiocosid.abc.restart import Found, RestartRecord
 from aiocosid.snowflake import SnowflakeId
 from aiocosid.stores.memory import MemoryStore
 from tests.machine_disk import Disk, MemoryPlace

@@ -6,6 +6,7 @@ It reads files and imports nothing, so that a broken package can still be examin
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -59,10 +60,6 @@ class Module:
         return room_of(self.name)
 
     @property
-    def is_public(self) -> bool:
-        return not any(part.startswith("_") for part in self.name.split("."))
-
-    @property
     def package(self) -> str:
         """What a relative import starts from."""
         return self.name if self.path.endswith("__init__.py") else self.name.rpartition(".")[0]
@@ -82,6 +79,13 @@ def load(root: Path = ROOT) -> dict[str, Module]:
         name = ".".join((PACKAGE, *parts))
         modules[name] = Module(name, path.as_posix(), file.read_text(encoding="utf-8"))
     return modules
+
+
+def public_modules() -> set[str]:
+    """Name what a user may import: the modules of the reference's pages, and the package."""
+    pages = (ROOT.parent / "docs" / "reference").rglob("*.md")
+    shown = re.findall(r"^::: (\S+)", "\n".join(page.read_text() for page in pages), re.MULTILINE)
+    return {PACKAGE, *shown} & load().keys()
 
 
 def imports(module: Module, known: set[str]) -> Iterator[Import]:

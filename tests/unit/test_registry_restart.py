@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from aiocosid.abc import InstanceId
+from aiocosid.abc.restart import Found, RestartRecord
 from aiocosid.compat._stamps import LIVES, claim_stamp, name_of, named_stamps, stamp
 from aiocosid.compat._worker_ids import Entry, Registry, WorkerIdDistributor
 from aiocosid.compat.leaf_snowflake._local import record_of_leaf
@@ -20,8 +21,6 @@ from aiocosid.errors import (
 )
 from aiocosid.machine import MachineIdLease
 from aiocosid.machine._restart import (
-    Found,
-    RestartRecord,
     early_floor_ms,
     is_last,
     least_floor_ms,

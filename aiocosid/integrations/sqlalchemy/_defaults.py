@@ -12,10 +12,10 @@ from sqlalchemy.sql import visitors
 from sqlalchemy.util import await_only
 from sqlalchemy.util.concurrency import in_greenlet
 
-from ... import generator_named
 from ...abc import SHARE, AnyGenerator, IdGenerator, TextIdGenerator
 from ...converter import TypedId
 from ...errors import CosIdError, InvalidArgumentError, WouldBlock
+from ...provider.default import generator_named
 from ...provider.models import CosId, ensure_ids, id_fields
 
 if TYPE_CHECKING:
@@ -304,8 +304,8 @@ def _key(kind: TypeEngine[Any], name: str) -> Mapped[Any]:
 async def assign_ids(session: AsyncSession, provider: Provider | None = None) -> int:
     """Fill the empty ids of the objects that were added to a session and not flushed yet.
 
-    For keys that are needed before the flush.  See `aiocosid.provider.models.ensure_ids`; objects whose
-    class has no marked id are ignored.
+    For keys that are needed before the flush.  See `aiocosid.ensure_ids`; objects whose class has
+    no marked id are ignored.
 
     Args:
         session: whose ``new`` objects to fill.

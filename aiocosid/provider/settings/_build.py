@@ -14,7 +14,8 @@ from ...errors import CosIdError, InvalidArgumentError
 from ...generators import IntegerIdGenerator, UncertaintyIdGenerator
 from ...generators.text import StringIdGenerator
 from ...segment import LeafSegmentId
-from ..kinds import KINDS, SegmentChainOptions, SegmentIdOptions
+from ...segment.options import SegmentChainOptions, SegmentIdOptions
+from ..kinds import KINDS
 from ._converters import converter_of, date_of
 from ._generators import (
     CachedSettings,

@@ -48,7 +48,7 @@ class Given:
         for part in path:
             if not isinstance(found, Mapping) or part not in found:
                 return False
-            found = cast("Mapping[str, Any]", found)[part]
+            found = found[part]
         return True
 
     def _spelt(self, path: tuple[str, ...]) -> tuple[str, ...]:

@@ -11,18 +11,13 @@ import anyio
 import pytest
 
 from aiocosid.abc import InstanceId
+from aiocosid.abc.restart import Found, RestartRecord
 from aiocosid.errors import (
     InvalidArgumentError,
     MachineIdUnavailableError,
     StoreError,
 )
-from aiocosid.machine._restart import (
-    Found,
-    RestartRecord,
-    early_floor_ms,
-    is_still_its,
-    renewal_of,
-)
+from aiocosid.machine._restart import early_floor_ms, is_still_its, renewal_of
 from aiocosid.machine.cells import Note, Owner, Seat
 from aiocosid.machine.restart_file import RestartFile
 from aiocosid.snowflake import (

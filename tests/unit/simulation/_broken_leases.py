@@ -11,9 +11,10 @@ import anyio
 
 from aiocosid import CosIdError, SnowflakeId
 from aiocosid.abc import MachineIdDistributor
+from aiocosid.abc.restart import Found
 from aiocosid.machine import MachineIdLease
 from aiocosid.machine._leasing import Leasing
-from aiocosid.machine._restart import Found, early_floor_ms, offline_floor_ms
+from aiocosid.machine._restart import early_floor_ms, offline_floor_ms
 from aiocosid.snowflake._sequencer import Sequencer
 from aiocosid.snowflake._stamping import Stamping
 from aiocosid.stores.memory import MemoryStore
