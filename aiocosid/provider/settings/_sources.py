@@ -48,7 +48,7 @@ class Given:
         for part in path:
             if not isinstance(found, Mapping) or part not in found:
                 return False
-            found = found[part]
+            found = cast("Mapping[str, object]", found)[part]
         return True
 
     def _spelt(self, path: tuple[str, ...]) -> tuple[str, ...]:
