@@ -6,7 +6,6 @@ over from an earlier opening finds its own one, which is over.
 
 from __future__ import annotations
 
-import logging
 from math import inf
 from typing import TYPE_CHECKING, Final
 
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
 
 __all__ = ("SegmentOpening",)
 
-logger = logging.getLogger("aiocosid")
 
 SHORT_PIECE: Final = 1000  # ids between two turns for the loop while the chain is too short
 LONG_PIECE: Final = STRETCH  # ids between two turns at most, about a millisecond

@@ -213,10 +213,6 @@ class SegmentGenerator(Component, IdGenerator):
         """The counter's name in its namespace."""
         return self._distributor.name
 
-    @property
-    def _detail(self) -> str:
-        return f"step {self._distributor.step}"
-
     def _label(self) -> str:
         return f"{type(self).__name__} {self._distributor.namespaced_name}"
 

@@ -18,7 +18,6 @@ from ..errors import ClosedError, CosIdError, InvalidArgumentError
 from ._group_key import GroupBy
 from .group_parts import (
     KINDS,
-    Agreement,
     Group,
     GroupDistributor,
     GroupedStatistics,
@@ -403,11 +402,6 @@ class GroupedSegmentId(Component, IdGenerator):
     def close_timeout(self) -> float:
         """Seconds that closing may take."""
         return self._timeout
-
-    @property
-    def _detail(self) -> Agreement:
-        step = None if "strict" in self._options else self._step
-        return Agreement(step, self._kind, self.group_by)
 
     @property
     def _has_to_drain(self) -> bool:

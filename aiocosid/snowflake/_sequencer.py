@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = (
     "EMPTY",
-    "FOREVER_MS",
     "MAX_TICKS_BACK",
     "PIECE",
     "SHUT",
@@ -35,9 +34,6 @@ PIECE: Final = 10_000
 
 MAX_TICKS_BACK: Final = 3
 """How many unused past ticks may still be filled: a sleep until the next tick overshoots."""
-
-FOREVER_MS: Final = 2**62
-"""A limit that no clock reaches."""
 
 NS_PER_MS: Final = 1_000_000
 SECOND_MS: Final = 1000

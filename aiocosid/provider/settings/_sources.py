@@ -44,11 +44,12 @@ class Given:
         return SettingsProblem(key, reason, variable or self.file)
 
     def _writes(self, path: tuple[str, ...]) -> bool:
-        found: object = self.written
+        table = self.written
         for part in path:
-            if not isinstance(found, Mapping) or part not in found:
+            if part not in table:
                 return False
-            found = cast("Mapping[str, object]", found)[part]
+            found: object = table[part]
+            table = cast("Mapping[str, Any]", found if isinstance(found, Mapping) else {})
         return True
 
     def _spelt(self, path: tuple[str, ...]) -> tuple[str, ...]:

@@ -84,7 +84,6 @@ async def test_the_step_by_the_clock(clock: ManualClock) -> None:
         seen = leaf.statistics()
         assert (seen.kind, seen.prefetch_distance) == ("LeafSegmentId", 1)
         assert seen.step in {10, 20}
-        assert leaf._detail == "step 10", "whoever asks a provider for it again agrees with that"
 
 
 async def test_callers_wait_where_leaf_fails(clock: ManualClock) -> None:

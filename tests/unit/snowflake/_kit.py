@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from aiocosid.abc import MachineIdDistributor
 from aiocosid.abc.events import Event
 from aiocosid.stores.memory import MemoryStore
 
 E = TypeVar("E", bound=Event)
+
+FOREVER_MS: Final = 2**62  # a limit that no clock reaches
 
 
 class Ear:

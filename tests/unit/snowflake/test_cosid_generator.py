@@ -29,10 +29,10 @@ from aiocosid.snowflake import (
     CosIdRadixText,
     CosIdState,
 )
-from aiocosid.snowflake._sequencer import FOREVER_MS, Behind, Full, Sequencer
+from aiocosid.snowflake._sequencer import Behind, Full, Sequencer
 from aiocosid.testing import ManualClock
 
-from ._kit import machines
+from ._kit import FOREVER_MS, machines
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from aiocosid.errors import InvalidArgumentError, LayoutExpiredError
 from aiocosid.snowflake import SnowflakeLayout
 from aiocosid.snowflake._ring import Ring, RingOptions
-from aiocosid.snowflake._sequencer import FOREVER_MS, Behind, Full, Limited
+from aiocosid.snowflake._sequencer import Behind, Full, Limited
+
+from ._kit import FOREVER_MS
 
 EPOCH = 1_577_203_200_000
 NOW = 1_700_000_000_000

@@ -17,13 +17,14 @@ from hypothesis import strategies as st
 from aiocosid.errors import InvalidArgumentError, LayoutExpiredError, WouldBlock
 from aiocosid.snowflake import SnowflakeLayout
 from aiocosid.snowflake._sequencer import (
-    FOREVER_MS,
     PIECE,
     Behind,
     Full,
     Limited,
     Sequencer,
 )
+
+from ._kit import FOREVER_MS
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 EPOCH = 1_577_203_200_000
