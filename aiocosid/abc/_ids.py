@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from math import isfinite
 from typing import (
     TYPE_CHECKING,
@@ -19,7 +19,6 @@ from typing import (
 
 from ..errors import UnsupportedByStoreError, WouldBlock
 from .checks import check_integer, check_seconds, check_text, is_integer
-from .lazy import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from ._ids import DEFAULT_NAMESPACE
 from .checks import check_integer, check_text
-from .lazy import dataclass
 
 __all__ = (
     "DEFAULT_MAX_SEQUENCE",

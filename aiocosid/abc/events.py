@@ -7,9 +7,8 @@ never for a single id.
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
-
-from .lazy import dataclass
 
 __all__ = (
     "CacheFound",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from math import inf
 from shlex import quote
 from typing import TYPE_CHECKING, Final
@@ -10,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 from ..errors import InvalidArgumentError, MachineBitsMismatchError, MachineIdInUseError
 from ._ids import DEFAULT_NAMESPACE
 from .checks import MAX_MACHINE_BITS, check_machine_bits, check_text
-from .lazy import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

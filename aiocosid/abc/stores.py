@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from ..errors import UnsupportedByStoreError
 from ._ids import DEFAULT_NAMESPACE, DEFAULT_STEP, IdSegmentDistributor
-from .lazy import dataclass
 from .machines import DEFAULT_SAFE_GUARD
 
 if TYPE_CHECKING:

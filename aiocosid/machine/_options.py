@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING, Final, Self
 
 from ..abc import DEFAULT_GUARD_INTERVAL
 from ..abc.checks import check_seconds
-from ..abc.lazy import dataclass
 from ..errors import InvalidArgumentError
 
 if TYPE_CHECKING:

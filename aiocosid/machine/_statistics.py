@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..abc.lazy import dataclass
+from dataclasses import dataclass
 
 __all__ = ("MachineIdStatistics",)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from ..abc import Statistics
-from ..abc.lazy import dataclass
 
 if TYPE_CHECKING:
     from ..errors import CosIdError

@@ -7,11 +7,11 @@ and a process may keep a hundred thousand idle chains.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from operator import length_hint
 from typing import TYPE_CHECKING, Final
 
 from .._life.atomic_step import EMPTY
-from ..abc.lazy import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypedDict
 
 from ..abc import MAX_ID
 from ..abc.checks import check_integer, check_seconds
-from ..abc.lazy import dataclass
 from ..errors import InvalidArgumentError
 from .chain import FOREVER
 from .pace import QUIET_PERIOD

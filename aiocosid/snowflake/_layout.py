@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import warnings
 from copy import copy
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias
 
 from ..abc.checks import MAX_MACHINE_BITS, check_integer, is_integer
 from ..abc.dates import LAST_MS, UNIX_EPOCH, iso_text, moment_of
-from ..abc.lazy import dataclass
 from ..errors import InvalidArgumentError, InvalidIdError, LayoutExpiredError
 
 if TYPE_CHECKING:

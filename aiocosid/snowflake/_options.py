@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Self
 
 from ..abc.checks import check_integer, check_seconds
-from ..abc.lazy import dataclass
 from ..errors import InvalidArgumentError
 
 if TYPE_CHECKING:
