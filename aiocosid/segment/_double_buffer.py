@@ -94,6 +94,10 @@ class DoubleBuffer(Pace):
         # What is due and did not come is looked for again and again.
         return until_due if until_due > 0 else (remaining + 1) // 2
 
+    def asked_for(self, n: int) -> bool:  # noqa: ARG002 - by time
+        """Return False, as `landed`."""
+        return False
+
     def landed(self, *, taken: int, demand: float, starved: bool) -> bool:  # noqa: ARG002 - by time
         """Return False: there is one segment ahead, whatever happens."""
         return False

@@ -239,6 +239,7 @@ class SegmentOpening(OpenState):
         if self.line or self.hand.ahead < n:
             return None
         pieces = self._take(n)
+        self._expect(n)
         self.order()
         return pieces
 
@@ -297,6 +298,7 @@ class SegmentOpening(OpenState):
             self._serve()  # a signal handler has had them brought a moment ago
         elif in_hand == 0 and waiter.n and not self._starved:
             self._starve(waiting=True)
+        self._expect(waiter.n)
         if not self.supply.is_under_way:
             self.order()
 
@@ -443,6 +445,12 @@ class SegmentOpening(OpenState):
         return fails_fast if fails_fast is not None else root is not None and root.fail_fast
 
     # Hunger and quiet.
+
+    def _expect(self, n: int) -> None:
+        """Keep enough ahead for callers that take ``n`` ids at once."""
+        before = self.pace.distance
+        if self.pace.asked_for(n):
+            self._note_growth(before)
 
     def _starve(self, *, waiting: bool) -> None:
         """Somebody found the chain dry: keep more ahead from the next landing on."""

@@ -6,7 +6,8 @@ missing, and a quiet period halves the distance again.
 
 A consumer takes at most ``c`` ids while a flight is under way.  The distance settles between
 ``5/3 c`` and ``10/3 c``, mostly below ``25/12 c``: starvations double it, and from there it grows
-by quarters until a flight leaves two fifths of it.
+by quarters until a flight leaves two fifths of it.  A caller that takes more ids at once than the
+distance has makes it twice as long as that.
 
 The distance is for a store that is slow.  The *reserve* is for a store that is down: as many ids as
 callers take in ``endurance`` seconds at the measured rate.  When fewer are in hand, the chain buys
@@ -275,6 +276,20 @@ class Pace:
         self.distance = min(before + (before if starved else -(-before // FINER)), self.limit)
         self._low_water = 0  # the quiet period under way ends nothing
         self._excused = False
+        return self.distance > before
+
+    def asked_for(self, n: int) -> bool:
+        """Adapt to a caller that takes ``n`` ids at once; return whether the distance grew.
+
+        Above the distance it becomes as long as two such calls at once: while one is served, the
+        next one's ids are on their way.  What a flight uses up would say too little, since a caller
+        that waits takes nothing meanwhile.
+        """
+        if not self.safe_distance or n <= self.target:
+            return False
+        before = self.distance
+        self.distance = max(before, min(-(-2 * n // self.step), self.limit))
+        self._low_water = 0  # the quiet period under way ends nothing
         return self.distance > before
 
     def note(self, remaining: int, now: float) -> None:

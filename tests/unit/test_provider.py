@@ -467,7 +467,7 @@ async def test_groups_that_went_backwards() -> None:
         store._backend._counters.clear()
         for _ in range(20):  # it does not climb over what was seen
             with pytest.raises(StoreRolledBackError):
-                await orders.next_ids(95)
+                await orders.next_ids(950)
         assert await ids.grouped("order", group_by=day, step=10) is orders
         with pytest.raises(StoreRolledBackError):
             await orders.next_id()

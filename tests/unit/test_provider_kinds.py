@@ -304,7 +304,7 @@ async def test_groups_as_text_that_went_backwards_are_opened_anew() -> None:
         await orders.next_ids(95)
         store._backend._counters.clear()
         with pytest.raises(StoreRolledBackError):
-            await orders.next_ids(95)
+            await orders.next_ids(950)
         await store.set_floor(name="order@20260116", above=1000)
         assert await ids.grouped("order", group_by=day, step=10, converter=daily) is orders
         assert await orders.next_id() == "20260116-0G9"

@@ -523,7 +523,7 @@ def test_an_outage_is_an_error_for_who_needs_ids_and_ends_by_itself(make: Make) 
 def test_an_error_from_before_a_call_is_not_its_own(make: Make) -> None:
     """A batch was brought for nobody, and failed: whoever comes then has another one tried."""
     store = Store(step=2)
-    orders = make(store, batch=500, wait_timeout=5)
+    orders = make(store, batch=500, wait_timeout=5, max_distance=2)
     orders.open()
     flight = orders._flight
     assert flight is not None

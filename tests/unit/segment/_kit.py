@@ -82,5 +82,6 @@ async def drain(generator: Generator) -> list[int]:
     """Take what is in hand; the next call has to wait."""
     ids: list[int] = []
     while remaining := generator.statistics().remaining:
-        ids += await generator.next_ids(remaining)
+        # One by one: a chain keeps more ahead for callers that take many at once.
+        ids += [generator.next_id_nowait() for _ in range(remaining)]
     return ids

@@ -289,3 +289,24 @@ async def test_a_segment_id_never_buys_ahead(clock: ManualClock) -> None:
         seen = generator.statistics()
         assert (seen.safe_distance, seen.prefetch_distance) == (0, 0)
         assert clock.pending == 0
+
+
+async def test_callers_that_take_more_than_the_distance_wait_once(clock: ManualClock) -> None:
+    """From the first one on twice as many ids are ahead, and after quiet again the safe distance.
+
+    By what starves alone, 101 of these calls waited.
+    """
+    store = SlowDistributor(counter(step=100), latency=0.005, clock=clock)
+    chain = SegmentChainId(store, clock=clock)
+    async with anyio.create_task_group() as group:
+        opening = Call(group, chain.__aenter__)
+        await clock.advance(0.005)
+        assert opening.is_done
+        for _ in range(123):
+            Call(group, chain.next_ids, 500)
+            await clock.advance(0.02)
+        seen = chain.statistics()
+        assert (seen.waits, seen.ids_handed_out) == (1, 123 * 500)
+        await clock.advance(100)
+        assert chain.statistics().prefetch_distance == 2
+        await chain.aclose()

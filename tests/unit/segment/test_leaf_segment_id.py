@@ -135,6 +135,7 @@ async def test_the_rows_step_is_read_before_each_load(clock: ManualClock) -> Non
         await take(leaf, 7)
         assert store.steps == [50, 5000]
         assert await leaf.next_ids(5043) == list(range(8, 5051))
+        assert leaf.statistics().prefetch_distance == 1
         store.row = 10
         await clock.advance(40 * 60)
         await take(leaf, 1)

@@ -311,7 +311,7 @@ async def test_a_counter_that_went_back_ends_the_generator(
         ids = await generator.next_ids(25)
         store.set_back(1)
         async with anyio.create_task_group() as group:
-            calls = [Call(group, generator.next_ids, n) for n in (30, 1, 2)]
+            calls = [Call(group, generator.next_ids, n) for n in (300, 1, 2)]
             await settle()
         for call in calls:
             assert call.result is None or call.result[0] > ids[-1]

@@ -240,7 +240,7 @@ async def test_one_warning_for_each_outage(
             assert "unplugged" in caplog.records[-1].getMessage()
             store.recover()
             async with anyio.create_task_group() as group:
-                Call(group, chain.next_ids, 5000)
+                Call(group, chain.next_ids, 20)
                 await clock.advance(2)
             assert chain.statistics().last_error is None
         # Not a line for a million ids, nor for a boundary.

@@ -228,6 +228,23 @@ def test_the_defaults_carry_a_slow_store_at_full_speed() -> None:
     assert large.target <= MAX_IDS_AHEAD
 
 
+@pytest.mark.parametrize(
+    ("n", "distance"),
+    [(20, 2), (21, 5), (50, 10), (1000, 30)],  # of 10 ids each, at most 30
+)
+def test_a_caller_that_takes_more_than_the_distance(n: int, distance: int) -> None:
+    """Twice as many are kept ahead at once, and no fewer than before; a generator may keep none."""
+    pace = Pace(step=10, safe_distance=2, max_distance=30)
+    pace.end_period(1000, idle=False)
+    assert pace.asked_for(n) is (distance > 2)
+    assert pace.distance == distance
+    assert not pace.asked_for(n)
+    assert not pace.end_period(pace.target, idle=False), "the period under way is not quiet"
+    none = Pace(step=10, safe_distance=0)
+    assert not none.asked_for(n)
+    assert none.distance == 0
+
+
 # Quiet.
 
 

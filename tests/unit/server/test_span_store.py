@@ -158,8 +158,8 @@ class TestCutting:
         await anyio.wait_all_tasks_blocked()
         await root.memory.segment_distributor(name="order").next_max_id(5)
         calls = len(root.steps)
-        await order.next_max_id(60 * SPAN)
-        assert root.steps[calls] >= 60 * SPAN
+        await order.next_max_id(600 * SPAN)
+        assert root.steps[calls] >= 600 * SPAN
 
     async def test_a_segment_above_the_largest_is_the_roots(self, root: Root) -> None:
         """It is one call for exactly so many, and what was in hand is not used after it."""
