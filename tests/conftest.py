@@ -1,6 +1,6 @@
 """Real servers, event loops and names for every test.
 
-A server is started when the first selected test asks for it and lives until the session ends.
+A server is started when the first selected test of all workers asks for it, and ends with the run.
 A test whose program is missing is skipped, or fails where AIOCOSID_REQUIRE_SERVICES=1 is set (CI).
 """
 
@@ -44,7 +44,13 @@ from tests.servers import (
     ValkeyServer,
     ZookeeperEnsemble,
     ZookeeperServer,
+    alone_on,
+    join_run,
+    leave_run,
+    run_folder,
+    shared,
 )
+from tests.servers.valkey import MARK
 
 os.environ["AIOCOSID_DISPOSABLE"] = "0"  # the stores here are as a user's
 REQUIRED = os.environ.get("AIOCOSID_REQUIRE_SERVICES") == "1"
@@ -85,7 +91,7 @@ REPEATS = re.compile(
       /test_redis_topologies\.py::\w+::test_failover\[(redis|valkey)-py\]
     | /test_redis_cancellation\.py::test_two_counters_\w+\[uvloop-(?!url)
     | /test_sql_machine_lives\.py::test_killed_at_any_step\[(sqlite-.*-|postgres-.*-stable)\]
-    | /test_redis_(machine|machine_vectors|vectors)\.py::(?!TestScripts).*\[(.*-)?redis_server
+    | /test_redis_(machine|machine_vectors|vectors)\.py::(?!TestScripts).*\[(.*-)?redis_\w+
     | /test_redis_machine_lives\.py::(TestCluster|TestSentinel)::test_failover$
     | /test_snowflake_clock\.py::test_a_stopped_owner_stays_silent_until_it_has_an_id_again$
     | /test_sql_faults\.py::\w+::\w+\[uvloop-(\w*sqlite|asyncpg|psycopg|asyncmy|aiomysql)
@@ -138,9 +144,17 @@ def pytest_configure(config: pytest.Config) -> None:
     path: Path | None = config.getoption("passed_into")
     if path is not None and "PYTEST_XDIST_WORKER" not in os.environ:
         config.pluginmanager.register(_Passed(path))
+    if hasattr(config, "workerinput"):
+        join_run(Path(config.workerinput["run_folder"]))
     config.addinivalue_line(
         "markers", "both_loops: run an asyncio test on asyncio's own loop and on uvloop"
     )
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a worker where it finds the servers that the others have started."""
+    node.workerinput["run_folder"] = str(run_folder())
 
 
 @pytest.hookimpl(wrapper=True)
@@ -160,6 +174,7 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_sessionfinish() -> None:
     """Have it look at all again: hypothesis asks it who refers to what."""
     gc.unfreeze()
+    leave_run()
 
 
 def pytest_report_header() -> str:
@@ -258,7 +273,76 @@ def namespace() -> str:
     return f"t{uuid.uuid4().hex[:12]}"
 
 
-# Servers that all tests share: use them under ``namespace``, and never stop or empty them.
+# Servers that the tests of all workers share: use them under ``namespace``.  Who would stop, empty
+# or set one up anew takes one of the factories below; a shared one refuses that.
+
+
+def _of_run(kind: str, make: Callable[[], AbstractContextManager[Any]], what: str) -> Any:
+    def server() -> Any:
+        return shared(kind, make)
+
+    server.__doc__ = what
+    return pytest.fixture(scope="session", name=kind)(server)
+
+
+valkey = _of_run("valkey", ValkeyServer, "Valkey from the wheel.")
+valkey_unix = _of_run(
+    "valkey_unix",
+    partial(ValkeyServer, unix_socket=True),
+    "Valkey that listens on a unix socket as well: ``unix_url``.",
+)
+valkey_password = _of_run(
+    "valkey_password",
+    partial(ValkeyServer, password=PASSWORD),
+    "Valkey that asks for a password, with a second user READER who may change nothing.",
+)
+redis_server = _of_run("redis_server", RedisServer, "The system's Redis.")
+redis_tls = _of_run(
+    "redis_tls",
+    partial(RedisServer, tls=True),
+    "The system's Redis speaking TLS only; trust ``ca_path``.",
+)
+valkey_cluster = _of_run("valkey_cluster", ValkeyCluster, "A cluster of three masters.")
+valkey_sentinel = _of_run(
+    "valkey_sentinel", ValkeySentinel, "A master and a replica under three sentinels."
+)
+postgres = _of_run("postgres", PostgresServer, "PostgreSQL from the wheel.")
+etcd = _of_run("etcd", EtcdServer, "One etcd server.")
+nats = _of_run("nats", NatsServer, "One NATS server with JetStream.")
+nats_three = _of_run("nats_three", NatsCluster, "Three NATS servers that stay up.")
+zookeeper = _of_run("zookeeper", ZookeeperServer, "The system's ZooKeeper, one server.")
+mariadb = _of_run("mariadb", MariadbServer, "The system's MariaDB.")
+
+
+@pytest.fixture(scope="session")
+def pgbouncer(postgres: PostgresServer) -> PgBouncerServer:
+    """PgBouncer in transaction mode in front of ``postgres``."""
+    server: PgBouncerServer = shared("pgbouncer", partial(PgBouncerServer, postgres))
+    server.postgres = postgres  # with this worker's database
+    return server
+
+
+# Servers that one test at a time has for itself: it may set them up anew, and puts that back.
+
+
+@pytest.fixture
+def mariadb_alone() -> Iterator[MariadbServer]:
+    """Another MariaDB, whose global settings may be changed."""
+    with alone_on("mariadb_alone", MariadbServer) as server:
+        yield server
+
+
+@pytest.fixture
+def cluster_alone() -> Iterator[ValkeyCluster]:
+    """Another cluster of three masters, empty but for its marker."""
+    with alone_on("cluster_alone", ValkeyCluster) as cluster:
+        for each in cluster.masters:
+            each.call("FLUSHALL")
+        cluster.owner(MARK[1]).call(*MARK)
+        yield cluster
+
+
+# Servers in a thread of the worker, which tests look into.
 
 
 def _of_session(make: Callable[[], AbstractContextManager[Any]], what: str) -> Any:
@@ -270,36 +354,8 @@ def _of_session(make: Callable[[], AbstractContextManager[Any]], what: str) -> A
     return pytest.fixture(scope="session")(server)
 
 
-valkey = _of_session(ValkeyServer, "Valkey from the wheel.")
-valkey_unix = _of_session(
-    partial(ValkeyServer, unix_socket=True),
-    "Valkey that listens on a unix socket as well: ``unix_url``.",
-)
-valkey_password = _of_session(
-    partial(ValkeyServer, password=PASSWORD),
-    "Valkey that asks for a password, with a second user READER who may change nothing.",
-)
-redis_server = _of_session(RedisServer, "The system's Redis.")
-redis_tls = _of_session(
-    partial(RedisServer, tls=True), "The system's Redis speaking TLS only; trust ``ca_path``."
-)
-valkey_cluster = _of_session(ValkeyCluster, "A cluster of three masters.")
-valkey_sentinel = _of_session(ValkeySentinel, "A master and a replica under three sentinels.")
-postgres = _of_session(PostgresServer, "PostgreSQL from the wheel.")
-etcd = _of_session(EtcdServer, "One etcd server.")
-nats = _of_session(NatsServer, "One NATS server with JetStream.")
-nats_three = _of_session(NatsCluster, "Three NATS servers that stay up for the whole session.")
-zookeeper = _of_session(ZookeeperServer, "The system's ZooKeeper, one server.")
-mariadb = _of_session(MariadbServer, "The system's MariaDB.")
 cosid_proxy = _of_session(CosIdProxy, "A CosId proxy, played from its protocol.")
 cosid_service = _of_session(CosIdService, "The id service as CosId's proxy.")
-
-
-@pytest.fixture(scope="session")
-def pgbouncer(postgres: PostgresServer) -> Iterator[PgBouncerServer]:
-    """PgBouncer in transaction mode in front of ``postgres``."""
-    with PgBouncerServer(postgres) as server:
-        yield server
 
 
 @pytest.fixture
@@ -334,6 +390,13 @@ def postgres_database(postgres: PostgresServer, namespace: str) -> Iterator[str]
     """The URL of an empty database of this test's own: for what is about tables."""
     yield postgres.create_database(namespace)
     postgres.drop_database(namespace)
+
+
+@pytest.fixture
+def mariadb_alone_database(mariadb_alone: MariadbServer, namespace: str) -> Iterator[str]:
+    """The URL of an empty database on ``mariadb_alone``."""
+    yield mariadb_alone.create_database(namespace)
+    mariadb_alone.drop_database(namespace)
 
 
 @pytest.fixture

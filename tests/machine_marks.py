@@ -63,7 +63,7 @@ def mark_postgres(server: PostgresServer, *namespaces: str, database: str | None
         sql_cells.mark(run, namespace, found)
 
 
-def mark_mariadb(server: MariadbServer, *namespaces: str, database: str = "test") -> None:
+def mark_mariadb(server: MariadbServer, *namespaces: str, database: str | None = None) -> None:
     """The same for MariaDB."""
     run = mariadb_run(server, database)
     identity = str(run(f"select {MYSQL_IDENTITY}")[0][0])
@@ -71,12 +71,14 @@ def mark_mariadb(server: MariadbServer, *namespaces: str, database: str = "test"
         sql_cells.mark(run, namespace, identity)
 
 
-def mariadb_run(server: MariadbServer, database: str = "test") -> sql_cells.Run:
+def mariadb_run(server: MariadbServer, database: str | None = None) -> sql_cells.Run:
     """Run statements in which a backslash is one."""
     return partial(_run_on_mariadb, server, database)
 
 
-def _run_on_mariadb(server: MariadbServer, database: str, sql: str) -> Sequence[Sequence[object]]:
+def _run_on_mariadb(
+    server: MariadbServer, database: str | None, sql: str
+) -> Sequence[Sequence[object]]:
     return server.rows(f"set sql_mode = 'NO_BACKSLASH_ESCAPES'; {sql}", database=database)
 
 

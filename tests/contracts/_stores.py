@@ -84,10 +84,6 @@ class Backend(ABC):
     def mark(self, namespace: str) -> None:  # noqa: B027 - most need nothing
         """Mark the store for a namespace, as ``aiocosid init`` does, if it does not itself."""
 
-    def unmark(self) -> None:
-        """Remove the marker of the store as a whole."""
-        raise NotImplementedError
-
     def forget(self, namespace: str, *, everything: bool) -> None:
         """Lose all of a namespace's machine ids, or become another store that has the same."""
         pytest.skip("this store has no marker yet")
@@ -199,9 +195,6 @@ class Valkey(Backend):
 
     def mark(self, namespace: str) -> None:
         mark_machines(self.server, namespace)
-
-    def unmark(self) -> None:
-        self.server.call("HDEL", MARKER, "store")
 
     def forget(self, namespace: str, *, everything: bool) -> None:
         if not everything:
@@ -338,9 +331,6 @@ class Zookeeper(Backend):
         if "\0" not in namespace:  # which no distributor takes
             mark_zookeeper(self.server, namespace)
 
-    def unmark(self) -> None:
-        self.server.behind.delete("/aiocosid/marker")
-
     def forget(self, namespace: str, *, everything: bool) -> None:
         at = Cells("", namespace)
         space = Space.read(self._text(at.space))
@@ -388,9 +378,6 @@ class Etcd(Backend):
     def mark(self, namespace: str) -> None:
         if "\0" not in namespace:  # which no distributor takes
             mark_etcd(self.server, namespace)
-
-    def unmark(self) -> None:
-        self.server.delete(etcd_root("").replace("ns//", "store/marker"))
 
     def forget(self, namespace: str, *, everything: bool) -> None:
         root = etcd_root(namespace)
@@ -452,9 +439,6 @@ class Nats(Backend):
         count = nats_key(namespace, "*").replace(".ns.", ".store.count.")
         for below in (nats_key(namespace, ">"), count):
             self.server.purge("aiocosid_cells", below)
-
-    def unmark(self) -> None:
-        self.server.purge("aiocosid_cells", "aiocosid.cell.store.marker")
 
     def _epoch(self) -> str:
         marker = "aiocosid.cell.store.marker"
@@ -645,9 +629,6 @@ class Remote(Backend):
 
     def mark(self, namespace: str) -> None:
         self.root.mark(namespace)
-
-    def unmark(self) -> None:
-        self.root.unmark()
 
     def forget(self, namespace: str, *, everything: bool) -> None:
         self.root.forget(namespace, everything=everything)

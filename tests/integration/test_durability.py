@@ -181,21 +181,21 @@ async def test_sqlite(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
 
 
 async def test_machine_ids(
-    mariadb: MariadbServer,
-    mariadb_database: str,
+    mariadb_alone: MariadbServer,
+    mariadb_alone_database: str,
     postgres_database: str,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A holder may outlive the crash that has taken its id back: told as for counters."""
-    for url in (mariadb_database, postgres_database):
+    for url in (mariadb_alone_database, postgres_database):
         async with open_store(f"{url}?durability=ignore") as store:
             await store.create_schema()
-    engine = create_async_engine(mariadb_database.replace(":", "+asyncmy:", 1))
+    engine = create_async_engine(mariadb_alone_database.replace(":", "+asyncmy:", 1))
     login: dict[str, Any] = {"host": engine.url.host, "port": engine.url.port}
     login |= {"user": engine.url.username, "database": engine.url.database}
     mysql_pool = Pool(0, 1, **login)
-    mariadb.execute("set global innodb_flush_log_at_trx_commit = 2")
+    mariadb_alone.execute("set global innodb_flush_log_at_trx_commit = 2")
     try:
         async with (
             driver.create_pool(postgres_database, min_size=1) as pool,
@@ -217,7 +217,7 @@ async def test_machine_ids(
                 await _ask(make().machine_id_distributor())
                 assert len(warnings(caplog)) == 1, make
     finally:
-        mariadb.execute("set global innodb_flush_log_at_trx_commit = 1")
+        mariadb_alone.execute("set global innodb_flush_log_at_trx_commit = 1")
         mysql_pool.close()
         await mysql_pool.wait_closed()
         await engine.dispose()

@@ -137,20 +137,23 @@ class TestSessions:
         assert {each.mark_ms for each in await store.machines()} == {T0 + 2}
 
     async def test_durability(
-        self, mariadb: MariadbServer, mariadb_database: str, caplog: pytest.LogCaptureFixture
+        self,
+        mariadb_alone: MariadbServer,
+        mariadb_alone_database: str,
+        caplog: pytest.LogCaptureFixture,
     ) -> None:
         """What a crash may take back is told once, or refused."""
-        refuse = f"{mariadb_database}?durability=refuse"
+        refuse = f"{mariadb_alone_database}?durability=refuse"
         async with MysqlStore.from_url(refuse) as store:
             await store.create_schema()
         try:
-            mariadb.execute("set global innodb_flush_log_at_trx_commit = 0")
-            async with MysqlStore.from_url(mariadb_database) as store:
+            mariadb_alone.execute("set global innodb_flush_log_at_trx_commit = 0")
+            async with MysqlStore.from_url(mariadb_alone_database) as store:
                 await store.counters()
             (told,) = warnings(caplog)
             assert "innodb_flush_log_at_trx_commit is 0" in told
-            mariadb.execute("set global innodb_flush_log_at_trx_commit = 2")
-            async with MysqlStore.from_url(mariadb_database) as store:
+            mariadb_alone.execute("set global innodb_flush_log_at_trx_commit = 2")
+            async with MysqlStore.from_url(mariadb_alone_database) as store:
                 for name in "ab":
                     await store.segment_distributor(name=name).next_max_id(1)
             (told,) = warnings(caplog)
@@ -159,7 +162,7 @@ class TestSessions:
                 for _ in range(2):
                     with pytest.raises(StoreError, match=r"refuse.*trx_commit is 2"):
                         await store.segment_distributor(name="a").next_max_id(1)
-            async with pool_of(mariadb_database) as pool:
+            async with pool_of(mariadb_alone_database) as pool:
                 for name in "ab":
                     await MysqlStore(pool).segment_distributor(name=name).next_max_id(1)
                 assert len(warnings(caplog)) == 1
@@ -167,23 +170,23 @@ class TestSessions:
                     await MysqlStore(pool, durability="refuse").counters()
                 await MysqlStore(pool, durability="ignore").counters()
             assert not warnings(caplog)
-            mariadb.execute("set global innodb_flush_log_at_trx_commit = 1")
+            mariadb_alone.execute("set global innodb_flush_log_at_trx_commit = 1")
             if IS_MYSQL:  # the rest is a plugin there, and it has no Aria
                 return
             # Without replicas it falls back at once.
-            mariadb.execute("set global rpl_semi_sync_master_timeout = 1")
-            mariadb.execute("set global rpl_semi_sync_master_enabled = on")
-            mariadb.execute(
-                f"alter table {mariadb_database.rpartition('/')[2]}.cosid engine = Aria"
+            mariadb_alone.execute("set global rpl_semi_sync_master_timeout = 1")
+            mariadb_alone.execute("set global rpl_semi_sync_master_enabled = on")
+            mariadb_alone.execute(
+                f"alter table {mariadb_alone_database.rpartition('/')[2]}.cosid engine = Aria"
             )
             async with MysqlStore.from_url(refuse) as store:
                 with pytest.raises(StoreError, match=r"master_timeout is 1: .*cosid is Aria"):
                     await store.segment_distributor(name="a").next_max_id(1)
         finally:
-            mariadb.execute("set global innodb_flush_log_at_trx_commit = 1")
+            mariadb_alone.execute("set global innodb_flush_log_at_trx_commit = 1")
             if not IS_MYSQL:
-                mariadb.execute("set global rpl_semi_sync_master_enabled = default")
-                mariadb.execute("set global rpl_semi_sync_master_timeout = default")
+                mariadb_alone.execute("set global rpl_semi_sync_master_enabled = default")
+                mariadb_alone.execute("set global rpl_semi_sync_master_timeout = default")
 
 
 class TestRefusals:
@@ -193,7 +196,7 @@ class TestRefusals:
         """It is sent as it was set."""
         mariadb.execute(f"create user {namespace} identified by 'p命😀'")
         store = MysqlStore.from_url(mariadb.url_for(user=namespace, password="p命😀"))  # noqa: S106
-        with pytest.raises(StoreAuthenticationError, match="to database 'test'"):
+        with pytest.raises(StoreAuthenticationError, match=f"to database '{mariadb.database}'"):
             await store.counters()
         mariadb.execute(f"drop user {namespace}")
 

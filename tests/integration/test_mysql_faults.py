@@ -149,25 +149,30 @@ class TestOutages:
         server.directory = old
 
     async def test_a_replica(
-        self, store: MysqlStore, mariadb: MariadbServer, namespace: str
+        self, mariadb_alone: MariadbServer, mariadb_alone_database: str, namespace: str
     ) -> None:
         """Read-only, as after a failover: whoever takes over is asked by a new session."""
-        mariadb.execute(f"grant select, insert, update on `{namespace}`.* to {GUEST}")
-        url = mariadb.url_for(user=GUEST, password=GUEST_PASSWORD, database=namespace)
-        async with proxied(mariadb, url) as (proxy, through), MysqlStore.from_url(through) as own:
+        async with MysqlStore.from_url(mariadb_alone_database) as store:
+            await store.create_schema()
+        mariadb_alone.execute(f"grant select, insert, update on `{namespace}`.* to {GUEST}")
+        url = mariadb_alone.url_for(user=GUEST, password=GUEST_PASSWORD, database=namespace)
+        async with (
+            proxied(mariadb_alone, url) as (proxy, through),
+            MysqlStore.from_url(through) as own,
+        ):
             counter = own.segment_distributor(name="order")
             assert await counter.next_max_id(10) == 10
-            mariadb.execute("set global read_only = 1")
+            mariadb_alone.execute("set global read_only = 1")
             try:
                 for _ in range(2):
                     with pytest.raises(StoreUnavailableError, match="read-only"):
                         await counter.next_max_id(10)
             finally:
-                mariadb.execute("set global read_only = 0")
+                mariadb_alone.execute("set global read_only = 0")
             before = proxy.connections
             assert await counter.next_max_id(10) == 20
             assert proxy.connections == before + 1
-        mariadb.execute(f"revoke all on `{namespace}`.* from {GUEST}")
+        mariadb_alone.execute(f"revoke all on `{namespace}`.* from {GUEST}")
 
     async def test_tables_that_a_login_does_not_see(
         self, store: MysqlStore, mariadb: MariadbServer, namespace: str
@@ -180,7 +185,10 @@ class TestOutages:
         async with MysqlStore.from_url(url) as guests:
             with pytest.raises(StoreAuthenticationError, match="denied"):
                 await guests.create_schema()
-        mariadb.execute(f"revoke all, grant option from {GUEST}")
+        mariadb.execute(
+            f"revoke select on `{namespace}`.cosid from {GUEST};"
+            f"revoke select on `{namespace}`.aiocosid_witness from {GUEST}"
+        )
 
     async def test_a_deadlock(
         self, store: MysqlStore, mariadb: MariadbServer, mariadb_database: str
@@ -249,7 +257,7 @@ class TestOutages:
     async def test_too_many_connections(self, mariadb: MariadbServer, namespace: str) -> None:
         """Others may leave: retryable."""
         mariadb.execute(f"create user {namespace} with max_user_connections 1")
-        mariadb.execute(f"grant select on test.* to {namespace}")
+        mariadb.execute(f"grant select on {mariadb.database}.* to {namespace}")
         url = mariadb.url_for(user=namespace)
         async with pool_of(url, minsize=1):
             with pytest.raises(StoreUnavailableError, match="max_user_connections"):

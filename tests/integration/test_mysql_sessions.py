@@ -59,6 +59,12 @@ async def closed(pool: Pool) -> None:
     await asyncio.wait_for(pool.wait_closed(), 10)
 
 
+@pytest.fixture
+def mariadb(mariadb_alone: MariadbServer) -> MariadbServer:
+    """One whose global settings the tests change."""
+    return mariadb_alone
+
+
 @pytest_asyncio.fixture
 async def execute(mariadb: MariadbServer, mariadb_database: str) -> Callable[[str], str]:
     """Run SQL behind everybody's back, on the stores' tables and one of a user's."""

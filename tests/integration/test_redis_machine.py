@@ -40,9 +40,10 @@ ALL = ("itc_idx", "adder", "revert", "note", "seen", "space")
 
 @pytest.fixture(params=BOTH)
 def server(request: pytest.FixtureRequest) -> ValkeyServer:
-    """Each product in turn."""
-    found: ValkeyServer = request.getfixturevalue(request.param)
-    return found
+    """Each product in turn; of a factory, one of the test's own."""
+    found: Any = request.getfixturevalue(request.param)
+    started: ValkeyServer = found() if callable(found) else found
+    return started
 
 
 class Keys:
@@ -459,6 +460,7 @@ class TestOutages:
             assert (keys.entries, keys.pool) == ({}, {"0": f"{T + 6}"})
             assert proxy.swallowed == 3
 
+    @pytest.mark.parametrize("server", ["valkey_factory", "redis_factory"], indirect=True)
     async def test_script_is_sent_again_when_the_server_forgot_it(
         self, instances: Instances, server: ValkeyServer
     ) -> None:

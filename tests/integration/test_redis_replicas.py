@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -19,7 +19,7 @@ from aiocosid.errors import (
     StoreUnavailableError,
 )
 from aiocosid.stores.redis import RedisStore
-from tests.servers import ValkeyCluster, ValkeySentinel, ValkeyServer, eventually
+from tests.servers import ValkeyCluster, ValkeyServer, eventually, wait_until
 from tests.servers.valkey import MARK
 
 from ._snowflakes import until
@@ -27,13 +27,16 @@ from ._snowflakes import until
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
 
-@pytest.fixture
-def both(valkey_sentinel: ValkeySentinel) -> tuple[ValkeyServer, ValkeyServer]:
-    """A master and its replica."""
-    master = valkey_sentinel.current_master()
-    return master, next(
-        each for each in (valkey_sentinel.master, valkey_sentinel.replica) if each is not master
-    )
+@pytest.fixture(scope="module")
+def both() -> Iterator[tuple[ValkeyServer, ValkeyServer]]:
+    """A master and its replica, to be paused."""
+    quick = "--repl-diskless-sync-delay", "0"
+    with (
+        ValkeyServer(*quick) as master,
+        ValkeyServer("--replicaof", f"{master.host} {master.port}", *quick) as replica,
+    ):
+        wait_until(replica.is_following, "the replica follows")
+        yield master, replica
 
 
 @pytest_asyncio.fixture
@@ -151,11 +154,11 @@ async def test_a_cluster_asks_the_node_of_the_key(
 
 
 async def test_a_slot_that_is_on_its_way_and_one_that_has_moved(
-    valkey_cluster: ValkeyCluster, namespace: str
+    cluster_alone: ValkeyCluster, namespace: str
 ) -> None:
     """It is asked where it is, with the rights of the page: the grant is made, and burnt."""
     key = f"cosid:{{{namespace}.n}}.adder"
-    for node in valkey_cluster.nodes:
+    for node in cluster_alone.nodes:
         rights = [
             "+evalsha",
             "+eval",
@@ -169,10 +172,10 @@ async def test_a_slot_that_is_on_its_way_and_one_that_has_moved(
         ]
         keys = f"~{key}", "~aiocosid:marker"
         node.call("ACL", "SETUSER", namespace, "reset", "on", ">x", *keys, *rights)
-    before = valkey_cluster.owner(key)
-    after = next(each for each in valkey_cluster.masters if each is not before)
+    before = cluster_alone.owner(key)
+    after = next(each for each in cluster_alone.masters if each is not before)
     slot, its_id = str(before.call("CLUSTER", "KEYSLOT", key)), str(after.call("CLUSTER", "MYID"))
-    url = valkey_cluster.url.replace("://", f"://{namespace}:x@")
+    url = cluster_alone.url.replace("://", f"://{namespace}:x@")
     async with open_store(f"{url}?replicas=1&replica_timeout=0.05") as store:
         distributor = store.segment_distributor(namespace=namespace, name="n")
 
@@ -185,7 +188,7 @@ async def test_a_slot_that_is_on_its_way_and_one_that_has_moved(
         before.call("CLUSTER", "SETSLOT", slot, "MIGRATING", its_id)
         before.call("MIGRATE", after.host, after.port, key, 0, 1000)
         await burn()
-        for node in (after, before, *valkey_cluster.masters):
+        for node in (after, before, *cluster_alone.masters):
             node.call("CLUSTER", "SETSLOT", slot, "NODE", its_id)
         assert after.call("GET", key) == "20"
         await burn()

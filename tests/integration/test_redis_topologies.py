@@ -389,25 +389,25 @@ class TestMovingSlot:
     """A cluster moves a slot to another node, key by key."""
 
     async def test_each_stage_is_an_outage_or_served(
-        self, valkey_cluster: ValkeyCluster, namespace: str
+        self, cluster_alone: ValkeyCluster, namespace: str
     ) -> None:
         """Never a refusal; then it goes on above all that was granted."""
-        async with RedisStore.from_url(valkey_cluster.url) as store:
+        async with RedisStore.from_url(cluster_alone.url) as store:
             counter = store.segment_distributor(namespace=namespace, name="n")
             granted = [await counter.next_max_id(10)]
 
             async def grant() -> None:
                 granted.append(await counter.next_max_id(10))
 
-            await self._moved(valkey_cluster, key_of(namespace, "n"), grant)
+            await self._moved(cluster_alone, key_of(namespace, "n"), grant)
             granted.append(await keeps_going(counter))
         assert all(earlier + 10 <= later for earlier, later in pairwise(granted))
 
     async def test_a_script_whose_keys_are_apart(
-        self, valkey_cluster: ValkeyCluster, namespace: str
+        self, cluster_alone: ValkeyCluster, namespace: str
     ) -> None:
         """No server runs it meanwhile: an outage, and nobody gets another machine id."""
-        async with RedisStore.from_url(valkey_cluster.url) as store:
+        async with RedisStore.from_url(cluster_alone.url) as store:
             await store.mark_machines(namespace=namespace)
             node = store.machine_id_distributor(namespace=namespace, instance_id="node")
             when = {"now_ms": 1, "latest_ms": 2**53}
@@ -416,7 +416,7 @@ class TestMovingSlot:
             async def take() -> None:
                 assert (await node.distribute(3, **when)).machine_id == held.machine_id
 
-            outages = await self._moved(valkey_cluster, f"cosid:{{{namespace}}}:note", take)
+            outages = await self._moved(cluster_alone, f"cosid:{{{namespace}}}:note", take)
             assert outages
             assert all("is moving to another node" in each for each in outages)
 

@@ -83,8 +83,9 @@ def on_valkey(valkey: ValkeyServer) -> IdServer:
 SAYINGS: list[Callable[[httpx.Client], bool]] = [is_ready, is_up, is_well]
 
 
-def test_a_hung_store(valkey: ValkeyServer) -> None:
+def test_a_hung_store(valkey_factory: Callable[[], ValkeyServer]) -> None:
     """Within three seconds all say so; and again that all is well, by themselves."""
+    valkey = valkey_factory()
     with on_valkey(valkey) as server:
         client = server.client
         server.ids(10)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -24,6 +25,7 @@ from redis.exceptions import (
 from tests.servers import (
     EXECUTED,
     FaultProxy,
+    MariadbServer,
     PostgresPair,
     PostgresServer,
     ServerStartError,
@@ -136,6 +138,95 @@ class TestLifeAndDeath:
             owner.kill()
         wait_until(lambda: is_gone(int(pid)), "the orphan is killed")
         wait_until(lambda: not Path(directory).exists(), "the orphan's directory is removed")
+
+
+FIRST_PROCESS = """
+import signal
+from tests.servers import run_folder
+print(run_folder(), flush=True)
+signal.pause()
+"""
+WORKER = """
+import os, pathlib, sys
+from tests.servers import ValkeyServer, join_run, shared
+join_run(pathlib.Path(sys.argv[1]))
+server = shared("valkey", ValkeyServer)
+server.call("INCR", "workers")
+print(server.pid, server.directory, server.call("GET", "workers"), flush=True)
+os._exit(1)  # as one that crashes
+"""
+
+
+class TestShared:
+    """One of a kind for all workers of a run, and no longer than it."""
+
+    @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+    def test_it_outlives_its_workers_and_not_the_run(
+        self, pytestconfig: pytest.Config, number: signal.Signals
+    ) -> None:
+        with subprocess.Popen(
+            [sys.executable, "-c", FIRST_PROCESS],
+            cwd=pytestconfig.rootpath,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        ) as first:
+            assert first.stdout is not None
+            folder = first.stdout.readline().strip()
+            found = [
+                subprocess.run(
+                    [sys.executable, "-c", WORKER, folder],
+                    cwd=pytestconfig.rootpath,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                    check=False,
+                ).stdout.split()
+                for _ in range(2)
+            ]
+            pid, directory, _ = found[0]
+            assert found == [[pid, directory, "1"], [pid, directory, "2"]]
+            assert not is_gone(int(pid))
+            first.send_signal(number)
+        wait_until(lambda: is_gone(int(pid)), "the server is killed")
+        for path in (directory, folder):
+            wait_until(lambda path=path: not Path(path).exists(), path)  # type: ignore[misc]
+
+    def test_whoever_comes_after_the_run_leaves_nothing(
+        self, pytestconfig: pytest.Config, tmp_path: Path
+    ) -> None:
+        """The folder is there, and its book was read already."""
+        done = subprocess.run(
+            [sys.executable, "-c", WORKER, tmp_path],
+            cwd=pytestconfig.rootpath,
+            capture_output=True,
+            env={**os.environ, "TMPDIR": str(tmp_path)},
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 1
+        assert "FileNotFoundError" in done.stderr
+        wait_until(lambda: not list(tmp_path.glob("aiocosid-*")), "its directory is removed")
+
+    def test_nobody_ends_it_or_sets_it_up_anew(
+        self, valkey: ValkeyServer, postgres: PostgresServer, mariadb: MariadbServer
+    ) -> None:
+        """Whoever does would break the tests of others."""
+        for call in (valkey.kill, valkey.stop, valkey.pause, valkey.restart, postgres.close):
+            with pytest.raises(AssertionError, match="start one of your own"):
+                call()
+        with pytest.raises(AssertionError, match="a turn alone"):
+            valkey.call("FLUSHALL")
+        with pytest.raises(AssertionError, match="a turn alone"):
+            postgres.execute("ALTER SYSTEM RESET ALL")
+        with pytest.raises(AssertionError, match="a turn alone"):
+            mariadb.execute("SET GLOBAL read_only = 1")
+
+    def test_one_test_at_a_time_sets_it_up_anew(self, mariadb_alone: MariadbServer) -> None:
+        """It is not the one that others use, and goes on as well."""
+        mariadb_alone.execute("SET GLOBAL max_connections = 399")
+        mariadb_alone.execute("SET GLOBAL max_connections = 400")
+        with pytest.raises(AssertionError, match="start one of your own"):
+            mariadb_alone.kill()
 
 
 @pytest_asyncio.fixture

@@ -177,7 +177,7 @@ async def has_failed(lease: MachineIdLease) -> bool:
 async def test_a_session_that_is_over(zookeeper: ZookeeperServer, path: str, twitter: Any) -> None:
     """It is silent at once; when the node is gone and Twitter's, it takes another id."""
     async with FaultProxy(zookeeper.host, zookeeper.port) as proxy:
-        url = f"zookeeper://{proxy.host}:{proxy.port}?session_timeout=1"
+        url = f"zookeeper://{proxy.host}:{proxy.port}{zookeeper.chroot}?session_timeout=1"
         one = by(url, path=path)
         assert (one.safe_guard, one.interval) == (1.0, 0.2)
         async with MachineIdLease(one) as lease:

@@ -42,13 +42,13 @@ async def test_all_counters_deleted_under_a_marker_that_stays(
         assert await next_of_a_new_process(store) == 10
 
 
-async def test_one_emptied_node_of_a_cluster(valkey_cluster: ValkeyCluster, namespace: str) -> None:
+async def test_one_emptied_node_of_a_cluster(cluster_alone: ValkeyCluster, namespace: str) -> None:
     """Its counters begin at 1 again, as long as the marker is on another one."""
-    marked = valkey_cluster.owner(MARK[1])
+    marked = cluster_alone.owner(MARK[1])
     names = map(str, range(100))
-    nodes = ((each, valkey_cluster.owner(f"cosid:{{{namespace}.{each}}}.adder")) for each in names)
+    nodes = ((each, cluster_alone.owner(f"cosid:{{{namespace}.{each}}}.adder")) for each in names)
     name, node = next((name, node) for name, node in nodes if node is not marked)
-    async with RedisStore.from_url(valkey_cluster.url) as store:
+    async with RedisStore.from_url(cluster_alone.url) as store:
         before, after = (
             store.segment_distributor(namespace=namespace, name=name) for _ in range(2)
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -129,11 +129,11 @@ async def test_a_word_that_says_nothing(create: object) -> None:
         connect("memory:", create=create)  # type: ignore[arg-type]  # a user's mistake
 
 
-async def test_a_cluster_has_a_marker_for_its_counters(valkey_cluster: ValkeyCluster) -> None:
+async def test_a_cluster_has_a_marker_for_its_counters(cluster_alone: ValkeyCluster) -> None:
     """In a slot of its own; the marker of a namespace brings it."""
-    owner = valkey_cluster.owner(MARKER)
+    owner = cluster_alone.owner(MARKER)
     owner.call("DEL", MARKER)
-    async with RedisStore.from_url(valkey_cluster.url) as store:
+    async with RedisStore.from_url(cluster_alone.url) as store:
         counters = [
             store.segment_distributor(namespace="vouch", name=each) for each in ("a", "b", "c")
         ]
@@ -146,24 +146,13 @@ async def test_a_cluster_has_a_marker_for_its_counters(valkey_cluster: ValkeyClu
         await store.create_schema(disposable=True)
         with pytest.raises(CounterNotCreatedError):
             await store.segment_distributor(namespace="vouch", name="d").next_max_id(10)
-        owner.call(*MARK)
 
 
 @pytest.fixture
-def cluster(valkey_cluster: ValkeyCluster) -> ValkeyCluster:
-    """The session's, emptied, as nobody has initialised it; other tests find its marker again."""
-    for each in valkey_cluster.masters:
-        each.call("FLUSHALL")
-    return valkey_cluster
-
-
-@pytest.fixture(autouse=True)
-def marked_again(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Leave a cluster as it was found."""
-    yield
-    if "valkey_cluster" in request.fixturenames:
-        found: ValkeyCluster = request.getfixturevalue("valkey_cluster")
-        found.owner(MARKER).call(*MARK)
+def cluster(cluster_alone: ValkeyCluster) -> ValkeyCluster:
+    """One that nobody has initialised."""
+    cluster_alone.owner(MARKER).call("DEL", MARKER)
+    return cluster_alone
 
 
 async def test_counters_begin_on_a_new_cluster(cluster: ValkeyCluster) -> None:

@@ -45,9 +45,11 @@ async def proxy(zookeeper: ZookeeperServer) -> AsyncIterator[FaultProxy]:
         yield proxy
 
 
-def through(proxy: FaultProxy, **options: float) -> ZookeeperStore:
+def through(proxy: FaultProxy, zookeeper: ZookeeperServer, **options: float) -> ZookeeperStore:
     query = "&".join(f"{name}={value}" for name, value in options.items())
-    return ZookeeperStore.from_url(f"zookeeper://{proxy.host}:{proxy.port}?{query}")
+    return ZookeeperStore.from_url(
+        f"zookeeper://{proxy.host}:{proxy.port}{zookeeper.chroot}?{query}"
+    )
 
 
 def value(zookeeper: ZookeeperServer, path: str) -> int:
@@ -174,12 +176,13 @@ class TestFaults:
     ) -> None:
         """The write took effect; whoever comes next reads it, and adds to it."""
         path = f"/cosid/{namespace}.order"
-        async with through(proxy) as store:
+        async with through(proxy, zookeeper) as store:
             counter = store.segment_distributor(namespace=namespace, name="order")
             assert await counter.next_max_id(10) == 10
             # In a transaction: the type, that it is not the last one, and no error so far.
-            header = struct.pack(">i?ii", SET, False, -1, len(path))
-            proxy.swallow_replies(to=header + path.encode())
+            sent = f"{zookeeper.chroot}{path}".encode()
+            header = struct.pack(">i?ii", SET, False, -1, len(sent))
+            proxy.swallow_replies(to=header + sent)
             with pytest.raises(StoreUnavailableError, match="ConnectionLoss"):
                 await counter.next_max_id(10)
             assert (proxy.swallowed, value(zookeeper, path)) == (1, 20)
@@ -194,7 +197,7 @@ class TestFaults:
     ) -> None:
         """Without a session nothing is queued in the driver, which would send it afterwards."""
         monkeypatch.setattr("aiocosid.stores.zookeeper._wire.REPLY_TIMEOUT", 0.2)
-        async with through(proxy) as store:
+        async with through(proxy, zookeeper) as store:
             counter = store.segment_distributor(namespace=namespace, name="order")
             assert await counter.next_max_id(10) == 10
             proxy.refuse()
@@ -221,7 +224,7 @@ class TestFaults:
         """It is told in time; closing takes no longer than it may; then all goes on."""
         monkeypatch.setattr("aiocosid.stores.zookeeper._wire.REPLY_TIMEOUT", 0.1)
         monkeypatch.setattr("aiocosid.stores._connection.CLOSE_TIMEOUT", 0.1)
-        store = through(proxy)
+        store = through(proxy, zookeeper)
         counter = store.segment_distributor(namespace=namespace, name="order")
         assert await eventually(lambda: counter.next_max_id(10), StoreUnavailableError) == 10
         proxy.blackhole(requests=True, replies=True)

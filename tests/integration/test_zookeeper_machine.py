@@ -302,7 +302,9 @@ async def test_a_lost_reply(zookeeper: ZookeeperServer, namespace: str) -> None:
     mark_zookeeper(zookeeper, namespace)
     async with (
         FaultProxy(zookeeper.host, zookeeper.port) as proxy,
-        ZookeeperStore.from_url(f"zookeeper://{proxy.host}:{proxy.port}") as store,
+        ZookeeperStore.from_url(
+            f"zookeeper://{proxy.host}:{proxy.port}{zookeeper.chroot}"
+        ) as store,
     ):
         one, other = (
             store.machine_id_distributor(namespace=namespace, instance_id=text) for text in "ab"
@@ -332,7 +334,9 @@ async def test_a_session_that_is_suspended(zookeeper: ZookeeperServer, namespace
     mark_zookeeper(zookeeper, namespace)
     async with (
         FaultProxy(zookeeper.host, zookeeper.port) as proxy,
-        ZookeeperStore.from_url(f"zookeeper://{proxy.host}:{proxy.port}") as store,
+        ZookeeperStore.from_url(
+            f"zookeeper://{proxy.host}:{proxy.port}{zookeeper.chroot}"
+        ) as store,
     ):
         machine = store.machine_id_distributor(namespace=namespace)
         async with MachineIdLease(machine) as lease, SnowflakeId(lease) as gen:
@@ -354,7 +358,7 @@ async def test_a_black_hole(zookeeper: ZookeeperServer, namespace: str) -> None:
     """It is silent as soon as a ping was not answered, long before the session is over."""
     mark_zookeeper(zookeeper, namespace)
     async with FaultProxy(zookeeper.host, zookeeper.port) as proxy:
-        url = f"zookeeper://{proxy.host}:{proxy.port}?session_timeout=1"
+        url = f"zookeeper://{proxy.host}:{proxy.port}{zookeeper.chroot}?session_timeout=1"
         async with ZookeeperStore.from_url(url) as store:
             machine = store.machine_id_distributor(namespace=namespace)
             async with MachineIdLease(machine) as lease:

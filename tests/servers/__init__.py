@@ -9,6 +9,7 @@ from ._process import (
     free_port,
     wait_until,
 )
+from ._shared import alone_on, join_run, leave_run, run_folder, shared
 from ._waiting import eventually
 from .broker import Broker
 from .cluster import ValkeyCluster
@@ -59,8 +60,13 @@ __all__ = (
     "ValkeyServer",
     "ZookeeperEnsemble",
     "ZookeeperServer",
+    "alone_on",
     "eventually",
     "find_program",
     "free_port",
+    "join_run",
+    "leave_run",
+    "run_folder",
+    "shared",
     "wait_until",
 )

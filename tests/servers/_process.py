@@ -7,6 +7,7 @@ import contextlib
 import functools
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -17,7 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 HOST: Final = "127.0.0.1"
 START_DEADLINE: Final = 30.0  # seconds; ten times the slowest start seen on a busy machine
@@ -149,20 +150,32 @@ def unprivileged() -> Account:
     return Account(uid=NOBODY)
 
 
+BOOK: Final = "book"  # where processes of a test run note for its reaper what outlives them
+
 _REAPER_CODE: Final = """
-import os, shutil, signal, sys
-processes, directories = set(), set()
-for line in sys.stdin:
-    verb, value = line.rstrip("\\n").split(" ", 1)
-    if verb == "process": processes.add(int(value))
-    elif verb == "ended": processes.discard(int(value))
-    elif verb == "directory": directories.add(value)
-    elif verb == "removed": directories.discard(value)
+import os, shutil, signal, sys, time
+processes, directories, books = set(), set(), set()
+def note(lines):
+    for line in lines:
+        verb, value = line.rstrip("\\n").split(" ", 1)
+        if verb == "process": processes.add(int(value))
+        elif verb == "ended": processes.discard(int(value))
+        elif verb == "directory": directories.add(value)
+        elif verb == "removed": directories.discard(value)
+        elif verb == "book": books.add(value)
+note(sys.stdin)
+for book in books:
+    try: os.rename(book, book + ".read")
+    except OSError: continue
+    with open(book + ".read") as lines: note(lines)
 for pid in processes:
     try: os.kill(pid, signal.SIGKILL)
     except OSError: pass
 for directory in directories:
-    shutil.rmtree(directory, ignore_errors=True)
+    for _ in range(100):  # PostgreSQL's sessions write for a moment after its end
+        shutil.rmtree(directory, ignore_errors=True)
+        if not os.path.exists(directory): break
+        time.sleep(0.02)
 """
 
 
@@ -231,6 +244,16 @@ def _signal(pids: Iterable[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
+class _Lent:
+    """The process of a server that other processes use as well."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+
+    def poll(self) -> None:
+        """It runs as long as the tests do."""
+
+
 class Server:
     """One server: keeps its port and its data directory over stop, kill -9 and start.
 
@@ -241,16 +264,54 @@ class Server:
     host = HOST
     stop_signal = signal.SIGTERM
     account = Account()
+    is_shared = False  # by all processes of a test run, so none of them may end it
+    is_anybodys = False  # and used by any of them now
 
     def __init__(self) -> None:
         self.port = free_port()
         self.directory = Path(tempfile.mkdtemp(prefix=f"aiocosid-{self.name}-"))
         _reaper().tell("directory", self.directory)
-        self._popen: subprocess.Popen[bytes] | None = None
+        self._popen: subprocess.Popen[bytes] | None = None  # elsewhere _Lent stands for it
 
     def __repr__(self) -> str:
         state = f"pid {self.pid}" if self.running else "down"
         return f"<{type(self).__name__} {self.host}:{self.port} {state}>"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_popen": _Lent(self.pid), "is_shared": True, "is_anybodys": True}
+
+    @property
+    def servers(self) -> Sequence[Server]:
+        """Itself; a group has several."""
+        return [self]
+
+    def enter_into(self, book: Path) -> None:
+        """Note what the reader of the book has to end; OSError where it is gone."""
+        line = os.open(book, os.O_WRONLY | os.O_APPEND)
+        try:
+            os.write(line, f"process {self.pid}\ndirectory {self.directory}\n".encode())
+        finally:
+            os.close(line)
+
+    def share(self) -> None:
+        """Let it outlive this process; who has the book ends it."""
+        self.is_shared = self.is_anybodys = True
+        _reaper().tell("ended", self.pid)
+        _reaper().tell("removed", self.directory)
+
+    def settle_in(self, part: str) -> None:
+        """Have a part of it for this process alone, where it has parts that cost little."""
+
+    def leave(self) -> None:
+        """Close what this process has open at it."""
+
+    def _must_be_ours(self) -> None:
+        assert not self.is_shared, f"{self!r} is for all tests: start one of your own"
+
+    def _must_be_alone(self, command: str, changes: re.Pattern[str]) -> None:
+        assert not (self.is_anybodys and changes.match(command)), (
+            f"{self!r} is for all tests: {command!r} needs one of its own, or a turn alone on one"
+        )
 
     # What a kind of server says about itself.
 
@@ -285,6 +346,7 @@ class Server:
 
     def spawn(self) -> None:
         """Start without waiting until the server is ready."""
+        self._must_be_ours()
         assert not self.running, f"{self!r} is running"
         self._forget()
         self._popen = self.account.popen(
@@ -313,6 +375,7 @@ class Server:
 
     def stop(self) -> None:
         """End the server in its own orderly way, or by force when it takes too long."""
+        self._must_be_ours()
         if self.running:
             assert self._popen is not None
             self.resume()
@@ -325,6 +388,7 @@ class Server:
 
     def kill(self) -> None:
         """Kill -9, sessions included; returns when the process is gone."""
+        self._must_be_ours()
         if not self.running:
             return
         assert self._popen is not None
@@ -342,6 +406,7 @@ class Server:
 
     def pause(self) -> None:
         """SIGSTOP: connections open and requests arrive, but nothing is answered."""
+        self._must_be_ours()
         _signal([self.pid, *_children(self.pid)], signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -380,6 +445,14 @@ class Group:
 
     def __init__(self) -> None:
         self._stack = contextlib.ExitStack()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_stack": None}
+
+    @property
+    def servers(self) -> Sequence[Server]:
+        """All of them."""
+        raise NotImplementedError
 
     def begin(self, stack: contextlib.ExitStack) -> None:
         """Start all, and leave to the stack how they end."""

@@ -42,6 +42,11 @@ class ValkeyCluster(Group):
         return [*self.masters, *self.replicas]
 
     @property
+    def servers(self) -> Sequence[ValkeyServer]:
+        """All nodes."""
+        return self.nodes
+
+    @property
     def url(self) -> str:
         """A redis+cluster:// URL that names every node."""
         hosts = ",".join(f"{node.host}:{node.port}" for node in self.nodes)

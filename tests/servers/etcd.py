@@ -186,6 +186,11 @@ class EtcdEnsemble(Group):
         return f"<{type(self).__name__} {self.members}>"
 
     @property
+    def servers(self) -> Sequence[EtcdServer]:
+        """All of them."""
+        return self.members
+
+    @property
     def url(self) -> str:
         """An etcd:// URL that names every member."""
         return f"etcd://{','.join(each.address for each in self.members)}"

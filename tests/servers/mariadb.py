@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import atexit
-import functools
 import os
+import re
 import shutil
-import tempfile
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -18,11 +16,15 @@ from pymysql.constants import CLIENT  # type: ignore[import-untyped]
 
 from ._certificates import Certificates
 from ._process import Account, Server, chosen_program, find_program
+from ._shared import made_once
 
 OWNER: Final = "root"  # may do everything, without a password
 GUEST: Final = "guest"  # may connect with the password and use what it is granted, which is nothing
 GUEST_PASSWORD: Final = "right:horse/battery"  # noqa: S105 - its ':' and '/' must be quoted in a URL
 DATABASE: Final = "test"
+
+CHANGES: Final = re.compile(r".*\bset global|revoke all, grant option", re.IGNORECASE | re.DOTALL)
+"""What tests in other databases would notice."""
 
 IS_MYSQL: Final = chosen_program("mysqld") is not None
 
@@ -55,23 +57,19 @@ def _home() -> str:
     return f"--basedir={_server_program().parents[1]}"
 
 
-@functools.cache
-def _template() -> Path:
-    """The data of a new server, made once a session by mariadb-install-db, or MySQL itself."""
+def _make_template(directory: Path) -> None:
+    """Make the data of a new server, by mariadb-install-db or MySQL itself."""
     install: Sequence[str | Path] = _server_program(), "--no-defaults", "--initialize-insecure"
     if not IS_MYSQL:
         mariadb_program("my_print_defaults")  # install-db asks it; a package of the client's has it
         program = mariadb_program("mariadb-install-db")
         install = program, "--no-defaults", "--auth-root-authentication-method=normal"
         install = *install, "--skip-test-db"
-    directory = Path(tempfile.mkdtemp(prefix="aiocosid-mariadb-template-"))
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
     log = directory / "install.log"
     argv = [*install, _home(), f"--datadir={directory / 'data'}", f"--tmpdir={directory}"]
     argv += [*_AS_ROOT, *_QUICK]
     if Account().popen(argv, directory=directory, log=log).wait() != 0:
         raise RuntimeError(f"no data was made:\n{log.read_text()}")
-    return directory / "data"
 
 
 class MariadbServer(Server):
@@ -90,6 +88,7 @@ class MariadbServer(Server):
         self.program = _server_program()
         super().__init__()
         self.options = options
+        self.database = DATABASE
         self.certificates = Certificates(self.directory) if tls else None
 
     @property
@@ -110,13 +109,13 @@ class MariadbServer(Server):
         return self.url_for()
 
     def url_for(
-        self, *, user: str = OWNER, password: str | None = None, database: str = DATABASE
+        self, *, user: str = OWNER, password: str | None = None, database: str | None = None
     ) -> str:
         """A URL with other credentials or another database, right or wrong."""
         login = quote(user) if password is None else f"{quote(user)}:{quote(password, safe='')}"
-        return f"mysql://{login}@{self.host}:{self.port}/{database}"
+        return f"mysql://{login}@{self.host}:{self.port}/{database or self.database}"
 
-    def execute(self, sql: str, *, database: str = DATABASE) -> str:
+    def execute(self, sql: str, *, database: str | None = None) -> str:
         """Run SQL, or several statements parted by ``;``, as the owner.
 
         Returns:
@@ -127,8 +126,9 @@ class MariadbServer(Server):
             for row in self.rows(sql, database=database)
         )
 
-    def rows(self, sql: str, *, database: str = DATABASE) -> Sequence[tuple[Any, ...]]:
+    def rows(self, sql: str, *, database: str | None = None) -> Sequence[tuple[Any, ...]]:
         """The same with the rows as they are."""
+        self._must_be_alone(sql, CHANGES)
         with closing(self.connect(database)) as connection, connection.cursor() as cursor:
             cursor.execute(sql)
             rows = cursor.fetchall()
@@ -136,19 +136,24 @@ class MariadbServer(Server):
                 rows = cursor.fetchall()
             return cast("Sequence[tuple[Any, ...]]", rows)
 
-    def connect(self, database: str = DATABASE) -> Any:
+    def connect(self, database: str | None = None) -> Any:
         """A blocking connection of the owner's, in autocommit mode, that counts matched rows."""
         return pymysql.connect(
             host=self.host,
             port=self.port,
             user=OWNER,
-            database=database or None,
+            database=(self.database if database is None else database) or None,
             client_flag=CLIENT.MULTI_STATEMENTS | CLIENT.FOUND_ROWS,
             autocommit=True,
             ssl_disabled=True,  # else it reads all certificates of the system each time
             connect_timeout=5,
             read_timeout=30,
         )
+
+    def settle_in(self, part: str) -> None:
+        """Have a database of one's own by default."""
+        self.create_database(part)
+        self.database = part
 
     def create_database(self, name: str) -> str:
         """Make an empty database and give its URL."""
@@ -161,7 +166,8 @@ class MariadbServer(Server):
 
     def prepare(self) -> None:
         """Copy the data of a new server."""
-        shutil.copytree(_template(), self.directory / "data")
+        template = made_once("mariadb-template", _make_template)
+        shutil.copytree(template / "data", self.directory / "data")
         if self.certificates is not None:
             self.certificates.make()
 

@@ -253,6 +253,11 @@ class NatsCluster(Group):
         return f"<{type(self).__name__} {self.members}>"
 
     @property
+    def servers(self) -> Sequence[NatsServer]:
+        """All of them."""
+        return self.members
+
+    @property
     def url(self) -> str:
         """A nats:// URL that names every member."""
         return f"nats://{','.join(each.address for each in self.members)}"

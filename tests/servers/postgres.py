@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -18,6 +19,9 @@ from ._process import Account, Server, ServerMissingError, chosen_program, unpri
 OWNER: Final = "postgres"  # the superuser; trusted without a password
 GUEST: Final = "guest"  # may connect with the password and use what it is granted, which is nothing
 GUEST_PASSWORD: Final = "right:horse/battery"  # noqa: S105 - its ':' and '/' must be quoted in a URL
+
+CHANGES: Final = re.compile(r".*ALTER SYSTEM|.*DROP OWNED BY guest", re.IGNORECASE | re.DOTALL)
+"""What tests in other databases would notice."""
 
 DEBIAN: Final = Path("/usr/lib/postgresql")
 
@@ -85,6 +89,7 @@ class PostgresServer(Server):
 
     def execute(self, sql: str, *, database: str | None = None) -> str:
         """Run SQL as the owner; the rows as text, fields separated by '|'."""
+        self._must_be_alone(sql, CHANGES)
         import psycopg  # by libpq itself: a process of psql for each statement takes far longer
 
         lines: list[str] = []
@@ -103,6 +108,11 @@ class PostgresServer(Server):
         """Do the same, and give each row as a list of texts, none of which may have a '|'."""
         found = self.execute(sql, database=database)
         return [line.split("|") for line in found.splitlines()]
+
+    def settle_in(self, part: str) -> None:
+        """Have a database of one's own by default."""
+        self.create_database(part)
+        self.database = part
 
     def create_database(self, name: str) -> str:
         """Make an empty database and give its URL."""
@@ -123,8 +133,8 @@ class PostgresServer(Server):
         for schema in self.execute(schemas, database=name).splitlines():
             self.execute(f'DROP SCHEMA "{schema}" CASCADE', database=name)
         self.execute(
-            f"DROP OWNED BY {GUEST}; CREATE SCHEMA public AUTHORIZATION pg_database_owner;"
-            "GRANT USAGE ON SCHEMA public TO public;"
+            "CREATE SCHEMA public AUTHORIZATION pg_database_owner;"
+            f'GRANT USAGE ON SCHEMA public TO public; REVOKE ALL ON DATABASE "{name}" FROM {GUEST};'
             f'GRANT CONNECT, TEMP ON DATABASE "{name}" TO public',
             database=name,
         )

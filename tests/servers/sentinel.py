@@ -71,6 +71,11 @@ class ValkeySentinel(Group):
         return f"<{type(self).__name__} {self.service!r} at {self.sentinels}>"
 
     @property
+    def servers(self) -> Sequence[ValkeyServer]:
+        """All of them."""
+        return [self.master, self.replica, *self.sentinels]
+
+    @property
     def url(self) -> str:
         """A redis+sentinel:// URL that names every sentinel."""
         hosts = ",".join(f"{host}:{port}" for host, port in self.addresses)
@@ -106,7 +111,7 @@ class ValkeySentinel(Group):
 
     def begin(self, stack: ExitStack) -> None:
         """Start all, and leave to the stack how they end."""
-        for server in (self.master, self.replica, *self.sentinels):
+        for server in self.servers:
             stack.enter_context(server)
         wait_until(self._in_service, "the sentinels agree", deadline=FORMING_DEADLINE)
 

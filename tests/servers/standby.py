@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Final
 from urllib.parse import urlsplit
@@ -75,6 +76,11 @@ class PostgresPair(Group):
         return f"<{type(self).__name__} {self.primary!r} {self.standby!r}>"
 
     @property
+    def servers(self) -> Sequence[PostgresServer]:
+        """All of them."""
+        return [self.primary, self.standby]
+
+    @property
     def url(self) -> str:
         """A postgresql:// URL of both, which connects to whichever takes writes."""
         first, second = urlsplit(self.primary.url), urlsplit(self.standby.url)
@@ -95,8 +101,8 @@ class PostgresPair(Group):
 
     def begin(self, stack: ExitStack) -> None:
         """Start all, and leave to the stack how they end."""
-        stack.enter_context(self.primary)
-        stack.enter_context(self.standby)
+        for server in self.servers:
+            stack.enter_context(server)
         wait_until(self._streams, "the standby follows")
         if self._synchronous:
             self.primary.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import ssl
 from collections.abc import Sequence
 from contextlib import suppress
@@ -19,6 +20,13 @@ from ._resp import Reply, RespError, call
 PASSWORD: Final = "right:horse/battery"  # noqa: S105 - its ':' and '/' must be quoted in a URL
 MARK: Final = "HSET", "aiocosid:marker", "store", Marker().text()
 """Lets counters be created, as ``aiocosid init`` does; it vouches for no machine id."""
+
+CHANGES: Final = re.compile(
+    "FLUSH|SHUTDOWN|SCRIPT FLUSH|DEL aiocosid:marker|ACL SETUSER default"
+    "|CONFIG (SET|RESETSTAT)|CLUSTER SETSLOT|CLIENT KILL",
+    re.IGNORECASE,
+)
+"""What all tests on a server would notice."""
 
 READER: Final = "reader"  # a user that may look at every key and change none
 
@@ -100,6 +108,7 @@ class ValkeyServer(Server):
 
     def call(self, *words: str | int, timeout: float = 5.0) -> Reply:
         """Run one command on a connection of its own: what the server really holds."""
+        self._must_be_alone(" ".join(map(str, words)), CHANGES)
         tls = None
         if self.certificates is not None:
             tls = ssl.create_default_context(cafile=str(self.certificates.ca))

@@ -41,6 +41,7 @@ class ZookeeperServer(Server):
     Attributes:
         settings: lines of its configuration besides the usual ones.
         number: who it is among the members of an ensemble; 0 for none.
+        chroot: the tree that it is for this process.
     """
 
     name = "zookeeper"
@@ -51,12 +52,13 @@ class ZookeeperServer(Server):
         self.settings = settings
         self.tick_ms = tick_ms
         self.number = number
+        self.chroot = ""
         self._behind: Any = None
 
     @property
     def hosts(self) -> str:
         """What the driver takes."""
-        return f"{self.host}:{self.port}"
+        return f"{self.host}:{self.port}{self.chroot}"
 
     @property
     def url(self) -> str:
@@ -92,6 +94,12 @@ class ZookeeperServer(Server):
             *("-Dzookeeper.admin.enableServer=false", "-Dzookeeper.forceSync=no"),
             *("-cp", JAR, "org.apache.zookeeper.server.quorum.QuorumPeerMain", "zoo.cfg"),
         ]
+
+    def settle_in(self, part: str) -> None:
+        """Have a tree of one's own."""
+        self.behind.ensure_path(f"/{part}")
+        self.leave()
+        self.chroot = f"/{part}"
 
     def ask(self, word: str, *, timeout: float = 1.0) -> str:
         """Answer one of the four-letter words."""
@@ -151,11 +159,16 @@ class ZookeeperServer(Server):
 
     def close(self) -> None:
         """Without the farewell: the data goes anyway."""
+        self.leave()
+        self.kill()
+        super().close()
+
+    def leave(self) -> None:
+        """End the session of `behind`."""
         if self._behind is not None:
             self._behind.stop()
             self._behind.close()
-        self.kill()
-        super().close()
+            self._behind = None
 
 
 class ZookeeperEnsemble(Group):
@@ -176,6 +189,11 @@ class ZookeeperEnsemble(Group):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.members}>"
+
+    @property
+    def servers(self) -> Sequence[ZookeeperServer]:
+        """All of them."""
+        return self.members
 
     @property
     def hosts(self) -> str:
