@@ -144,8 +144,9 @@ def pytest_configure(config: pytest.Config) -> None:
     path: Path | None = config.getoption("passed_into")
     if path is not None and "PYTEST_XDIST_WORKER" not in os.environ:
         config.pluginmanager.register(_Passed(path))
-    if hasattr(config, "workerinput"):
-        join_run(Path(config.workerinput["run_folder"]))
+    given: dict[str, Any] | None = getattr(config, "workerinput", None)  # of a worker alone
+    if given is not None:
+        join_run(Path(given["run_folder"]))
     config.addinivalue_line(
         "markers", "both_loops: run an asyncio test on asyncio's own loop and on uvloop"
     )

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import pytest_asyncio
@@ -41,8 +41,7 @@ BIG = 2**53 + 1  # the first integer that a double cannot hold
 def server(request: pytest.FixtureRequest) -> ValkeyServer:
     """Each product in turn; of a factory, one of the test's own."""
     found: Any = request.getfixturevalue(request.param)
-    started: ValkeyServer = found() if callable(found) else found
-    return started
+    return cast("ValkeyServer", found() if callable(found) else found)
 
 
 @pytest_asyncio.fixture

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from math import inf
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import pytest_asyncio
@@ -42,8 +42,7 @@ ALL = ("itc_idx", "adder", "revert", "note", "seen", "space")
 def server(request: pytest.FixtureRequest) -> ValkeyServer:
     """Each product in turn; of a factory, one of the test's own."""
     found: Any = request.getfixturevalue(request.param)
-    started: ValkeyServer = found() if callable(found) else found
-    return started
+    return cast("ValkeyServer", found() if callable(found) else found)
 
 
 class Keys:

@@ -11,7 +11,7 @@ import functools
 import os
 import pickle
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -55,7 +55,7 @@ def join_run(folder: Path) -> None:
 
 
 @contextmanager
-def _alone(kind: str) -> Iterator[None]:
+def _alone(kind: str) -> Generator[None]:
     """Be the only one who makes one of the kind; a process that dies lets the next one in."""
     with (run_folder() / f"{kind}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -109,7 +109,7 @@ def _start(make: Callable[[], AbstractContextManager[Any]], path: Path) -> Any:
 
 
 @contextmanager
-def alone_on(kind: str, make: Callable[[], AbstractContextManager[Any]]) -> Iterator[Any]:
+def alone_on(kind: str, make: Callable[[], AbstractContextManager[Any]]) -> Generator[Any]:
     """The same for one test at a time, which may set it up anew or empty it."""
     started = shared(kind, make)
     with _alone(f"{kind}-turn"):

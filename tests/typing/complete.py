@@ -9,10 +9,27 @@ import json
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
+from tests.unit._source import load, public_modules
+
 UNTYPED: Final = ("aiocosid.integrations.django", "aiocosid.integrations.rest_framework")
+
+
+PUBLIC: Final = public_modules()
+MODULES: Final = load()
+EXPORTED: Final = {name for each in PUBLIC for name in import_module(each).__all__}
+
+
+def _is_users(name: str) -> bool:
+    """Tell whether a user may import it, from where it is defined or from another module."""
+    module = name
+    while module not in MODULES:
+        module = module.rpartition(".")[0]
+    first = name[len(module) + 1 :].partition(".")[0]
+    return module in PUBLIC or "._" in module or first in EXPORTED
 
 
 def main() -> int:
@@ -29,6 +46,7 @@ def main() -> int:
         if (not each["isTypeKnown"] or each["isTypeAmbiguous"])
         and each["isExported"]
         and not each["name"].startswith(UNTYPED)
+        and _is_users(each["name"])
     ]
     for each in unknown:
         print(each["name"], *(found["message"] for found in each["diagnostics"]), sep="\n  ")
