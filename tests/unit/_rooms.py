@@ -1,6 +1,6 @@
 """The rooms of the package, and who may import whom: one table, for the test and for the page.
 
-``python -m tests.unit._rooms`` writes it into docs/explanation/architecture.md.
+``python -m tests.unit._rooms`` writes it into docs/contributing.md.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ._source import PACKAGE, load
 
 __all__ = ("MAY_IMPORT", "page", "table")
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "explanation" / "architecture.md"
+PAGE: Final = Path(__file__).parents[2] / "docs" / "contributing.md"
 BEGIN: Final = "<!-- The table is made by `python -m tests.unit._rooms`. -->\n\n"
 END: Final = "\n<!-- Until here. -->\n"
 

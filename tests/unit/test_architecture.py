@@ -1,6 +1,6 @@
 """Who may import whom, what stays pure, who reads the clock, and how big things may get.
 
-The table is in _rooms, and from there on docs/explanation/architecture.md.
+The table is in _rooms, and from there on docs/contributing.md.
 """
 
 from __future__ import annotations
