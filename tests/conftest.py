@@ -67,12 +67,8 @@ LONG = re.compile(
     | /test_servers\.py::TestFailover::
     | /test_sync_gunicorn\.py::test_workers_of_a_preloaded_application\[wsgi\]
     | /test_cli\.py::TestCommands::test_many_at_once_share_nothing\[(sqlite|valkey)\]
-    | /test_machines\.py::TestOnOneStore::test_(
-       concurrent_instances_share_nothing|a_cancelled_call_loses_nothing|a_storm_of_cancelled_lives
-      |texts_may_hold_anything_but_nul|many_at_once_in_a_quarantine|owners_assert_their_ids
-      |of_two_owners_the_earlier_keeps_it)\[asyncio-zookeeper\]
     | /simulation/test_scenarios\.py::test_nothing_is_found_where_nothing_is\[
-    | /test_code_blocks\.py::test_every_block_of_a_page_runs\[docs/(ref|howto|tut|fastapi)
+    | /test_code_blocks\.py::test_every_block_of_a_page_runs\[docs/(ref|howto|tut)
     | /docs/test_(examples|site)\.py::
     | /testing/test_pytest_plugin\.py::
     | /test_(runtimes|server_run|task_queues|django_project)\.py::
@@ -88,7 +84,14 @@ LONG = re.compile(
 # ``make nightly``.  The mark `nightly` and tests/contracts/conftest.py name more of them.
 REPEATS = re.compile(
     r"""
-      /test_redis_topologies\.py::\w+::test_failover\[(redis|valkey)-py\]
+      OnTrio::|\[([^[]+-)?trio(-[^[]+)?\]$
+    | /contracts/test_eager\.py::
+    | /unit/(segment|snowflake)/test_handlers\.py::
+    | /unit/testing/test_(machine_)?contracts?\.py::
+    | /test_server_cosid\.py::TestContract::
+    | /test_code_blocks\.py::test_every_block_of_a_page_runs
+      \[docs/(?!index|tutorial|howto/configure|reference/settings)
+    | /test_redis_topologies\.py::\w+::test_failover\[(redis|valkey)-py\]
     | /test_redis_cancellation\.py::test_two_counters_\w+\[uvloop-(?!url)
     | /test_sql_machine_lives\.py::test_killed_at_any_step\[(sqlite-.*-|postgres-.*-stable)\]
     | /test_redis_(machine|machine_vectors|vectors)\.py::(?!TestScripts).*\[(.*-)?redis_\w+
@@ -101,8 +104,6 @@ REPEATS = re.compile(
     | /test_sql_machine_quarantine\.py::TestPostgres::test_a_promoted_standby\[False\]
     | /test_redis_machine_lives\.py::test_replica_has_the_same\[redis_factory\]
     | /test_machines\.py::TestOnTheirOwn::test_two_hundred_lives_on_four_ids\[asyncio-postgres\]
-    | /test_machines\.py::TestOnOneStore::test_two_hundred_lives_on_four_ids
-      \[asyncio-(etcd|mariadb|nats|nats_three|zookeeper)\]
     | /test_processes\.py::test_\w+\[(redis|\w+-(50|2-\d+)\])
     | /(stress/test_strict|test_guided)\.py::\w+\[20?\]
     | /test_lives\.py::TestFork::\w+\[(psycopg|asyncmy|aiomysql|.*valkey_)
@@ -110,7 +111,6 @@ REPEATS = re.compile(
     | /test_restart\.py::\w+\[(redis_server|postgres)\]
     | /test_chaos\.py::test_nothing_comes_twice\[sentinel-tiered\]
     | /test_newcomer\.py::test_the_page_installs_what_it_uses\[docs/tutorial
-    | /test_code_blocks\.py::test_every_block_of_a_page_runs\[docs/reference/cli
     | /test_sync_celery\.py::test_prefork\[sqlite\]
     """,
     re.VERBOSE,

@@ -1,7 +1,7 @@
 """Each store in turn, opened on the test's own loop and closed with it.
 
-``make test`` runs every store on one loop, of some a part that ``make stress`` completes; ``make
-nightly`` runs them on the other loop too.
+``make test`` runs the counters of every store on one loop, and machine ids on four kinds of them;
+``make nightly`` runs the others, and the other loop.
 """
 
 from __future__ import annotations
@@ -15,27 +15,25 @@ import pytest_asyncio
 
 from aiocosid.abc import Store
 from tests.integration._id_service import serve_store
+from tests.servers._process import CHOSEN
 
 from ._stores import ENGINES, STORES, Backend
 
 HERE = Path(__file__).parent
 
-STRICT = {("test_strict", "TestOnOneStore")}
-ON_ONE = {("test_distributors", "TestOnOneStore"), ("test_machines", "TestOnOneStore")}
-OF_THEIR_OWN = {("test_distributors", "TestOnTheirOwn"), ("test_machines", "TestOnTheirOwn")}
-COUNTERS = {("test_distributors", "TestOnOneStore"), *STRICT}
-MACHINES = {("test_machines", "TestOnOneStore")}
+COUNTERS = {("test_distributors", "TestOnOneStore"), ("test_strict", "TestOnOneStore")}
+OWN_STATEMENTS = {"etcd", "mariadb", "nats", "redis", "zookeeper"}
+WHOLE_MACHINES = {"memory", "sqlite", "postgres", "valkey"} | (OWN_STATEMENTS if CHOSEN else set())
+"""Where `make test` has the whole contract of machine ids: the rules are the same on all stores.
+What the others write, and that they write all or nothing, is in tests/integration/test_cells.py.
+`make server` has it on the version that it is about."""
 BEHIND_A_SERVER = {"remote_etcd", "remote_nats", "remote_pg", "remote_zookeeper"}
-OWN_STATEMENTS = {"etcd", "mariadb", "nats", "zookeeper"} | BEHIND_A_SERVER
 
 NEEDED = {
-    **dict.fromkeys(("remote", "tiered"), ON_ONE | OF_THEIR_OWN | STRICT),
-    "remote_valkey": ON_ONE | STRICT,
-    **{name: set[tuple[str, str]]() for name in BEHIND_A_SERVER},
-    **dict.fromkeys(("http", "service", "tiered_pg"), ON_ONE | STRICT),
+    **{name: set[tuple[str, str]]() for name in BEHIND_A_SERVER | ENGINES.keys() | {"nats_three"}},
+    **dict.fromkeys(("remote", "tiered"), COUNTERS | {("test_distributors", "TestOnTheirOwn")}),
+    **dict.fromkeys(("http", "remote_valkey", "service", "tiered_pg"), COUNTERS),
     **dict.fromkeys(("engine_my", "engine_pg", "etcd", "mariadb", "nats", "zookeeper"), COUNTERS),
-    **{name: set[tuple[str, str]]() for name in ENGINES.keys() - {"engine_my", "engine_pg"}},
-    "nats_three": set[tuple[str, str]](),
 }
 """What `make test` runs of stores that differ in little from others: connections of their own in
 nothing but their number, MariaDB from PostgreSQL in statements that have vectors as well."""
@@ -63,18 +61,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def tier_of(item: pytest.Item) -> pytest.MarkDecorator | None:
     """Return the mark of a test that `make test` leaves out.
 
-    ``nightly`` if it has a twin: Redis is Valkey's, on uvloop; uvloop is asyncio's else.  Of a
-    store that `NEEDED` names, ``stress`` for the machine ids, if it keeps them in its own way.
+    ``nightly`` if it has a twin: Redis is Valkey's, on uvloop; uvloop is asyncio's else.
     """
     if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
         return None
     words = item.callspec.id.split("-")
     place = item.path.stem, "" if item.cls is None else item.cls.__name__
-    for store in NEEDED.keys() & {*words}:
-        if "asyncio" in words and place in NEEDED[store]:
-            return None
-        is_only_one = "asyncio" in words and place in MACHINES and store in OWN_STATEMENTS
-        return pytest.mark.stress if is_only_one else pytest.mark.nightly
+    if item.path.stem == "test_machines":
+        if WHOLE_MACHINES.isdisjoint(words):
+            return pytest.mark.nightly
+    else:
+        for store in NEEDED.keys() & {*words}:
+            is_needed = "asyncio" in words and place in NEEDED[store]
+            return None if is_needed else pytest.mark.nightly
     if "asyncio" in words or "uvloop" in words:
         return pytest.mark.nightly if ("uvloop" in words) != ("redis" in words) else None
     return pytest.mark.nightly if item.callspec.params.get("kind") in NOT_ON_TRIO else None
@@ -96,7 +95,7 @@ def is_void(item: pytest.Item) -> bool:
     if FURTHER & words:
         place = item.path.stem, kind
         is_other = "uvloop" in words and place not in COUNTERS
-        if is_other or place in OF_THEIR_OWN - {("test_distributors", "TestOnTheirOwn")}:
+        if is_other or place == ("test_machines", "TestOnTheirOwn"):
             return True  # connections of their own differ in nothing but their number
     if ONE_KIND & words:
         return item.callspec.params.get("kind") in NOT_ON_TRIO | {"segment-7"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -160,10 +159,7 @@ os._exit(1)  # as one that crashes
 class TestShared:
     """One of a kind for all workers of a run, and no longer than it."""
 
-    @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-    def test_it_outlives_its_workers_and_not_the_run(
-        self, pytestconfig: pytest.Config, number: signal.Signals
-    ) -> None:
+    def test_it_outlives_its_workers_and_not_the_run(self, pytestconfig: pytest.Config) -> None:
         with subprocess.Popen(
             [sys.executable, "-c", FIRST_PROCESS],
             cwd=pytestconfig.rootpath,
@@ -186,7 +182,7 @@ class TestShared:
             pid, directory, _ = found[0]
             assert found == [[pid, directory, "1"], [pid, directory, "2"]]
             assert not is_gone(int(pid))
-            first.send_signal(number)
+            first.kill()
         wait_until(lambda: is_gone(int(pid)), "the server is killed")
         for path in (directory, folder):
             wait_until(lambda path=path: not Path(path).exists(), path)  # type: ignore[misc]

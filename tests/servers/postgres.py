@@ -23,6 +23,14 @@ GUEST_PASSWORD: Final = "right:horse/battery"  # noqa: S105 - its ':' and '/' mu
 CHANGES: Final = re.compile(r".*ALTER SYSTEM|.*DROP OWNED BY guest", re.IGNORECASE | re.DOTALL)
 """What tests in other databases would notice."""
 
+_DROP_SCHEMAS: Final = """
+DO $$ DECLARE name text; BEGIN
+    FOR name IN SELECT nspname FROM pg_namespace WHERE nspname !~ '^(pg_|information_schema)' LOOP
+        EXECUTE format('DROP SCHEMA %I CASCADE', name);
+    END LOOP;
+END $$
+"""
+
 DEBIAN: Final = Path("/usr/lib/postgresql")
 
 # BindComplete and then a DataRow: in a reply, it tells that a prepared statement was executed.
@@ -129,11 +137,8 @@ class PostgresServer(Server):
             f'ALTER DATABASE "{name}" RESET ALL; ALTER DATABASE "{name}" CONNECTION LIMIT -1;'
             f"SELECT pg_terminate_backend(pid, 10000) {sessions}"
         )
-        schemas = "SELECT nspname FROM pg_namespace WHERE nspname !~ '^(pg_|information_schema)'"
-        for schema in self.execute(schemas, database=name).splitlines():
-            self.execute(f'DROP SCHEMA "{schema}" CASCADE', database=name)
         self.execute(
-            "CREATE SCHEMA public AUTHORIZATION pg_database_owner;"
+            f"{_DROP_SCHEMAS}; CREATE SCHEMA public AUTHORIZATION pg_database_owner;"
             f'GRANT USAGE ON SCHEMA public TO public; REVOKE ALL ON DATABASE "{name}" FROM {GUEST};'
             f'GRANT CONNECT, TEMP ON DATABASE "{name}" TO public',
             database=name,
