@@ -108,7 +108,7 @@ class KindMethods(
             name: the counter's name in the provider's namespace.
             converter: writes the ids as text; by default they are numbers.
             batch: only for threads: how many ids are taken at once; see `SyncIdGenerator`.
-            **options: ``step``, ids per segment, 1000 by default; ``offset``, where a new counter
+            **options: ``step``, ids per segment, 100 by default; ``offset``, where a new counter
                 starts, 0 by default; and as for `SegmentChainId`: ``safe_distance``, ``ttl``,
                 ``wait_timeout`` ...
 
@@ -146,8 +146,8 @@ class KindMethods(
             name: the counter's name in the provider's namespace.
             converter: writes the ids as text; by default they are numbers.
             batch: only for threads: how many ids are taken at once; see `SyncIdGenerator`.
-            **options: ``step`` and ``offset`` as for `segment_chain`; and as for `SegmentId`:
-                ``strict``, ``ttl``, ``wait_timeout`` ...
+            **options: ``step``, 1000 by default, and ``offset`` as for `segment_chain`; and as for
+                `SegmentId`: ``strict``, ``ttl``, ``wait_timeout`` ...
 
         Raises:
             UnsupportedByStoreError: ``strict`` is true, and the store is not linearizable.
@@ -177,8 +177,8 @@ class KindMethods(
             name: the counter's name in the provider's namespace.
             converter: writes the ids as text; by default they are numbers.
             batch: only for threads: how many ids are taken at once; see `SyncIdGenerator`.
-            **options: ``step`` and ``offset`` as for `segment_chain`; and as for `LeafSegmentId`:
-                ``prefetch_at``, ``segment_duration``, ``wait_timeout`` ...
+            **options: ``step``, 1000 by default, and ``offset`` as for `segment_chain`; and as for
+                `LeafSegmentId`: ``prefetch_at``, ``segment_duration``, ``wait_timeout`` ...
 
         Raises:
             CosIdError: as for `segment_chain`.
@@ -223,9 +223,9 @@ class KindMethods(
             converter: writes the ids as text, which does not contain the group; by default they are
                 numbers.
             batch: only for threads: how many ids are taken at once; see `SyncIdGenerator`.
-            **options: ``step`` and ``offset`` as for `segment_chain`; ``kind``, ``"chain"`` or
-                ``"segment"``, the generator of each group; ``max_groups``, the maximum groups in
-                memory, as for `GroupedSegmentId`; and the options of that kind.
+            **options: ``step``, 1000 by default, and ``offset`` as for `segment_chain`; ``kind``,
+                ``"chain"`` or ``"segment"``, the generator of each group; ``max_groups``, the
+                maximum groups in memory, as for `GroupedSegmentId`; and the options of that kind.
 
         Raises:
             BusyError: the name is in use as another kind of generator, with another step, group or

@@ -29,6 +29,7 @@ from ..abc.checks import MAX_MACHINE_BITS
 from ..errors import BusyError, InvalidArgumentError, UnsupportedByStoreError
 from ..segment import SegmentChainId, SegmentId
 from ..segment.options import SegmentChainOptions, SegmentIdOptions
+from ..segment.pace import CHAIN_STEP
 
 if TYPE_CHECKING:
     import os
@@ -323,7 +324,8 @@ def leaf(**options: Unpack[NamedLeaf]) -> GeneratorSpec[LeafSegmentId]:
 
 def _counted(kind: type[S], options: Mapping[str, Any]) -> GeneratorSpec[S]:
     given, rest = _split(options, STEP)
-    counter_options = {"step": DEFAULT_STEP, "offset": 0, **given}
+    step = CHAIN_STEP if kind is SegmentChainId else DEFAULT_STEP
+    counter_options = {"step": step, "offset": 0, **given}
 
     def make(host: GeneratorHost, name: str) -> S:
         distributor = host.store.segment_distributor(

@@ -64,9 +64,9 @@ class SegmentChainId(SegmentGenerator):
             close_timeout: seconds that `aclose` waits for a call under way before it cancels the
                 call.
             max_id: the highest id ever handed out, 1 to 2^63-1; 2^53-1 for JavaScript.
-            max_distance: maximum segments kept ahead, under any load.
-            max_ids_ahead: maximum ids kept ahead, for a high rate or a large step.  It limits
-                neither the safe distance nor the size of a caller's batch.
+            max_distance: maximum ids kept ahead because the store is slow, under any load.
+            max_ids_ahead: maximum ids kept ahead at all, for a high rate or a large step.  Neither
+                maximum limits the safe distance or the size of a caller's batch.
             quiet_period: seconds after which an unneeded distance halves.
             max_waiters: how many callers may wait at a time, 1 or more; the next one fails at once.
             fail_fast: whether callers fail as soon as two calls to the store have failed in a row,

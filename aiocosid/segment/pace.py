@@ -22,13 +22,24 @@ from typing import Final, Self
 from ..abc.checks import check_integer, check_seconds
 from ..errors import InvalidArgumentError
 
-__all__ = ("ENDURANCE", "MAX_DISTANCE", "MAX_IDS_AHEAD", "QUIET_PERIOD", "Pace", "RateMeter")
+__all__ = (
+    "CHAIN_STEP",
+    "ENDURANCE",
+    "MAX_DISTANCE",
+    "MAX_IDS_AHEAD",
+    "QUIET_PERIOD",
+    "Pace",
+    "RateMeter",
+)
 
 WINDOW: Final = 2.0
 """Seconds; a rate is taken over one to two of them."""
 
-MAX_DISTANCE: Final = 4096
-"""Segments.  At full speed, a consumer of a store that takes 50 ms needs 1024 to 2048 of them."""
+CHAIN_STEP: Final = 100
+"""Ids; a counter that is seldom used stays dense, and the reserve sizes the trips of a busy one."""
+
+MAX_DISTANCE: Final = 4_096_000
+"""Ids.  At full speed, a consumer of a store that takes 50 ms needs 1 to 2 million of them."""
 
 MAX_IDS_AHEAD: Final = 2**24
 """Ids (16.8 million): 100,000 a second for 90 s are 9 million, and a step may be far above 1000."""
@@ -87,7 +98,7 @@ class Pace:
         step: ids per segment.
         safe_distance: segments kept ahead at rest; 0 for a generator that never prefetches.
         distance: segments kept ahead now.
-        limit: the longest distance.
+        limit: the longest distance: the safe distance, or what the maximum of ids allows.
         endurance: seconds that the reserve lasts; 0 for none.
         reserve: ids that are to be in hand at least, for a store that is down; 0 while the rate is
             not known.
@@ -97,6 +108,7 @@ class Pace:
         "_cut_at",
         "_excused",
         "_low_water",
+        "_max_distance",
         "_max_ids_ahead",
         "_piece",
         "_ttl",
@@ -122,12 +134,12 @@ class Pace:
         self.step: int = step
         self.safe_distance: int = safe_distance
         self.distance: int = safe_distance
-        self.limit: int = max(safe_distance, min(max_distance, max_ids_ahead // step))
+        self.limit: int = max(safe_distance, min(max_distance, max_ids_ahead) // step)
         self._low_water = 0
         self._under_way = 0  # segments used up while a flight is under way, by the last ones
         self._excused = False  # a starvation has been put down to a distance not stocked up yet
         self.reserve: int = 0
-        self._max_ids_ahead = max_ids_ahead
+        self._max_distance, self._max_ids_ahead = max_distance, max_ids_ahead
         self.endurance: float = endurance
         self._ttl = ttl
         self._piece = SMALLEST_PIECE
@@ -170,7 +182,7 @@ class Pace:
         return type(self)(
             step=self.step,
             safe_distance=self.safe_distance,
-            max_distance=self.limit,
+            max_distance=self._max_distance,
             max_ids_ahead=self._max_ids_ahead,
             endurance=self.endurance,
             ttl=self._ttl,

@@ -175,7 +175,7 @@ def test_the_numbers_of_the_chain_are_those_of_the_code() -> None:
         "calm": (pace.CALM, 2 / 3),
         "tight": (pace.TIGHT, 3 / 5),
         "finer": (pace.FINER, 4),
-        "longest distance": (pace.MAX_DISTANCE, 4096),
+        "longest distance": (pace.MAX_DISTANCE, 4_096_000),
         "most ids ahead": (pace.MAX_IDS_AHEAD, 2**24),
         "endurance": (pace.ENDURANCE, 60.0),
         "spare": (pace.SPARE, 2.0),

@@ -90,7 +90,7 @@ FACTS: Final[dict[Path, tuple[str, ...]]] = {
     DOCS / "index.md": (
         "up to 124 segments for one short wait",  # 4 + 8 + 16 + 32 + 64: CosId's
         f"adds a *step* to it, say {DEFAULT_STEP}",
-        f"`step=`, {DEFAULT_STEP} by default",
+        f"`step=`, {pace.CHAIN_STEP} by default for a chain, else {DEFAULT_STEP};",
         f"`safe_distance=`, {default(SegmentChainId, 'safe_distance')} ",
     ),
     BOX: (

@@ -80,7 +80,7 @@ async def test_the_same_object_for_the_same_name() -> None:
         assert isinstance(bills, SegmentId)
         assert (await orders.next_id(), await bills.next_id()) == (1, 101)
         seen = orders.statistics()
-        assert (seen.namespace, seen.name, seen.step) == ("shop", "order", 1000)
+        assert (seen.namespace, seen.name, seen.step) == ("shop", "order", 100)
         with pytest.raises(KeyError, match=r"there are 'bill', 'order'; ") as unknown:
             ids["oder"]
         assert isinstance(unknown.value, GeneratorMissingError)
@@ -120,13 +120,13 @@ async def test_a_slow_name_does_not_hold_up_another() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "step"), [("segment", 1000), ("segment_chain", 10), ("segment", 10)]
+    ("kind", "step"), [("segment", 100), ("segment_chain", 10), ("segment", 10)]
 )
 async def test_a_name_is_used_in_one_way(kind: str, step: int) -> None:
     """Another kind or step under the same name is a BusyError that says how it is in use."""
     async with connect(MemoryStore()) as ids:
         await ids.segment_chain("order")
-        with pytest.raises(BusyError, match="in use as SegmentChainId with step 1000"):
+        with pytest.raises(BusyError, match="in use as SegmentChainId with step 100;"):
             await getattr(ids, kind)("order", step=step)
 
 

@@ -57,7 +57,7 @@ def test_three_lines_are_enough(write: Write) -> None:
     settings = load_settings(path)
     order = settings.generators["order"]
     assert isinstance(order, ChainSettings)
-    assert (settings.namespace, order.step, order.safe_distance) == ("cosid", 1000, 2)
+    assert (settings.namespace, order.step, order.safe_distance) == ("cosid", 100, 2)
     [seen] = check_settings(str(path)).generators
     assert (seen.kind, seen.store, seen.counter) == (
         "chain",

@@ -266,7 +266,7 @@ def test_each_kind_has_its_batch() -> None:
     """Ids that tell a time, or stand in the store's order, are made when they are asked for."""
     with sync.connect("memory://", namespace="sync-batches") as ids:
         for generator, ahead in (
-            (ids.segment_chain("chain"), 999),
+            (ids.segment_chain("chain"), 99),
             (ids.segment_chain("small", step=10), 9),
             (ids.segment("segment"), 999),
             (ids.segment_chain("given", batch=30), 29),
@@ -836,9 +836,9 @@ def test_a_provider_has_the_kinds_of_the_other_one() -> None:
         found = [each.next_id() for each in texts]
         assert found[:4] == ["O-00000000001"] * 4
         assert all(each.startswith("O-") for each in found)
-        assert (in_hand(texts[0]), in_hand(texts[4])) == (999, 0)
+        assert (in_hand(texts[0]), in_hand(texts[4])) == (99, 0)
         assert ids.segment_chain("a", converter=orders) is texts[0]
-        with pytest.raises(BusyError, match="with step 1000 and PrefixIdConverter"):
+        with pytest.raises(BusyError, match="with step 100 and PrefixIdConverter"):
             ids.segment_chain("a")
         with pytest.raises(UnsupportedByStoreError, match="no sequences"):
             ids.sharded("shard", layout=ShardedLayout(0)).next_id()

@@ -10,7 +10,7 @@ from ...abc import DEFAULT_STEP, MAX_ID
 from ...segment.blocks import MAX_BLOCK
 from ...segment.grouped_id import MAX_GROUPS
 from ...segment.options import MAX_WAITERS
-from ...segment.pace import ENDURANCE, MAX_DISTANCE, MAX_IDS_AHEAD, QUIET_PERIOD
+from ...segment.pace import CHAIN_STEP, ENDURANCE, MAX_DISTANCE, MAX_IDS_AHEAD, QUIET_PERIOD
 from ...segment.remote_id import BLOCK, MAX_AGE
 from ...snowflake import COSID_MS, UID_GENERATOR_HA
 from ._texts import Bits, ConverterSettings, LayoutSettings
@@ -137,10 +137,10 @@ class _Prefetched(_Counted):
 
     Attributes:
         safe_distance: segments kept ahead at rest.
-        max_distance: segments kept ahead at most.
+        max_distance: ids kept ahead at most because the store is slow.
         endurance: seconds that the ids in hand last, at the measured rate, while the store is down;
             0 for no reserve, at most ``ttl``.
-        max_ids_ahead: the same in ids.
+        max_ids_ahead: ids kept ahead at most, also for ``endurance``.
         quiet_period: seconds after which an unneeded prefetch distance halves.
     """
 
@@ -152,9 +152,14 @@ class _Prefetched(_Counted):
 
 
 class ChainSettings(_Prefetched):
-    """A `SegmentChainId`, as CosId's usual one: ids from a counter, fetched ahead."""
+    """A `SegmentChainId`, as CosId's usual one: ids from a counter, fetched ahead.
+
+    Attributes:
+        step: fewer than above, since ``endurance`` sizes the calls of a counter that is busy.
+    """
 
     kind: Literal["chain"]
+    step: Annotated[Whole, declared("step")] = CHAIN_STEP
 
 
 class GroupedSettings(_Prefetched):

@@ -40,7 +40,7 @@ def test_a_table_of_what_would_be_built(aiocosid: Command) -> None:
     ended = aiocosid("check-config", "fine.toml")
     assert (ended.code, ended.err) == (0, "")
     for words in (
-        *("order", "chain", "redis://***@db.example/0", "shop.order", "1000", "1 (1)"),
+        *("order", "chain", "redis://***@db.example/0", "shop.order", "100", "1 (1)"),
         *("event", "snowflake", "2089-08-30T07:47:35.551Z", "radix62", "(11)"),
         "event: SnowflakeLayout cosid-ms 41/10/12 ms from 2019-12-24T16:00:00Z",
         "sharding half: ModCycle, 2 nodes",

@@ -152,13 +152,14 @@ async def test_quiet_halves_until_rest_and_then_the_timer_ends(
         assert clock.pending == 1
 
 
-async def test_the_distance_has_limits_in_segments_and_ids(clock: ManualClock) -> None:
-    """It stops at `max_distance` segments, or where `max_ids_ahead` is reached first."""
+async def test_the_distance_has_limits_in_ids(clock: ManualClock) -> None:
+    """It stops at `max_distance`, or at `max_ids_ahead` if that is less."""
     cases: list[tuple[dict[str, Any], int]] = [
-        ({"max_distance": 9}, 9),
+        ({"max_distance": 99}, 9),
         ({"max_ids_ahead": 55}, 5),
-        ({"max_distance": 2}, 2),
-        ({"max_ids_ahead": 1}, 2),  # the safe distance is kept in any case
+        ({"max_distance": 2}, 2),  # the safe distance is kept in any case
+        ({"max_distance": 99, "max_ids_ahead": 55}, 5),
+        ({"max_ids_ahead": 1}, 2),
     ]
     for options, limit in cases:
         store = gated()

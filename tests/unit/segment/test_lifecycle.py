@@ -365,7 +365,7 @@ BAD = [
     ("safe_distance", 0),
     ("safe_distance", True),
     ("safe_distance", 1.5),
-    ("safe_distance", 5000),  # above max_distance
+    ("safe_distance", 5_000_000),  # above max_distance, however short a segment is
     ("max_distance", 0),
     ("max_ids_ahead", 0),
     ("ttl", 0),

@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiocosid.segment import MAX_DISTANCE, MAX_IDS_AHEAD
-from aiocosid.segment.pace import CALM, ENDURANCE, QUIET_PERIOD, TIGHT, Pace, RateMeter
+from aiocosid.segment.pace import (
+    CALM,
+    CHAIN_STEP,
+    ENDURANCE,
+    QUIET_PERIOD,
+    TIGHT,
+    Pace,
+    RateMeter,
+)
 
 steps = st.integers(1, 5000)
 distances = st.integers(1, 50)
@@ -22,8 +30,12 @@ def starve(pace: Pace, times: int = 1) -> None:
 
 def test_the_limits_are_those_that_are_documented() -> None:
     pace = Pace(step=1, safe_distance=1)
-    assert pace.limit == MAX_DISTANCE == 4096
-    assert Pace(step=2**20, safe_distance=1).limit == 16
+    assert pace.limit == MAX_DISTANCE == 4_096_000
+    assert Pace(step=2**20, safe_distance=1).limit == 3
+    assert Pace(step=2**20, safe_distance=1, max_distance=2**30).limit == 16
+    assert Pace(step=2**23, safe_distance=1).limit == 1
+    assert Pace(step=10, safe_distance=2, max_distance=99).at_rest().limit == 9
+    assert CHAIN_STEP == 100
     assert MAX_IDS_AHEAD == 16_777_216
     assert (ENDURANCE, QUIET_PERIOD) == (60.0, 5.0)
 
@@ -167,7 +179,7 @@ def test_a_distance_that_is_not_stocked_up_yet_is_excused_once() -> None:
 @given(
     steps,
     distances,
-    st.integers(1, 10_000),
+    st.integers(1, 10**7),
     st.integers(1, 10**7),
     st.lists(st.tuples(st.integers(0, 10**6), st.booleans()), max_size=60),
 )
@@ -192,8 +204,7 @@ def test_the_distance_stays_between_rest_and_its_limit(
         assert pace.distance <= 2 * before
         assert safe_distance <= pace.distance <= pace.limit
         assert pace.missing(0, 0) <= 2 * pace.distance
-    assert pace.limit <= max(safe_distance, max_distance)
-    assert pace.limit * step <= max(safe_distance * step, max_ids_ahead)
+    assert pace.limit * step <= max(safe_distance * step, min(max_distance, max_ids_ahead))
 
 
 @given(
@@ -207,7 +218,7 @@ def test_no_more_is_bought_than_the_limit(
 ) -> None:
     """Not even with what a flight uses up on top; at rest a segment that was begun is replaced."""
     step, safe_distance, max_distance = sizes
-    pace = Pace(step=step, safe_distance=safe_distance, max_distance=max_distance)
+    pace = Pace(step=step, safe_distance=safe_distance, max_distance=max_distance * step)
     for taken, starved in landings:
         pace.landed(taken=taken, demand=inf if starved else taken, starved=starved)
     bought = pace.missing(remaining, wanted)
@@ -218,11 +229,11 @@ def test_no_more_is_bought_than_the_limit(
 
 
 def test_the_defaults_carry_a_slow_store_at_full_speed() -> None:
-    """4096 segments and more than 4 million ids ahead, with the default step."""
-    pace = Pace(step=1000, safe_distance=2)
-    starve(pace, 30)
-    assert pace.distance == MAX_DISTANCE == 4096
-    assert pace.target > 4_000_000
+    """More than 4 million ids ahead, with any step."""
+    for step in (1, CHAIN_STEP, 1000):
+        pace = Pace(step=step, safe_distance=2)
+        starve(pace, 30)
+        assert pace.target == MAX_DISTANCE == 4_096_000
     large = Pace(step=100_000, safe_distance=2)
     starve(large, 30)
     assert large.target <= MAX_IDS_AHEAD
@@ -234,7 +245,7 @@ def test_the_defaults_carry_a_slow_store_at_full_speed() -> None:
 )
 def test_a_caller_that_takes_more_than_the_distance(n: int, distance: int) -> None:
     """Twice as many are kept ahead at once, and no fewer than before; a generator may keep none."""
-    pace = Pace(step=10, safe_distance=2, max_distance=30)
+    pace = Pace(step=10, safe_distance=2, max_distance=300)
     pace.end_period(1000, idle=False)
     assert pace.asked_for(n) is (distance > 2)
     assert pace.distance == distance
@@ -295,7 +306,7 @@ def test_a_period_with_a_starvation_is_not_quiet() -> None:
 
 def test_a_step_that_is_no_power_of_two_comes_back_to_rest() -> None:
     """Halving rounds down, but not below the safe distance."""
-    pace = Pace(step=10, safe_distance=3, max_distance=20)
+    pace = Pace(step=10, safe_distance=3, max_distance=200)
     starve(pace, 5)
     assert pace.distance == 20
     while pace.end_period(0, idle=True):
