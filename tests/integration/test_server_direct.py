@@ -38,7 +38,10 @@ def test_requests_in_a_row_and_the_last_one(last: str) -> None:
     assert b"".join(each[0] for each in answers) == found
     numbers = [int(each[4]) for each in answers]
     assert numbers == [1, 2, 3] if last.startswith("GET") else [1, 2, 3, 4]
-    assert [bool(each["after"]) for each in answers] == [False] * (len(answers) - 1) + [True]
+    *before, end = [bool(each["after"]) for each in answers]
+    assert not any(before)
+    # Whether the end of what a client sends comes before the last answer, is a matter of time.
+    assert end or last.startswith("GET")
 
 
 def test_a_body_is_no_next_request() -> None:
