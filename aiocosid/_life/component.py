@@ -28,7 +28,7 @@ from . import fork
 from .clock import SYSTEM_CLOCK
 from .fork import refuse_copy
 from .loop import Root, is_dead, loop_finder, no_loop, running_loop, start_root_task
-from .open_state import Sleeps
+from .open_state import Home
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -86,11 +86,11 @@ class Component:
         "_clock",
         "_closing",
         "_find_loop",
+        "_home",
         "_loop",
         "_opening",
         "_owns_root",
         "_root",
-        "_sleeps",
         "_unusable",
     )
 
@@ -113,7 +113,7 @@ class Component:
         self._born = fork.generation
         self._before: Callable[[], Awaitable[None]] | None = None  # what an opening begins with
         self._opening: Any = None  # the state of one opening, where it has an object of its own
-        self._sleeps = Sleeps(self._clock)
+        self._home = Home(self._clock, self._label(), None)
         self._unusable: CosIdError | None = NotOpenError(self._label())
 
     # What a subclass fills in.
@@ -170,7 +170,7 @@ class Component:
                 await self._begin()
             except CosIdError as error:
                 refused.append(error)
-                root._close.set()
+                root.end()
 
         def ready() -> None:
             if not refused:
@@ -264,17 +264,17 @@ class Component:
         if self._unusable is not None and root is not None and root.loop is running_loop():
             await self.aclose()
 
-    def _claim(self, home: Root | None = None) -> None:
+    def _claim(self, root: Root | None = None) -> None:
         """Make sure that it may be opened here and now, and mark it as ours, with its root."""
         if not getattr(sys, "_is_gil_enabled", lambda: True)():
             raise UnsupportedRuntimeError(NO_GIL, remedy=WITH_GIL)
         check_loop(self._label())
         forked = self._born != fork.generation
-        root = self._root if self._unusable is None else None
+        held = self._root if self._unusable is None else None
         if self._closing is not None:
-            root = self._closing.root
+            held = self._closing.root
         # A loop that died took its root task with it, and could not tell.
-        if root is not None and not is_dead(root.loop) and not forked:
+        if held is not None and not is_dead(held.loop) and not forked:
             reason = "is being closed" if self._closing is not None else "is open already"
             remedy = "open it once, and close it before you open it again"
             raise BusyError(self._label(), reason=reason, remedy=remedy)
@@ -282,8 +282,9 @@ class Component:
         self._loop = self._find_loop()
         self._born = fork.generation
         self._closing = None
-        self._root = home
-        self._sleeps = Sleeps(self._clock)  # the others are the parent's, or of a dead loop
+        self._root = root
+        # Its sleeps are its own: the others are the parent's, or of a dead loop.
+        self._home = Home(self._clock, self._label(), root)
         self._reset()
         self._unusable = None
 
@@ -293,14 +294,19 @@ class Component:
             self._unusable = reason
             self._stop(reason)
 
+    def _lose(self, root: Root, reason: type[ClosedError | ForkedError]) -> None:
+        """Make it unusable, for its root is gone; unless it was opened anew since, in another."""
+        if self._root is root:
+            self._retire(reason(self._label()))
+
     async def _sleep(self, seconds: float) -> None:
         """Sleep until then, until woken, or until it is closed."""
         if self._unusable is None:
-            await self._sleeps.sleep_for(seconds)
+            await self._home.sleep_for(seconds)
 
     def _wake(self) -> None:
         """End all sleeps."""
-        self._sleeps.wake()
+        self._home.wake()
 
     def _has_ended(self) -> bool:
         """Tell whether it was closed, or has ended, perhaps while the caller was suspended."""

@@ -344,7 +344,14 @@ class MachineIdLease(Component):
         return f"{type(self).__name__} {self.distributor.namespace}"
 
     def _reset(self) -> None:
-        self._opening = Leasing(self, self._opening)
+        self._opening = Leasing(
+            self._home,
+            self._opening,
+            distributor=self.distributor,
+            bits=self.bits,
+            options=self._options,
+            demand=self._demand,
+        )
 
     async def _start(self) -> None:
         await self._take_over_distributor()

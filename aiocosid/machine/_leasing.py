@@ -50,8 +50,10 @@ from ._restart import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from .._life.open_state import Home
+    from ..abc import MachineIdDistributor
     from ..abc.events import Event
-    from ._lease import MachineIdLease
+    from ._options import LeaseOptions
 
 __all__ = ("Issuer", "Leasing", "MarkDemand")
 
@@ -166,11 +168,28 @@ class Leasing(OpenState):
         "until_ms",
     )
 
-    def __init__(self, lease: MachineIdLease, before: Leasing | None) -> None:
-        """Begin; ``before`` is the lease's last opening."""
-        distributor, options = lease.distributor, lease._options
+    def __init__(
+        self,
+        home: Home,
+        before: Leasing | None,
+        *,
+        distributor: MachineIdDistributor,
+        bits: int,
+        options: LeaseOptions,
+        demand: MarkDemand,
+    ) -> None:
+        """Begin.
+
+        Args:
+            home: what the lease gives to it.
+            before: the lease's last opening.
+            distributor: the source of the id.
+            bits: the width of the id.
+            options: the lease's.
+            demand: what the issuers want of the time mark.
+        """
         super().__init__(
-            lease,
+            home,
             before,
             namespace=distributor.namespace,
             name=distributor.instance_id.text,
@@ -178,11 +197,11 @@ class Leasing(OpenState):
         )
         self._distributor = distributor
         self._options = options
-        self._bits = lease.bits
-        self._demand = lease._demand
+        self._bits = bits
+        self._demand = demand
         self.term: int = 0 if before is None else before.term
         # No id of an earlier opening was issued with a later time.
-        self._past_ms: int = -1 if before is None else before._last_issued_ms()
+        self._past_ms: int = -1 if before is None else before.last_issued_ms()
         self.issuers: dict[str, Issuer] = {}
         self._call_by = inf  # by the monotonic clock: when opening gives up
         self._patience: float = options.call_timeout  # seconds for an answer of the store
@@ -225,7 +244,8 @@ class Leasing(OpenState):
             return NEVER_MS
         return self._bound_ms + restart.boot_ms() - self._bound_at_ms
 
-    def _last_issued_ms(self) -> int:
+    def last_issued_ms(self) -> int:
+        """Return the latest time of an id, also of the openings before; -1 if there is none."""
         last_ms: int = max((issuer.last_ms for issuer in self.issuers.values()), default=-1)
         return max(last_ms, self._past_ms)
 
@@ -402,7 +422,7 @@ class Leasing(OpenState):
             floor_ms = floor_ms if early_ms is None else min(floor_ms, early_ms)
             self._found = Found()
         self.machine_id, self._is_marked = grant.machine_id, grant.is_marked
-        self.floor_ms = max(floor_ms, self._last_issued_ms())
+        self.floor_ms = max(floor_ms, self.last_issued_ms())
         self.taken_ms = now_ms
         self.term += 1
         ahead = (floor_ms - now_ms) / MS
@@ -484,7 +504,7 @@ class Leasing(OpenState):
         if isinstance(error, MachineIdLostError):
             self._lose(error)
             if restart is not None and self._offline:  # nor may the next process begin with it
-                void = replace(VOID, floor_ms=self._last_issued_ms())
+                void = replace(VOID, floor_ms=self.last_issued_ms())
                 await self._call_disk(partial(restart.write, void))
             # An id that was lost with the store's session was not taken over by another process.
             is_theft = was_good and self._distributor.session == self.session
@@ -582,7 +602,7 @@ class Leasing(OpenState):
         self._bound_at_ms = at_ms or -1
         self._bound_ms = min(bound_ms, former_ms) if self._offline else bound_ms
         # Last: an id that a signal handler issues from here on is below the new bound.
-        bound_ms = max(bound_ms, self._last_issued_ms())
+        bound_ms = max(bound_ms, self.last_issued_ms())
         if not self._offline:
             self._bound_ms = bound_ms
             self._notify()
@@ -674,14 +694,14 @@ class Leasing(OpenState):
         restart = self._distributor.restart
         if restart is not None and self._offline and self.machine_id >= 0:
             # The mark stays: the next process may start without the store as well.
-            last_ms = max(self._last_issued_ms(), self.floor_ms, 0)
+            last_ms = max(self.last_issued_ms(), self.floor_ms, 0)
             await self._write(restart, last_ms, restart.boot_ms(), last_ms)
             self.machine_id = -1
         machine_id, self.machine_id = self.machine_id, -1
         if machine_id >= 0:
             # A millisecond later: the next owner may be CosId, which issues ids in the same
             # millisecond.
-            last_ms = max(self._last_issued_ms() + 1, self.floor_ms)
+            last_ms = max(self.last_issued_ms() + 1, self.floor_ms)
             error = await self._call(self._distributor.revert, machine_id, last_ms=last_ms)
             if isinstance(error, CosIdError):
                 self._note(error, 1)

@@ -201,7 +201,14 @@ class SnowflakeId(Component, IdGenerator):
         return f"{type(self).__name__} {self._lease.namespace}.{self.name}"
 
     def _reset(self) -> None:
-        self._opening = Stamping(self, self._opening)
+        self._opening = Stamping(
+            self._home,
+            self._opening,
+            name=self.name,
+            lease=self._lease,
+            layout=self.layout,
+            options=self._options,
+        )
 
     async def _release(self) -> None:
         """Nothing to release: the lease has everything."""
