@@ -31,14 +31,29 @@ from .loop import Root, is_dead, loop_finder, no_loop, running_loop, start_root_
 from .open_state import Home
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
     from types import TracebackType
 
     from anyio.abc import TaskStatus
 
     from ..abc import Clock
 
-__all__ = ("NO_GIL", "RESOLUTION", "WITH_GIL", "Component")
+__all__ = (
+    "NO_GIL",
+    "RESOLUTION",
+    "WITH_GIL",
+    "Component",
+    "drain",
+    "drain_all",
+    "has_to_drain",
+    "label_of",
+    "leave_root",
+    "open_in",
+    "release",
+    "retire",
+    "root_of",
+    "why_unusable",
+)
 
 RELEASE_TIMEOUT = 3.0  # seconds to close connections in; our own stores need 2 at most
 END_TIMEOUT = 1.0  # seconds for a root task to end, once there is nothing to wait for
@@ -138,6 +153,11 @@ class Component:
         """Wait for what is under way, as long as the close timeout; then tear it."""
         await self._opening.drain()
 
+    @property
+    def _has_to_drain(self) -> bool:
+        """Whether closing it has to wait for calls under way."""
+        return True
+
     async def _release(self) -> None:
         """Close the connections that are owned."""
         raise NotImplementedError
@@ -190,8 +210,7 @@ class Component:
         Whoever closes waits for the end, also the second one.  Calls under way have the close
         timeout, as long again if they heed no cancellation, and connections a few seconds.
         """
-        closing = self._closing
-        root = closing.root if closing is not None else self._root
+        closing, root = self._closing, self._held_in
         if root is None or self._born != fork.generation:
             return  # closed already, or the parent's: its sockets and tasks are not ours to end
         if is_dead(root.loop):
@@ -234,6 +253,11 @@ class Component:
             if self._closing is closing:  # else its loop has died, and it was opened on another
                 self._closing = None
             closing.ended.set()
+
+    @property
+    def _held_in(self) -> Root | None:
+        """Where it is open, or is being closed."""
+        return self._root if self._closing is None else self._closing.root
 
     async def _begin(self) -> None:
         if self._before is not None:
@@ -308,10 +332,6 @@ class Component:
         """End all sleeps."""
         self._home.wake()
 
-    def _has_ended(self) -> bool:
-        """Tell whether it was closed, or has ended, perhaps while the caller was suspended."""
-        return self._unusable is not None
-
     def _check_process(self, begun_in: int) -> None:
         """Raise if the calling coroutine was suspended in one process and goes on in its child.
 
@@ -327,3 +347,69 @@ class Component:
         if self._find_loop() is not self._loop:
             check_loop(self._label())
             raise WrongLoopError(self._label())
+
+
+# What a host does with the components that it opens and closes: no user of theirs calls it.
+
+
+async def open_in(component: Component, root: Root | None) -> None:
+    """Open a component in a root, or in one of its own."""
+    await component._open(root)
+
+
+def root_of(component: Component) -> Root | None:
+    """Return where a component's tasks run; None if it is not open."""
+    return component._root
+
+
+def leave_root(component: Component) -> None:
+    """Let nobody else close a component from here on, and wait for that."""
+    component._root = None
+
+
+def why_unusable(component: Component) -> CosIdError | None:
+    """Return why a component cannot be used; None while it is open."""
+    return component._unusable
+
+
+def label_of(component: Component) -> str:
+    """Return the name of a component in messages."""
+    return component._label()
+
+
+def retire(component: Component, reason: CosIdError) -> None:
+    """Make a component unusable from this moment on, for the given reason."""
+    component._retire(reason)
+
+
+def has_to_drain(component: Component) -> bool:
+    """Tell whether closing a component has to wait for calls under way."""
+    return component._has_to_drain
+
+
+async def drain(component: Component) -> None:
+    """Wait for what is under way in a component, as long as its close timeout."""
+    await component._drain()
+
+
+async def drain_all(components: Iterable[Component]) -> None:
+    """Wait for what is under way in all of them at once; raise the first of their errors."""
+    errors: list[Exception] = []
+
+    async def drained(component: Component) -> None:
+        try:
+            await drain(component)
+        except Exception as error:  # noqa: BLE001 - raised when all are drained
+            errors.append(error)
+
+    async with anyio.create_task_group() as tasks:
+        for each in components:
+            if has_to_drain(each):  # a task each would be too many for the idle ones
+                tasks.start_soon(drained, each)
+    if errors:
+        raise errors[0]
+
+
+async def release(component: Component) -> None:
+    """Close the connections that a component owns."""
+    await component._release()
