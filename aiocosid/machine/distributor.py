@@ -30,7 +30,7 @@ from ..errors import InvalidArgumentError, MachineIdInUseError, StoreUnavailable
 from . import operations, rules
 from ._restart import has_proof, token_of
 from .cells import ENDLESS_MS, MAX_MS
-from .instance_ids import as_instance_id
+from .instance_ids import as_instance_id, namesake
 from .operations import ReleaseOperation, Renewed, RenewOperation, TakeOperation, Took
 from .restart_file import restart_file
 from .rules import Decision, Taken
@@ -497,12 +497,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
             return
         before, self._foreign = self._foreign, done.found_ms
         if before not in {-1, self._foreign}:
-            who = f"instance id {self.instance_id.text!r} of namespace {self.namespace!r}"
-            raise MachineIdInUseError(
-                who,
-                holder="another process, which renews its machine id",
-                remedy="give each process an instance id of its own",
-            )
+            raise namesake(self, "renews its machine id")
 
     # Common to all calls.
 
