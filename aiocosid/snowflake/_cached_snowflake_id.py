@@ -43,17 +43,15 @@ class RingStamping(Stamping):
         self,
         home: Home,
         before: Stamping | None,
-        *,
-        name: str,
         lease: MachineIdLease,
-        layout: SnowflakeLayout,
         options: StampOptions,
+        *,
         ring_options: RingOptions,
         refill_interval: float | None,
         raises: bool,
     ) -> None:
         """Begin; ``before`` is the generator's last opening."""
-        super().__init__(home, before, name=name, lease=lease, layout=layout, options=options)
+        super().__init__(home, before, lease, options)
         self._ring_options = ring_options
         self._refill_interval = refill_interval
         self._raises = raises
@@ -239,10 +237,8 @@ class CachedSnowflakeId(SnowflakeId):
         self._opening = RingStamping(
             self._home,
             self._opening,
-            name=self.name,
-            lease=self._lease,
-            layout=self.layout,
-            options=self._options,
+            self._lease,
+            self._options,
             ring_options=self._ring_options,
             refill_interval=self._refill_interval,
             raises=self._on_empty == "raise",

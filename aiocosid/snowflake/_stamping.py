@@ -73,10 +73,7 @@ class Stamping(OpenState):
         self,
         home: Home,
         before: Stamping | None,
-        *,
-        name: str,
         lease: MachineIdLease,
-        layout: SnowflakeLayout,
         options: StampOptions,
     ) -> None:
         """Begin; ``before`` is the generator's last opening."""
@@ -84,10 +81,10 @@ class Stamping(OpenState):
             home,
             before,
             namespace=lease.namespace,
-            name=name,
+            name=options.name,
             instrument=options.instrument,
         )
-        self.layout: SnowflakeLayout = layout
+        self.layout: SnowflakeLayout = options.layout
         self._lease = lease
         self._options = options
         self.has_joined = False
