@@ -28,17 +28,32 @@ from . import fork
 from .clock import SYSTEM_CLOCK
 from .fork import refuse_copy
 from .loop import Root, is_dead, loop_finder, no_loop, running_loop, start_root_task
-from .open_state import Sleeps
+from .open_state import Home
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
     from types import TracebackType
 
     from anyio.abc import TaskStatus
 
     from ..abc import Clock
 
-__all__ = ("NO_GIL", "RESOLUTION", "WITH_GIL", "Component")
+__all__ = (
+    "NO_GIL",
+    "RESOLUTION",
+    "WITH_GIL",
+    "Component",
+    "drain",
+    "drain_all",
+    "has_to_drain",
+    "label_of",
+    "leave_root",
+    "open_in",
+    "release",
+    "retire",
+    "root_of",
+    "why_unusable",
+)
 
 RELEASE_TIMEOUT = 3.0  # seconds to close connections in; our own stores need 2 at most
 END_TIMEOUT = 1.0  # seconds for a root task to end, once there is nothing to wait for
@@ -86,11 +101,11 @@ class Component:
         "_clock",
         "_closing",
         "_find_loop",
+        "_home",
         "_loop",
         "_opening",
         "_owns_root",
         "_root",
-        "_sleeps",
         "_unusable",
     )
 
@@ -113,7 +128,7 @@ class Component:
         self._born = fork.generation
         self._before: Callable[[], Awaitable[None]] | None = None  # what an opening begins with
         self._opening: Any = None  # the state of one opening, where it has an object of its own
-        self._sleeps = Sleeps(self._clock)
+        self._home = Home(self._clock, self._label(), None)
         self._unusable: CosIdError | None = NotOpenError(self._label())
 
     # What a subclass fills in.
@@ -137,6 +152,11 @@ class Component:
     async def _drain(self) -> None:
         """Wait for what is under way, as long as the close timeout; then tear it."""
         await self._opening.drain()
+
+    @property
+    def _has_to_drain(self) -> bool:
+        """Whether closing it has to wait for calls under way."""
+        return True
 
     async def _release(self) -> None:
         """Close the connections that are owned."""
@@ -170,7 +190,7 @@ class Component:
                 await self._begin()
             except CosIdError as error:
                 refused.append(error)
-                root._close.set()
+                root.end()
 
         def ready() -> None:
             if not refused:
@@ -190,8 +210,7 @@ class Component:
         Whoever closes waits for the end, also the second one.  Calls under way have the close
         timeout, as long again if they heed no cancellation, and connections a few seconds.
         """
-        closing = self._closing
-        root = closing.root if closing is not None else self._root
+        closing, root = self._closing, self._held_in
         if root is None or self._born != fork.generation:
             return  # closed already, or the parent's: its sockets and tasks are not ours to end
         if is_dead(root.loop):
@@ -235,6 +254,11 @@ class Component:
                 self._closing = None
             closing.ended.set()
 
+    @property
+    def _held_in(self) -> Root | None:
+        """Where it is open, or is being closed."""
+        return self._root if self._closing is None else self._closing.root
+
     async def _begin(self) -> None:
         if self._before is not None:
             await self._before()
@@ -264,17 +288,17 @@ class Component:
         if self._unusable is not None and root is not None and root.loop is running_loop():
             await self.aclose()
 
-    def _claim(self, home: Root | None = None) -> None:
+    def _claim(self, root: Root | None = None) -> None:
         """Make sure that it may be opened here and now, and mark it as ours, with its root."""
         if not getattr(sys, "_is_gil_enabled", lambda: True)():
             raise UnsupportedRuntimeError(NO_GIL, remedy=WITH_GIL)
         check_loop(self._label())
         forked = self._born != fork.generation
-        root = self._root if self._unusable is None else None
+        held = self._root if self._unusable is None else None
         if self._closing is not None:
-            root = self._closing.root
+            held = self._closing.root
         # A loop that died took its root task with it, and could not tell.
-        if root is not None and not is_dead(root.loop) and not forked:
+        if held is not None and not is_dead(held.loop) and not forked:
             reason = "is being closed" if self._closing is not None else "is open already"
             remedy = "open it once, and close it before you open it again"
             raise BusyError(self._label(), reason=reason, remedy=remedy)
@@ -282,8 +306,9 @@ class Component:
         self._loop = self._find_loop()
         self._born = fork.generation
         self._closing = None
-        self._root = home
-        self._sleeps = Sleeps(self._clock)  # the others are the parent's, or of a dead loop
+        self._root = root
+        # Its sleeps are its own: the others are the parent's, or of a dead loop.
+        self._home = Home(self._clock, self._label(), root)
         self._reset()
         self._unusable = None
 
@@ -293,18 +318,19 @@ class Component:
             self._unusable = reason
             self._stop(reason)
 
+    def _lose(self, root: Root, reason: type[ClosedError | ForkedError]) -> None:
+        """Make it unusable, for its root is gone; unless it was opened anew since, in another."""
+        if self._root is root:
+            self._retire(reason(self._label()))
+
     async def _sleep(self, seconds: float) -> None:
         """Sleep until then, until woken, or until it is closed."""
         if self._unusable is None:
-            await self._sleeps.sleep_for(seconds)
+            await self._home.sleep_for(seconds)
 
     def _wake(self) -> None:
         """End all sleeps."""
-        self._sleeps.wake()
-
-    def _has_ended(self) -> bool:
-        """Tell whether it was closed, or has ended, perhaps while the caller was suspended."""
-        return self._unusable is not None
+        self._home.wake()
 
     def _check_process(self, begun_in: int) -> None:
         """Raise if the calling coroutine was suspended in one process and goes on in its child.
@@ -321,3 +347,69 @@ class Component:
         if self._find_loop() is not self._loop:
             check_loop(self._label())
             raise WrongLoopError(self._label())
+
+
+# What a host does with the components that it opens and closes: no user of theirs calls it.
+
+
+async def open_in(component: Component, root: Root | None) -> None:
+    """Open a component in a root, or in one of its own."""
+    await component._open(root)
+
+
+def root_of(component: Component) -> Root | None:
+    """Return where a component's tasks run; None if it is not open."""
+    return component._root
+
+
+def leave_root(component: Component) -> None:
+    """Let nobody else close a component from here on, and wait for that."""
+    component._root = None
+
+
+def why_unusable(component: Component) -> CosIdError | None:
+    """Return why a component cannot be used; None while it is open."""
+    return component._unusable
+
+
+def label_of(component: Component) -> str:
+    """Return the name of a component in messages."""
+    return component._label()
+
+
+def retire(component: Component, reason: CosIdError) -> None:
+    """Make a component unusable from this moment on, for the given reason."""
+    component._retire(reason)
+
+
+def has_to_drain(component: Component) -> bool:
+    """Tell whether closing a component has to wait for calls under way."""
+    return component._has_to_drain
+
+
+async def drain(component: Component) -> None:
+    """Wait for what is under way in a component, as long as its close timeout."""
+    await component._drain()
+
+
+async def drain_all(components: Iterable[Component]) -> None:
+    """Wait for what is under way in all of them at once; raise the first of their errors."""
+    errors: list[Exception] = []
+
+    async def drained(component: Component) -> None:
+        try:
+            await drain(component)
+        except Exception as error:  # noqa: BLE001 - raised when all are drained
+            errors.append(error)
+
+    async with anyio.create_task_group() as tasks:
+        for each in components:
+            if has_to_drain(each):  # a task each would be too many for the idle ones
+                tasks.start_soon(drained, each)
+    if errors:
+        raise errors[0]
+
+
+async def release(component: Component) -> None:
+    """Close the connections that a component owns."""
+    await component._release()

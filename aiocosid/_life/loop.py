@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
-    from .component import Component
-
 __all__ = (
     "Root",
+    "Tenant",
     "Wakeup",
+    "asyncio_loop",
     "call_in_a_task",
     "in_a_task",
     "is_dead",
@@ -35,6 +35,12 @@ __all__ = (
 )
 
 START_TIMEOUT = 10.0  # seconds; a root task needs one turn of the loop
+
+
+def asyncio_loop() -> Any:  # noqa: ANN401 - a loop, as sys.modules gives it
+    """Return the loop of asyncio's that runs in this thread, or None."""
+    asyncio = sys.modules.get("asyncio")
+    return None if asyncio is None else asyncio._get_running_loop()
 
 
 def loop_finder() -> Callable[[], object | None]:
@@ -80,15 +86,14 @@ def is_stray_cancellation(error: BaseException) -> bool:
     asyncio = sys.modules.get("asyncio")
     if asyncio is None or not isinstance(error, asyncio.CancelledError):
         return False
-    task = asyncio.current_task() if asyncio._get_running_loop() is not None else None
+    task = asyncio.current_task() if asyncio_loop() is not None else None
     return task is not None and task.cancelling() == 0
 
 
 def in_a_task() -> bool:
     """Tell whether a task runs, and not a callback, or a signal handler while the loop is idle."""
-    asyncio = sys.modules.get("asyncio")
-    if asyncio is not None and asyncio._get_running_loop() is not None:
-        return asyncio.current_task() is not None
+    if asyncio_loop() is not None:
+        return sys.modules["asyncio"].current_task() is not None
     try:
         sys.modules["trio"].lowlevel.current_task()
     except RuntimeError:
@@ -149,9 +154,8 @@ class _TrioWakeup:
 
 def new_wakeup() -> Wakeup:
     """Return what one task awaits until `wake`: an event at a fifth of the cost."""
-    asyncio = sys.modules.get("asyncio")
-    if asyncio is not None and (loop := asyncio._get_running_loop()) is not None:
-        return loop.create_future()  # type: ignore[no-any-return]  # sys.modules gives Any
+    if (loop := asyncio_loop()) is not None:
+        return loop.create_future()  # type: ignore[no-any-return]
     return _TrioWakeup()
 
 
@@ -186,8 +190,7 @@ def start_root_task(
             ended, and one that has not begun then never runs a line of ``main``.  Also called after
             ``main`` has ended: it must be harmless twice.
     """
-    asyncio = sys.modules.get("asyncio")
-    if asyncio is not None and (loop := asyncio._get_running_loop()) is not None:
+    if (loop := asyncio_loop()) is not None:
         task = loop.create_task(main(), name=name)
 
         def done(_task: object) -> None:
@@ -197,6 +200,13 @@ def start_root_task(
         return task
     trio = sys.modules["trio"]
     return trio.lowlevel.spawn_system_task(main, name=name)
+
+
+class Tenant(Protocol):
+    """What has tasks in a root."""
+
+    def _lose(self, root: Root, reason: type[ClosedError | ForkedError]) -> object:
+        """End, if it still is in that root, which is gone for this reason."""
 
 
 class Root:
@@ -214,7 +224,7 @@ class Root:
         *("fail_fast", "loop", "task", "tenants"),
     )
 
-    def __init__(self, tenants: Callable[[], Iterable[Component]]) -> None:
+    def __init__(self, tenants: Callable[[], Iterable[Tenant]]) -> None:
         self.loop = running_loop()
         self.tenants = tenants
         self.fail_fast = False
@@ -322,9 +332,13 @@ class Root:
         while self._late:
             self._late.pop(0)()
 
+    def end(self) -> None:
+        """Have the group end, soon."""
+        self._close.set()
+
     async def aclose(self, close_timeout: float) -> None:
         """End the group and wait for its end, at most ``close_timeout`` seconds; idempotent."""
-        self._close.set()
+        self.end()
         if self.task is not None:
             with anyio.move_on_after(close_timeout, shield=True):
                 await self._ended.wait()
@@ -336,5 +350,4 @@ class Root:
 
     def _retire_tenants(self, reason: type[ClosedError | ForkedError]) -> None:
         for tenant in tuple(self.tenants()):
-            if tenant._root is self:  # else opened anew since, in another root
-                tenant._retire(reason(tenant._label()))
+            tenant._lose(self, reason)

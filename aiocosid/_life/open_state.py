@@ -19,30 +19,35 @@ if TYPE_CHECKING:
     from ..abc import Clock
     from ..abc.events import Event, Instrument
     from ..errors import CosIdError
-    from .component import Component
+    from .loop import Root
 
-__all__ = ("OpenState", "Sleeps")
+__all__ = ("Home", "OpenState")
 
 logger = logging.getLogger("aiocosid")
 
 
-class Sleeps:
-    """The sleeps of one opening, all of which can be ended at once.
+class Home:
+    """What a component gives to one opening: a clock, a root, and sleeps that end together.
 
     Attributes:
+        clock: the component's.
+        label: names it in messages.
+        root: where its tasks run; None before it is open.
         scopes: what is slept in; None if nothing is.
     """
 
-    __slots__ = ("_clock", "scopes")
+    __slots__ = ("clock", "label", "root", "scopes")
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, clock: Clock, label: str, root: Root | None) -> None:
+        self.clock = clock
+        self.label = label
+        self.root = root
         self.scopes: list[anyio.CancelScope] | None = None  # an idle component is to be small
 
     async def sleep_for(self, seconds: float) -> None:
         """Sleep for so many seconds, or until woken."""
         with self.until_woken():
-            await self._clock.sleep(max(0.0, seconds))
+            await self.clock.sleep(max(0.0, seconds))
 
     @contextmanager
     def until_woken(self) -> Generator[anyio.CancelScope]:
@@ -81,13 +86,13 @@ class OpenState:
     """
 
     __slots__ = (
-        *("_instrument", "_instrument_errors", "_sleeps"),
+        *("_home", "_instrument", "_instrument_errors"),
         *("clock", "ended", "label", "name", "namespace", "root"),
     )
 
     def __init__(
         self,
-        component: Component,
+        home: Home,
         before: OpenState | None,
         *,
         namespace: str,
@@ -97,18 +102,18 @@ class OpenState:
         """Begin.
 
         Args:
-            component: what is opened.
-            before: its last opening.
+            home: what the component gives to it.
+            before: the component's last opening.
             namespace: for events.
             name: for events.
             instrument: receives the events.
         """
         if before is not None and before.ended is None:
             before.ended = ClosedError(before.label)  # its loop has died, and could not tell
-        self.clock = component._clock
-        self.label: str = component._label()
-        self.root = component._root
-        self._sleeps = component._sleeps
+        self.clock = home.clock
+        self.label: str = home.label
+        self.root: Root | None = home.root
+        self._home = home
         self.ended: CosIdError | None = None
         self.namespace = namespace
         self.name = name
@@ -156,15 +161,15 @@ class OpenState:
     async def sleep_for(self, seconds: float) -> None:
         """Sleep for so many seconds, until woken, or until it is over."""
         if self.ended is None:
-            await self._sleeps.sleep_for(seconds)
+            await self._home.sleep_for(seconds)
 
     def until_woken(self) -> AbstractContextManager[anyio.CancelScope]:
         """Return a scope that `wake` ends."""
-        return self._sleeps.until_woken()
+        return self._home.until_woken()
 
     def wake(self) -> None:
         """End all sleeps."""
-        self._sleeps.wake()
+        self._home.wake()
 
     @property
     def is_observed(self) -> bool:

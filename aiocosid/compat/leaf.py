@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import anyio
 
-from .._life.component import Component
+from .._life.component import Component, root_of, why_unusable
 from ..abc import DEFAULT_NAMESPACE, MAX_ID, IdGenerator
 from ..abc.checks import check_above, check_integer, check_seconds, check_text
 from ..errors import (
@@ -161,7 +161,7 @@ class _Tag(Generic[_G]):
     def has_ended(self) -> bool:
         """Whether the generator was closed or has ended; never for a user's own class."""
         generator: object = self.generator
-        return isinstance(generator, Component) and generator._has_ended()
+        return isinstance(generator, Component) and why_unusable(generator) is not None
 
     def is_in(self, rows: Mapping[str, TableRow], reached: int | None) -> bool:
         """Return whether its row is among these, and is no new row of its name with lower ids.
@@ -255,7 +255,7 @@ class LeafTags(Component, Generic[_G]):
 
     def _hasten(self, generator: object) -> None:
         """Let a generator's callers fail soon, if those of all tags do; not a user's own class."""
-        root = generator._root if isinstance(generator, Component) else None
+        root = root_of(generator) if isinstance(generator, Component) else None
         if root is not None and self._root is not None and self._root.fail_fast:
             root.fail_fast = True
 

@@ -18,7 +18,7 @@ from ..abc.checks import check_integer
 from ..errors import ForkedError, IdOverflowError, InvalidArgumentError
 
 if TYPE_CHECKING:
-    from ..abc import IdSegmentDistributor, Store
+    from ..abc import AnyGenerator, IdSegmentDistributor, Store
 
 __all__ = (
     "MAX_INT32",
@@ -166,10 +166,11 @@ class UncertaintyIdGenerator(WrappedGenerator):
             record = store.segment_distributor(
                 namespace=actual.namespace, name=f"{actual.name}~bits", offset=bits << FROZEN
             )
-            while isinstance(generator, WrappedGenerator):
-                generator = generator._inner
-            if isinstance(generator, Component):  # else it is a user's own
-                generator._before = partial(_check_bits, record, bits)
+            found: AnyGenerator = generator
+            while isinstance(found, WrappedGenerator):
+                found = found.inner
+            if isinstance(found, Component):  # else it is a user's own
+                found._before = partial(_check_bits, record, bits)
 
     async def next_id(self) -> int:
         """Return the next id; see `aiocosid.abc.IdGenerator.next_id`."""

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary, ref
 import anyio
 
 from .._life import fork
-from .._life.component import Component
+from .._life.component import Component, why_unusable
 from .._life.loop import is_dead, running_loop, start_root_task
 from ..abc.checks import check_machine_bits
 from ..errors import (
@@ -22,9 +22,9 @@ from ..errors import (
     CosIdError,
     InvalidArgumentError,
     MachineIdInUseError,
-    MachineIdUnavailableError,
 )
-from ._leasing import Issuer, Leasing, MarkDemand
+from ._bound import MarkDemand
+from ._leasing import Issuer, Leasing
 from ._options import LeaseOptions
 from ._statistics import MachineIdStatistics
 
@@ -55,15 +55,8 @@ class MachineIdLease(Component):
     _opening: Leasing
 
     __slots__ = (
-        "__weakref__",
-        "_demand",
-        "_host",
-        "_is_shared",
-        "_options",
-        "_starting",
-        "_users",
-        "bits",
-        "distributor",
+        *("__weakref__", "_demand", "_host", "_is_shared", "_options", "_starting", "_users"),
+        *("bits", "distributor"),
     )
 
     def __init__(
@@ -177,8 +170,7 @@ class MachineIdLease(Component):
             now_ms: the wall clock, above the limit.
             limit_ms: what `limit_ms` has returned.
         """
-        opening = self._opening
-        return now_ms - limit_ms if 0 <= limit_ms < min(opening.mark_ms, opening.until_ms) else 0
+        return now_ms - limit_ms if 0 <= limit_ms < self._opening.reach_ms() else 0
 
     def let_borrow(self, seconds: float) -> None:
         """Let an issuer be ahead of the clock by so many seconds; call it before the issuer joins.
@@ -270,7 +262,7 @@ class MachineIdLease(Component):
             if error is not None:
                 raise error.again() if isinstance(error, CosIdError) else error
         if self._opening.mark_ms < 0 and self._unusable is None:
-            await self._wait_for_id()
+            await self._opening.wait_for_id()
 
     def _start_shared(self) -> None:
         start = self._starting = _SharedStart()  # first: an eager task may end before the call
@@ -296,22 +288,6 @@ class MachineIdLease(Component):
             self._starting = None
         start.ended.set()
 
-    async def _wait_for_id(self) -> None:
-        """Wait while its user opens it, or while it takes another id after a loss."""
-        limit, opening = self._options.patience, self._opening
-        with self._clock.move_on_after(limit) as scope:
-            while opening.mark_ms < 0 and opening.ended is None:
-                await opening.changed.wait()
-        if opening.refusal is not None:
-            raise opening.refusal.again()
-        if scope.cancelled_caught:
-            cause = opening.last_error
-            reason = str(cause or "")
-            remedy = "" if cause is None else cause.remedy
-            raise MachineIdUnavailableError(
-                self.namespace, waited=limit, reason=reason, remedy=remedy
-            ) from cause
-
     async def leave(self) -> None:
         """Remove a generator; the last one closes the lease if a generator opened it."""
         self._users = max(0, self._users - 1)
@@ -325,10 +301,14 @@ class MachineIdLease(Component):
         """Return whether it is neither open nor opening, and of another width than ``bits``."""
         return self.bits != bits and self._users == 0 and self._root is None
 
+    def _live_root(self) -> Root | None:
+        """Return where it is open, or is being closed; not the parent's, nor of a dead loop."""
+        root, is_ours = self._held_in, self._born == fork.generation
+        return None if root is None or not is_ours or is_dead(root.loop) else root
+
     def _forget_dead_life(self) -> None:
         """Start afresh in a forked child, or on another loop after the last one has ended."""
-        root = self._root if self._closing is None else self._closing.root
-        if self._born != fork.generation or (root is not None and is_dead(root.loop)):
+        if self._held_in is not self._live_root() or self._born != fork.generation:
             self._users, self._is_shared, self._starting = 0, False, None
             self._root = self._closing = None
             self._born = fork.generation
@@ -344,7 +324,14 @@ class MachineIdLease(Component):
         return f"{type(self).__name__} {self.distributor.namespace}"
 
     def _reset(self) -> None:
-        self._opening = Leasing(self, self._opening)
+        self._opening = Leasing(
+            self._home,
+            self._opening,
+            distributor=self.distributor,
+            bits=self.bits,
+            options=self._options,
+            demand=self._demand,
+        )
 
     async def _start(self) -> None:
         await self._take_over_distributor()
@@ -361,12 +348,10 @@ class MachineIdLease(Component):
         while True:
             holder = _holders.get(self.distributor)
             other = holder() if holder is not None else None
-            if other is None or other is self or other._born != fork.generation:
+            root = None if other is None or other is self else other._live_root()
+            if other is None or root is None:
                 break
-            root = other._root if other._closing is None else other._closing.root
-            if root is None or is_dead(root.loop):
-                break
-            if other._unusable is None or root.loop is not running_loop():
+            if why_unusable(other) is None or root.loop is not running_loop():
                 raise MachineIdInUseError(repr(self.distributor), holder=repr(other))
             await other.aclose()  # it gives its id back first; others may wait for that as well
         _holders[self.distributor] = ref(self)
@@ -387,7 +372,7 @@ class MachineIdLease(Component):
             machine_id=self.machine_id if self.machine_id >= 0 else None,
             bits=self.bits,
             term=self.term,
-            seconds_left=self._seconds_left(),
+            seconds_left=self._opening.seconds_left,
             mark_ms=opening.mark_ms,
             mark_wait=opening.mark_wait,
             renewals=opening.renewals,
@@ -398,13 +383,10 @@ class MachineIdLease(Component):
             taken_ms=self.taken_ms if self.machine_id >= 0 else -1,
         )
 
-    def _seconds_left(self) -> float:
-        return max(0.0, self._opening.ends_at - self._clock.monotonic())
-
     def __repr__(self) -> str:
         """Name the id and the seconds that the lease has left."""
         state = "open" if self._unusable is None else type(self._unusable).__name__
-        left = self._seconds_left()
+        left = self._opening.seconds_left
         return f"<{self._label()} {state} machine_id={self.machine_id} seconds_left={left:g}>"
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import random
-from dataclasses import replace
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -22,13 +20,12 @@ from ..abc.events import (
     MachineIdsQuarantined,
 )
 from ..abc.machines import RELEASE_MARGIN
-from ..abc.restart import VOID, Found, RestartPlace, RestartRecord
+from ..abc.restart import Found
 from ..errors import (
     ClockTooManyBackwardsError,
     ClosedError,
     CosIdError,
     ForkedError,
-    MachineIdInUseError,
     MachineIdLostError,
     MachineIdQuarantineError,
     MachineIdUnavailableError,
@@ -36,39 +33,26 @@ from ..errors import (
     StoreNotInitializedError,
     StoreUnavailableError,
 )
-from ._files import STORE
-from ._options import USUAL_LEAD, lead_of
-from ._restart import (
-    early_floor_ms,
-    is_last,
-    is_still_its,
-    latest_ms,
-    least_floor_ms,
-    offline_floor_ms,
-)
+from ._bound import DiskBound, not_locked
+from ._options import USUAL_LEAD
+from .instance_ids import namesake
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from .._life.open_state import Home
+    from ..abc import MachineIdDistributor
     from ..abc.events import Event
-    from ._lease import MachineIdLease
+    from ._bound import MarkDemand
+    from ._options import LeaseOptions
 
-__all__ = ("Issuer", "Leasing", "MarkDemand")
+__all__ = ("Issuer", "Leasing")
 
 logger = logging.getLogger("aiocosid")
 
 LOSSES: Final = 3  # in a row, while the lease was valid: another process uses our instance id
 SETTLED: Final = 3  # renewals after which an id counts as stable, and earlier losses are forgotten
-FIRST_BACKOFF: Final = 0.05  # seconds after the first failure, doubled by each further one
-LAST_BACKOFF: Final = 2.0  # seconds; at most this long after an outage has ended, it is noticed
-JITTER: Final = 0.1  # of an interval: processes that started at the same time drift apart
 MS: Final = 1000
-NEVER_MS: Final = 2**62
-NOT_LOCKED: Final = (
-    "cannot lock and write the record of this instance, on which its ids depend: another process "
-    "has it, or the disk does not answer"
-)
-LOCK_IT: Final = "close the other process, or mend the disk; it is tried again"
 
 OFFLINE_PATIENCE: Final = 0.4  # seconds for the store's answer, if the id can be used without it
 
@@ -80,24 +64,6 @@ class Issuer(Protocol):
     def last_ms(self) -> int:
         """No id was issued with a later time, in milliseconds since 1970."""
         ...
-
-
-class MarkDemand:
-    """How far ahead of the clock the issuers want the time mark; also before the lease is open.
-
-    Attributes:
-        asked_ms: the mark that they asked for.
-        borrowable: seconds that they may be ahead of the clock.
-        ahead_ms: how far ahead of the clock the latest of them prepares ids.
-        prepared_ms: the wall clock at that time.
-    """
-
-    __slots__ = ("ahead_ms", "asked_ms", "borrowable", "prepared_ms")
-
-    def __init__(self) -> None:
-        self.asked_ms = self.prepared_ms = -1
-        self.borrowable = 0.0
-        self.ahead_ms = 0
 
 
 class Leasing(OpenState):
@@ -113,8 +79,6 @@ class Leasing(OpenState):
         issuers: what issues ids under it, by name.
         ends_at: when the lease ends, by the monotonic clock.
         mark_ms: no id is issued with a later time; -1 for none at all.
-        until_ms: the same by the record on this machine's disk, for an instance that may start
-            without the store.
         session: the store's session of the last renewal.
         changed: set when the lease is next renewed, lost or taken again.
         hurry: whether it is to be renewed now.
@@ -127,50 +91,36 @@ class Leasing(OpenState):
     """
 
     __slots__ = (
-        "_bits",
-        "_bound_at_ms",
-        "_bound_ms",
-        "_call_by",
-        "_demand",
-        "_distributor",
-        "_found",
-        "_is_left",
-        "_is_marked",
-        "_offline",
-        "_opened",
-        "_options",
-        "_past_ms",
-        "_patience",
-        "_quarantine_ends_at",
-        "_settling",
-        "_signed_ms",
-        "_started",
-        "_thefts",
-        "_watching",
-        "changed",
-        "ends_at",
-        "failures",
-        "floor_ms",
-        "hurry",
-        "issuers",
-        "last_error",
-        "losses",
-        "machine_id",
-        "mark_ms",
-        "mark_wait",
-        "refusal",
-        "renewals",
-        "session",
-        "taken_ms",
+        *("_bits", "_bound", "_call_by", "_demand", "_distributor", "_is_left", "_is_marked"),
+        *("_opened", "_options", "_past_ms", "_patience", "_quarantine_ends_at", "_settling"),
+        *("_signed_ms", "_started", "_thefts", "_watching"),
+        *("changed", "ends_at", "failures", "floor_ms", "hurry", "issuers", "last_error", "losses"),
+        *("machine_id", "mark_ms", "mark_wait", "refusal", "renewals", "session", "taken_ms"),
         "term",
-        "until_ms",
     )
 
-    def __init__(self, lease: MachineIdLease, before: Leasing | None) -> None:
-        """Begin; ``before`` is the lease's last opening."""
-        distributor, options = lease.distributor, lease._options
+    def __init__(
+        self,
+        home: Home,
+        before: Leasing | None,
+        *,
+        distributor: MachineIdDistributor,
+        bits: int,
+        options: LeaseOptions,
+        demand: MarkDemand,
+    ) -> None:
+        """Begin.
+
+        Args:
+            home: what the lease gives to it.
+            before: the lease's last opening.
+            distributor: the source of the id.
+            bits: the width of the id.
+            options: the lease's.
+            demand: what the issuers want of the time mark.
+        """
         super().__init__(
-            lease,
+            home,
             before,
             namespace=distributor.namespace,
             name=distributor.instance_id.text,
@@ -178,11 +128,11 @@ class Leasing(OpenState):
         )
         self._distributor = distributor
         self._options = options
-        self._bits = lease.bits
-        self._demand = lease._demand
+        self._bits = bits
+        self._demand = demand
         self.term: int = 0 if before is None else before.term
         # No id of an earlier opening was issued with a later time.
-        self._past_ms: int = -1 if before is None else before._last_issued_ms()
+        self._past_ms: int = -1 if before is None else before.last_issued_ms()
         self.issuers: dict[str, Issuer] = {}
         self._call_by = inf  # by the monotonic clock: when opening gives up
         self._patience: float = options.call_timeout  # seconds for an answer of the store
@@ -195,12 +145,9 @@ class Leasing(OpenState):
         self.machine_id = self.floor_ms = self.taken_ms = self.mark_ms = -1
         self.ends_at = -inf
         self._signed_ms = -1  # by the wall clock: when the last renewal was sent
-        self._found: Found | None = None  # on this machine, by the first attempt to take an id
-        self._bound_ms = -1  # of the ids until the next renewal, and the boot clock at that time
-        self._bound_at_ms = -1  # -1: none; a successor waits for the mark
-        restart = distributor.restart
-        self._offline = 0.0 if restart is None else restart.offline
-        self.until_ms: int = -1 if self._offline else NEVER_MS
+        self._bound = DiskBound(
+            distributor, home, bits=bits, demand=demand, call_timeout=options.call_timeout
+        )
         self.session: int = 0
         self.mark_wait = 0.0
         self.changed = anyio.Event()
@@ -214,18 +161,21 @@ class Leasing(OpenState):
     def limit_ms(self) -> int:
         """Return the latest time that ids may have now, in ms since 1970; -1 for none at all."""
         is_good = self.clock.monotonic() < self.ends_at
-        if not is_good or not (self._offline or self._distributor.session == self.session):
+        if not is_good or not (self._bound.offline or self._distributor.session == self.session):
             return -1
-        return min(self.mark_ms, self.until_ms, latest_ms(self._bound_now_ms(), 0))
+        return min(self.mark_ms, self._bound.limit_ms())
 
-    def _bound_now_ms(self) -> int:
-        """Return the bound of ids, moved on by the time since it was set."""
-        restart = self._distributor.restart
-        if restart is None or self._bound_at_ms < 0:
-            return NEVER_MS
-        return self._bound_ms + restart.boot_ms() - self._bound_at_ms
+    def reach_ms(self) -> int:
+        """Return the latest time up to which the next renewal may let ids be."""
+        return min(self.mark_ms, self._bound.until_ms)
 
-    def _last_issued_ms(self) -> int:
+    @property
+    def seconds_left(self) -> float:
+        """How long the id may be used without a further renewal."""
+        return max(0.0, self.ends_at - self.clock.monotonic())
+
+    def last_issued_ms(self) -> int:
+        """Return the latest time of an id, also of the openings before; -1 if there is none."""
         last_ms: int = max((issuer.last_ms for issuer in self.issuers.values()), default=-1)
         return max(last_ms, self._past_ms)
 
@@ -246,15 +196,6 @@ class Leasing(OpenState):
             shield=True,
         )
         return ClosedError(self.label) if self._is_left else answer
-
-    def _interval(self) -> float:
-        return self._distributor.interval * random.uniform(1 - JITTER, 1)  # noqa: S311 - no secret
-
-    def _pause(self, attempt: int) -> float:
-        """Return seconds until the next attempt: longer each time, never past the margin."""
-        longest = min(LAST_BACKOFF, self._options.lead_seconds - self._distributor.interval)
-        delay: float = min(longest, FIRST_BACKOFF * 2 ** min(attempt - 1, 10))
-        return delay * random.uniform(0.5, 1.0)  # noqa: S311 - it spreads load and hides nothing
 
     def _note(self, error: CosIdError, attempt: int) -> None:
         self.last_error = error
@@ -298,6 +239,23 @@ class Leasing(OpenState):
         self.check()
         await self._wait_for_floor()
 
+    async def wait_for_id(self) -> None:
+        """Wait while its user opens it, or while it takes another id after a loss."""
+        limit = self._options.patience
+        with self.clock.move_on_after(limit) as scope:
+            while self.mark_ms < 0 and self.ended is None:
+                await self.changed.wait()
+        if self.refusal is not None:
+            raise self.refusal.again()
+        if scope.cancelled_caught:
+            raise self._unavailable(limit, self.last_error) from self.last_error
+
+    def _unavailable(self, waited: float, cause: CosIdError | None) -> CosIdError:
+        reason, remedy = ("", "") if cause is None else (str(cause), cause.remedy)
+        return MachineIdUnavailableError(
+            self.namespace, waited=waited, reason=reason, remedy=remedy
+        )
+
     def refuse(self, error: CosIdError) -> None:
         """Note why it cannot be opened, unless it was closed meanwhile: then nothing is wrong."""
         if self.ended is None:
@@ -312,21 +270,19 @@ class Leasing(OpenState):
             while (error := await self._try_to_take()) is not None:
                 attempt += 1
                 self._note(error, attempt)
-                if isinstance(error, MachineIdLostError) and self._takes_another:
+                if isinstance(error, MachineIdLostError) and self._options.takes_another:
                     self._lose(error)  # before the first renewal: a process of the same instance id
                     self._thefts += 1
                     if self._thefts >= LOSSES:
-                        raise self._namesake() from error
+                        raise namesake(self._distributor, "takes its machine id away") from error
                 elif not error.retryable or not isinstance(error, StoreError):
                     raise error
                 if answered is None or self.clock.monotonic() < self._call_by:
                     answered = error  # otherwise it says only that this call had no time left
-                waited, pause = self.clock.monotonic() - started, self._pause(attempt)
+                waited = self.clock.monotonic() - started
+                pause = self._options.pause(self._distributor.interval, attempt)
                 if waited + pause >= self._options.patience:
-                    reason = str(answered)
-                    raise MachineIdUnavailableError(
-                        self.namespace, waited=waited, reason=reason, remedy=answered.remedy
-                    ) from answered
+                    raise self._unavailable(waited, answered) from answered
                 await self.sleep_for(pause)
                 self.check()
         finally:
@@ -336,12 +292,10 @@ class Leasing(OpenState):
         now_ms = self.clock.now_ms()
         threshold = self._options.broken_threshold
         latest = 2**62 if threshold is None else now_ms + int(threshold * MS)
-        found = await self._find()
+        found = await self._bound.find()
         if found is None:
-            return StoreUnavailableError(STORE, NOT_LOCKED, remedy=LOCK_IT)
-        alone_ms = offline_floor_ms(found, self._bits, now_ms) if self._offline else None
-        if self._distributor.restart is not None:
-            self._distributor.restart.found = found
+            return not_locked()
+        alone_ms = self._bound.floor_without_store(found, now_ms)
         if alone_ms is not None:
             self._patience = min(self._patience, OFFLINE_PATIENCE)
         taken = await self._call(
@@ -360,13 +314,13 @@ class Leasing(OpenState):
         self, error: CosIdError, found: Found, floor_ms: int
     ) -> CosIdError | None:
         """Begin with the id of a former process, up to the mark that the store has confirmed."""
-        record, restart, now_ms = found.record, self._distributor.restart, self.clock.now_ms()
-        if record is None or restart is None or not is_still_its(record, restart.former):
+        record, now_ms = self._bound.record_to_begin_with(found), self.clock.now_ms()
+        if record is None:
             return error  # the next attempt may learn above which time ids have to be
         self._begin_term(MachineGrant(record.machine_id, floor_ms), now_ms, Found())
-        self.mark_ms, restart.renewal = record.mark_ms, record.renewal
+        self.mark_ms = record.mark_ms
         self.ends_at = self.clock.monotonic() + (record.mark_ms - now_ms) / MS
-        refused = await self._bind()
+        refused = await self._bound.bind(self, renewal=record.renewal)
         if refused is None:
             self._note(error, 1)
             self.hurry = True  # the store is asked again and again
@@ -374,35 +328,11 @@ class Leasing(OpenState):
             self.mark_ms, self.ends_at, self.machine_id = -1, -inf, -1
         return refused
 
-    async def _find(self) -> Found | None:
-        """Return what a former process left on this machine; nothing after the first grant.
-
-        Returns:
-            None if ids depend on the record, and another process has it locked: it may run, and
-            issue ids that the store does not know of.
-        """
-        restart = self._distributor.restart
-        if restart is None or self._found is not None:
-            return self._found or Found()
-        answer = await self._call_disk(restart.take)
-        found = answer if isinstance(answer, Found) else Found()
-        needs_lock = self._offline or (found.record is not None and found.record.until_ms >= 0)
-        if needs_lock and not found.lock:
-            return None
-        self._found = found
-        return found
-
     def _begin_term(self, grant: MachineGrant, now_ms: int, found: Found) -> None:
-        restart = self._distributor.restart
-        floor_ms = max(grant.floor_ms, least_floor_ms(found))
-        if restart is not None:
-            early_ms = early_floor_ms(found, restart.former)
-            if self.renewals and is_last(restart.renewal, restart.former):
-                early_ms = self.floor_ms  # lost to a call of a former process, which has ended
-            floor_ms = floor_ms if early_ms is None else min(floor_ms, early_ms)
-            self._found = Found()
+        renewed_ms = self.floor_ms if self.renewals else None
+        floor_ms = self._bound.floor_ms(grant.floor_ms, found, renewed_ms)
         self.machine_id, self._is_marked = grant.machine_id, grant.is_marked
-        self.floor_ms = max(floor_ms, self._last_issued_ms())
+        self.floor_ms = max(floor_ms, self.last_issued_ms())
         self.taken_ms = now_ms
         self.term += 1
         ahead = (floor_ms - now_ms) / MS
@@ -455,14 +385,16 @@ class Leasing(OpenState):
             await self._take()
             self._opened.set()
             while not self.has_ended():
-                await self._rest(self._pause(attempt) if attempt else self._interval())
+                pause = self._options.pause(self._distributor.interval, attempt)
+                if not self.hurry:
+                    await self.sleep_for(pause)
                 error = None if self.has_ended() else await self._keep()
                 if self.has_ended():
                     break
                 attempt = 0 if error is None else attempt + 1
                 if error is not None:
                     self._note(error, attempt)
-                if isinstance(error, MachineIdLostError) and not self._takes_another:
+                if isinstance(error, MachineIdLostError) and not self._options.takes_another:
                     retire(error)
         except Exception as error:  # noqa: BLE001 - a stranger's distributor, whatever it answers
             if self.ended is None:
@@ -471,49 +403,33 @@ class Leasing(OpenState):
         finally:
             self._opened.set()
             watching.set()
-            self._notify()
+            self.notify()
 
     async def _keep(self) -> CosIdError | None:
         """Renew the id, or take one if there is none."""
         self.hurry = False
-        restart = self._distributor.restart
         if self.machine_id < 0:
             return await self._take_anew()
         was_good = self.clock.monotonic() < self.ends_at
         error = await self._renew()
         if isinstance(error, MachineIdLostError):
             self._lose(error)
-            if restart is not None and self._offline:  # nor may the next process begin with it
-                void = replace(VOID, floor_ms=self._last_issued_ms())
-                await self._call_disk(partial(restart.write, void))
+            await self._bound.void(self.last_issued_ms())  # nor may the next process begin with it
             # An id that was lost with the store's session was not taken over by another process.
             is_theft = was_good and self._distributor.session == self.session
             self._thefts = self._thefts + 1 if is_theft else 0
             if self._thefts >= LOSSES:
-                raise self._namesake()
-            if self._takes_another:
+                raise namesake(self._distributor, "takes its machine id away")
+            if self._options.takes_another:
                 self._note(error, 1)
                 return await self._take_anew()
         elif error is None:
             self._settling += 1
             if self._settling >= SETTLED:
                 self._thefts = 0
-        elif restart is not None and self._offline and self.until_ms >= 0:
-            await self._write(restart, self._bound_ms, max(self._bound_at_ms, 0))  # ids go on
+        else:
+            await self._bound.keep(self)
         return error
-
-    @property
-    def _takes_another(self) -> bool:
-        return self._options.on_lost == "redistribute"
-
-    def _namesake(self) -> CosIdError:
-        """Return the error of a lease that has lost its id several times in a row."""
-        who = f"instance id {self._distributor.instance_id.text!r} of namespace {self.namespace!r}"
-        return MachineIdInUseError(
-            who,
-            holder="another process, which takes its machine id away",
-            remedy="give each process an instance id of its own",
-        )
 
     def _lose(self, error: MachineIdLostError) -> None:
         self.emit(MachineIdLost, machine_id=self.machine_id, error=error)
@@ -522,7 +438,7 @@ class Leasing(OpenState):
         self.machine_id = -1
         self._settling = 0
         self.losses += 1
-        self._notify()
+        self.notify()
 
     async def _take_anew(self) -> CosIdError | None:
         error = await self._try_to_take()
@@ -536,8 +452,9 @@ class Leasing(OpenState):
         While the lease is valid no other process can have been given the id, even if the store has
         lost its data.
         """
-        sent_at, now_ms = self.clock.monotonic(), self.clock.now_ms()
-        mark_ms = max(self.mark_ms, self.floor_ms, self._due_mark(now_ms))
+        sent_at, now_ms, options = self.clock.monotonic(), self.clock.now_ms(), self._options
+        due_ms = self._demand.mark_ms(now_ms, options.lead_seconds, options.use_time)
+        mark_ms = max(self.mark_ms, self.floor_ms, due_ms)
         machine_id, by = self.machine_id, self._distributor
         session = by.session
         is_good = self._is_surely_ours()
@@ -550,85 +467,13 @@ class Leasing(OpenState):
         if by.session != session:
             return StoreUnavailableError(by.store, "its session was interrupted meanwhile")
         self.session = session
-        self.ends_at = sent_at + self._options.use_time
+        self.ends_at = sent_at + options.use_time
         self.mark_ms, self._signed_ms = mark_ms, now_ms
         self.renewals += 1
         self.last_error = self._quarantine_ends_at = None
         took = self.clock.monotonic() - sent_at
         self.emit(MachineIdGuarded, machine_id=machine_id, mark_ms=mark_ms, took=took)
-        return await self._bind()
-
-    async def _bind(self) -> CosIdError | None:
-        """Set the bound of all ids until the next renewal, and write it to this machine's disk.
-
-        Until it is there, a successor that asks the store waits for the mark: the record that it
-        finds is of an earlier renewal.  One that may start without the store would believe that
-        record, so then ids are below both bounds until the new one is on the disk.
-
-        Returns:
-            What the disk says, if ids depend on it.
-        """
-        restart = self._distributor.restart
-        at_ms = 0 if restart is None else restart.boot_ms()
-        if restart is None or not (at_ms or self._offline):
-            self._notify()
-            return None
-        now_ms, former_ms = self.clock.now_ms(), self._bound_now_ms()
-        demand, asked_ms = self._demand, max(self._demand.asked_ms, self.floor_ms)
-        if now_ms - demand.prepared_ms < self._distributor.interval * MS:
-            # Or an issuer that prepares ids would ask for another renewal right after this one.
-            asked_ms = max(asked_ms, now_ms + demand.ahead_ms)
-        bound_ms = max(now_ms, min(asked_ms, now_ms + int(demand.borrowable * MS)))
-        self._bound_at_ms = at_ms or -1
-        self._bound_ms = min(bound_ms, former_ms) if self._offline else bound_ms
-        # Last: an id that a signal handler issues from here on is below the new bound.
-        bound_ms = max(bound_ms, self._last_issued_ms())
-        if not self._offline:
-            self._bound_ms = bound_ms
-            self._notify()
-            await self._write(restart, bound_ms, at_ms)
-            return None
-        refused = await self._write(restart, bound_ms, at_ms)
-        if refused is None:
-            self._bound_ms = bound_ms
-        self._notify()
-        return refused
-
-    async def _write(
-        self, restart: RestartPlace, bound_ms: int, at_ms: int, until_ms: int | None = None
-    ) -> CosIdError | None:
-        """Write the record of a bound; ids may go up to its own mark once it is on the disk."""
-        if not restart.renewal:
-            return None
-        record = RestartRecord(
-            renewal=restart.renewal, boot_ms=at_ms, bound_ms=bound_ms, floor_ms=self.floor_ms
-        )
-        if self._offline:
-            lead_ms = int(lead_of(self._distributor) * MS)
-            latest = max(self.until_ms, self.clock.now_ms() + lead_ms, bound_ms + lead_ms)
-            record = replace(
-                record,
-                until_ms=min(latest, self.mark_ms) if until_ms is None else until_ms,
-                mark_ms=self.mark_ms,
-                machine_id=self.machine_id,
-                bits=self._bits,
-            )
-        written = await self._call_disk(partial(restart.write, record))
-        if isinstance(written, CosIdError):
-            return written
-        if self._offline and not written:
-            return StoreUnavailableError(STORE, NOT_LOCKED, remedy=LOCK_IT)
-        if self._offline:
-            self.until_ms = record.until_ms
-        return None
-
-    async def _call_disk(self, call: Callable[[], Any]) -> Any:  # noqa: ANN401 - any call
-        """Call the machine's own disk; return an error instead of raising it."""
-        within = self._options.call_timeout
-        answer = await call_bounded(call, store=STORE, clock=self.clock, within=within, shield=True)
-        if isinstance(answer, CosIdError):
-            logger.warning("%s: %s", self.label, answer)
-        return answer
+        return await self._bound.bind(self)
 
     def _is_surely_ours(self) -> bool:
         """Whether the lease is valid by both clocks: a suspended host stops the monotonic one."""
@@ -637,21 +482,8 @@ class Leasing(OpenState):
         is_good: bool = self.clock.monotonic() < ends_at
         return is_good and self.clock.now_ms() < self._signed_ms + longest * MS
 
-    def _due_mark(self, now_ms: int) -> int:
-        """Return a mark that is ahead of the clock, and not below the one that an issuer asked for.
-
-        Never by more than the id may be used after a renewal: where the mark is lost or unknown, as
-        to a Java peer, only the elapsed time protects the ids issued below it.
-        """
-        lead, use_time = self._options.lead_seconds, self._options.use_time
-        longest = int(min(lead + self._demand.borrowable, use_time) * MS)
-        return min(max(now_ms, self._demand.asked_ms) + int(lead * MS), now_ms + longest)
-
-    async def _rest(self, seconds: float) -> None:
-        if not self.hurry:
-            await self.sleep_for(seconds)
-
-    def _notify(self) -> None:
+    def notify(self) -> None:
+        """Let those go on who wait for a change of the lease."""
         self.changed.set()
         self.changed = anyio.Event()
 
@@ -663,7 +495,7 @@ class Leasing(OpenState):
         self.end(reason)
         if not isinstance(reason, ForkedError):
             self.wake()
-            self._notify()
+            self.notify()
 
     async def drain(self) -> None:
         """Give the id back, once no task renews it any more."""
@@ -671,17 +503,15 @@ class Leasing(OpenState):
             with self.clock.move_on_after(self._options.close_timeout):
                 await self._watching.wait()
             self._watching = None
-        restart = self._distributor.restart
-        if restart is not None and self._offline and self.machine_id >= 0:
+        if self.machine_id >= 0 and self._bound.offline:
             # The mark stays: the next process may start without the store as well.
-            last_ms = max(self._last_issued_ms(), self.floor_ms, 0)
-            await self._write(restart, last_ms, restart.boot_ms(), last_ms)
+            await self._bound.leave(self)
             self.machine_id = -1
         machine_id, self.machine_id = self.machine_id, -1
         if machine_id >= 0:
             # A millisecond later: the next owner may be CosId, which issues ids in the same
             # millisecond.
-            last_ms = max(self._last_issued_ms() + 1, self.floor_ms)
+            last_ms = max(self.last_issued_ms() + 1, self.floor_ms)
             error = await self._call(self._distributor.revert, machine_id, last_ms=last_ms)
             if isinstance(error, CosIdError):
                 self._note(error, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING, Final, Self
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ("USUAL_LEAD", "LeaseOptions", "lead_of")
 
+FIRST_BACKOFF: Final = 0.05  # seconds after the first failure, doubled by each further one
+LAST_BACKOFF: Final = 2.0  # seconds; at most this long after an outage has ended, it is noticed
+JITTER: Final = 0.1  # of an interval: processes that started at the same time drift apart
 LEAD_SHARE: Final = 1.5  # intervals that the mark is ahead of the clock: one, and a margin
 USUAL_LEAD: Final = LEAD_SHARE * DEFAULT_GUARD_INTERVAL  # seconds; a former owner's may be
 USUAL_PATIENCE: Final = 5.0  # seconds
@@ -76,6 +80,24 @@ class LeaseOptions:
                 f"most {lease_time:g} s, 0.9 of the safe guard",
             )
         return replace(self, lead=lead, lease_time=lease_time, offline=offline)
+
+    @property
+    def takes_another(self) -> bool:
+        """Whether another id is taken after a loss."""
+        return self.on_lost == "redistribute"
+
+    def pause(self, interval: float, attempt: int) -> float:
+        """Return seconds until the next renewal: longer after each failure, never past the margin.
+
+        Args:
+            interval: seconds between two renewals.
+            attempt: how many have failed in a row.
+        """
+        if not attempt:
+            return interval * random.uniform(1 - JITTER, 1)  # noqa: S311 - no secret
+        longest = min(LAST_BACKOFF, self.lead_seconds - interval)
+        delay: float = min(longest, FIRST_BACKOFF * 2 ** min(attempt - 1, 10))
+        return delay * random.uniform(0.5, 1.0)  # noqa: S311 - it spreads load and hides nothing
 
     @property
     def patience(self) -> float:

@@ -5,14 +5,23 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ..abc import InstanceId
 from ..abc.checks import check_integer, check_text
 from ..abc.machines import INSTANCE_ID_WIDTH
-from ..errors import InvalidArgumentError
+from ..errors import InvalidArgumentError, MachineIdInUseError
 
-__all__ = ("as_instance_id", "host_port_instance_id", "this_host", "unique_instance_id")
+if TYPE_CHECKING:
+    from ..abc import MachineIdDistributor
+
+__all__ = (
+    "as_instance_id",
+    "host_port_instance_id",
+    "namesake",
+    "this_host",
+    "unique_instance_id",
+)
 
 HOST_WIDTH: Final = 63
 """Characters kept of a host name: a label of DNS, and room for a pid and a nonce behind it."""
@@ -70,3 +79,17 @@ def as_instance_id(value: InstanceId | str | None) -> InstanceId:
         raise InvalidArgumentError("instance_id", value, expected="an InstanceId, a text or None")
     check_text("instance_id", instance_id.text, at_most=INSTANCE_ID_WIDTH)
     return instance_id
+
+
+def namesake(asked: MachineIdDistributor, does: str) -> MachineIdInUseError:
+    """Return the error for an instance whose id another process has, too.
+
+    Args:
+        asked: asks under the instance id.
+        does: what the other process does, by which it was found out.
+    """
+    return MachineIdInUseError(
+        f"instance id {asked.instance_id.text!r} of namespace {asked.namespace!r}",
+        holder=f"another process, which {does}",
+        remedy="give each process an instance id of its own",
+    )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
+from .._life.component import open_in, release
 from ..abc import SHARE
 from ..abc.checks import check_create
 from ..errors import (
@@ -21,7 +23,7 @@ from .default import use_provider
 from .hosting import Hosting, component_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
     from contextlib import AbstractContextManager
     from os import PathLike
 
@@ -219,7 +221,7 @@ class ConfiguredProvider(Hosting):
         try:
             await generator._end_earlier_life()  # one of its own; that may take a while
             self._check_same_life(root)
-            await generator._open(root)
+            await open_in(generator, root)
         except Exception as error:  # noqa: BLE001 - kept out of the group, which would wrap it
             if self._in_part and _is_quarantined(error):
                 late.append(name)
@@ -234,7 +236,7 @@ class ConfiguredProvider(Hosting):
             await self._sleep(_PAUSE)
             try:
                 self._check_same_life(root)
-                await generator._open(root)
+                await open_in(generator, root)
             except Exception as error:  # noqa: BLE001 - else it would end all the others
                 if not isinstance(error, CosIdError) or not error.retryable:
                     if self._root is root:
@@ -279,10 +281,11 @@ class ConfiguredProvider(Hosting):
     async def _release(self) -> None:
         """Close the connections of the generators' own distributors, then the stores."""
         errors: list[Exception] = []
-        for close in (
-            *(each._release for each in self._hosted()),
+        closings: list[Callable[[], Awaitable[object]]] = [
+            *(partial(release, each) for each in self._hosted()),
             *(store.aclose for store in self._stores),
-        ):
+        ]
+        for close in closings:
             try:
                 await close()
             except Exception as error:  # noqa: BLE001 - raised when all are closed

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Final, Never, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Never, TypeVar, Unpack, cast
 
 import anyio
 
-from ..abc import DEFAULT_NAMESPACE, MachineIdDistributor
+from .._life.clock import SYSTEM_CLOCK
+from .._life.component import open_in, why_unusable
+from ..abc import DEFAULT_NAMESPACE
 from ..abc.checks import check_create
-from ..errors import InvalidArgumentError
+from ..segment.generator import reached
 from ._creation import create_in
 from .default import generator_named
-from .hosting import Hosting, OwnGenerator
+from .hosting import Hosting, OwnGenerator, StoreHost
 from .kind_methods import KindMethods
-from .kinds import LeaseTerms, MachineOptions, own
+from .kinds import MachineOptions, own
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from .._life.loop import Root
     from ..abc import AnyGenerator, Clock, Store
     from ..abc.checks import Create
     from ..abc.events import Instrument
@@ -40,12 +39,6 @@ if TYPE_CHECKING:
 __all__ = ("IdProvider", "connect")
 
 _G = TypeVar("_G", bound="AnyGenerator")
-
-LEASE_TERMS: Final = LeaseTerms.__annotations__.keys()
-OF_STORE: Final = (
-    *("instance_id", "safe_guard", "interval", "state_dir", "offline", "offline_beside_cosid"),
-)
-"""The `MachineOptions` of the store's own machine ids."""
 
 
 def connect(
@@ -130,11 +123,8 @@ class IdProvider(
 
     __slots__ = (
         "_being_opened",
-        "_counters",
         "_creates",
-        "_defaults",
-        "_floors",
-        "_machines",
+        "_host",
         "_owns_store",
         "_specs",
         "namespace",
@@ -158,13 +148,10 @@ class IdProvider(
         self.store: Store = store
         self._owns_store = owns_store
         self._creates = check_create(create)
-        self._defaults = {"instrument": instrument, "close_timeout": close_timeout}
-        self._machines = MachineLeases(store, machine, self._defaults, clock)
+        defaults = {"instrument": instrument, "close_timeout": close_timeout}
+        self._host = StoreHost(store, namespace, machine, defaults, clock or SYSTEM_CLOCK)
         self._specs: dict[str, GeneratorSpec[Any]] = {}
-        self._counters: dict[str, CounterId] = {}
         self._being_opened: dict[str, anyio.Event] = {}
-        # Where successors of closed generators continue, by the state that they resume and name.
-        self._floors: dict[tuple[str, str], Any] = {}
         super().__init__(close_timeout=close_timeout, clock=clock)
 
     async def _start(self) -> None:
@@ -224,20 +211,6 @@ class IdProvider(
             if self._generators.get(name) is found and self._closing is None:
                 self._drop(name)
 
-    # For the specs of kinds.
-
-    def _with_defaults(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a generator's options, with the provider's own where it has none."""
-        return {**self._defaults, **options}
-
-    def _lease_for(self, bits: int, options: Mapping[str, Any]) -> MachineIdLease:
-        """Return the lease of a generator's machine id."""
-        return self._machines.lease_for(self.namespace, bits, options, self._root)
-
-    def _lane_lease(self, bits: int) -> MachineIdLease:
-        """Return the lease of the number of a lane, a machine id of a namespace of its own."""
-        return self._machines.shared_lease(f"{self.namespace}.lane", bits, {}, self._root)
-
     # By name.
 
     async def _settled(self, name: str) -> None:
@@ -251,7 +224,7 @@ class IdProvider(
         """Return the generator that is open under a name, or make and open it."""
         await self._settled(name)
         found = self._generators.get(name)
-        if found is None or self._part(name)._unusable is not None:
+        if found is None or why_unusable(self._part(name)) is not None:
             return await self._opened(name, spec)
         self._specs[name].check_agrees(name, spec)
         if spec.resumes == "groups":
@@ -260,7 +233,8 @@ class IdProvider(
 
     async def _opened(self, name: str, spec: GeneratorSpec[_G]) -> _G:
         self._drop(name)
-        generator = spec.make(self, name)
+        self._host.root = self._root
+        generator = spec.make(self._host, name)
         if spec.is_own:
             timeout = self._close_timeout
             self._own[name] = OwnGenerator(generator, close_timeout=timeout, clock=self._clock)
@@ -269,7 +243,7 @@ class IdProvider(
         # Added before it is open: a provider that closes meanwhile has to close it, too.
         self._generators[name], self._specs[name] = generator, spec.without_make()
         try:
-            await self._part(name)._open(self._root)
+            await open_in(self._part(name), self._root)
         except BaseException:
             # While the provider closes, it still has to wait for this generator.
             if self._generators.get(name) is generator and self._closing is None:
@@ -288,14 +262,14 @@ class IdProvider(
         part, resumes = self._part(name), self._specs[name].resumes
         del self._generators[name], self._specs[name]
         self._own.pop(name, None)
-        if resumes and (reached := cast("SegmentGenerator | GroupedSegmentId", part)._reached()):
-            self._floors[resumes, name] = reached
+        if resumes and (floor := reached(cast("SegmentGenerator | GroupedSegmentId", part))):
+            self._host.floors[resumes, name] = floor
 
     def _label(self) -> str:
         return f"IdProvider {self.namespace}"
 
     def _leases(self) -> tuple[MachineIdLease, ...]:
-        return tuple(self._machines.shared.values())
+        return tuple(self._host.leases.values())
 
     def _drop_generators(self) -> None:
         for name in tuple(self._generators):
@@ -304,112 +278,3 @@ class IdProvider(
     async def _release(self) -> None:
         if self._owns_store:
             await self.store.aclose()
-
-
-class MachineLeases:
-    """Creates the leases that a provider's generators share; nothing is sent.
-
-    Attributes:
-        shared: the lease of the store's machine ids in each namespace.
-    """
-
-    __slots__ = ("_clock", "_defaults", "_options", "_store", "shared")
-
-    def __init__(
-        self,
-        store: Store,
-        options: MachineOptions,
-        defaults: Mapping[str, object],
-        clock: Clock | None,
-    ) -> None:
-        if unknown := options.keys() - MachineOptions.__annotations__.keys():
-            raise TypeError(f"unexpected keyword argument {min(unknown)!r}")
-        if options.get("machine") is not None:
-            _refuse(options, OF_STORE)
-        self.shared: dict[str, MachineIdLease] = {}
-        self._store = store
-        self._options = options
-        self._defaults = defaults
-        self._clock = clock
-
-    def lease_for(
-        self, namespace: str, bits: int, options: Mapping[str, Any], root: Root | None
-    ) -> MachineIdLease:
-        """Return the lease of a generator's machine id.
-
-        Args:
-            namespace: the provider's.
-            bits: the width of the machine id.
-            options: the generator's own; they come before the provider's.
-            root: where the tasks of a shared lease run.
-
-        Raises:
-            InvalidArgumentError: the machine id is leased with other options, or an option does not
-                go with the ``machine`` that was given.
-        """
-        from ..machine import MachineIdLease, lease_of
-
-        machine: object = options.get("machine", self._options.get("machine"))
-        if machine is None:
-            lease = self.shared_lease(namespace, bits, options, root)
-        else:
-            _refuse(options, OF_STORE)
-            if isinstance(machine, MachineIdLease):
-                _refuse(options, LEASE_TERMS)
-                return machine
-            if not isinstance(machine, MachineIdDistributor):
-                expected = "a MachineIdDistributor or a MachineIdLease"
-                raise InvalidArgumentError("machine", machine, expected=expected)
-            lease = lease_of(machine, bits=bits, clock=self._clock, **self._terms(options))
-        _check_terms(lease, options)
-        return lease
-
-    def shared_lease(
-        self, namespace: str, bits: int, options: Mapping[str, Any], root: Root | None
-    ) -> MachineIdLease:
-        """Return the lease of the store's machine ids in a namespace."""
-        from ..machine import MachineIdLease
-
-        lease = self.shared.get(namespace)
-        if lease is None or lease._is_left_by(bits):
-            distributor = self._store.machine_id_distributor(
-                namespace=namespace, **self._chosen(options, OF_STORE)
-            )
-            lease = self.shared[namespace] = MachineIdLease(
-                distributor, bits=bits, clock=self._clock, **self._terms(options)
-            )
-        lease._host = root
-        return lease
-
-    def _terms(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        return {**self._defaults, **self._chosen(options, LEASE_TERMS)}
-
-    def _chosen(self, options: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
-        """Return the options of these names, a generator's before the provider's."""
-        both = {**self._options, **options}
-        return {name: both[name] for name in names if name in both}
-
-
-def _check_terms(lease: MachineIdLease, options: Mapping[str, Any]) -> None:
-    """Raise `InvalidArgumentError` if a lease has other terms than a generator asks for."""
-    from pathlib import Path
-
-    from ..machine.instance_ids import as_instance_id
-
-    for name, value in options.items():
-        if name == "machine" or value is None:
-            continue
-        as_kept: dict[str, Any] = {"instance_id": as_instance_id, "state_dir": Path}
-        wanted = as_kept[name](value) if name in as_kept else value
-        found = getattr(lease._options if name in LEASE_TERMS else lease.distributor, name, None)
-        if wanted != found:
-            expected = f"{found}, with which the machine id of {lease.namespace!r} is leased"
-            raise InvalidArgumentError(name, value, expected=expected)
-
-
-def _refuse(options: Mapping[str, Any], names: Collection[str]) -> None:
-    """Raise if options of the store's machine ids are given beside a ``machine``."""
-    for name in names:
-        if name in options:
-            expected = "left out with this machine, which has its own"
-            raise InvalidArgumentError(name, options[name], expected=expected)

@@ -2,45 +2,48 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
-import anyio
-
-from .._life.component import Component
-from ..abc import IdGenerator, TextIdGenerator
+from .._life.component import Component, drain_all, label_of, leave_root, retire
+from ..abc import IdGenerator, MachineIdDistributor, TextIdGenerator
 from ..abc.checks import check_seconds
 from ..errors import ClosedError, GeneratorMissingError, InvalidArgumentError
+from .kinds import LeaseTerms, MachineOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
-    from ..abc import AnyGenerator, Clock
+    from .._life.loop import Root
+    from ..abc import AnyGenerator, Clock, Store
     from ..errors import CosIdError
+    from ..generators import CounterId
     from ..machine import MachineIdLease
 
-__all__ = ("Hosting", "OwnGenerator", "check_ids", "check_type", "component_of", "wrong_type")
+__all__ = (
+    "Hosting",
+    "OwnGenerator",
+    "StoreHost",
+    "check_ids",
+    "check_type",
+    "component_of",
+    "wrong_type",
+)
 
 _D = TypeVar("_D")
 
-
-class Hosted(Component):
-    """The part of a generator of ours that a provider opens and closes.
-
-    Attributes:
-        _has_to_drain: whether closing it has to wait for calls under way.
-    """
-
-    __slots__ = ()
-
-    _has_to_drain: bool
+LEASE_TERMS: Final = LeaseTerms.__annotations__.keys()
+OF_STORE: Final = (
+    *("instance_id", "safe_guard", "interval", "state_dir", "offline", "offline_beside_cosid"),
+)
+"""The `MachineOptions` of the store's own machine ids."""
 
 
-def component_of(generator: Any) -> Hosted:  # noqa: ANN401 - ours, of any kind
+def component_of(generator: Any) -> Component:  # noqa: ANN401 - ours, of any kind
     """Return the part of a generator that has a life: itself, or the generator that it wraps."""
     found = generator
     while not isinstance(found, Component):
         found = found._inner
-    return cast("Hosted", found)
+    return found
 
 
 def check_type(of: object) -> None:
@@ -159,57 +162,44 @@ class Hosting(Component):
     def _tenants(self) -> tuple[Component, ...]:
         return (self, *self._parts(), *self._leases())
 
-    def _part(self, name: str) -> Hosted:
+    def _part(self, name: str) -> Component:
         """Return the part of the generator of a name that has a life."""
         return self._own.get(name) or component_of(self._generators[name])
 
-    def _parts(self) -> list[Hosted]:
+    def _parts(self) -> list[Component]:
         return [self._part(name) for name in self]
 
     def _stop(self, reason: CosIdError) -> None:
         for generator in self._hosted():
-            error = type(reason)(generator._label()) if isinstance(reason, ClosedError) else reason
+            is_closed = isinstance(reason, ClosedError)
             if self._closing is not None:
-                generator._root = None  # a caller who opens it now must not close it too, and wait
-            generator._retire(error)
+                leave_root(generator)  # a caller who opens it now must not close it too, and wait
+            retire(generator, type(reason)(label_of(generator)) if is_closed else reason)
 
-    def _hosted(self) -> list[Hosted]:
+    def _hosted(self) -> list[Component]:
         """List the generators, without those that a caller has closed and opened again alone."""
         return [each for each in self._parts() if not each._owns_root]
 
     async def _drain(self) -> None:
-        generators, errors = self._hosted(), list[Exception]()
+        generators = self._hosted()
         self._drop_generators()
-
-        async def drain(generator: Hosted) -> None:
-            try:
-                await generator._drain()
-            except Exception as error:  # noqa: BLE001 - raised when all are drained
-                errors.append(error)
-
+        for generator in generators:
+            leave_root(generator)
         # A generator's own close timeout may be longer than ours.
         with self._clock.move_on_after(self._close_timeout * 2):
-            async with anyio.create_task_group() as group:
-                for generator in generators:
-                    generator._root = None
-                    if generator._has_to_drain:  # a task each would be too many for the idle ones
-                        group.start_soon(drain, generator)
-        if errors:
-            raise errors[0]
+            await drain_all(generators)
 
     def _drop_generators(self) -> None:
         """Forget the generators, if the next opening begins without any."""
 
 
-class OwnGenerator(Hosted):
+class OwnGenerator(Component):
     """Opens and closes a generator of the user's own, of any class, with the provider.
 
     The generator keeps a root of its own: this class uses only what the contract has.
     """
 
     __slots__ = ("_close_timeout", "_generator", "_is_open")
-
-    _has_to_drain = True
 
     def __init__(
         self, generator: AnyGenerator, *, close_timeout: float, clock: Clock | None
@@ -250,3 +240,131 @@ class OwnGenerator(Hosted):
 
     async def _release(self) -> None:
         """Do nothing: the generator closes its own connections."""
+
+
+class StoreHost:
+    """What specs make the generators of one store with; nothing is sent.
+
+    Attributes:
+        store: the store.
+        namespace: the namespace of all its counters.
+        clock: time.
+        root: where the tasks of leases run.
+        leases: the lease of the store's machine ids in each namespace.
+        counters: the counters that stay while their generators come and go.
+        floors: where successors of closed generators continue, by the state that they resume and
+            name.
+    """
+
+    __slots__ = (
+        *("_defaults", "_options"),
+        *("clock", "counters", "floors", "leases", "namespace", "root", "store"),
+    )
+
+    def __init__(
+        self,
+        store: Store,
+        namespace: str,
+        options: MachineOptions,
+        defaults: Mapping[str, object],
+        clock: Clock,
+    ) -> None:
+        if unknown := options.keys() - MachineOptions.__annotations__.keys():
+            raise TypeError(f"unexpected keyword argument {min(unknown)!r}")
+        if options.get("machine") is not None:
+            _refuse(options, OF_STORE)
+        self.store = store
+        self.namespace = namespace
+        self.clock = clock
+        self.root: Root | None = None
+        self.leases: dict[str, MachineIdLease] = {}
+        self.counters: dict[str, CounterId] = {}
+        self.floors: dict[tuple[str, str], Any] = {}
+        self._options = options
+        self._defaults = defaults
+
+    def with_defaults(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a generator's options, with the provider's own where it has none."""
+        return {**self._defaults, **options}
+
+    def lease_for(self, bits: int, options: Mapping[str, Any]) -> MachineIdLease:
+        """Return the lease of a generator's machine id.
+
+        Args:
+            bits: the width of the machine id.
+            options: the generator's own; they come before the provider's.
+
+        Raises:
+            InvalidArgumentError: the machine id is leased with other options, or an option does not
+                go with the ``machine`` that was given.
+        """
+        from ..machine import MachineIdLease, lease_of
+
+        machine: object = options.get("machine", self._options.get("machine"))
+        if machine is None:
+            lease = self._shared_lease(self.namespace, bits, options)
+        else:
+            _refuse(options, OF_STORE)
+            if isinstance(machine, MachineIdLease):
+                _refuse(options, LEASE_TERMS)
+                return machine
+            if not isinstance(machine, MachineIdDistributor):
+                expected = "a MachineIdDistributor or a MachineIdLease"
+                raise InvalidArgumentError("machine", machine, expected=expected)
+            lease = lease_of(machine, bits=bits, clock=self.clock, **self._terms(options))
+        _check_terms(lease, options)
+        return lease
+
+    def lane_lease(self, bits: int) -> MachineIdLease:
+        """Return the lease of the number of a lane, a machine id of a namespace of its own."""
+        return self._shared_lease(f"{self.namespace}.lane", bits, {})
+
+    def _shared_lease(
+        self, namespace: str, bits: int, options: Mapping[str, Any]
+    ) -> MachineIdLease:
+        """Return the lease of the store's machine ids in a namespace."""
+        from ..machine import MachineIdLease
+
+        lease = self.leases.get(namespace)
+        if lease is None or lease._is_left_by(bits):
+            distributor = self.store.machine_id_distributor(
+                namespace=namespace, **self._chosen(options, OF_STORE)
+            )
+            lease = self.leases[namespace] = MachineIdLease(
+                distributor, bits=bits, clock=self.clock, **self._terms(options)
+            )
+        lease._host = self.root
+        return lease
+
+    def _terms(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        return {**self._defaults, **self._chosen(options, LEASE_TERMS)}
+
+    def _chosen(self, options: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+        """Return the options of these names, a generator's before the provider's."""
+        both = {**self._options, **options}
+        return {name: both[name] for name in names if name in both}
+
+
+def _check_terms(lease: MachineIdLease, options: Mapping[str, Any]) -> None:
+    """Raise `InvalidArgumentError` if a lease has other terms than a generator asks for."""
+    from pathlib import Path
+
+    from ..machine.instance_ids import as_instance_id
+
+    for name, value in options.items():
+        if name == "machine" or value is None:
+            continue
+        as_kept: dict[str, Any] = {"instance_id": as_instance_id, "state_dir": Path}
+        wanted = as_kept[name](value) if name in as_kept else value
+        found = getattr(lease._options if name in LEASE_TERMS else lease.distributor, name, None)
+        if wanted != found:
+            expected = f"{found}, with which the machine id of {lease.namespace!r} is leased"
+            raise InvalidArgumentError(name, value, expected=expected)
+
+
+def _refuse(options: Mapping[str, Any], names: Collection[str]) -> None:
+    """Raise if options of the store's machine ids are given beside a ``machine``."""
+    for name in names:
+        if name in options:
+            expected = "left out with this machine, which has its own"
+            raise InvalidArgumentError(name, options[name], expected=expected)

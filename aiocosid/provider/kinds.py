@@ -28,6 +28,7 @@ from ..abc import DEFAULT_STEP, MAX_ID
 from ..abc.checks import MAX_MACHINE_BITS
 from ..errors import BusyError, InvalidArgumentError, UnsupportedByStoreError
 from ..segment import SegmentChainId, SegmentId
+from ..segment.generator import resume
 from ..segment.options import SegmentChainOptions, SegmentIdOptions
 from ..segment.pace import CHAIN_STEP
 
@@ -152,24 +153,24 @@ class GeneratorHost(Protocol):
     """What a spec makes a generator for: a provider, or one generator of the settings."""
 
     namespace: str
-    _clock: Clock
-    _counters: dict[str, CounterId]
-    _floors: dict[tuple[str, str], Any]
+    clock: Clock
+    counters: dict[str, CounterId]
+    floors: dict[tuple[str, str], Any]
 
     @property
     def store(self) -> Store:
         """The store of its counter or sequences."""
         ...
 
-    def _with_defaults(self, options: Mapping[str, Any]) -> dict[str, Any]:
+    def with_defaults(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return a generator's options, with the host's own where it has none."""
         ...
 
-    def _lease_for(self, bits: int, options: Mapping[str, Any]) -> MachineIdLease:
+    def lease_for(self, bits: int, options: Mapping[str, Any]) -> MachineIdLease:
         """Return the lease of a generator's machine id."""
         ...
 
-    def _lane_lease(self, bits: int) -> MachineIdLease:
+    def lane_lease(self, bits: int) -> MachineIdLease:
         """Return the lease of the number of a lane."""
         ...
 
@@ -331,8 +332,8 @@ def _counted(kind: type[S], options: Mapping[str, Any]) -> GeneratorSpec[S]:
         distributor = host.store.segment_distributor(
             namespace=host.namespace, name=name, **counter_options
         )
-        generator = kind(distributor, clock=host._clock, **host._with_defaults(rest))
-        generator._resume(host._floors.get(("counter", name)))
+        generator = kind(distributor, clock=host.clock, **host.with_defaults(rest))
+        resume(generator, host.floors.get(("counter", name)))
         return generator
 
     detail = "strict order" if rest.get("strict") else f"step {counter_options['step']}"
@@ -356,10 +357,10 @@ def grouped(
             namespace=host.namespace,
             name=name,
             group_by=group_by,
-            clock=host._clock,
-            **host._with_defaults(options),
+            clock=host.clock,
+            **host.with_defaults(options),
         )
-        generator._resume(host._floors.get(("groups", name)))
+        resume(generator, host.floors.get(("groups", name)))
         return generator
 
     # An unknown kind is refused when the generator is made.
@@ -511,8 +512,8 @@ def _stamped(
     layout = rest["layout"] = rest.get("layout") or default
 
     def make(host: GeneratorHost, name: str) -> F:
-        lease = host._lease_for(layout.machine_bits, machine)
-        return kind(lease, name=name, clock=host._clock, **host._with_defaults(rest))
+        lease = host.lease_for(layout.machine_bits, machine)
+        return kind(lease, name=name, clock=host.clock, **host.with_defaults(rest))
 
     return GeneratorSpec(kind.__name__, f"layout {layout!r}", make)
 
@@ -525,8 +526,8 @@ def cosid(**options: Unpack[NamedCosId]) -> GeneratorSpec[CosIdGenerator]:
     text = rest["text"] = rest.get("text") or RADIX62
 
     def make(host: GeneratorHost, name: str) -> CosIdGenerator:
-        lease = host._lease_for(text.layout.machine_bits, machine)
-        return CosIdGenerator(lease, name=name, clock=host._clock, **host._with_defaults(rest))
+        lease = host.lease_for(text.layout.machine_bits, machine)
+        return CosIdGenerator(lease, name=name, clock=host.clock, **host.with_defaults(rest))
 
     return GeneratorSpec(CosIdGenerator.__name__, f"text {text!r}", make, is_text=True)
 
@@ -576,10 +577,10 @@ def sharded(*, layout: ShardedLayout, **options: Unpack[NamedSharded]) -> Genera
         if sequence.get("max_sequence") is None:
             sequence["max_sequence"] = layout.max_sequence
         distributor = grants(namespace=host.namespace, name=name, **sequence)
-        all_options = host._with_defaults(rest)
+        all_options = host.with_defaults(rest)
         if rest.get("on_unavailable") == "lane" and rest.get("lane") is None:
-            all_options["lane"] = host._lane_lease(LANE_BITS)
-        return ShardedId(distributor, layout=layout, clock=host._clock, **all_options)
+            all_options["lane"] = host.lane_lease(LANE_BITS)
+        return ShardedId(distributor, layout=layout, clock=host.clock, **all_options)
 
     detail = f"layout {layout!r} and sharding_id {options.get('sharding_id', 0)}"
     return GeneratorSpec(ShardedId.__name__, detail, make)
@@ -618,10 +619,10 @@ def remote(**options: Unpack[NamedRemote]) -> GeneratorSpec[RemoteId]:
             source,
             namespace=host.namespace,
             name=name,
-            clock=host._clock,
-            **host._with_defaults(options),
+            clock=host.clock,
+            **host.with_defaults(options),
         )
-        generator._resume(host._floors.get(("remote", name)))
+        resume(generator, host.floors.get(("remote", name)))
         return generator
 
     return GeneratorSpec(RemoteId.__name__, NOTHING, make, resumes="remote")
@@ -651,16 +652,16 @@ def counter() -> GeneratorSpec[CounterId]:
     spec = _local(CounterId, is_text=False)
 
     def make(host: GeneratorHost, name: str) -> CounterId:
-        if name not in host._counters:
-            host._counters[name] = spec.make(host, name)
-        return host._counters[name]
+        if name not in host.counters:
+            host.counters[name] = spec.make(host, name)
+        return host.counters[name]
 
     return replace(spec, make=make)
 
 
 def _local(kind: type[L], *, is_text: bool) -> GeneratorSpec[L]:
     def make(host: GeneratorHost, name: str) -> L:
-        return kind(namespace=host.namespace, name=name, clock=host._clock)
+        return kind(namespace=host.namespace, name=name, clock=host.clock)
 
     return GeneratorSpec(kind.__name__, NOTHING, make, is_text=is_text)
 

@@ -101,7 +101,7 @@ class SegmentOpening(OpenState):
     def __init__(self, generator: SegmentGenerator, before: SegmentOpening | None) -> None:
         distributor = generator._distributor
         super().__init__(
-            generator,
+            generator._home,
             before,
             namespace=distributor.namespace,
             name=distributor.name,

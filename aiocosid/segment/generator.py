@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from operator import length_hint
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .._life import fork
 from .._life.atomic_step import EMPTY
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .options import SegmentOptions
     from .pace import Pace
 
-__all__ = ("MAX_BATCH", "SegmentGenerator")
+__all__ = ("MAX_BATCH", "SegmentGenerator", "reached", "resume")
 
 
 class SegmentGenerator(Component, IdGenerator):
@@ -233,3 +233,19 @@ class SegmentGenerator(Component, IdGenerator):
             f"remaining={opening.hand.ahead} distance={opening.pace.distance} "
             f"waiting={len(opening.line)}>"
         )
+
+
+class _Resumable(Protocol):
+    def _reached(self) -> Any: ...  # noqa: ANN401 - of a kind of its own
+
+    def _resume(self, reached: Any) -> None: ...  # noqa: ANN401 - of that kind
+
+
+def reached(generator: _Resumable) -> Any:  # noqa: ANN401 - for `resume` of the same kind
+    """Return how far a generator has come; None if it is not known."""
+    return generator._reached()
+
+
+def resume(generator: _Resumable, floor: Any) -> None:  # noqa: ANN401 - of `reached`
+    """Let a generator that is not open yet go on above what `reached` returned."""
+    generator._resume(floor)

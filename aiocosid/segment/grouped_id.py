@@ -7,15 +7,24 @@ from collections import OrderedDict
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
-import anyio
 from anyio.lowlevel import checkpoint
 
 from .._life import fork
-from .._life.component import Component
+from .._life.component import (
+    Component,
+    drain,
+    drain_all,
+    has_to_drain,
+    label_of,
+    release,
+    retire,
+    why_unusable,
+)
 from ..abc import DEFAULT_NAMESPACE, DEFAULT_STEP, GroupedId, IdGenerator, Store
 from ..abc.checks import check_boolean, check_integer
 from ..errors import ClosedError, CosIdError, InvalidArgumentError
 from ._group_key import GroupBy
+from .generator import resume
 from .group_parts import (
     KINDS,
     Group,
@@ -268,7 +277,7 @@ class GroupedSegmentId(Component, IdGenerator):
     def _opened(self, key: str, period: str, now_ms: int) -> Group:
         name = f"{self.name}@{key}"
         generator = self._generator(self._counter(name), name)
-        generator._resume(self._floors.get(key))
+        resume(generator, self._floors.get(key))
         self._check_usable()  # whoever made the key or the distributor may have closed us
         generator._claim(self._root)
         # A signal handler's may be there meanwhile.
@@ -324,7 +333,7 @@ class GroupedSegmentId(Component, IdGenerator):
     def _leave(self, group: Group) -> None:
         """One caller less; the last one out of a group of an ended period gives it up."""
         group.callers -= 1
-        if group.generator._unusable is not None:
+        if why_unusable(group.generator) is not None:
             self._fallen = True
         if group.callers or not self._is_surplus(group):
             return
@@ -342,7 +351,7 @@ class GroupedSegmentId(Component, IdGenerator):
         if self._fallen:
             self._fallen = False
             for group in tuple(self._groups.values()):
-                if group.generator._unusable is not None:
+                if why_unusable(group.generator) is not None:
                     self._give_up(group)
 
     def _give_up(self, group: Group) -> None:
@@ -354,15 +363,16 @@ class GroupedSegmentId(Component, IdGenerator):
                 self._groups.setdefault(group.key, found)
             return
         self._dropped += 1
-        group.generator._retire(ClosedError(self._label()))
+        retire(group.generator, ClosedError(self._label()))
         self._remember(group)
         generator, root = group.generator, self._root
         if root is not None and self._has_to_end(generator):
             self._ending.add(generator)
-            root.start_soon(self._end_group, generator, name=f"aiocosid drop {generator._label()}")
+            name = f"aiocosid drop {label_of(generator)}"
+            root.start_soon(self._end_group, generator, name=name)
 
     def _has_to_end(self, generator: SegmentChainId | SegmentId) -> bool:
-        return generator._has_to_drain or not isinstance(self._store, Store)
+        return has_to_drain(generator) or not isinstance(self._store, Store)
 
     # How far groups have come, of as many as may be open.
 
@@ -389,10 +399,10 @@ class GroupedSegmentId(Component, IdGenerator):
     async def _end_group(self, generator: SegmentChainId | SegmentId) -> None:
         """Wait for its call to the store, and close what its distributor has opened."""
         try:
-            await generator._drain()
-            await generator._release()
+            await drain(generator)
+            await release(generator)
         except Exception:
-            logger.exception("%s: cannot be closed", generator._label())
+            logger.exception("%s: cannot be closed", label_of(generator))
         finally:
             self._ending.discard(generator)
 
@@ -405,7 +415,7 @@ class GroupedSegmentId(Component, IdGenerator):
 
     @property
     def _has_to_drain(self) -> bool:
-        return any(each._has_to_drain for each in tuple(self._ending))
+        return any(has_to_drain(each) for each in tuple(self._ending))
 
     def _label(self) -> str:
         return f"{type(self).__name__} {self.namespace}.{self.name}"
@@ -422,7 +432,7 @@ class GroupedSegmentId(Component, IdGenerator):
 
     def _stop(self, reason: CosIdError) -> None:
         for group in tuple(self._groups.values()):
-            group.generator._retire(reason)
+            retire(group.generator, reason)
             self._remember(group)
             if self._has_to_end(group.generator):
                 self._ending.add(group.generator)
@@ -430,10 +440,7 @@ class GroupedSegmentId(Component, IdGenerator):
 
     async def _drain(self) -> None:
         ending = self._ending
-        async with anyio.create_task_group() as tasks:
-            for generator in tuple(ending):
-                if generator._has_to_drain:  # a task each would be too many for the idle ones
-                    tasks.start_soon(generator._drain)
+        await drain_all(tuple(ending))
         if isinstance(self._store, Store):
             ending.clear()
 
@@ -444,7 +451,7 @@ class GroupedSegmentId(Component, IdGenerator):
         ending, self._ending = self._ending, set()
         for generator in tuple(ending):
             try:
-                await generator._release()
+                await release(generator)
             except Exception as error:  # noqa: BLE001 - for whoever closes, after all the others
                 errors.append(error)
         if errors:

@@ -13,6 +13,7 @@ import anyio
 
 from .._life import fork
 from .._life.clock import SYSTEM_CLOCK
+from .._life.component import open_in, why_unusable
 from .._life.fork import NotCopyable
 from ..abc import DEFAULT_NAMESPACE, IdSegmentDistributor, Store
 from ..abc.checks import check_above, check_integer, check_seconds, check_step
@@ -28,6 +29,7 @@ from ..errors import (
 )
 from ..provider import IdProvider
 from ..provider.kinds import GeneratorSpec
+from ..segment.generator import reached, resume
 from ..segment.pace import ENDURANCE, MAX_IDS_AHEAD
 from ..segment.run_chain import RunChain
 from ..stores.over import StoreOverStores
@@ -239,10 +241,10 @@ class SpanStore(StoreOverStores[SpanDistributor]):
             self._process, self._opens = fork.generation, anyio.Lock()
             self._chains.clear()
         async with self._opens:
-            if self._provider._unusable is not None:
+            if why_unusable(self._provider) is not None:
                 await super().aopen()
                 self._chains.clear()
-                await self._provider._open(None)
+                await open_in(self._provider, None)
 
     async def aclose(self) -> None:
         """Give up what is in hand, a gap; close the root if it is owned."""
@@ -260,7 +262,7 @@ class SpanStore(StoreOverStores[SpanDistributor]):
         while True:
             try:
                 chain = self._chains.get(counter.namespaced_name)
-                over = None if chain is None else chain._unusable
+                over = None if chain is None else why_unusable(chain)
                 if isinstance(over, StoreRolledBackError):
                     raise over.again()  # until the floor has been raised
                 if chain is None or over is not None:
@@ -270,7 +272,7 @@ class SpanStore(StoreOverStores[SpanDistributor]):
                 return (await chain.next_run(step))[-1]
             except ClosedError as error:
                 # The floor was raised, or it was not used for long: there is a new one.
-                if self._provider._unusable is not None:
+                if why_unusable(self._provider) is not None:
                     raise StoreUnavailableError(
                         counter.store, "it is closed", remedy="open it anew"
                     ) from error
@@ -281,11 +283,11 @@ class SpanStore(StoreOverStores[SpanDistributor]):
         """Make one call to the root; then what is in hand is below, and nobody gets it."""
         key = counter.namespaced_name
         distributor, chain = self._root_counter(counter, 1), self._chains.get(key)
-        floors = self._provider._floors
-        in_hand = None if chain is None else chain._reached()
-        reached: int = max(in_hand or 0, floors.get(("counter", key)) or 0)
-        if reached:
-            distributor.resume_above(reached)
+        floors = self._provider._host.floors
+        in_hand = None if chain is None else reached(chain)
+        floor: int = max(in_hand or 0, floors.get(("counter", key)) or 0)
+        if floor:
+            distributor.resume_above(floor)
         max_id = await distributor.next_max_id(step)
         await self._drop(key)
         floors["counter", key] = max(max_id, floors.get(("counter", key)) or 0)
@@ -293,7 +295,7 @@ class SpanStore(StoreOverStores[SpanDistributor]):
 
     async def _opened(self, counter: SpanDistributor) -> RunChain:
         """Open the chain of a counter, above what an earlier one of this process has bought."""
-        if self._provider._unusable is not None or self._process != fork.generation:
+        if why_unusable(self._provider) is not None or self._process != fork.generation:
             await self.aopen()
         key = counter.namespaced_name
         options = dict(self._span_options)
@@ -301,8 +303,8 @@ class SpanStore(StoreOverStores[SpanDistributor]):
 
         def make(host: GeneratorHost, name: str) -> RunChain:
             distributor = self._root_counter(counter, step)
-            chain = RunChain(distributor, clock=host._clock, **host._with_defaults(options))
-            chain._resume(host._floors.get(("counter", name)))
+            chain = RunChain(distributor, clock=host.clock, **host.with_defaults(options))
+            resume(chain, host.floors.get(("counter", name)))
             return chain
 
         spec = GeneratorSpec(RunChain.__name__, "spans", make, resumes="counter")

@@ -16,10 +16,12 @@ from ._stamping import NS_PER_MS, Stamping
 from ._statistics import CachedSnowflakeStatistics, SnowflakeStatistics
 
 if TYPE_CHECKING:
+    from .._life.open_state import Home
     from ..abc import Clock, MachineIdDistributor
     from ..abc.events import Instrument
     from ..machine import MachineIdLease
     from ._layout import SnowflakeLayout
+    from ._options import StampOptions
     from ._sequencer import Refusal
 
 __all__ = ("CachedSnowflakeId", "OnEmpty")
@@ -37,12 +39,22 @@ class RingStamping(Stamping):
 
     __slots__ = ("_fills_reported", "_raises", "_refill_interval", "_ring_options")
 
-    def __init__(self, generator: CachedSnowflakeId, before: Stamping | None) -> None:
+    def __init__(
+        self,
+        home: Home,
+        before: Stamping | None,
+        lease: MachineIdLease,
+        options: StampOptions,
+        *,
+        ring_options: RingOptions,
+        refill_interval: float | None,
+        raises: bool,
+    ) -> None:
         """Begin; ``before`` is the generator's last opening."""
-        super().__init__(generator, before)
-        self._ring_options = generator._ring_options
-        self._refill_interval = generator._refill_interval
-        self._raises = generator._on_empty == "raise"
+        super().__init__(home, before, lease, options)
+        self._ring_options = ring_options
+        self._refill_interval = refill_interval
+        self._raises = raises
         self._fills_reported = 0
 
     def now_and_limit(self) -> tuple[int, int]:
@@ -222,7 +234,15 @@ class CachedSnowflakeId(SnowflakeId):
         self._lease.let_borrow(max_borrow)
 
     def _reset(self) -> None:
-        self._opening = RingStamping(self, self._opening)
+        self._opening = RingStamping(
+            self._home,
+            self._opening,
+            self._lease,
+            self._options,
+            ring_options=self._ring_options,
+            refill_interval=self._refill_interval,
+            raises=self._on_empty == "raise",
+        )
 
     # Statistics.
 

@@ -42,8 +42,12 @@ from ._stamping import join_lease
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from .._life.open_state import Home
+    from ..abc import SequenceDistributor
+    from ..machine import MachineIdLease
     from ._lane import Fallback
-    from .sharded_id import ShardedId
+    from ._sharded_layout import ShardedLayout
+    from ._sharded_options import ShardedOptions
 
 __all__ = ("Granting",)
 
@@ -109,11 +113,20 @@ class Granting(OpenState):
         "waits",
     )
 
-    def __init__(self, generator: ShardedId, before: Granting | None) -> None:
+    def __init__(
+        self,
+        home: Home,
+        before: Granting | None,
+        *,
+        distributor: SequenceDistributor,
+        layout: ShardedLayout,
+        options: ShardedOptions,
+        most: int,
+        lane: MachineIdLease | None,
+    ) -> None:
         """Begin; ``before`` is the generator's last opening."""
-        distributor, options = generator._distributor, generator._options
         super().__init__(
-            generator,
+            home,
             before,
             namespace=distributor.namespace,
             name=distributor.name,
@@ -121,14 +134,14 @@ class Granting(OpenState):
         )
         self._distributor = distributor
         self._options = options
-        self._lease = generator._lease
-        self.layout = generator.layout
+        self._lease = lane
+        self.layout = layout
         self.read_ns: Callable[[], int] = self.clock.wall_reader()
         self.callers = Callers(self.clock, PIECE, options.wait_timeout)
         first = SecondsInHand(self.layout, options.broken_threshold)
         self.seconds: SecondsInHand = first if before is None else before.seconds.successor()
         self.availability = StoreAvailability()
-        self.batch = BatchSize(generator._most, options.batch)
+        self.batch = BatchSize(most, options.batch)
         self._fallback: Fallback | None = None
         self.has_joined = False
         self.flights: dict[int, anyio.CancelScope | None] = {}

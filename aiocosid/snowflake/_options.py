@@ -20,12 +20,14 @@ COSID_THRESHOLD: Final = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StampOptions:
-    """The options of `SnowflakeId`; see there.
+    """The options of `SnowflakeId`, and what its ids are; see there.
 
     Attributes:
         reset_threshold: `sequence_reset_threshold`, once fitted to a layout.
     """
 
+    name: str
+    layout: SnowflakeLayout
     broken_threshold: float | None
     max_forward_jump: float | None
     sequence_reset_threshold: int | None
@@ -43,8 +45,9 @@ class StampOptions:
         for name in ("wait_timeout", "close_timeout"):
             check_seconds(name, getattr(self, name))
 
-    def fitted(self, layout: SnowflakeLayout) -> Self:
-        """Return the options with the defaults that depend on a layout."""
+    def fitted(self) -> Self:
+        """Return the options with the defaults that depend on the layout."""
+        layout = self.layout
         given = self.sequence_reset_threshold
         if self.random_start is not None:
             highest = layout.ids_per_tick

@@ -92,6 +92,8 @@ class SnowflakeId(Component, IdGenerator):
             expected = "a MachineIdDistributor or a MachineIdLease"  # type: ignore[unreachable]
             raise InvalidArgumentError("machine", machine, expected=expected)
         options = StampOptions(
+            name=name,
+            layout=layout,
             broken_threshold=broken_threshold,
             max_forward_jump=max_forward_jump,
             sequence_reset_threshold=sequence_reset_threshold,
@@ -117,7 +119,7 @@ class SnowflakeId(Component, IdGenerator):
         self.layout: SnowflakeLayout = layout
         self.name: str = name
         self._lease = lease
-        self._options = options.fitted(layout)
+        self._options = options.fitted()
         super().__init__(clock)
         self._reset()
 
@@ -201,7 +203,7 @@ class SnowflakeId(Component, IdGenerator):
         return f"{type(self).__name__} {self._lease.namespace}.{self.name}"
 
     def _reset(self) -> None:
-        self._opening = Stamping(self, self._opening)
+        self._opening = Stamping(self._home, self._opening, self._lease, self._options)
 
     async def _release(self) -> None:
         """Nothing to release: the lease has everything."""

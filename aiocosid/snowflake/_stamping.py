@@ -25,10 +25,11 @@ from ._sequencer import PIECE, SHUT, Behind, Full, Limited, Sequencer, Shut
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from .._life.open_state import Home
     from ..machine import MachineIdLease
     from ._layout import SnowflakeLayout
+    from ._options import StampOptions
     from ._sequencer import Refusal
-    from ._snowflake_id import SnowflakeId
 
 __all__ = ("MS", "NS_PER_MS", "Stamping", "join_lease")
 
@@ -68,17 +69,22 @@ class Stamping(OpenState):
         "waits_for_tick",
     )
 
-    def __init__(self, generator: SnowflakeId, before: Stamping | None) -> None:
+    def __init__(
+        self,
+        home: Home,
+        before: Stamping | None,
+        lease: MachineIdLease,
+        options: StampOptions,
+    ) -> None:
         """Begin; ``before`` is the generator's last opening."""
-        lease, options = generator._lease, generator._options
         super().__init__(
-            generator,
+            home,
             before,
             namespace=lease.namespace,
-            name=generator.name,
+            name=options.name,
             instrument=options.instrument,
         )
-        self.layout: SnowflakeLayout = generator.layout
+        self.layout: SnowflakeLayout = options.layout
         self._lease = lease
         self._options = options
         self.has_joined = False

@@ -235,7 +235,15 @@ class ShardedId(Component, IdGenerator):
         return f"{type(self).__name__} {self._distributor.namespaced_name}"
 
     def _reset(self) -> None:
-        self._opening = Granting(self, self._opening)
+        self._opening = Granting(
+            self._home,
+            self._opening,
+            distributor=self._distributor,
+            layout=self.layout,
+            options=self._options,
+            most=self._most,
+            lane=self._lease,
+        )
 
     async def _release(self) -> None:
         await self._distributor.aclose()

@@ -14,12 +14,13 @@ from typing import (
     overload,
 )
 
+from .._life.clock import SYSTEM_CLOCK
 from .._life.fork import NotCopyable
 from ..abc import DEFAULT_NAMESPACE, Provider, Store
 from ..abc.checks import check_text
 from ..provider import IdProvider, kinds, open_store
 from ..provider.default import generator_named
-from ..provider.hosting import Hosting, check_ids, check_type, wrong_type
+from ..provider.hosting import Hosting, StoreHost, check_ids, check_type, wrong_type
 from ..provider.kind_methods import KindMethods
 from ..stores.memory import MemoryStore
 from ._batches import check_batch, check_make, check_timeout
@@ -43,7 +44,7 @@ __all__ = ("SyncIdProvider", "SyncProvider", "connect")
 P = TypeVar("P", bound=Provider)
 
 INSTEAD = "use the asynchronous provider there"
-TRIAL: Final = IdProvider(MemoryStore())  # never opened
+TRIAL: Final = StoreHost(MemoryStore(), DEFAULT_NAMESPACE, {}, {}, SYSTEM_CLOCK)
 
 
 class _Kind(NamedTuple, Generic[P]):
@@ -141,7 +142,7 @@ class SyncProvider(NotCopyable, Generic[P]):
         Those of the settings, for a provider that `aiocosid.configure` makes; those for which a
         method was called, for one of `aiocosid.sync.connect`; otherwise none.
         """
-        made: object = self._session._make()
+        made: object = self._session.make()
         return tuple(made) if isinstance(made, Hosting) else ()
 
     def statistics(self) -> dict[str, dict[str, object]]:

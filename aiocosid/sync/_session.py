@@ -138,6 +138,7 @@ class LoopSession(NotCopyable, Generic[T]):
     Attributes:
         timeout: seconds that each wait may take.
         holders: the generators with ids in hand; closing drops those ids.
+        make: returns what it opens.
     """
 
     __slots__ = (
@@ -145,10 +146,10 @@ class LoopSession(NotCopyable, Generic[T]):
         "_closing",
         "_is_closed",
         "_life",
-        "_make",
         "_thread",
         "holders",
         "label",
+        "make",
         "timeout",
     )
 
@@ -159,7 +160,7 @@ class LoopSession(NotCopyable, Generic[T]):
         label: str,
         timeout: float,
     ) -> None:
-        self._make = make
+        self.make = make
         self._life: _Life[T] | None = None
         self._thread: LoopThread | None = None
         self._is_closed = False
@@ -207,13 +208,14 @@ class LoopSession(NotCopyable, Generic[T]):
             self._thread = thread
         life = self._life
         if life is None or life.is_over:
-            life = self._life = _Life(self._make)
+            life = self._life = _Life(self.make)
         future = thread.submit(lambda: life.do(work))
         if future is None:
             raise self.lost()
         return future
 
-    def _leave(self) -> tuple[Future[None] | None, LoopThread | None]:
+    def leave(self) -> tuple[Future[None] | None, LoopThread | None]:
+        """Begin to close; return what is to be waited for, and the thread that it has used."""
         life, thread = self._life, self._thread
         self._is_closed = True
         for holder in tuple(self.holders):
@@ -244,7 +246,7 @@ class LoopSession(NotCopyable, Generic[T]):
     def allow(self) -> None:
         """Let it be opened again after it was closed."""
         if self._is_closed:
-            _, thread = self._leave()  # what an interrupted `close` has left to do
+            _, thread = self.leave()  # what an interrupted `close` has left to do
             if thread is not None:
                 thread.users -= 1
         self._is_closed = False
@@ -284,7 +286,7 @@ class LoopSession(NotCopyable, Generic[T]):
         """Close what is open, and wait for it as long as the timeout; idempotent."""
         refuse_on_a_loop(f"close() of {self.label}", "close the asynchronous object itself")
         deadline = SYSTEM_CLOCK.monotonic() + self.timeout
-        future, thread = locked_step(self._leave)()
+        future, thread = locked_step(self.leave)()
         try:
             if future is not None:
                 self._await_end(future, deadline)
@@ -313,7 +315,7 @@ def _release_thread(thread: LoopThread) -> bool:
 def _close_all() -> None:
     """Close all sessions in a few seconds at most, and let the process end."""
     deadline = SYSTEM_CLOCK.monotonic() + EXIT_TIMEOUT
-    left = [(each, *locked_step(each._leave)()) for each in tuple(_sessions)]
+    left = [(each, *locked_step(each.leave)()) for each in tuple(_sessions)]
     for session, future, _ in left:
         try:
             if future is not None:

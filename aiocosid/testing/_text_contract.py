@@ -110,6 +110,6 @@ class _Told:
         self._numbered = numbered
 
     def started(self, value: object = None) -> None:
-        due = self._numbered._inner
+        due = self._numbered.inner
         assert value is due, f"start(run) returned {value!r}, not the generator"
         self._status.started(self._numbered)

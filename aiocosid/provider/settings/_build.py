@@ -143,13 +143,13 @@ class Builder:
             broken: the names of tables that were left out, as their problems are noted already.
         """
         self.problems: list[SettingsProblem] = []
-        self._settings = settings
+        self.settings = settings
         self._given = given
-        self._instrument = instrument
-        self._clock = clock or SYSTEM_CLOCK
+        self.instrument = instrument
+        self.clock = clock or SYSTEM_CLOCK
         self._broken = broken
-        self._stores = Stores(settings, self._note, instrument=instrument, clock=self._clock)
-        self._machines = Machines(
+        self.stores = Stores(settings, self._note, instrument=instrument, clock=self.clock)
+        self.machines = Machines(
             settings, self._note, instrument=instrument, clock=clock, rehearsal=rehearsal
         )
 
@@ -165,28 +165,28 @@ class Builder:
             with self._noting(path, section):
                 self._complete(planned)
         self._check_random_bits(built.generators.values())
-        for name, sharding in self._settings.sharding.items():
+        for name, sharding in self.settings.sharding.items():
             path = ("sharding", name)
             with self._noting(path, sharding):
                 algorithm = sharding_of(sharding, built.generators, self._broken)
                 if algorithm is not None:
                     built.shardings[name] = algorithm
         built.leaf_tags = self._leaf_tags()
-        self._stores.check_unused()
-        if self._settings.store is not None:
-            built.store = self._stores.of((), None)[0]
-        self._machines.check_unused()
-        built.leases = self._machines.leases
-        built.stores = self._stores.opened
-        built.borrowed, built.whole = self._stores.borrowed, self._stores.whole
+        self.stores.check_unused()
+        if self.settings.store is not None:
+            built.store = self.stores.of((), None)[0]
+        self.machines.check_unused()
+        built.leases = self.machines.leases
+        built.stores = self.stores.opened
+        built.borrowed, built.whole = self.stores.borrowed, self.stores.whole
         return built
 
     def _leaf_tags(self) -> LeafTags[LeafSegmentId] | None:
         """Return the tags of Leaf's table, if there are any; what is wrong is noted."""
-        path, section = ("leaf_tags",), self._settings.leaf_tags
+        path, section = ("leaf_tags",), self.settings.leaf_tags
         if section is None:
             return None
-        store, _ = self._stores.of(path, section.store)
+        store, _ = self.stores.of(path, section.store)
         made: LeafTags[LeafSegmentId] | None = None
         with self._noting(path, section):
             if store is not None:
@@ -199,20 +199,20 @@ class Builder:
         if not isinstance(store, LeafStore):
             expected = "Leaf's, as leaf+mysql://user:password@host/database"
             raise InvalidArgumentError("store", store, expected=expected)
-        close_timeout = self._settings.close_timeout
-        options: dict[str, Any] = {"close_timeout": close_timeout, "clock": self._clock}
-        make = partial(LeafSegmentId, instrument=self._instrument, **options)
-        namespace, interval = self._settings.namespace, section.interval
+        close_timeout = self.settings.close_timeout
+        options: dict[str, Any] = {"close_timeout": close_timeout, "clock": self.clock}
+        make = partial(LeafSegmentId, instrument=self.instrument, **options)
+        namespace, interval = self.settings.namespace, section.interval
         return LeafTags(store, make, namespace=namespace, interval=interval, **options)
 
     def _sections(self) -> Generator[tuple[tuple[str, ...], str, Any]]:
-        if self._settings.share is not None:
-            yield ("share",), SHARE, self._settings.share
-        for name, section in self._settings.generators.items():
+        if self.settings.share is not None:
+            yield ("share",), SHARE, self.settings.share
+        for name, section in self.settings.generators.items():
             yield ("generators", name), name, section
 
     def _planned(self, path: tuple[str, ...], name: str, section: Any) -> Planned:  # noqa: ANN401 - of any kind
-        namespace = section.namespace or self._settings.namespace
+        namespace = section.namespace or self.settings.namespace
         return Planned(path, name, section, namespace, section.name or name)
 
     def _note(self, path: tuple[str, ...], reason: str) -> None:
@@ -244,7 +244,7 @@ class Builder:
             has_place = "converter" not in NO_PLACE.get(section.kind, NOTHING)[0]
             if section.converter is not None and has_place:
                 planned.converter = self._converter(at, section.converter, planned)
-            planned.example = example_of(planned, self._clock.now_ms())
+            planned.example = example_of(planned, self.clock.now_ms())
         generator = self._generator(planned)
         if planned.converter is not None:
             generator = StringIdGenerator(generator, planned.converter)
@@ -256,10 +256,10 @@ class Builder:
         match section:
             case SnowflakeSettings() | CachedSettings():
                 layout = layout_of(section.layout)
-                check_layout(layout, self._clock.now_ms())
+                check_layout(layout, self.clock.now_ms())
                 planned.layout = layout
             case ShardedSettings():
-                planned.sharded = sharded_layout_of(section, self._clock.now_ms())
+                planned.sharded = sharded_layout_of(section, self.clock.now_ms())
             case CosIdSettings():
                 planned.text = text_of(section)
             case GroupedSettings():
@@ -293,38 +293,38 @@ class Builder:
         with self._noting((*path, "date_prefix"), section.date_prefix):
             if section.date_prefix is not None:
                 date = date_of(section.date_prefix)
-        return converter_of(section, planned, partial(self._at, path), date=date)
+        return converter_of(section, planned, partial(self.at, path), date=date)
 
     def _check(self, planned: Planned) -> None:
         section, limit = planned.section, LIMITS[planned.section.limit or "int64"]
         keys, reason = NO_PLACE.get(section.kind, NOTHING)
         for key in keys:
             if getattr(section, key) != SnowflakeSettings.model_fields[key].default:  # as of all
-                self._at(planned.path, key, f"has no place here: {reason}")
+                self.at(planned.path, key, f"has no place here: {reason}")
         lane_store = getattr(section, "lane_store", None)
         if lane_store is not None and section.on_unavailable != "lane":
-            self._at(planned.path, "lane_store", "goes with on_unavailable = 'lane'")
+            self.at(planned.path, "lane_store", "goes with on_unavailable = 'lane'")
         if planned.fields is not None:
             if planned.text is None and planned.fields.max_id > limit:
                 highest = f"{planned.fields!r} goes up to {planned.fields.max_id}"
                 reason = f"is {section.limit}, which ends at {limit}, but {highest}"
-                self._at(planned.path, "limit", reason)
+                self.at(planned.path, "limit", reason)
         elif hasattr(section, "step"):
             self._check_counted(planned.path, section, limit)
 
     def _check_counted(self, path: tuple[str, ...], section: Any, limit: int) -> None:  # noqa: ANN401 - of any kind
         top = section.max_id or limit
         if top > limit:
-            self._at(path, "max_id", f"is {top}, above the limit {limit} of {section.limit}")
+            self.at(path, "max_id", f"is {top}, above the limit {limit} of {section.limit}")
         elif section.offset >= top:
             what = "max_id" if section.max_id else f"the last id of {section.limit or 'int64'}"
             reason = f"is {section.offset}; it has to be below {what}, {top}: no id is left else"
-            self._at(path, "offset", reason)
+            self.at(path, "offset", reason)
         if getattr(section, "mode", "chain") == "segment":
             for key in sorted(section.model_fields_set & OF_CHAINS):
-                self._at(path, key, "goes with mode = 'chain'")
+                self.at(path, key, "goes with mode = 'chain'")
 
-    def _at(self, path: tuple[str, ...], key: str, reason: str) -> None:
+    def at(self, path: tuple[str, ...], key: str, reason: str) -> None:
         self._note((*path, key), reason)
 
     def _inside(self, planned: Planned) -> Planned:
@@ -332,7 +332,7 @@ class Builder:
         section = planned.section.inner
         inner = self._planned((*planned.path, "inner"), planned.name, section)
         if section.converter is not None:
-            self._at(inner.path, "converter", "has no place here: it goes around the whole")
+            self.at(inner.path, "converter", "has no place here: it goes around the whole")
         with self._noting(inner.path, section):
             self._complete(inner)
         return inner
@@ -387,14 +387,14 @@ class _Host:
         self.namespace = planned.namespace
         self._builder = builder
         self._planned = planned
-        self._clock = builder._clock
-        self._counters: dict[str, CounterId] = {}
-        self._floors: dict[tuple[str, str], Any] = {}
+        self.clock = builder.clock
+        self.counters: dict[str, CounterId] = {}
+        self.floors: dict[tuple[str, str], Any] = {}
 
     @property
     def store(self) -> Store:
         planned = self._planned
-        store, planned.store = self._builder._stores.of(planned.path, planned.section.store)
+        store, planned.store = self._builder.stores.of(planned.path, planned.section.store)
         if store is None:
             raise Incomplete
         if planned.section.kind == "sharded" and not hasattr(store, "sequence_distributor"):
@@ -410,18 +410,18 @@ class _Host:
         else:
             _ = self.store
 
-    def _with_defaults(self, options: Mapping[str, Any]) -> dict[str, Any]:
+    def with_defaults(self, options: Mapping[str, Any]) -> dict[str, Any]:
         builder, section = self._builder, self._planned.section
-        close_timeout = section.close_timeout or builder._settings.close_timeout
-        return {**options, "close_timeout": close_timeout, "instrument": builder._instrument}
+        close_timeout = section.close_timeout or builder.settings.close_timeout
+        return {**options, "close_timeout": close_timeout, "instrument": builder.instrument}
 
-    def _lease_for(self, bits: int, options: Mapping[str, Any]) -> MachineIdLease:
+    def lease_for(self, bits: int, options: Mapping[str, Any]) -> MachineIdLease:
         del options  # settings have the terms of a lease in [machine]
         return self._lease(self._planned, bits, self._planned.section.store, "store")
 
-    def _lane_lease(self, bits: int) -> MachineIdLease:
+    def lane_lease(self, bits: int) -> MachineIdLease:
         planned, given, key = self._planned, self._planned.section.lane_store, "lane_store"
-        if given is None and self._builder._settings.machine.source == "store":
+        if given is None and self._builder.settings.machine.source == "store":
             given, key = planned.section.store, "store"
         lanes = replace(planned, namespace=f"{planned.namespace}.lane")
         return self._lease(lanes, bits, given, key)
@@ -430,7 +430,7 @@ class _Host:
         self, planned: Planned, bits: int, given: StoreValue | None, key: str
     ) -> MachineIdLease:
         store = self._machine_store(planned, given, key)
-        lease = self._builder._machines.lease(planned, planned.place, store, bits)
+        lease = self._builder.machines.lease(planned, planned.place, store, bits)
         if lease is None:
             raise Incomplete
         return lease
@@ -438,12 +438,12 @@ class _Host:
     def _machine_store(self, planned: Planned, given: StoreValue | None, key: str) -> Store | None:
         """Return the store of machine ids, or None if they come from none or it cannot be made."""
         builder = self._builder
-        if builder._settings.machine.source != "store":
+        if builder.settings.machine.source != "store":
             if given is not None:
-                builder._at(planned.path, key, "is not used: the machine id needs no store")
+                builder.at(planned.path, key, "is not used: the machine id needs no store")
             return None
-        store, planned.store = builder._stores.of(planned.path, given, key)
-        planned.place = builder._stores.place(given)
+        store, planned.store = builder.stores.of(planned.path, given, key)
+        planned.place = builder.stores.place(given)
         if not planned.place:
             raise Incomplete
         return store

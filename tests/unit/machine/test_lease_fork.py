@@ -91,7 +91,7 @@ async def test_a_child_leaves_the_parents_sleeps_alone(tmp_path: Path) -> None:
     lease = MachineIdLease(SqliteStore.from_url(url).machine_id_distributor())
     async with CachedSnowflakeId(lease) as gen:
         await settle()
-        sleeps = tuple(lease._sleeps.scopes or ())
+        sleeps = tuple(lease._home.scopes or ())
         assert sleeps
 
         async def child() -> list[Any]:
@@ -125,12 +125,12 @@ async def test_the_child_does_not_wake_the_parents_tasks(tmp_path: Path) -> None
     lease = MachineIdLease(distributor)
     async with lease:
         await settle()
-        assert lease._sleeps.scopes
+        assert lease._home.scopes
 
         async def child() -> list[Any]:
             async with lease:
                 await settle()
-                return [len(lease._sleeps.scopes or ())]
+                return [len(lease._home.scopes or ())]
 
         assert in_child(child) == [1]
 

@@ -623,7 +623,7 @@ def test_a_loop_that_was_closed_over_its_tasks_is_survived() -> None:
     loop = asyncio.new_event_loop()
     loop.run_until_complete(gen.__aenter__())
     ids = [loop.run_until_complete(gen.next_id())]
-    life = asyncio.all_tasks(loop), gen._lease._sleeps.scopes
+    life = asyncio.all_tasks(loop), gen._lease._home.scopes
     loop.close()
     assert life[1]
 
@@ -646,7 +646,7 @@ def test_a_sleep_on_another_threads_loop_is_left_alone() -> None:
     async def main() -> None:
         async with CachedSnowflakeId(lease, name="a"):
             await settle()
-            sleeps = tuple(lease._sleeps.scopes or ())
+            sleeps = tuple(lease._home.scopes or ())
             assert sleeps
             await asyncio.to_thread(asyncio.run, elsewhere())
             assert not any(sleep.cancel_called for sleep in sleeps)

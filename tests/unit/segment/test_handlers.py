@@ -364,7 +364,7 @@ async def test_what_was_asked_for_in_a_callback_is_started_before_the_root_ends(
 
     def begin_and_close() -> None:
         root.start_soon(work, name="aiocosid work")
-        root._close.set()
+        root.end()
 
     asyncio.get_running_loop().call_soon(begin_and_close)
     await root._ended.wait()

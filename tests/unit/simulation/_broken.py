@@ -13,7 +13,7 @@ import anyio
 from aiocosid import CosIdError, SegmentChainId
 from aiocosid._life.loop import Root
 from aiocosid._life.waiting_line import WaiterQueue
-from aiocosid.machine import MachineIdLease, _leasing, losses
+from aiocosid.machine import MachineIdLease, _bound, losses
 from aiocosid.machine._leasing import Leasing
 from aiocosid.snowflake._stamping import Stamping
 from aiocosid.stores.redis import RedisStore, _backend, _sequence, _span
@@ -237,7 +237,7 @@ BROKEN: dict[str, Broken] = {
         f"restart without a look at the {rule}": Broken(
             broken(
                 twins_on_a_disk if rule == "lock" else RESTARTS,
-                (_leasing, "early_floor_ms", RULES[rule]),
+                (_bound, "early_floor_ms", RULES[rule]),
             ),
             "handed out twice|as late as",
             seed,
@@ -248,13 +248,13 @@ BROKEN: dict[str, Broken] = {
         )
     },
     "restart after the boot clock went back": Broken(
-        broken(RESTARTS, (_leasing, "early_floor_ms", goes_back)), "as late as", 533
+        broken(RESTARTS, (_bound, "early_floor_ms", goes_back)), "as late as", 533
     ),
     "a start without the store and without a floor": Broken(
-        broken(OFFLINE, (_leasing, "offline_floor_ms", begins_anywhere)), "as late as", 11
+        broken(OFFLINE, (_bound, "offline_floor_ms", begins_anywhere)), "as late as", 11
     ),
     "a start without the store that takes any lock and boot for its own": Broken(
-        broken(OFFLINE, (_leasing, "offline_floor_ms", begins_anyhow)), "as late as", 108
+        broken(OFFLINE, (_bound, "offline_floor_ms", begins_anyhow)), "as late as", 108
     ),
     "a bound that does not bind": Broken(
         broken(RESTARTS, (Leasing, "limit_ms", bounds_nothing)), "as late as", 15
