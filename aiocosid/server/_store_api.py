@@ -35,10 +35,11 @@ from ._tokens import Verb
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from starlette.types import Receive, Scope, Send
+
     from ..abc import IdSegmentDistributor, Store
     from ..machine.operations import Renewed, Took
     from ..stores.backend import Backend
-    from ._http import Receive, Scope, Send
     from ._resp import Session
     from ._service import Service
     from ._tokens import Access
