@@ -207,7 +207,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         "store",
     )
 
-    _is_remote: bool = False
+    is_remote: bool = False
     """Whether a server decides, which alone reads the cells."""
 
     def __init__(
@@ -318,13 +318,13 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
             beside_cosid=self.offline_beside_cosid,
         )
         self._ensure_own()
-        took = await self._ask_take(asked)
+        took = await self.ask_take(asked)
         while took.twin_ms:
             former = self._revealed(took.former)
             if former == asked.over or not self._is_over(former):
                 break
             asked = replace(asked, over=former)
-            took = await self._ask_take(asked)
+            took = await self.ask_take(asked)
         if took.twin_ms:
             raise twin(self.namespace, self.instance_id.text, took)
         self._note_former(took)
@@ -401,7 +401,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
             receipt=self._receipt,
         )
         self._ensure_own()
-        done = await self._ask_renew(asked)
+        done = await self.ask_renew(asked)
         self._receipt = done.receipt or self._receipt
         if self.restart is not None:
             self.restart.renewal = done.renewal
@@ -425,11 +425,11 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
             **self._described(), machine_id=machine_id, last_ms=last_ms, token=self._token
         )
         self._ensure_own()
-        await self._ask_release(asked)
+        await self.ask_release(asked)
 
     # What is asked of the store; a server asks so, too.
 
-    async def _ask_take(self, asked: TakeOperation) -> Took:
+    async def ask_take(self, asked: TakeOperation) -> Took:
         """Hand out a machine id.
 
         Raises:
@@ -453,7 +453,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         self._snapshot = snapshot.narrowed(took.machine_id)
         return took
 
-    async def _ask_renew(self, asked: RenewOperation) -> Renewed:
+    async def ask_renew(self, asked: RenewOperation) -> Renewed:
         """Renew a machine id.
 
         Raises:
@@ -475,7 +475,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         self._snapshot = snapshot.narrowed(asked.machine_id)
         return done
 
-    async def _ask_release(self, asked: ReleaseOperation) -> None:
+    async def ask_release(self, asked: ReleaseOperation) -> None:
         """Give a machine id back.
 
         Raises:

@@ -39,7 +39,7 @@ def component_of(generator: Any) -> Hosted:  # noqa: ANN401 - ours, of any kind
     """Return the part of a generator that has a life: itself, or the generator that it wraps."""
     found = generator
     while not isinstance(found, Component):
-        found = found._inner
+        found = found.inner
     return cast("Hosted", found)
 
 

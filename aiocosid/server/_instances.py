@@ -241,7 +241,7 @@ class InstanceMachines:
             raise UnsupportedByStoreError(
                 type(store).__name__, "it cannot look up a single machine id"
             )
-        if found._is_remote:
+        if found.is_remote:
             detail = "this server's store is another server: ask that one for machine ids"
             raise Problem(HTTPStatus.NOT_IMPLEMENTED, "not-supported", detail)
         return found

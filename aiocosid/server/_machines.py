@@ -153,7 +153,7 @@ async def take(
     if not _TOKEN.fullmatch(asked.token):
         raise InvalidArgumentError("token", asked.token, expected="1 to 64 letters and digits")
     asked = guest(service, access, asked)
-    took = await machines_of(service, namespace, asked)._ask_take(asked)
+    took = await machines_of(service, namespace, asked).ask_take(asked)
     if not service.receipt_key or took.twin_ms:
         return took
     lease = Lasting(
@@ -192,7 +192,7 @@ async def renew(
             asked, is_valid=asked.is_valid and until_ms >= asked.clock_ms, born_ms=max(born_ms, 0)
         )
     machines = machines_of(service, namespace, asked)
-    done = await machines._ask_renew(replace(asked, receipt=further))
+    done = await machines.ask_renew(replace(asked, receipt=further))
     # The caller has renewed, so it holds the id; only its receipt says when it was taken.
     receipt = "" if until_ms < 0 else _receipt(service, lease, asked, done.receipt)
     return replace(done, receipt=receipt)
@@ -214,7 +214,7 @@ async def release(
         Problem: the store keeps no leases.
         CosIdError: as for `MachineIdDistributor.revert`.
     """
-    await machines_of(service, namespace, asked)._ask_release(guest(service, access, asked))
+    await machines_of(service, namespace, asked).ask_release(guest(service, access, asked))
 
 
 async def repair(service: Service, access: Access, namespace: str) -> Sequence[Machine]:

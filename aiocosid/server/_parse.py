@@ -46,7 +46,7 @@ def parse(generator: AnyGenerator, text: str) -> dict[str, str | int]:
     if isinstance(generator, StringIdGenerator):
         number = generator.converter.as_int(text)
         group = {"group": number.group} if isinstance(number, GroupedId) else {}
-        found = _of_number(generator._inner, int(number))
+        found = _of_number(generator.inner, int(number))
         return {"id": found.pop("id"), "text": text, **group, **found}
     if isinstance(generator, CosIdGenerator):
         state = generator.text.as_state(text)
@@ -62,10 +62,10 @@ def parse(generator: AnyGenerator, text: str) -> dict[str, str | int]:
 def _of_number(generator: AnyGenerator, number: int) -> dict[str, str | int]:
     if isinstance(generator, UncertaintyIdGenerator):
         counted = number >> generator.bits
-        inner = _of_number(generator._inner, counted)
+        inner = _of_number(generator.inner, counted)
         return {**inner, "id": str(number), "counted": str(counted)}
     if isinstance(generator, WrappedGenerator):
-        return _of_number(generator._inner, number)
+        return _of_number(generator.inner, number)
     found: dict[str, str | int] = {"id": str(number)}
     if isinstance(generator, SnowflakeId):
         parts = generator.layout.parse(number)

@@ -57,7 +57,7 @@ CREATIONS: Final = 10  # attempts to create tables while others create or drop s
 class SqlBackend(Backend):
     """A database with CosId's tables, and aiocosid's own beside them."""
 
-    __slots__ = ("_dialect", "durability")
+    __slots__ = ("dialect", "durability")
 
     link: Executor
 
@@ -76,18 +76,18 @@ class SqlBackend(Backend):
             durability: what to do about settings that may lose grants; None for our own sessions.
         """
         super().__init__(executor.label, executor)
-        self._dialect = dialect
+        self.dialect: Dialect = dialect
         self.durability: DurabilityCheck = durability or DurabilityCheck("ignore")
 
     async def ask_server(self) -> ServerFacts:
-        ((version,),) = await self.link.fetch_rows(self._dialect.version)
-        migrators = [str(name) for (name,) in await self.link.fetch_rows(self._dialect.migrators)]
-        schema = Schema.read(await self.link.fetch_rows(self._dialect.schema))
+        ((version,),) = await self.link.fetch_rows(self.dialect.version)
+        migrators = [str(name) for (name,) in await self.link.fetch_rows(self.dialect.migrators)]
+        schema = Schema.read(await self.link.fetch_rows(self.dialect.schema))
         facts = (await self._findings()).facts(str(version))
         return replace(facts, migrators=migrators, is_disposable=schema.is_disposable)
 
     async def _findings(self) -> Findings:
-        dialect = self._dialect
+        dialect = self.dialect
         asked = [await self.link.fetch_rows(statement) for statement in dialect.settings]
         return findings(dialect.rules, chain.from_iterable(asked))
 
@@ -118,7 +118,7 @@ class SqlBackend(Backend):
             if creation is None:
                 return schema.is_disposable
             try:
-                await self._run(self._dialect.create(creation))
+                await self._run(self.dialect.create(creation))
             except StoreAuthenticationError:
                 if not creation.witness:
                     raise
@@ -127,7 +127,7 @@ class SqlBackend(Backend):
         raise StoreUnavailableError(self.label, reason, remedy="try again when they have ended")
 
     async def _schema(self) -> Schema:
-        return Schema.read(await self._run(self._dialect.schema))
+        return Schema.read(await self._run(self.dialect.schema))
 
     async def is_in_use(self) -> bool:
         """Whether there were tables before: with those that a store makes it has its marker."""
@@ -143,7 +143,7 @@ class SqlBackend(Backend):
             try:
                 return await self._once(statement, **values)
             except StoreUnavailableError as error:
-                if code_of(error.__cause__) not in self._dialect.undone:
+                if code_of(error.__cause__) not in self.dialect.undone:
                     raise
         return await self._once(statement, **values)
 
@@ -151,7 +151,7 @@ class SqlBackend(Backend):
         try:
             return await self.link.fetch_rows(statement, **values)
         except SchemaMissingError as error:
-            dropped = Schema.read(await self.link.fetch_rows(self._dialect.schema)).dropped
+            dropped = Schema.read(await self.link.fetch_rows(self.dialect.schema)).dropped
             if error.table not in dropped:
                 raise
             raise SchemaDroppedError(self.label, tables=dropped) from error
@@ -164,7 +164,7 @@ class SqlBackend(Backend):
         try:
             return await self._run(statement, **values)
         except SchemaMissingError:
-            if not self._dialect.is_created_on_use:
+            if not self.dialect.is_created_on_use:
                 raise
         await self.create_schema(disposable=is_disposable())
         return await self._run(statement, **values)
@@ -188,7 +188,7 @@ class SqlBackend(Backend):
         return self._sound(name, rows[0][0])
 
     async def _added(self, values: dict[str, Value], *, create: bool) -> Sequence[Row]:
-        add = self._dialect.add
+        add = self.dialect.add
         try:
             return await self._fetch_rows(add.statement(create=create), **values)
         except (SchemaMissingError, StoreAuthenticationError):
@@ -217,12 +217,12 @@ class SqlBackend(Backend):
         if create:
             await self._ensure_not_emptied(name)
         try:
-            statement = self._dialect.raise_to.statement(create=create)
+            statement = self.dialect.raise_to.statement(create=create)
             rows = await self._fetch_rows(statement, name=name, above=above)
         except OutOfRangeError as error:
             raise IdOverflowError(name, limit=MAX_ID) from error.__cause__
         if create:
-            await self._row_beside_cosid(self._dialect.note_counters)
+            await self._row_beside_cosid(self.dialect.note_counters)
         if not rows:
             await self._ensure_missing(name, 0, create=create)
             return None
@@ -231,7 +231,7 @@ class SqlBackend(Backend):
 
     async def _ensure_not_emptied(self, name: str) -> None:
         """Raise `CounterNotCreatedError` if the store had counters, and all of them are gone."""
-        if await self._row_beside_cosid(self._dialect.is_emptied) is not None:
+        if await self._row_beside_cosid(self.dialect.is_emptied) is not None:
             raise CounterNotCreatedError(self.label, counter=name, is_emptied=True)
 
     async def _row_beside_cosid(self, statement: str) -> Row | None:
@@ -241,7 +241,7 @@ class SqlBackend(Backend):
         return None
 
     async def counters(self, prefix: str) -> Sequence[Counter]:
-        rows = await self._fetch_rows(self._dialect.counters, prefix=prefix)
+        rows = await self._fetch_rows(self.dialect.counters, prefix=prefix)
         return [
             Counter(namespaced_name=name, last_max_id=max_id, last_fetch_time=integer(fetch_time))
             for name, value, fetch_time in rows
@@ -249,13 +249,13 @@ class SqlBackend(Backend):
         ]
 
     async def peek(self, name: str) -> int | None:
-        rows = await self._fetch_rows(self._dialect.counter, name=name)
+        rows = await self._fetch_rows(self.dialect.counter, name=name)
         row = next(iter(rows), None)
         return None if row is None else self._sound(name, row[0])
 
     async def _ensure_missing(self, name: str, by: int, *, create: bool = False) -> None:
         """Raise the reason why a counter could not be advanced, unless it is missing."""
-        row = await self._row(self._dialect.counter, name=name)
+        row = await self._row(self.dialect.counter, name=name)
         if row is None and not create:
             return
         if row is not None and self._sound(name, row[0]) > MAX_ID - by:
@@ -273,27 +273,27 @@ class SqlBackend(Backend):
 
     async def read(self, namespace: str, need: Need) -> Snapshot:
         names, reading = CellNames(namespace), Reading(self.label, namespace, need)
-        rows = await self._fetch_rows(self._dialect.read, **names.parameters(need))
+        rows = await self._fetch_rows(self.dialect.read, **names.parameters(need))
         if not all(reading.add(*row) for row in rows):
             return await self.read(namespace, replace(need, is_complete=True))
         return reading.snapshot()
 
     async def commit(self, snapshot: Snapshot, changes: Changes) -> bool:
-        built = CommitBuilder(self._dialect, snapshot, changes)
+        built = CommitBuilder(self.dialect, snapshot, changes)
         commit = built.commit
         try:
-            row = await self._row(self._dialect.commit(commit), **commit.values)
+            row = await self._row(self.dialect.commit(commit), **commit.values)
         except StoreError as error:
             # The table was dropped since it was read.
-            is_gone = isinstance(error, SchemaMissingError) and self._dialect.is_created_on_use
-            if not is_gone and code_of(error.__cause__) not in self._dialect.conflicts:
+            is_gone = isinstance(error, SchemaMissingError) and self.dialect.is_created_on_use
+            if not is_gone and code_of(error.__cause__) not in self.dialect.conflicts:
                 raise
             return False
         if row is not None:
             built.apply()
         if row is not None and changes.marker is not None:
-            await self._run(self._dialect.note_counters)
+            await self._run(self.dialect.note_counters)
         return row is not None
 
     async def namespaces(self) -> Sequence[str]:
-        return [str(row[0]) for row in await self._fetch_rows(self._dialect.namespaces)]
+        return [str(row[0]) for row in await self._fetch_rows(self.dialect.namespaces)]

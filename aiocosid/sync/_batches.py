@@ -74,7 +74,7 @@ def step_of(generator: AnyGenerator) -> int:
     """Return the step of a generator whose ids may stay in hand for any time; else 1."""
     inner: object = generator
     if type(generator) is StringIdGenerator and _is_timeless(generator.converter):
-        inner = generator._inner
+        inner = generator.inner
     if isinstance(inner, SegmentChainId | SegmentId) and inner._options.ttl == FOREVER:
         return inner.statistics().step
     return 1

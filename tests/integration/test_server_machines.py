@@ -153,8 +153,8 @@ async def test_a_lease_needs_its_token(
     for name in ("attacker", "victim"):
         door = arena.of(name, "victim")
         with pytest.raises(MachineIdLostError):
-            await door._ask_renew(RenewOperation(**about, now_ms=arena.now_ms, mark_ms=FAR))  # type: ignore[arg-type]
-        await door._ask_release(ReleaseOperation(**about, last_ms=0))  # type: ignore[arg-type]
+            await door.ask_renew(RenewOperation(**about, now_ms=arena.now_ms, mark_ms=FAR))  # type: ignore[arg-type]
+        await door.ask_release(ReleaseOperation(**about, last_ms=0))  # type: ignore[arg-type]
         await arena.check(victim)
 
 
@@ -175,7 +175,7 @@ async def test_a_servers_words_are_not_a_clients(
         over="any",
     )
     with pytest.raises(MachineIdInUseError):
-        await arena.of("attacker", "victim")._ask_take(asked)
+        await arena.of("attacker", "victim").ask_take(asked)
     await arena.check(victim)
 
 
@@ -243,10 +243,10 @@ async def test_nothing_is_asserted_without_a_proof(
         {"instance": "victim", "machine_id": 0, "token": victim._token, "receipt": proof},
     ):
         with pytest.raises(MachineIdQuarantineError):
-            await mine._ask_renew(replace(asked, **lie))  # type: ignore[arg-type]
+            await mine.ask_renew(replace(asked, **lie))  # type: ignore[arg-type]
     assert [each for each in await arena.store.machines() if each.instance_id] == []
     await victim.reassert(0, now_ms=arena.now_ms, mark_ms=arena.mark_ms)
-    await mine._ask_renew(asked)
+    await mine.ask_renew(asked)
     listed = await arena.store.machines(namespace=SPACE)
     assert [(each.instance_id, each.mark_ms) for each in listed] == [
         ("victim", arena.mark_ms),
@@ -259,10 +259,10 @@ async def test_a_twin_learns_no_token(arena: Arena, victim: CellMachineIdDistrib
     door = arena.of("victim", "victim")
     about: dict[str, Any] = {"instance": "victim", "stable": True}
     asked = TakeOperation(**about, bits=1, now_ms=0, latest_ms=FAR, token="mine")  # noqa: S106 - of a call
-    took = await door._ask_take(asked)
+    took = await door.ask_take(asked)
     assert took.twin_ms > 0
     for token in (took.former, took.former.partition(" ")[0]):
-        await door._ask_release(ReleaseOperation(**about, machine_id=0, last_ms=0, token=token))
+        await door.ask_release(ReleaseOperation(**about, machine_id=0, last_ms=0, token=token))
         with pytest.raises(MachineIdInUseError):
             await arena.take(arena.of("attacker", "victim"))
     await arena.check(victim)
@@ -276,7 +276,7 @@ async def test_what_names_no_call(
     mine = arena.of("attacker", "mine")
     about: dict[str, Any] = {"instance": "mine", "guard_ms": MINUTE, "now_ms": arena.now_ms}
     with pytest.raises(InvalidArgumentError, match="token"):
-        await mine._ask_take(TakeOperation(**about, bits=1, latest_ms=FAR, token=token))
+        await mine.ask_take(TakeOperation(**about, bits=1, latest_ms=FAR, token=token))
     await arena.check(victim)
 
 
@@ -302,10 +302,10 @@ async def test_the_receipt_of_a_lease_that_was_released(arena: Arena) -> None:
         is_valid=True,
         receipt=proof,
     )
-    await mine._ask_renew(asked)
+    await mine.ask_renew(asked)
     await victim.reassert(0, now_ms=arena.now_ms, mark_ms=arena.mark_ms)
     with pytest.raises(MachineIdLostError):
-        await mine._ask_renew(asked)
+        await mine.ask_renew(asked)
     [held] = await arena.store.machines(namespace=SPACE)
     assert (held.instance_id, held.mark_ms) == ("victim", arena.mark_ms)
 
@@ -316,7 +316,7 @@ async def test_who_holds_nothing_prolongs_no_quarantine(
     arena.store.forget_machines(namespace=SPACE, everything=True)
     about: dict[str, Any] = {"instance": "nobody", "guard_ms": FAR, "now_ms": arena.now_ms}
     with pytest.raises(MachineIdQuarantineError):
-        await arena.of("attacker", "nobody")._ask_renew(
+        await arena.of("attacker", "nobody").ask_renew(
             RenewOperation(**about, machine_id=1, mark_ms=-1, token="t")  # noqa: S106 - of a call
         )
     [marker] = await arena.store.machine_markers(namespace=SPACE)
@@ -332,7 +332,7 @@ async def test_who_holds_nothing_prolongs_no_quarantine(
         is_valid=True,
     )
     with pytest.raises(InvalidArgumentError, match="bits"):
-        await victim._ask_renew(wide)
+        await victim.ask_renew(wide)
     [held] = await arena.store.machines(namespace=SPACE)
     assert (held.instance_id, held.mark_ms) == ("victim", arena.mark_ms)
 
@@ -370,7 +370,7 @@ async def test_nothing_is_asserted_at_a_brokers_socket_without_a_proof() -> None
                     **lie, machine_id=0, now_ms=now_ms, mark_ms=-1, receipt=receipt
                 )
                 with pytest.raises(MachineIdQuarantineError):
-                    await other._ask_renew(asked)
+                    await other.ask_renew(asked)
             await one.reassert(0, now_ms=now_ms, mark_ms=now_ms + MINUTE)
     [held] = await store.machines(namespace=SPACE)
     assert (held.instance_id, held.mark_ms) == ("a", now_ms + MINUTE)

@@ -24,11 +24,11 @@ class RemoteMachineIdDistributor(CellMachineIdDistributor):
 
     __slots__ = ()
 
-    _is_remote = True
+    is_remote = True
 
     _backend: RemoteBackend
 
-    async def _ask_take(self, asked: TakeOperation) -> Took:
+    async def ask_take(self, asked: TakeOperation) -> Took:
         """Hand out a machine id.
 
         Raises:
@@ -40,7 +40,7 @@ class RemoteMachineIdDistributor(CellMachineIdDistributor):
             raise InvalidArgumentError("offline", self.offline, expected=expected)
         return await self._backend.operate("take_machine", self.namespace, asked, Took)
 
-    async def _ask_renew(self, asked: RenewOperation) -> Renewed:
+    async def ask_renew(self, asked: RenewOperation) -> Renewed:
         """Renew a machine id.
 
         A namesake is noticed when the renewal has been written.
@@ -54,7 +54,7 @@ class RemoteMachineIdDistributor(CellMachineIdDistributor):
         self._sent.append(done.stamp_ms)
         return done
 
-    async def _ask_release(self, asked: ReleaseOperation) -> None:
+    async def ask_release(self, asked: ReleaseOperation) -> None:
         """Give a machine id back.
 
         Raises:
