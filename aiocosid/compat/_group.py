@@ -29,6 +29,7 @@ from ..errors import (
 )
 from ..stores.counters import HighWater, StoreHealth
 from ..stores.sql import executor_of
+from ._table_store import rows_of
 from ._url import split_group
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from ..abc import Clock
     from ._table import Class, Examined
     from ._table_distributor import CounterOptions, TableDistributor
+    from ._table_rows import TableRows
     from ._table_store import TableStore
     from ._url import Options
 
@@ -53,12 +55,14 @@ class _Member:
 
     Attributes:
         counter: the row there.
+        rows: all rows there.
         health: whether the database answers.
         ended: the error after which it is not asked any more, or None.
         is_bound: whether the row was read, and is valid.
     """
 
     counter: TableDistributor
+    rows: TableRows
     health: StoreHealth
     ended: StoreRolledBackError | None = None
     is_bound: bool = False
@@ -87,11 +91,17 @@ class GroupIdSegmentDistributor(IdSegmentDistributor):
     for example, a third of the right one.
     """
 
-    def __init__(self, counters: Sequence[TableDistributor], group: GroupStore) -> None:
+    def __init__(
+        self,
+        counters: Sequence[TableDistributor],
+        rows: Sequence[TableRows],
+        group: GroupStore,
+    ) -> None:
         """Combine counters, which are not closed here; nothing is sent yet.
 
         Args:
             counters: one for each database, all of one name and step.
+            rows: the table of each database.
             group: the store of the group.
         """
         one = counters[0]
@@ -99,7 +109,7 @@ class GroupIdSegmentDistributor(IdSegmentDistributor):
         self.store: str = f"{one.store} x{len(counters)}"
         self.stride: int = one.stride
         self.step_limit: int | None = one.step_limit
-        self._members = tuple(map(_Member, counters, group.healths))
+        self._members = tuple(map(_Member, counters, rows, group.healths))
         self._order = random.sample(self._members, len(self._members))
         self._group, self._water = group, HighWater()
 
@@ -191,13 +201,15 @@ class GroupIdSegmentDistributor(IdSegmentDistributor):
 
     def _check(self) -> None:
         """Raise if two databases may have ids in common, as far as rows were read."""
-        known = [each.counter for each in self._members if each.counter._table.classes]
-        for (index, one), (_, other) in combinations(enumerate(known), 2):
+        known = [each for each in self._members if each.rows.table.classes]
+        for (index, member), (_, later) in combinations(enumerate(known), 2):
+            one, other = member.counter, later.counter
             if not (one.stride and other.stride):
                 continue  # it could not be reached since this object was created
             if _share_ids((one.stride, one.remainder), (other.stride, other.remainder)):
                 ids = f"the ids that are {other.remainder} modulo {other.stride}"
-                raise other._corrupt(f"{ids}, and database {index} has some of them, too")
+                found = f"{ids}, and database {index} has some of them, too"
+                raise later.rows.corrupt(self.name, found)
 
     def _note(self, member: _Member, answer: object) -> None:
         """Record the result of a database; raise an error that is no failure of it."""
@@ -317,7 +329,7 @@ class GroupStore(NotCopyable, Store):
         """
         stores = self._stores.values()
         counters = [store.segment_distributor(name=name, **more) for store in stores]
-        return GroupIdSegmentDistributor(counters, self)
+        return GroupIdSegmentDistributor(counters, [*map(rows_of, stores)], self)
 
     async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> None:
         """Create the table in each database, if it is missing there; no rows.
@@ -368,9 +380,10 @@ class GroupStore(NotCopyable, Store):
         found: list[Examined] = []
         classes: list[tuple[str, int, Class]] = []
         for index, store in self._stores.items():
-            for row in await store._rows():
-                examined = store._examined(row)
-                own = store._table.class_of(row) if store._table.classes else None
+            rows = rows_of(store)
+            for row in await rows.read():
+                examined = rows.examined(row)
+                own = rows.table.class_of(row) if rows.table.classes else None
                 shared = tuple(
                     f"database {other} has ids of {theirs[1]} modulo {theirs[0]}: some are the same"
                     for name, other, theirs in classes

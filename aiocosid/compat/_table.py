@@ -195,7 +195,7 @@ class CounterTable:
             sets.append(f"{self.touched} = CURRENT_TIMESTAMP")
         return f"UPDATE {self.table} SET {', '.join(sets)} WHERE {' AND '.join(guards)}"
 
-    def _unless_there(self, dialect: DialectName, target: str = "") -> str:
+    def unless_there(self, dialect: DialectName, target: str = "") -> str:
         """Return the end of an INSERT that does not change an existing row.
 
         Args:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
+from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 from ..abc import IdSegmentDistributor
 from ..abc.checks import check_step, check_text
 from ..errors import (
-    CorruptCounterError,
-    CounterMissingError,
-    IdOverflowError,
     InvalidArgumentError,
     StoreUnavailableError,
 )
 from ..stores.counters import HighWater
 from ..stores.sql import EngineExecutor, OutOfRangeError
 from ._table import CounterTable, TableRow, as_integer
+from ._table_rows import TableRows
 
 if TYPE_CHECKING:
     from ..stores.sql import SqlExecutor
@@ -53,7 +51,7 @@ class TableDistributor(IdSegmentDistributor):
     """
 
     __slots__ = (
-        *("_executor", "_may_be_cut", "_table", "_water"),
+        *("_may_be_cut", "_rows", "_water"),
         *("remainder", "step_limit", "store", "stride"),
     )
 
@@ -79,7 +77,7 @@ class TableDistributor(IdSegmentDistributor):
         self.stride: int
         self.remainder: int
         self.stride, self.remainder = (0, 0) if at.classes else (1, 0)
-        self._executor, self._table = executor, at
+        self._rows = TableRows(executor, at)
         self._may_be_cut: bool | None = None  # not known
         self._water = HighWater()
 
@@ -124,25 +122,25 @@ class TableDistributor(IdSegmentDistributor):
             if not self.stride:
                 await self._read_row()
             known = self.stride, self.remainder
-            stored = await self._added(self._table.amount(step, self.stride), above)
+            stored = await self._added(self._rows.table.amount(step, self.stride), above)
             # Another call of this object may have found another class meanwhile: then this range is
             # a gap.
             if stored is not None and known == (self.stride, self.remainder):
-                return self._table.granted(stored, known)
+                return self._rows.table.granted(stored, known)
             row, is_of_another_class = await self._read_row()
-            amount = self._table.amount(step, self.stride)
-            if not is_of_another_class and self._table.is_used_up(row, amount):
-                raise self._used_up()
+            amount = self._rows.table.amount(step, self.stride)
+            if not is_of_another_class and self._rows.table.is_used_up(row, amount):
+                raise self._rows.used_up(self.namespaced_name)
         raise StoreUnavailableError(
             self.store, f"{self.name!r} is being changed by another client", remedy="try again"
         )
 
     async def _added(self, amount: int, above: int) -> int | None:
         """Add to the number; return the new one, or None if the row was not changed."""
-        table, executor = self._table, self._executor
+        table, executor = self._rows.table, self._rows.executor
         given = {"step": amount, "least": table.least(above), "most": table.limit - amount}
         if given["least"] > given["most"]:
-            raise self._used_up()
+            raise self._rows.used_up(self.namespaced_name)
         if table.classes:
             given |= {"delta": self.stride, "remainder": self.remainder}
         may_be_cut = await self._is_cut_by_others()
@@ -150,7 +148,7 @@ class TableDistributor(IdSegmentDistributor):
         try:
             done = await executor.run(statement, name=self.name, **given, **table.scope)
         except OutOfRangeError as error:  # a column that is narrower than 64 bits
-            raise self._used_up() from error.__cause__
+            raise self._rows.used_up(self.namespaced_name) from error.__cause__
         inserted = [done.inserted_id] * done.matched
         answers = inserted if executor.dialect_name == "mysql" else [row[0] for row in done.rows]
         if not answers:
@@ -158,9 +156,11 @@ class TableDistributor(IdSegmentDistributor):
         stored = as_integer(answers[0])
         if len(answers) > 1 or stored is None:
             # A table without its primary key: the owner of the range is unknown.
-            raise self._corrupt(f"{len(answers)} rows of that name")
+            raise self._rows.corrupt(self.name, f"{len(answers)} rows of that name")
         if may_be_cut and (as_integer((await self.row()).stored) or 0) < stored:
-            raise self._used_up()  # the stored number differs from the returned one
+            raise self._rows.used_up(
+                self.namespaced_name
+            )  # the stored number differs from the returned one
         return stored
 
     async def _is_cut_by_others(self) -> bool:
@@ -168,11 +168,11 @@ class TableDistributor(IdSegmentDistributor):
 
         The statement then returns the full number.  Only MySQL does so, on a user's engine.
         """
-        executor = self._executor
+        executor = self._rows.executor
         if executor.dialect_name != "mysql" or not isinstance(executor, EngineExecutor):
             return False
         if self._may_be_cut is None:
-            column = {"table": self._table.table, "column": self._table.value}
+            column = {"table": self._rows.table.table, "column": self._rows.table.value}
             types = [row[0] for row in (await executor.run(_TYPE, **column)).rows]
             self._may_be_cut = types != ["bigint"]
         return self._may_be_cut
@@ -184,11 +184,7 @@ class TableDistributor(IdSegmentDistributor):
             CounterMissingError: there is no such row.
             StoreError: the store refuses or cannot be reached.
         """
-        statement = self._table.rows(self._executor.dialect_name, "name")
-        done = await self._executor.run(statement, name=self.name, **self._table.scope)
-        if not done.rows:
-            raise self._missing()
-        return TableRow(*done.rows[0])
+        return await self._rows.named(self.name)
 
     async def row_step(self) -> int:
         """Return the row's current step; this object's own if the table has none.
@@ -198,7 +194,7 @@ class TableDistributor(IdSegmentDistributor):
             CorruptCounterError: the row's step is no integer of at least 1.
             StoreError: the store refuses or cannot be reached.
         """
-        return self.step if self._table.step is None else self.step_of(await self.row())
+        return self.step if self._rows.table.step is None else self.step_of(await self.row())
 
     def step_of(self, row: TableRow) -> int:
         """Return the step of a row that was read, at least 1.
@@ -206,8 +202,8 @@ class TableDistributor(IdSegmentDistributor):
         Raises:
             CorruptCounterError: the row holds no counter, or a step below 1.
         """
-        if problems := self._table.problems(row):
-            raise self._corrupt("; ".join(problems))
+        if problems := self._rows.table.problems(row):
+            raise self._rows.corrupt(self.name, "; ".join(problems))
         return max(1, (as_integer(row.step) or self.step) // (as_integer(row.delta) or 1))
 
     async def _read_row(self) -> tuple[TableRow, bool]:
@@ -218,20 +214,8 @@ class TableDistributor(IdSegmentDistributor):
         """
         row, known = await self.row(), (self.stride, self.remainder)
         self.step_of(row)
-        self.stride, self.remainder = self._table.class_of(row) or known
+        self.stride, self.remainder = self._rows.table.class_of(row) or known
         return row, known != (self.stride, self.remainder)
-
-    def _used_up(self) -> IdOverflowError:
-        return IdOverflowError(self.namespaced_name, limit=self._table.limit - self._table.ahead)
-
-    def _corrupt(self, found: str) -> CorruptCounterError:
-        counter = f"{self._table.table}.{self.name}"
-        return CorruptCounterError(self.store, counter=counter, found=found)
-
-    def _missing(self) -> CounterMissingError:
-        facts: dict[str, Any] = {"table": self._table.table, "key": self._table.key}
-        remedy = self._table.remedy
-        return CounterMissingError(self.store, counter=self.name, remedy=remedy, **facts)
 
     def resume_above(self, reached: int) -> None:
         """Expect at least the value that a former object has seen."""
@@ -243,5 +227,5 @@ class TableDistributor(IdSegmentDistributor):
         Raises:
             ForkedError: the user's engine is the parent's.
         """
-        await self._executor.aopen()
+        await self._rows.executor.aopen()
         self._water.adopt()

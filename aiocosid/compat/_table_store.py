@@ -10,6 +10,7 @@ from ..abc.checks import check_above, check_text
 from ..stores.sql import OutOfRangeError, executor_of, executor_on
 from ._table import Examined, TableRow, as_integer
 from ._table_distributor import TableDistributor
+from ._table_rows import TableRows
 from ._url import split_options
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from ._table_distributor import CounterOptions
     from ._url import Options
 
-__all__ = ("TableStore",)
+__all__ = ("TableStore", "rows_of")
 
 
 class TableStore(NotCopyable, Store):
@@ -49,7 +50,7 @@ class TableStore(NotCopyable, Store):
         self._on(engine, self.table)
 
     def _on(self, engine: AsyncEngine, table: CounterTable) -> None:
-        self._executor, self._table = executor_on(engine), table
+        self._rows = TableRows(executor_on(engine), table)
 
     @classmethod
     def from_url(cls, url: str) -> Self:
@@ -69,7 +70,7 @@ class TableStore(NotCopyable, Store):
 
     def __repr__(self) -> str:
         """Name the database, without credentials."""
-        return f"<{type(self).__name__} {self._executor.label}>"
+        return f"<{type(self).__name__} {self._rows.executor.label}>"
 
     def segment_distributor(self, *, name: str, **more: Unpack[CounterOptions]) -> TableDistributor:
         """Return a distributor on this store's connections; nothing is sent yet.
@@ -83,7 +84,7 @@ class TableStore(NotCopyable, Store):
         Raises:
             InvalidArgumentError: an argument is outside its range, or the name is too long.
         """
-        return TableDistributor(self._executor, self._table, name=name, **more)
+        return TableDistributor(self._rows.executor, self._rows.table, name=name, **more)
 
     def _of_row(self, row: TableRow, namespace: str) -> TableDistributor:
         """Return a distributor with the row's step."""
@@ -97,8 +98,8 @@ class TableStore(NotCopyable, Store):
         Raises:
             StoreError: the store refuses or cannot be reached.
         """
-        await self._executor.create_file()
-        await self._executor.run(self._table.create[self._executor.dialect_name])
+        await self._rows.executor.create_file()
+        await self._rows.executor.run(self._rows.table.create[self._rows.executor.dialect_name])
 
     async def counters(self, *, namespace: str | None = None) -> Sequence[Counter]:
         """Return the counters, ordered by name, without invalid rows.
@@ -112,7 +113,7 @@ class TableStore(NotCopyable, Store):
         """
         space = DEFAULT_NAMESPACE if namespace is None else namespace
         check_text("namespace", space)
-        read = [self._read(space, row) for row in await self._rows()]
+        read = [self._read(space, row) for row in await self._rows.read()]
         return [found for found in read if found is not None]
 
     async def set_floor(
@@ -131,21 +132,22 @@ class TableStore(NotCopyable, Store):
             StoreError: the store refuses or cannot be reached.
         """
         check_above(above)
-        described, table = self.segment_distributor(namespace=namespace, name=name), self._table
+        described = self.segment_distributor(namespace=namespace, name=name)
+        rows, table = self._rows, self._rows.table
         least = table.least(above)
         if least > table.limit:
-            raise described._used_up()
-        statement, values = table.set_floor(self._executor.dialect_name), {"least": least}
+            raise rows.used_up(described.namespaced_name)
+        statement, values = table.set_floor(self._rows.executor.dialect_name), {"least": least}
         try:
-            await self._executor.run(statement, name=described.name, **values, **table.scope)
+            await self._rows.executor.run(statement, name=described.name, **values, **table.scope)
         except OutOfRangeError as error:  # a column that is narrower than 64 bits
-            raise described._used_up() from error.__cause__
+            raise rows.used_up(described.namespaced_name) from error.__cause__
         row = await described.row()
         counter = self._read(described.namespace, row)
         if counter is None:
-            raise described._corrupt("; ".join(table.problems(row)))
+            raise rows.corrupt(described.name, "; ".join(table.problems(row)))
         if (as_integer(row.stored) or 0) < least:  # truncated to its column, in a user's session
-            raise described._used_up()
+            raise rows.used_up(described.namespaced_name)
         return counter
 
     async def examine(self) -> Sequence[Examined]:
@@ -154,34 +156,15 @@ class TableStore(NotCopyable, Store):
         Raises:
             StoreError: the store refuses or cannot be reached, or the table is missing.
         """
-        return [self._examined(row) for row in await self._rows()]
-
-    async def _rows(self) -> Sequence[TableRow]:
-        """Read all rows."""
-        statement = self._table.rows(self._executor.dialect_name)
-        done = await self._executor.run(statement, **self._table.scope)
-        # Sorted here, because databases have different orders.
-        return sorted((TableRow(*row) for row in done.rows), key=lambda row: row.name)
+        return [self._rows.examined(row) for row in await self._rows.read()]
 
     def _read(self, namespace: str, row: TableRow) -> Counter | None:
-        last = self._table.last_id(row)
+        last = self._rows.table.last_id(row)
         if last is None:
             return None
         fetched = as_integer(row.fetched)
         name = f"{namespace}.{row.name}"
         return Counter(namespaced_name=name, last_max_id=last, last_fetch_time=fetched)
-
-    def _examined(self, row: TableRow) -> Examined:
-        table, problems, step = self._table, self._table.problems(row), as_integer(row.step) or 1
-        if not problems and table.is_used_up(row, table.amount(step, 1)):
-            problems = (f"it is used up: {step} ids more would pass 2^63-1",)
-        return Examined(
-            name=row.name,
-            stored=as_integer(row.stored),
-            meaning=table.meaning(row),
-            next_id=None if problems else table.next_id(row),
-            problems=problems,
-        )
 
     async def aopen(self) -> None:
         """Get ready in this process; connects when it is used.
@@ -189,7 +172,7 @@ class TableStore(NotCopyable, Store):
         Raises:
             ForkedError: the engine was passed in, and is the parent's.
         """
-        await self._executor.aopen()
+        await self._rows.executor.aopen()
 
     async def aclose(self) -> None:
         """Close connections created from a URL; a user's engine stays open.
@@ -197,4 +180,9 @@ class TableStore(NotCopyable, Store):
         Raises:
             WrongLoopError: they are in use on another event loop.
         """
-        await self._executor.aclose()
+        await self._rows.executor.aclose()
+
+
+def rows_of(store: TableStore) -> TableRows:
+    """Return the rows of a store's table."""
+    return store._rows

@@ -26,9 +26,10 @@ from ..errors import (
     StoreRolledBackError,
     StoreUnavailableError,
 )
+from ..stores.counters import reached_by
 from ._table import CounterTable, create_table
 from ._table_distributor import TableDistributor as TableDistributor
-from ._table_store import TableStore
+from ._table_store import TableStore, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -115,9 +116,9 @@ class LeafStore(TableStore):
             raise IdOverflowError(asking.namespaced_name, limit=MAX_ID - _LEAF_ALLOC.ahead)
         if description is not None:
             check_text("description", description, at_most=256)
-        unless = _LEAF_ALLOC._unless_there(self._executor.dialect_name, "(biz_tag)")
+        unless = _LEAF_ALLOC.unless_there(self._rows.executor.dialect_name, "(biz_tag)")
         values = {"name": name, "start": start, "step": step, "about": description}
-        await self._executor.run(_INSERT + unless, **values)
+        await self._rows.executor.run(_INSERT + unless, **values)
 
 
 _logger = logging.getLogger("aiocosid")
@@ -171,7 +172,7 @@ class _Tag(Generic[_G]):
             reached: the generator's last max id before they were read.
         """
         row = rows.get(self.name)
-        last = None if row is None else self.distributor._table.last_id(row)
+        last = None if row is None else _LEAF_ALLOC.last_id(row)
         return row is not None and (last is None or reached is None or last >= reached)
 
 
@@ -333,7 +334,7 @@ class LeafTags(Component, Generic[_G]):
         asking = self._store.segment_distributor(namespace=self._namespace, name=tag)
         row = await self._row(asking)
         distributor = self._store._of_row(row, self._namespace)
-        reached, last = self._floors.get(row.name), distributor._table.last_id(row)
+        reached, last = self._floors.get(row.name), _LEAF_ALLOC.last_id(row)
         if reached is not None and last is not None:
             if last < reached:
                 # Before any grant, or this process would raise the number above other nodes' ids.
@@ -351,7 +352,7 @@ class LeafTags(Component, Generic[_G]):
 
     async def _start(self) -> None:
         await self._store.aopen()
-        self._names = frozenset(row.name for row in await self._store._rows())
+        self._names = frozenset(row.name for row in await rows_of(self._store).read())
         if (root := self._root) is not None:
             root.start_soon(self._watch, name=f"aiocosid tags {self._label()}")
 
@@ -364,10 +365,10 @@ class LeafTags(Component, Generic[_G]):
     async def _refresh(self) -> None:
         """Read the table; close generators whose tag is gone, or is new with the same name."""
         # The state before the call: changes during the call are handled by the next one.
-        known = {name: (tag, tag.distributor._water.baseline()) for name, tag in self._tags.items()}
+        known = {name: (tag, reached_by(tag.distributor)) for name, tag in self._tags.items()}
         names = {*self._floors, *(tag.name for tag, _ in known.values())}
         try:
-            rows = {row.name: row for row in await self._store._rows()}
+            rows = {row.name: row for row in await rows_of(self._store).read()}
         except CosIdError as error:
             if not self._is_failing:
                 _logger.warning("%s: cannot read the tags: %s", self._label(), error)
@@ -392,7 +393,7 @@ class LeafTags(Component, Generic[_G]):
     def _drop(self, name: str) -> _Tag[_G] | None:
         """Drop a generator, and keep its last max id."""
         tag = self._tags.pop(name, None)
-        if tag is not None and (reached := tag.distributor._water.baseline()) is not None:
+        if tag is not None and (reached := reached_by(tag.distributor)) is not None:
             self._floors[tag.name] = reached
         return tag
 

@@ -17,7 +17,7 @@ from ..abc.checks import check_integer, check_text
 from ..errors import CounterMissingError
 from ._group import STORE_TIMEOUT, GroupStore
 from ._table import CounterTable, as_integer, create_table
-from ._table_store import TableStore
+from ._table_store import TableStore, rows_of
 from ._url import check_identifier, check_one_of
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class _SequenceTable(CounterTable):
         keys = ("name", *self.scope)
         columns, given = ", ".join(keys), ", ".join(f":{key}" for key in keys)
         insert = f"INSERT INTO {self.table} ({columns}, value, gmt_modified)"
-        return f"{insert} VALUES ({given}, :least, CURRENT_TIMESTAMP) {self._unless_there(dialect)}"
+        return f"{insert} VALUES ({given}, :least, CURRENT_TIMESTAMP) {self.unless_there(dialect)}"
 
     def repair(self, dialect: DialectName) -> str:
         """(name, least) raises a row that is lower and has another database's numbers."""
@@ -148,7 +148,6 @@ class TddlStore(TableStore):
 
     scheme = "tddl"
     options: ClassVar[Options] = {**_SHARED, "holds": str, "index": int, "count": int}
-    _table: _SequenceTable
 
     def __init__(
         self,
@@ -233,22 +232,24 @@ class TddlGroupStore(GroupStore):
             IdOverflowError: there is no number left above all ids; nothing was written.
             StoreError: a database refuses or cannot be reached.
         """
-        stores: list[Any] = [*self._stores.values()]
-        rows = [(store._table, store.segment_distributor(name=name)) for store in stores]
+        stores = [*self._stores.values()]
+        counter = stores[0].segment_distributor(name=name)  # checks the name
+        databases = [*map(rows_of, stores)]
+        tables: list[Any] = [rows.table for rows in databases]
         highest = 0
-        for table, asking in rows:
+        for rows, table in zip(databases, tables, strict=True):
             try:
-                row = await asking.row()
+                row = await rows.named(name)
             except CounterMissingError:
                 continue
             stored = as_integer(row.stored)
             if stored is None or not 0 <= stored <= table.limit:
-                raise asking._corrupt("; ".join(table.problems(row)))
+                raise rows.corrupt(name, "; ".join(table.problems(row)))
             highest = max(highest, stored + table.inner_step)
-        above = highest + rows[0][0].outer_step  # not below any number either
-        if any(table.least(above) > table.limit for table, _ in rows):
-            raise rows[0][1]._used_up()
-        for store, (table, _) in zip(stores, rows, strict=True):
+        above = highest + tables[0].outer_step  # not below any number either
+        if any(table.least(above) > table.limit for table in tables):
+            raise databases[0].used_up(counter.namespaced_name)
+        for rows, table in zip(databases, tables, strict=True):
             values = {"name": name, "least": table.least(above), **table.scope}
             for statement in (table.insert, table.repair):
-                await store._executor.run(statement(store._executor.dialect_name), **values)
+                await rows.executor.run(statement(rows.executor.dialect_name), **values)

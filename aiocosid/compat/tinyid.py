@@ -15,7 +15,7 @@ from .._life.fork import NotCopyable
 from ..abc import DEFAULT_NAMESPACE
 from ._group import STORE_TIMEOUT, GroupStore
 from ._table import CounterTable, create_table
-from ._table_store import TableStore
+from ._table_store import TableStore, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,7 +89,7 @@ class TinyidStore(TableStore):
             StoreError: the store refuses or cannot be reached.
         """
         await super().create_schema(disposable=disposable, after_loss=after_loss)
-        await self._executor.run(_TOKEN_TABLE[self._executor.dialect_name])
+        await self._rows.executor.run(_TOKEN_TABLE[self._rows.executor.dialect_name])
 
     async def biz_type(self, name: str, *, namespace: str = DEFAULT_NAMESPACE) -> TableDistributor:
         """Return a distributor with a tinyid server's number of ids per segment.
@@ -158,7 +158,7 @@ class TinyidTokens(NotCopyable):
             return False
         asked_at = self._clock.monotonic()
         if self._read_at is None or asked_at - self._read_at >= REFRESH_INTERVAL:
-            done = await self._store._executor.run(_TOKENS)
+            done = await rows_of(self._store).executor.run(_TOKENS)
             self._allowed = frozenset((row[0], row[1]) for row in done.rows)
             self._read_at = asked_at
         return (token, biz_type) in self._allowed

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
     from starlette.routing import BaseRoute
+    from starlette.types import Receive, Scope, Send
 
     from ..abc import Store
     from ..integrations.source import Source
-    from ._http import Receive, Scope, Send
     from ._resp import Adder, Command
     from ._service import Limits
     from ._tokens import Token, Verb

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, MutableMapping, Sequence
 
     from starlette.routing import BaseRoute
-
-    from ._http import Receive, Scope, Send
+    from starlette.types import Receive, Scope, Send
 
 __all__ = ("Direct", "Sending")
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from starlette.routing import BaseRoute
+    from starlette.types import Receive, Scope, Send
 
-    from ._http import Receive, Scope, Send
     from ._service import Service
 
 __all__ = ("routes",)

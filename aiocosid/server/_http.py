@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, unquote
 
 from .._life.clock import SYSTEM_CLOCK
@@ -16,14 +15,13 @@ from ._tokens import Access
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from starlette.types import Receive, Scope, Send
+
     from ._service import Service
 
 __all__ = (
     "JSON",
     "TEXT",
-    "Receive",
-    "Scope",
-    "Send",
     "access_of",
     "bearer_of",
     "body_of",
@@ -39,10 +37,6 @@ __all__ = (
     "reply_slowly",
     "whole",
 )
-
-Scope: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 JSON: Final = b"application/json"
 TEXT: Final = b"text/plain; charset=utf-8"

@@ -12,9 +12,9 @@ from ..integrations.metrics import BUCKETS, MACHINE_ID, READ, Metric
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
+    from starlette.types import Scope
+
     from ..integrations.metrics import Where
-    from ._http import Scope
-    from ._service import Service
 
 __all__ = (
     "ACCESS",
@@ -24,7 +24,6 @@ __all__ = (
     "SERVED",
     "Figures",
     "Meters",
-    "figures_of",
     "merged",
 )
 
@@ -215,25 +214,6 @@ class Meters:
 
 def _summed(one: list[float] | None, other: list[float]) -> list[float]:
     return [*other] if one is None else [*map(add, one, other)]
-
-
-def figures_of(service: Service, read: Figures) -> Figures:
-    """Return what a process knows.
-
-    Args:
-        service: its service.
-        read: what was read from the statistics of its generators.
-    """
-    calls, pulse = service.calls, service.pulse
-    found: Figures = {**read, **service.meters.figures()}
-    found[REFUSED] = {(why,): count for why, count in service.refused.items()}
-    found[OVER_QUOTA] = {(token,): count for token, count in service.quotas.refused.items()}
-    found[STORE_CALLS] = {(): calls.count}
-    found[STORE_FAILURES] = {(): calls.failures}
-    found[STORE_TIME] = {(): calls.seconds}
-    if pulse.asked:
-        found[STORE_UP] = {(): int(not pulse.failing)}
-    return found
 
 
 def merged(processes: Iterable[tuple[int, bool, Figures]]) -> Figures:

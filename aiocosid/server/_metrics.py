@@ -12,7 +12,15 @@ from ..errors import MissingExtraError
 from ..integrations.metrics import MACHINE_ID, Metric
 from ..integrations.watched import Watched
 from ._http import access_of, reply
-from ._meters import figures_of, merged
+from ._meters import (
+    OVER_QUOTA,
+    REFUSED,
+    STORE_CALLS,
+    STORE_FAILURES,
+    STORE_TIME,
+    STORE_UP,
+    merged,
+)
 from ._problems import Problem
 from ._tokens import Verb
 
@@ -20,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from starlette.routing import BaseRoute
+    from starlette.types import Receive, Scope, Send
 
-    from ._http import Receive, Scope, Send
     from ._meters import Figures
     from ._service import Service
 
@@ -32,7 +40,17 @@ def known_to(service: Service) -> Figures:
     """Return what this process knows."""
     watched = Watched()
     with watched.watch(service.provider):
-        return figures_of(service, watched.read())
+        read = watched.read()
+    calls, pulse = service.calls, service.pulse
+    found: Figures = {**read, **service.meters.figures()}
+    found[REFUSED] = {(why,): count for why, count in service.refused.items()}
+    found[OVER_QUOTA] = {(token,): count for token, count in service.quotas.refused.items()}
+    found[STORE_CALLS] = {(): calls.count}
+    found[STORE_FAILURES] = {(): calls.failures}
+    found[STORE_TIME] = {(): calls.seconds}
+    if pulse.asked:
+        found[STORE_UP] = {(): int(not pulse.failing)}
+    return found
 
 
 def routes(service: Service) -> Sequence[BaseRoute]:

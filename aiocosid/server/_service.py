@@ -28,6 +28,7 @@ from ..integrations.source import opened
 from ..provider import ConfiguredProvider, IdProvider
 from ..provider.hosting import component_of
 from ..segment.generator import SegmentGenerator
+from ..stores.counters import reached_by
 from ._condition import condition_of
 from ._curves import History
 from ._hosts import Hosts
@@ -486,8 +487,7 @@ class Service:
 
 def has_answered(counter: IdSegmentDistributor) -> bool:
     """Return whether a counter's object knows a value of the counter, below which none may come."""
-    water = getattr(counter, "_water", None)
-    return water is not None and water.baseline() is not None
+    return reached_by(counter) is not None
 
 
 async def grant(distributor: IdSegmentDistributor, step: int, calls: StoreCalls) -> int:

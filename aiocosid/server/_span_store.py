@@ -35,7 +35,7 @@ from ..segment.run_chain import RunChain
 from ..stores.over import StoreOverStores
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Collection, Sequence
 
     from ..abc import Clock, Counter
     from ..abc.events import Instrument
@@ -58,18 +58,36 @@ class SpanDistributor(NotCopyable, IdSegmentDistributor):
     above the one before.  A cancelled call leaves a gap.
     """
 
-    __slots__ = ("_store",)
+    __slots__ = ("_bought", "_cut", "_root")
 
     store = "span"
     order_risk = "each process that buys spans hands out ids of another one at the same time"
 
-    def __init__(self, store: SpanStore, **described: Any) -> None:  # noqa: ANN401 - a contract's
+    def __init__(
+        self,
+        root: Store,
+        bought: Collection[str],
+        cut: Callable[[SpanDistributor, int], Awaitable[int]],
+        **described: Any,  # noqa: ANN401 - a contract's
+    ) -> None:
+        """Describe a counter; nothing is sent yet.
+
+        Args:
+            root: the store beneath.
+            bought: the counters of which this process has bought ids.
+            cut: cuts a segment, and returns its last id.
+            **described: as for `aiocosid.abc.IdSegmentDistributor`.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range, or the root does not grant
+                contiguous ranges.
+        """
         super().__init__(**described)
-        self._store = store
-        root = store._root_counter(self, 1)
-        if root.stride != 1 or root.step_limit is not None:
+        self._root, self._bought, self._cut = root, bought, cut
+        beneath = _root_counter(root, self, 1)
+        if beneath.stride != 1 or beneath.step_limit is not None:
             expected = "one that grants contiguous ranges of any length"
-            raise InvalidArgumentError("root", store.root, expected=expected)
+            raise InvalidArgumentError("root", root, expected=expected)
 
     async def next_max_id(self, step: int) -> int:
         """Cut a segment; see `aiocosid.abc.IdSegmentDistributor.next_max_id`.
@@ -83,12 +101,12 @@ class SpanDistributor(NotCopyable, IdSegmentDistributor):
                 raised the counter.
         """
         check_step(step)
-        return await self._store._next_max_id(self, step)
+        return await self._cut(self, step)
 
     @property
     def is_in_hand(self) -> bool:
         """Whether this process has bought ids of the counter, and knows how far it has come."""
-        return self.namespaced_name in self._store._chains
+        return self.namespaced_name in self._bought
 
     async def peek(self) -> int | None:
         """Return the last id that was bought, by any process; None if the counter is missing.
@@ -97,7 +115,7 @@ class SpanDistributor(NotCopyable, IdSegmentDistributor):
             UnsupportedByStoreError: the root has no way to read a counter.
             StoreError: the root refuses or cannot be reached.
         """
-        return await self._store._root_counter(self, 1).peek()
+        return await _root_counter(self._root, self, 1).peek()
 
 
 class SpanStore(StoreOverStores[SpanDistributor]):
@@ -113,8 +131,6 @@ class SpanStore(StoreOverStores[SpanDistributor]):
     """
 
     __slots__ = ("_chains", "_opens", "_process", "_provider", "_span_options", "largest", "root")
-
-    _counter = SpanDistributor
 
     def __init__(
         self,
@@ -256,7 +272,7 @@ class SpanStore(StoreOverStores[SpanDistributor]):
 
     # Cutting.
 
-    async def _next_max_id(self, counter: SpanDistributor, step: int) -> int:
+    async def _cut(self, counter: SpanDistributor, step: int) -> int:
         if step > self.largest:
             return await self._bought_directly(counter, step)
         while True:
@@ -282,7 +298,7 @@ class SpanStore(StoreOverStores[SpanDistributor]):
     async def _bought_directly(self, counter: SpanDistributor, step: int) -> int:
         """Make one call to the root; then what is in hand is below, and nobody gets it."""
         key = counter.namespaced_name
-        distributor, chain = self._root_counter(counter, 1), self._chains.get(key)
+        distributor, chain = _root_counter(self.root, counter, 1), self._chains.get(key)
         floors = self._provider._host.floors
         in_hand = None if chain is None else reached(chain)
         floor: int = max(in_hand or 0, floors.get(("counter", key)) or 0)
@@ -302,7 +318,7 @@ class SpanStore(StoreOverStores[SpanDistributor]):
         step = options.pop("step")
 
         def make(host: GeneratorHost, name: str) -> RunChain:
-            distributor = self._root_counter(counter, step)
+            distributor = _root_counter(self.root, counter, step)
             chain = RunChain(distributor, clock=host.clock, **host.with_defaults(options))
             resume(chain, host.floors.get(("counter", name)))
             return chain
@@ -315,10 +331,8 @@ class SpanStore(StoreOverStores[SpanDistributor]):
             await self._drop(next(idle, key))
         return chain
 
-    def _root_counter(self, counter: IdSegmentDistributor, step: int) -> IdSegmentDistributor:
-        return self.root.segment_distributor(
-            namespace=counter.namespace, name=counter.name, offset=counter.offset, step=step
-        )
+    def _counter(self, **described: Any) -> SpanDistributor:  # noqa: ANN401 - a contract's
+        return SpanDistributor(self.root, self._chains, self._cut, **described)
 
     async def _drop(self, key: str) -> None:
         """Give up what is in hand of a counter; calls under way begin anew."""
@@ -328,6 +342,12 @@ class SpanStore(StoreOverStores[SpanDistributor]):
 
     def _holder(self) -> Store:
         return self.root
+
+
+def _root_counter(root: Store, counter: IdSegmentDistributor, step: int) -> IdSegmentDistributor:
+    return root.segment_distributor(
+        namespace=counter.namespace, name=counter.name, offset=counter.offset, step=step
+    )
 
 
 def _as_store_error(store: str, error: SegmentUnavailableError) -> CosIdError:

@@ -21,7 +21,7 @@ from ..errors import (
     UnsupportedByStoreError,
 )
 from ..machine.operations import ReleaseOperation, RenewOperation, TakeOperation
-from ..stores.base import BackendStore, CounterDistributor
+from ..stores.base import BackendStore, CounterDistributor, backend_of
 from ..stores.wire import LABEL, as_fault, as_values, ranges_json, values_json
 from . import _machines
 from ._http import access_of, body_of, reply
@@ -35,10 +35,11 @@ from ._tokens import Verb
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from starlette.types import Receive, Scope, Send
+
     from ..abc import IdSegmentDistributor, Store
     from ..machine.operations import Renewed, Took
     from ..stores.backend import Backend
-    from ._http import Receive, Scope, Send
     from ._resp import Session
     from ._service import Service
     from ._tokens import Access
@@ -126,9 +127,9 @@ def _counter(
     return full, service.counter(name, namespace=namespace)
 
 
-def _backend_of(counter: IdSegmentDistributor) -> Backend | None:
+def _backend_of(service: Service, counter: IdSegmentDistributor) -> Backend | None:
     """Return the backend that a counter is on; None if its distributor does more than to add."""
-    return counter._backend if type(counter) is CounterDistributor else None
+    return _plain(service.store) if type(counter) is CounterDistributor else None
 
 
 async def _add(service: Service, access: Access, args: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,7 +138,7 @@ async def _add(service: Service, access: Access, args: Mapping[str, Any]) -> dic
     by = _whole(args, "by", 1 if first is None else 0, service.limits.step)
     if by:
         service.quotas.charge(access, full, by)
-    backend = _backend_of(counter)
+    backend = _backend_of(service, counter)
     if backend is not None and first is not None and not by:
         return {"max_id": await backend.begin(full, first)}
     if backend is not None:
@@ -174,7 +175,7 @@ async def _raise_to(service: Service, access: Access, args: Mapping[str, Any]) -
     above = _whole(args, "above", 0)
     create = args.get("create") is True
     service.note(access, f"raise {full!r} to {above}")
-    backend, raised = _backend_of(counter), None
+    backend, raised = _backend_of(service, counter), None
     if backend is not None:
         raised = await backend.raise_to(full, above, create=create)
     else:
@@ -185,7 +186,7 @@ async def _raise_to(service: Service, access: Access, args: Mapping[str, Any]) -
 
 async def _peek(service: Service, access: Access, args: Mapping[str, Any]) -> dict[str, Any]:
     full, counter = _counter(service, access, Verb.READ, args)
-    backend = _backend_of(counter)
+    backend = _backend_of(service, counter)
     found = await (counter.peek() if backend is None else backend.peek(full))
     return {"max_id": found}
 
@@ -215,7 +216,9 @@ def _check_reader(access: Access) -> None:
 def _plain(store: Store) -> Backend | None:
     """Return the backend of a store on one server; None for a store over stores."""
     return (
-        cast("BackendStore[Backend]", store)._backend if isinstance(store, BackendStore) else None
+        backend_of(cast("BackendStore[Backend]", store))
+        if isinstance(store, BackendStore)
+        else None
     )
 
 

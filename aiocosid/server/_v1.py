@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from starlette.routing import BaseRoute
+    from starlette.types import Receive, Scope, Send
 
-    from ._http import Receive, Scope, Send
     from ._service import Service
     from ._tokens import Access
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar
 from weakref import WeakSet, ref
 
 import anyio
@@ -63,13 +63,12 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection as SyncConnection
 
     from ._connection import Connection
+    from ._engine_url import DialectName
     from ._executor import Row, Value
 
-__all__ = ("DialectName", "EngineExecutor", "Outcome", "OwnEngineExecutor", "SqlExecutor")
+__all__ = ("EngineExecutor", "Outcome", "OwnEngineExecutor", "SqlExecutor")
 
 T = TypeVar("T")
-
-DialectName: TypeAlias = Literal["mysql", "postgresql", "sqlite"]
 
 # Keys in the `info` of a SQLAlchemy connection to a SQLite file.
 _PREPARED: Final = "aiocosid"

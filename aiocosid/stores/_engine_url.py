@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from ..errors import InvalidArgumentError, MissingExtraError, UnsupportedRuntimeError
 from ._connection import CALL_TIMEOUT
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from sqlalchemy import URL
     from sqlalchemy.ext.asyncio import AsyncEngine
 
-    from ._engine import DialectName
+__all__ = ("DialectName", "dialect_of", "engine_of", "label_of", "text_of")
 
-__all__ = ("dialect_of", "engine_of", "label_of", "text_of")
+DialectName: TypeAlias = Literal["mysql", "postgresql", "sqlite"]
 
 _DRIVERS: Final = {
     "mysql": "mysql+asyncmy",

@@ -19,8 +19,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import mysql
 
+from ._dialect import CELL_COLUMNS, COUNTER_COLUMNS, MACHINE_COLUMNS, MACHINE_INDEXES
 from ._schema import CELL_TABLE, MACHINE_TABLE, TABLE
-from ._sql import CELL_COLUMNS, COUNTER_COLUMNS, MACHINE_COLUMNS, MACHINE_INDEXES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

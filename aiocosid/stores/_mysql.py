@@ -23,16 +23,16 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from ..machine.cells import FORMAT
+from ._dialect import COLUMNS, MAY_CREATE, MIGRATORS, Advance, Dialect
 from ._durability import MYSQL as RULES
 from ._schema import CELL_TABLE, MACHINE_TABLE, OBJECTS, TABLE, WITNESS
-from ._sql import COLUMNS, MAY_CREATE, MIGRATORS, Advance, Dialect
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ._dialect import SqlCommit
     from ._executor import Row, Value
     from ._schema import Creation
-    from ._sql_cells import SqlCommit
 
 __all__ = ("COMMIT", "MYSQL", "SESSION", "in_foreign_session", "run")
 

@@ -9,9 +9,7 @@ from textwrap import indent
 from typing import TYPE_CHECKING, Any, Final
 
 from ..machine.cells import FORMAT
-from ._durability import POSTGRES as RULES
-from ._schema import CELL_TABLE, MACHINE_TABLE, OBJECTS, TABLE, WITNESS
-from ._sql import (
+from ._dialect import (
     COLUMNS,
     HAS_COUNTERS,
     IS_EMPTIED,
@@ -23,13 +21,15 @@ from ._sql import (
     Advance,
     Dialect,
 )
+from ._durability import POSTGRES as RULES
+from ._schema import CELL_TABLE, MACHINE_TABLE, OBJECTS, TABLE, WITNESS
 from ._url import read_url
 from ._url_specs import POSTGRES as SPEC
 
 if TYPE_CHECKING:
+    from ._dialect import SqlCommit
     from ._durability import Durability
     from ._schema import Creation
-    from ._sql_cells import SqlCommit
 
 __all__ = ("POSTGRES", "dsn_of", "without_durability")
 

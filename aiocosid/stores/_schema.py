@@ -16,9 +16,7 @@ from ..errors import SchemaDroppedError
 from ..machine.cells import FORMAT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ._executor import Row
+    from collections.abc import Iterable, Sequence
 
 __all__ = (
     "CELL_TABLE",
@@ -59,7 +57,7 @@ class Schema:
     is_disposable: bool = False
 
     @classmethod
-    def read(cls, rows: Iterable[Row]) -> Schema:
+    def read(cls, rows: Iterable[Sequence[object]]) -> Schema:
         """Return the schema from rows of a name and, for the witness, its definition."""
         texts = {str(row[0]): str(row[1]) for row in rows}
         note = _NOTE.search(texts.get(WITNESS, ""))

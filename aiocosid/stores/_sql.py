@@ -11,9 +11,9 @@ once a process has used a counter, or created one: while it does, none is create
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from ..abc import MAX_ID, Counter, ServerFacts
 from ..abc.stores import is_disposable
@@ -28,237 +28,36 @@ from ..errors import (
     StoreError,
     StoreUnavailableError,
 )
+from ._dialect import DELETE_MARKER, IS_MARKED, NAME_WIDTH
 from ._durability import DurabilityCheck, findings
-from ._schema import CELL_TABLE, MACHINE_TABLE, TABLE, WITNESS, Schema, creation_of
+from ._schema import CELL_TABLE, WITNESS, Schema, creation_of
 from ._sql_cells import (
     SHOWN,
     CellNames,
+    CommitBuilder,
     Reading,
-    SqlCommit,
     integer,
 )
 from ._sql_errors import OutOfRangeError, code_of
 from .backend import Backend
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from ..machine.cells import Changes, Need, Snapshot
-    from ._durability import Findings, Rule
+    from ._dialect import Dialect
+    from ._durability import Findings
     from ._executor import Executor, Row, Value
-    from ._schema import Creation
 
-__all__ = ("NAME_WIDTH", "Advance", "Dialect", "SqlBackend")
-
-NAME_WIDTH: Final = 100  # characters; CosId's varchar(100)
+__all__ = ("SqlBackend",)
 ATTEMPTS: Final = 20  # at a statement that the server rolls back because of a conflict
 CREATIONS: Final = 10  # attempts to create tables while others create or drop some
-
-
-COUNTER_COLUMNS: Final = f"""
-    name varchar({NAME_WIDTH}) NOT NULL,
-    last_max_id bigint NOT NULL DEFAULT 0,
-    last_fetch_time bigint NOT NULL DEFAULT 0,
-    CONSTRAINT {TABLE}_pk PRIMARY KEY (name)
-"""
-MACHINE_COLUMNS: Final = f"""
-    name varchar({NAME_WIDTH}) NOT NULL,
-    namespace varchar({NAME_WIDTH}) NOT NULL,
-    machine_id integer NOT NULL DEFAULT 0,
-    last_timestamp bigint NOT NULL DEFAULT 0,
-    instance_id varchar(100) NOT NULL DEFAULT '',
-    distribute_time bigint NOT NULL DEFAULT 0,
-    revert_time bigint NOT NULL DEFAULT 0,
-    CONSTRAINT {MACHINE_TABLE}_pk PRIMARY KEY (name)
-"""
-MACHINE_INDEXES: Final = f"""
-CREATE INDEX IF NOT EXISTS idx_namespace ON {MACHINE_TABLE} (namespace);
-CREATE INDEX IF NOT EXISTS idx_instance_id ON {MACHINE_TABLE} (instance_id)
-"""
-CELL_COLUMNS: Final = f"""
-    name {{}} NOT NULL,
-    value text NOT NULL,
-    written_ms bigint NOT NULL,
-    CONSTRAINT {CELL_TABLE}_pk PRIMARY KEY (name)
-"""
-
-_MIGRATORS: Final = (
-    *("__diesel_schema_migrations", "__efmigrationshistory", "_prisma_migrations"),
-    *("_sqlx_migrations", "_yoyo_migration", "aerich", "alembic_version"),
-    *("atlas_schema_revisions", "databasechangelog", "django_migrations"),
-    *("doctrine_migration_versions", "flyway_schema_history", "goose_db_version"),
-    *("knex_migrations", "migrations", "refinery_schema_history", "schema_migrations"),
-    *("schema_version", "sequelizemeta"),
-)
-MIGRATORS: Final = ", ".join(map("'{}'".format, _MIGRATORS))
-"""The tables of tools for migrations as a list in SQL, in lower case."""
-
-COLUMNS: Final = {
-    TABLE: COUNTER_COLUMNS,
-    MACHINE_TABLE: MACHINE_COLUMNS,
-    CELL_TABLE: CELL_COLUMNS,
-}
-
-# Statements that all dialects share, but for parameters.
-HAS_COUNTERS: Final = "EXISTS (SELECT 1 FROM cosid)"
-MAY_CREATE: Final = """
-EXISTS (SELECT 1 FROM aiocosid_cell AS m WHERE m.name = 'marker' AND (
-    EXISTS (SELECT 1 FROM cosid)
-    OR NOT EXISTS (
-        SELECT 1 FROM aiocosid_cell AS n WHERE n.name = 'counters' AND n.value = m.value)))
-"""
-IS_MARKED: Final = "SELECT 1 FROM aiocosid_cell WHERE name = 'marker'"
-IS_EMPTIED: Final = """
-SELECT 1 FROM aiocosid_cell AS m JOIN aiocosid_cell AS n ON n.value = m.value
-WHERE m.name = 'marker' AND n.name = 'counters' AND NOT EXISTS (SELECT 1 FROM cosid)
-"""
-DELETE_MARKER: Final = "DELETE FROM aiocosid_cell WHERE name = 'marker'"
-
-# Statements that SQLite and PostgreSQL share.
-NOTE_COUNTERS: Final = """
-INSERT INTO aiocosid_cell (name, value, written_ms)
-SELECT 'counters', m.value, m.written_ms FROM aiocosid_cell AS m
-WHERE m.name = 'marker' AND EXISTS ({counters}) AND NOT EXISTS (
-    SELECT 1 FROM aiocosid_cell AS n WHERE n.name = 'counters' AND n.value = m.value)
-ON CONFLICT (name) DO UPDATE SET value = excluded.value
-"""
-COUNTER: Final = "SELECT last_max_id FROM cosid WHERE name = :name"
-COUNTERS: Final = """
-SELECT name, last_max_id, last_fetch_time FROM cosid
-WHERE substr(name, 1, length(CAST(:prefix AS text))) = CAST(:prefix AS text)
-"""
-NAMESPACES: Final = """
-SELECT namespace FROM cosid_machine
-UNION SELECT substr(name, 7) FROM aiocosid_cell WHERE name >= 'space/' AND name < 'space0'
-"""
-READ: Final = """
-WITH found AS (
-    SELECT name, instance_id, machine_id, last_timestamp FROM cosid_machine
-    WHERE namespace = :namespace AND (
-        :is_complete <> 0 OR instance_id = :instance
-        OR machine_id = CAST(:machine_id AS bigint))
-)
-SELECT 'store', {identity}, '', {now}, CASE
-    WHEN :counts = 2
-    OR :counts = 1 AND NOT EXISTS (SELECT 1 FROM aiocosid_cell WHERE name = :count)
-    THEN (SELECT count(*) FROM aiocosid_cell WHERE name >= 'count/' AND name < 'count0')
-    ELSE -1 END
-UNION ALL SELECT 'machine', name, instance_id, machine_id, last_timestamp FROM found
-UNION ALL SELECT 'cell', name, value, written_ms, 0 FROM aiocosid_cell
-WHERE name IN (:marker, :namespaces, :count, :space, :mine)
-UNION ALL SELECT 'cell', name, value, written_ms, 0 FROM aiocosid_cell
-WHERE name >= :notes AND name < :notes_end AND (
-    :is_complete <> 0 OR name = :note OR substr(name, 6) IN (SELECT name FROM found))
-UNION ALL SELECT 'cell', name, value, written_ms, 0 FROM aiocosid_cell
-WHERE name >= :owns AND name < :owns_end AND (:is_complete <> 0 OR value = :own)
-"""
-
-
-class Advance(NamedTuple):
-    """The statements of one way to advance a counter.
-
-    Attributes:
-        creating: the statement that creates a missing counter.
-        known: the statement that does not.
-    """
-
-    creating: str
-    known: str
-
-    def statement(self, *, create: bool) -> str:
-        """Return one of the two."""
-        return self.creating if create else self.known
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dialect:
-    """The statements of one database.
-
-    Each is atomic by itself.  Parameters are by name: ``:name``, on MySQL ``%(name)s``.  A
-    statement that adds to or raises a counter returns no row, or fails with `OutOfRangeError`, if
-    the counter is missing or holds no integer.
-
-    Attributes:
-        schema: () returns the name of each of `OBJECTS` that is there, and the witness's text.
-        create: builds the statement of a `Creation`, which changes nothing if others were faster.
-        note_counters: () writes the cell ``counters`` if there are counters and a marker.
-        is_emptied: () returns a row if the cell is there under the marker, and no counter is.
-        is_created_on_use: whether the first statement that needs a missing table creates it.
-        add: (name, step, and first, if it creates) adds ``step`` to a counter, or creates it at
-            ``first``, if that is allowed, and returns ``last_max_id``.  If it may create, it also
-            does what ``note_counters`` does.
-        raise_to: (name, above) raises or creates a counter, and returns ``last_max_id`` and
-            ``last_fetch_time``.
-        counter: (name) returns ``last_max_id``.
-        counters: (prefix) returns the three columns of every counter whose name begins with it.
-        read: (namespace, is_complete, instance, machine_id, marker, namespaces, counts, count,
-            space, mine, note, notes, notes_end, owns, owns_end, own) returns five columns.
-            ``'store'``, its identity, an empty text, its clock in milliseconds, and the number of
-            counts, if ``counts`` is 2, or is 1 and there is no ``count``, else -1; ``'cell'``,
-            name, value and ``written_ms`` of the cells ``marker``, ``namespaces``, ``count``,
-            ``space`` and ``mine``, and of each whose name is
-            between ``notes`` and ``notes_end`` or ``owns`` and ``owns_end``; ``'machine'``, name,
-            instance, machine id and stamp of each row of the namespace, all at one moment.  Unless
-            ``is_complete``, of the notes only ``note`` and those about the instance's rows, of the
-            own cells those of the value ``own``, and of the rows only the instance's, and the
-            machine id's.
-        now: the store's clock in milliseconds.
-        is_open: the condition that all compared rows are unchanged: every write depends on it.
-        parameter: writes a parameter by its name and value.
-        key: writes a text as the name of a cell.
-        same: compares a column with a parameter.
-        number: the type that a text with a number is cast to; empty where no other process writes
-            meanwhile.
-        source: the FROM clause of a SELECT without a table.
-        shared: locks a row that is only compared.
-        exclusive: locks a row that is written.
-        commit: builds the statement of an `SqlCommit`.  It writes all, and returns a row, if the
-            identity and all that was read are unchanged.
-        conflicts: codes of the errors that mean a conflict; see `code_of`.
-        undone: those of them that mean that the server has rolled the whole statement back, so that
-            it can be sent again at once.
-        namespaces: () returns the namespaces that have a machine id or a cell.
-        version: () returns the server's name and version, as one text.
-        migrators: () returns the tables in which a tool for migrations keeps its state, in the
-            schema of the store's own tables.
-        settings: () each returns names and values of settings that may lose grants; a table is
-            ``table NAME``, with the kind of its storage.
-        rules: the good values of these settings.
-    """
-
-    schema: str
-    create: Callable[[Creation], str]
-    note_counters: str
-    is_emptied: str = IS_EMPTIED
-    is_created_on_use: bool = False
-    add: Advance
-    raise_to: Advance
-    counter: str = COUNTER
-    counters: str = COUNTERS
-    read: str
-    now: str
-    is_open: str
-    parameter: Callable[[str, Value], str]
-    key: Callable[[str], str] = str
-    same: Callable[[str, str], str] = "{} = {}".format
-    number: str = ""
-    source: str = ""
-    shared: str = ""
-    exclusive: str = ""
-    commit: Callable[[SqlCommit], str]
-    conflicts: frozenset[str | int] = frozenset()
-    undone: frozenset[str | int] = frozenset()
-    namespaces: str = NAMESPACES
-    version: str
-    migrators: str
-    settings: tuple[str, ...]
-    rules: Sequence[Rule]
 
 
 class SqlBackend(Backend):
     """A database with CosId's tables, and aiocosid's own beside them."""
 
-    __slots__ = ("_dialect", "durability")
+    __slots__ = ("dialect", "durability")
 
     link: Executor
 
@@ -277,18 +76,18 @@ class SqlBackend(Backend):
             durability: what to do about settings that may lose grants; None for our own sessions.
         """
         super().__init__(executor.label, executor)
-        self._dialect = dialect
+        self.dialect: Dialect = dialect
         self.durability: DurabilityCheck = durability or DurabilityCheck("ignore")
 
     async def ask_server(self) -> ServerFacts:
-        ((version,),) = await self.link.fetch_rows(self._dialect.version)
-        migrators = [str(name) for (name,) in await self.link.fetch_rows(self._dialect.migrators)]
-        schema = Schema.read(await self.link.fetch_rows(self._dialect.schema))
+        ((version,),) = await self.link.fetch_rows(self.dialect.version)
+        migrators = [str(name) for (name,) in await self.link.fetch_rows(self.dialect.migrators)]
+        schema = Schema.read(await self.link.fetch_rows(self.dialect.schema))
         facts = (await self._findings()).facts(str(version))
         return replace(facts, migrators=migrators, is_disposable=schema.is_disposable)
 
     async def _findings(self) -> Findings:
-        dialect = self._dialect
+        dialect = self.dialect
         asked = [await self.link.fetch_rows(statement) for statement in dialect.settings]
         return findings(dialect.rules, chain.from_iterable(asked))
 
@@ -319,7 +118,7 @@ class SqlBackend(Backend):
             if creation is None:
                 return schema.is_disposable
             try:
-                await self._run(self._dialect.create(creation))
+                await self._run(self.dialect.create(creation))
             except StoreAuthenticationError:
                 if not creation.witness:
                     raise
@@ -328,7 +127,7 @@ class SqlBackend(Backend):
         raise StoreUnavailableError(self.label, reason, remedy="try again when they have ended")
 
     async def _schema(self) -> Schema:
-        return Schema.read(await self._run(self._dialect.schema))
+        return Schema.read(await self._run(self.dialect.schema))
 
     async def is_in_use(self) -> bool:
         """Whether there were tables before: with those that a store makes it has its marker."""
@@ -344,7 +143,7 @@ class SqlBackend(Backend):
             try:
                 return await self._once(statement, **values)
             except StoreUnavailableError as error:
-                if code_of(error.__cause__) not in self._dialect.undone:
+                if code_of(error.__cause__) not in self.dialect.undone:
                     raise
         return await self._once(statement, **values)
 
@@ -352,7 +151,7 @@ class SqlBackend(Backend):
         try:
             return await self.link.fetch_rows(statement, **values)
         except SchemaMissingError as error:
-            dropped = Schema.read(await self.link.fetch_rows(self._dialect.schema)).dropped
+            dropped = Schema.read(await self.link.fetch_rows(self.dialect.schema)).dropped
             if error.table not in dropped:
                 raise
             raise SchemaDroppedError(self.label, tables=dropped) from error
@@ -365,7 +164,7 @@ class SqlBackend(Backend):
         try:
             return await self._run(statement, **values)
         except SchemaMissingError:
-            if not self._dialect.is_created_on_use:
+            if not self.dialect.is_created_on_use:
                 raise
         await self.create_schema(disposable=is_disposable())
         return await self._run(statement, **values)
@@ -389,7 +188,7 @@ class SqlBackend(Backend):
         return self._sound(name, rows[0][0])
 
     async def _added(self, values: dict[str, Value], *, create: bool) -> Sequence[Row]:
-        add = self._dialect.add
+        add = self.dialect.add
         try:
             return await self._fetch_rows(add.statement(create=create), **values)
         except (SchemaMissingError, StoreAuthenticationError):
@@ -418,12 +217,12 @@ class SqlBackend(Backend):
         if create:
             await self._ensure_not_emptied(name)
         try:
-            statement = self._dialect.raise_to.statement(create=create)
+            statement = self.dialect.raise_to.statement(create=create)
             rows = await self._fetch_rows(statement, name=name, above=above)
         except OutOfRangeError as error:
             raise IdOverflowError(name, limit=MAX_ID) from error.__cause__
         if create:
-            await self._row_beside_cosid(self._dialect.note_counters)
+            await self._row_beside_cosid(self.dialect.note_counters)
         if not rows:
             await self._ensure_missing(name, 0, create=create)
             return None
@@ -432,7 +231,7 @@ class SqlBackend(Backend):
 
     async def _ensure_not_emptied(self, name: str) -> None:
         """Raise `CounterNotCreatedError` if the store had counters, and all of them are gone."""
-        if await self._row_beside_cosid(self._dialect.is_emptied) is not None:
+        if await self._row_beside_cosid(self.dialect.is_emptied) is not None:
             raise CounterNotCreatedError(self.label, counter=name, is_emptied=True)
 
     async def _row_beside_cosid(self, statement: str) -> Row | None:
@@ -442,7 +241,7 @@ class SqlBackend(Backend):
         return None
 
     async def counters(self, prefix: str) -> Sequence[Counter]:
-        rows = await self._fetch_rows(self._dialect.counters, prefix=prefix)
+        rows = await self._fetch_rows(self.dialect.counters, prefix=prefix)
         return [
             Counter(namespaced_name=name, last_max_id=max_id, last_fetch_time=integer(fetch_time))
             for name, value, fetch_time in rows
@@ -450,13 +249,13 @@ class SqlBackend(Backend):
         ]
 
     async def peek(self, name: str) -> int | None:
-        rows = await self._fetch_rows(self._dialect.counter, name=name)
+        rows = await self._fetch_rows(self.dialect.counter, name=name)
         row = next(iter(rows), None)
         return None if row is None else self._sound(name, row[0])
 
     async def _ensure_missing(self, name: str, by: int, *, create: bool = False) -> None:
         """Raise the reason why a counter could not be advanced, unless it is missing."""
-        row = await self._row(self._dialect.counter, name=name)
+        row = await self._row(self.dialect.counter, name=name)
         if row is None and not create:
             return
         if row is not None and self._sound(name, row[0]) > MAX_ID - by:
@@ -474,26 +273,27 @@ class SqlBackend(Backend):
 
     async def read(self, namespace: str, need: Need) -> Snapshot:
         names, reading = CellNames(namespace), Reading(self.label, namespace, need)
-        rows = await self._fetch_rows(self._dialect.read, **names.parameters(need))
+        rows = await self._fetch_rows(self.dialect.read, **names.parameters(need))
         if not all(reading.add(*row) for row in rows):
             return await self.read(namespace, replace(need, is_complete=True))
         return reading.snapshot()
 
     async def commit(self, snapshot: Snapshot, changes: Changes) -> bool:
-        commit = SqlCommit(self._dialect, snapshot, changes)
+        built = CommitBuilder(self.dialect, snapshot, changes)
+        commit = built.commit
         try:
-            row = await self._row(self._dialect.commit(commit), **commit.values)
+            row = await self._row(self.dialect.commit(commit), **commit.values)
         except StoreError as error:
             # The table was dropped since it was read.
-            is_gone = isinstance(error, SchemaMissingError) and self._dialect.is_created_on_use
-            if not is_gone and code_of(error.__cause__) not in self._dialect.conflicts:
+            is_gone = isinstance(error, SchemaMissingError) and self.dialect.is_created_on_use
+            if not is_gone and code_of(error.__cause__) not in self.dialect.conflicts:
                 raise
             return False
         if row is not None:
-            commit.apply()
+            built.apply()
         if row is not None and changes.marker is not None:
-            await self._run(self._dialect.note_counters)
+            await self._run(self.dialect.note_counters)
         return row is not None
 
     async def namespaces(self) -> Sequence[str]:
-        return [str(row[0]) for row in await self._fetch_rows(self._dialect.namespaces)]
+        return [str(row[0]) for row in await self._fetch_rows(self.dialect.namespaces)]

@@ -25,20 +25,21 @@ from ..machine.cells import (
     Space,
     read_note,
 )
+from ._dialect import SqlCommit
 from ._schema import CELL_TABLE, MACHINE_TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from ..machine.cells import Changes, Need
+    from ._dialect import Dialect
     from ._executor import Value
-    from ._sql import Dialect
 
 __all__ = (
     "SHOWN",
     "CellNames",
+    "CommitBuilder",
     "Reading",
-    "SqlCommit",
     "integer",
 )
 
@@ -225,21 +226,14 @@ class Reading:
         )
 
 
-class SqlCommit:
-    """The parts of one statement that compares and writes; a dialect assembles them.
+class CommitBuilder:
+    """Builds a commit from what was read and what is to change.
 
     Attributes:
-        found: rows that have to exist, as ``table WHERE condition``, each with its lock clause:
-            first those that are only compared, then the others in the same order in every process.
-        missing: rows that must not exist; they cannot be locked.
-        writes: the writes; of two sessions that create the same row one fails.
-        values: the parameters, and ``identity``.
+        commit: the parts of the statement.
     """
 
-    __slots__ = (
-        *("_changes", "_dialect", "_raw", "_rows", "_snapshot", "_texts"),
-        *("found", "missing", "values", "writes"),
-    )
+    __slots__ = ("_changes", "_dialect", "_raw", "_rows", "_snapshot", "_texts", "commit")
 
     def __init__(self, dialect: Dialect, snapshot: Snapshot, changes: Changes) -> None:
         """Compare what was read, and write what is to change.
@@ -251,10 +245,7 @@ class SqlCommit:
         """
         self._dialect, self._snapshot, self._changes = dialect, snapshot, changes
         self._raw: SqlRaw = snapshot.raw
-        self.found: list[tuple[str, str]] = []
-        self.missing: list[str] = []
-        self.writes: list[str] = []
-        self.values: dict[str, Value] = {"identity": snapshot.identity}
+        self.commit: SqlCommit = SqlCommit({"identity": snapshot.identity})
         names, cells = CellNames(snapshot.namespace), self._raw.cells
         self._texts = texts = self._new_texts(names)
         self._rows = sorted(self._new_rows(names), key=lambda row: row[0])
@@ -323,8 +314,8 @@ class SqlCommit:
     def _given(self, value: Value | None) -> str:
         if value is None:
             return self._dialect.now
-        name = f"v{len(self.values)}"
-        self.values[name] = value
+        name = f"v{len(self.commit.values)}"
+        self.commit.values[name] = value
         return self._dialect.parameter(name, value)
 
     def _add_cell(self, name: str) -> None:
@@ -349,17 +340,17 @@ class SqlCommit:
         dialect, this = self._dialect, f"{table} WHERE name = {key}"
         written = {column: self._given(value) for column, value in (new or {}).items()}
         if not read:
-            self.missing.append(this)
+            self.commit.missing.append(this)
             if written:
                 columns, marks = ", ".join(("name", *written)), ", ".join((key, *written.values()))
                 where = f"{dialect.source} WHERE {dialect.is_open}"
-                self.writes.append(f"INSERT INTO {table} ({columns}) SELECT {marks}{where}")
+                self.commit.writes.append(f"INSERT INTO {table} ({columns}) SELECT {marks}{where}")
             return
         same = [dialect.same(column, self._given(value)) for column, value in read.items()]
         how = dialect.shared if new == {} else dialect.exclusive
-        self.found.append((" AND ".join((this, *same)), how))
+        self.commit.found.append((" AND ".join((this, *same)), how))
         if new is None:
-            self.writes.append(f"DELETE FROM {this} AND {dialect.is_open}")
+            self.commit.writes.append(f"DELETE FROM {this} AND {dialect.is_open}")
         elif new:
             self._update(table, key, written)
 
@@ -369,7 +360,7 @@ class SqlCommit:
         text = self._raw.cells[name].rpartition(":")[0] + ":"
         length, epoch = len(text), self._given(text)
         found = f"{CELL_TABLE} WHERE name = {key} AND SUBSTR(value, 1, {length}) = {epoch}"
-        self.found.append((found, self._dialect.exclusive))
+        self.commit.found.append((found, self._dialect.exclusive))
         ids = f"REPLACE(SUBSTR(value, {length + 1}), '}}', '')"
         ids = f"CAST({ids} AS {self._dialect.number})"
         value = f"CONCAT({epoch}, {ids} + 1, '}}')"
@@ -378,7 +369,7 @@ class SqlCommit:
     def _update(self, table: str, key: str, new: Mapping[str, str]) -> None:
         columns = ", ".join(f"{column} = {value}" for column, value in new.items())
         where = f"WHERE name = {key} AND {self._dialect.is_open}"
-        self.writes.append(f"UPDATE {table} SET {columns} {where}")
+        self.commit.writes.append(f"UPDATE {table} SET {columns} {where}")
 
     def apply(self) -> None:
         """Bring the snapshot up to date."""

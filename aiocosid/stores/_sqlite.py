@@ -20,9 +20,7 @@ from ..errors import (
     UnsupportedRuntimeError,
 )
 from ..machine.cells import FORMAT
-from ._durability import SQLITE as RULES
-from ._schema import CELL_TABLE, MACHINE_TABLE, OBJECTS, WITNESS
-from ._sql import (
+from ._dialect import (
     COLUMNS,
     MACHINE_INDEXES,
     MAY_CREATE,
@@ -32,15 +30,17 @@ from ._sql import (
     Advance,
     Dialect,
 )
+from ._durability import SQLITE as RULES
+from ._schema import CELL_TABLE, MACHINE_TABLE, OBJECTS, WITNESS
 from ._sql_errors import code_of
 from ._sqlite_file import OpenedFile, ensure_shared
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
+    from ._dialect import SqlCommit
     from ._executor import Value
     from ._schema import Creation
-    from ._sql_cells import SqlCommit
 
 __all__ = (
     "BUSY_TIMEOUT",

@@ -41,15 +41,17 @@ class Door:
     A call that is cancelled while the worker opens the file would lose the connection.
 
     Attributes:
+        path: the file's path.
         file: the file as it was first opened; None before.
+        opened: the connection, if it is open.
     """
 
-    __slots__ = ("__weakref__", "_is_closed", "_opened", "_path", "file")
+    __slots__ = ("__weakref__", "_is_closed", "file", "opened", "path")
 
     def __init__(self, path: str) -> None:
-        self._path = path
+        self.path: str = path
         self.file: OpenedFile | None = None
-        self._opened: list[sqlite3.Connection] = []
+        self.opened: list[sqlite3.Connection] = []
         self._is_closed = False
         with _gate.changed:
             _doors.add(self)
@@ -64,42 +66,43 @@ class Door:
         with in_use():
             if self._is_closed:
                 raise ValueError
-            if not self._opened:
+            if not self.opened:
                 try:
                     database = self._open()
-                    _patiently(lambda: prepare(database, f"sqlite {self._path}"))
+                    _patiently(lambda: prepare(database, f"sqlite {self.path}"))
                 except BaseException:
-                    self._shut()  # otherwise the next call would use it
+                    self.shut()  # otherwise the next call would use it
                     raise
-            return _patiently(lambda: function(self._opened[0]))
+            return _patiently(lambda: function(self.opened[0]))
 
     def _open(self) -> sqlite3.Connection:
-        ensure_own(self._path)
+        ensure_own(self.path)
         # It may be closed in the loop's thread, but is used in the worker's only.
         opened = sqlite3.connect(
-            uri_of(self._path),
+            uri_of(self.path),
             uri=True,
             timeout=SHORT_WAIT,
             isolation_level=None,
             check_same_thread=False,
         )
-        self._opened.append(opened)
+        self.opened.append(opened)
         if self.file is None:
-            self.file = OpenedFile(self._path)
+            self.file = OpenedFile(self.path)
         self.file.reopen()
         if self._is_closed:
-            self._shut()
+            self.shut()
         return opened
 
     def close(self) -> None:
         """Close the connection, or have it closed once it is open.  Both threads may call this."""
         self._is_closed = True
         with in_use():
-            self._shut()
+            self.shut()
 
-    def _shut(self) -> None:
+    def shut(self) -> None:
+        """Close the connection, if it is open; the next call opens it again."""
         with suppress(IndexError):
-            self._opened.pop().close()
+            self.opened.pop().close()
 
 
 def _patiently(function: Callable[[], _T]) -> _T:
@@ -150,7 +153,7 @@ class _Gate:
         if self.changed.wait_for(lambda: not self.running, PATIENCE):
             for door in tuple(_doors):
                 with suppress(sqlite3.Error):
-                    door._shut()
+                    door.shut()
 
     def after_in_parent(self) -> None:
         # A signal handler may have cut before_fork() short.
@@ -162,8 +165,8 @@ class _Gate:
     def after_in_child(self) -> None:
         self.reset()
         for door in tuple(_doors):
-            if door._opened:
-                inherit(door._path)
+            if door.opened:
+                inherit(door.path)
 
 
 _gate: Final = _Gate()

@@ -178,7 +178,7 @@ class UrlSpec:
         expected = expected or f"like {self.form}, with {_ESCAPE}"
         return InvalidArgumentError("url", f"{scheme}:...", expected=f"one {expected}")
 
-    def _read(self, scheme: str, rest: str) -> StoreUrl:
+    def read(self, scheme: str, rest: str) -> StoreUrl:
         rest, _, query = rest.partition("?")
         authority, slash, path = rest.partition("/")
         login, at, hosts = authority.rpartition("@")
@@ -260,7 +260,7 @@ def read_url(url: str, *specs: UrlSpec) -> StoreUrl:
     scheme = scheme.lower()
     for spec in specs if found else ():
         if scheme in spec.schemes:
-            return spec._read(scheme, rest)
+            return spec.read(scheme, rest)
     known = ", ".join(f"{name}://" for spec in specs for name in spec.schemes)
     # Only the scheme: the rest may hold a password, and so may a text that is no URL at all.
     shown = f"{scheme}:..." if found and re.fullmatch(r"[a-z][a-z0-9+.-]*", scheme) else "..."

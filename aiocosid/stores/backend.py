@@ -156,7 +156,7 @@ class Backend(NotCopyable, ABC):
 
     # Counters, by their full name ``{namespace}.{name}``.
 
-    def _check_counter(self, counter: IdSegmentDistributor) -> None:
+    def check_counter(self, counter: IdSegmentDistributor) -> None:
         """Raise unless the store can hold a counter of that name.
 
         Raises:
@@ -234,7 +234,7 @@ class Backend(NotCopyable, ABC):
 
     # Cells: see `aiocosid.machine.cells.CellBackend`.
 
-    async def _is_counting(self) -> bool:
+    async def is_counting(self) -> bool:
         """Whether counters may be created, where each namespace has a marker of its own.
 
         Raises:

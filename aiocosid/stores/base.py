@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     Rule: TypeAlias = Callable[[Snapshot, Asker], Decision]
 
-__all__ = ("BackendStore", "CounterDistributor")
+__all__ = ("BackendStore", "CounterDistributor", "backend_of")
 
 logger = logging.getLogger("aiocosid")
 
@@ -87,7 +87,7 @@ class CounterDistributor(WatchedDistributor):
             NameTooLongError: ``{namespace}.{name}`` is longer than the store can hold.
         """
         super().__init__(**described)
-        backend._check_counter(self)
+        backend.check_counter(self)
         self.store: str = backend.label
         self.fork_remedy: str = backend.fork_remedy
         self.order_risk: str = backend.order_risk
@@ -475,7 +475,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         """
         backend = self._backend
         if not (confirm_no_holders or after_loss):
-            is_done = self.is_initialized if backend.has_marker else backend._is_counting
+            is_done = self.is_initialized if backend.has_marker else backend.is_counting
             if await is_done():
                 return
             if await backend.is_in_use():
@@ -609,6 +609,11 @@ class BackendStore(NotCopyable, Store, Generic[B]):
             WrongLoopError: they are in use on another event loop.
         """
         await self._backend.aclose()
+
+
+def backend_of(store: BackendStore[B]) -> B:
+    """Return what a store reads and writes by."""
+    return store._backend
 
 
 def _safe_guard(found: Snapshot) -> float | None:

@@ -14,6 +14,7 @@ from ..errors import (
 )
 from ._mysql import MYSQL
 from ._sql import SqlBackend
+from .base import BackendStore, backend_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,11 +66,11 @@ async def highest_in_column(source: Store | str, column: str) -> int | None:
 
 
 async def _own(store: Store, column: re.Match[str]) -> Sequence[Row]:
-    backend = getattr(store, "_backend", None)
+    backend: object = backend_of(store) if isinstance(store, BackendStore) else None
     if not isinstance(backend, SqlBackend):
         what, remedy = "it has no tables of yours", "name the database that has them"
         raise UnsupportedByStoreError(type(store).__name__, what, remedy=remedy)
-    is_mysql = backend._dialect is MYSQL
+    is_mysql = backend.dialect is MYSQL
     return await backend.link.fetch_rows(_statement(column, is_mysql=is_mysql))
 
 

@@ -7,7 +7,18 @@ The highest value of each, to detect a store that lost writes; and whether a sto
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ._watermark import HighWater as HighWater
 from .striped._stripe import StoreHealth as StoreHealth
 
-__all__ = ("HighWater", "StoreHealth")
+if TYPE_CHECKING:
+    from ..abc import IdSegmentDistributor
+
+__all__ = ("HighWater", "StoreHealth", "reached_by")
+
+
+def reached_by(distributor: IdSegmentDistributor) -> int | None:
+    """Return the highest value of its counter that a distributor has seen; None at first."""
+    water: HighWater | None = getattr(distributor, "_water", None)
+    return None if water is None else water.baseline()

@@ -276,6 +276,17 @@ class MemoryBackend(Backend):
     async def namespaces(self) -> Sequence[str]:
         return list(self.cells)
 
+    def forget(self, namespace: str, *, everything: bool) -> None:
+        """Lose a namespace's machine ids, or only the memory of having kept them."""
+        self._refuse_child()
+        with self._lock:
+            cells = self.cells_of(namespace)
+            longest = 0 if everything or cells.space is None else cells.space.guard_ms
+            if everything:
+                cells.seats, cells.raw, cells.count = {}, {}, None
+            epoch = self.marker.epoch if self.marker is not None else ""
+            cells.space = Space("another", epoch, guard_ms=longest)
+
 
 def _value(seat: Seat | None) -> tuple[object, object] | None:
     return None if seat is None else (seat.owners, seat.note)
@@ -323,15 +334,7 @@ class MemoryStore(BackendStore[MemoryBackend]):
         Raises:
             ForkedError: the machine ids are the parent's.
         """
-        backend = self._backend
-        backend._refuse_child()
-        with backend._lock:
-            cells = backend.cells_of(namespace)
-            longest = 0 if everything or cells.space is None else cells.space.guard_ms
-            if everything:
-                cells.seats, cells.raw, cells.count = {}, {}, None
-            epoch = backend.marker.epoch if backend.marker is not None else ""
-            cells.space = Space("another", epoch, guard_ms=longest)
+        self._backend.forget(namespace, everything=everything)
 
 
 _SHARED = MemoryStore()

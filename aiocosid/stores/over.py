@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..abc import DEFAULT_NAMESPACE, DEFAULT_STEP, IdSegmentDistributor, Store
 from ..errors import StoreUnavailableError
@@ -58,8 +59,6 @@ class StoreOverStores(Store, Generic[D]):
 
     begins_counters = True
 
-    _counter: ClassVar[Callable[..., IdSegmentDistributor]]
-
     def __init__(self, stores: Sequence[Store], *, owns_stores: bool) -> None:
         self._stores, self._owns_stores = tuple(stores), owns_stores
         self._closings = Closings()
@@ -82,8 +81,11 @@ class StoreOverStores(Store, Generic[D]):
         Raises:
             InvalidArgumentError: an argument is outside its range.
         """
-        counter: D = self._counter(self, namespace=namespace, name=name, offset=offset, step=step)  # type: ignore[assignment]  # of the subclass's
-        return counter
+        return self._counter(namespace=namespace, name=name, offset=offset, step=step)
+
+    @abstractmethod
+    def _counter(self, **described: Any) -> D:  # noqa: ANN401 - a contract's
+        """Return a distributor, and hand it what it needs of this store."""
 
     async def aopen(self) -> None:
         """Get ready in this process; in a forked child with new connections.

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ._engine import DialectName as DialectName
 from ._engine import EngineExecutor as EngineExecutor
 from ._engine import Outcome as Outcome
 from ._engine import OwnEngineExecutor
 from ._engine import SqlExecutor as SqlExecutor
+from ._engine_url import DialectName as DialectName
 from ._executor import Executor as Executor
 from ._executor import Row as Row
 from ._executor import Value as Value

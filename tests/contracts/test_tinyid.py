@@ -15,6 +15,7 @@ import pytest
 import pytest_asyncio
 
 from aiocosid.abc import IdSegmentDistributor
+from aiocosid.compat._table_store import rows_of
 from aiocosid.compat.tinyid import TinyidGroupStore, TinyidStore
 from aiocosid.testing import DistributorFactory, IdSegmentDistributorContract
 
@@ -36,7 +37,7 @@ class TestTinyid(IdSegmentDistributorContract):
         async with TinyidStore.from_url(f"tinyid+sqlite:///{self.file}") as store:
             await store.create_schema()
             made: set[str] = set()
-            executors: Any = [store._executor]
+            executors: Any = [rows_of(store).executor]
             group = TinyidGroupStore(executors, store_timeout=10)
 
             def make(

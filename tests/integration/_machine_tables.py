@@ -50,12 +50,12 @@ def believe_table(store: AnyStore) -> AnyStore:
     """Have a store believe the table instead of its database's clock."""
     backend = store._backend
     assert isinstance(backend, SqlBackend)
-    dialect = backend._dialect
+    dialect = backend.dialect
     found = {each.name: getattr(dialect, each.name) for each in fields(dialect)}
     texts = {name: text for name, text in found.items() if isinstance(text, str)}
     asked: dict[str, Any] = {name: text.replace(dialect.now, CLOCK) for name, text in texts.items()}
     assert {asked["now"], asked["read"]}.isdisjoint(texts.values())
-    backend._dialect = replace(dialect, **asked)
+    backend.dialect = replace(dialect, **asked)
     return store
 
 
@@ -236,7 +236,7 @@ class Tapped(Executor):
         backend = distributor._backend
         assert isinstance(backend, SqlBackend)
         tapped = cls(backend.link, before=before, after=after)
-        distributor._backend = SqlBackend(tapped, backend._dialect)
+        distributor._backend = SqlBackend(tapped, backend.dialect)
         return tapped
 
 

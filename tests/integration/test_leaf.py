@@ -19,6 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from aiocosid import SegmentId
 from aiocosid._life import fork
 from aiocosid.abc import MAX_ID
+from aiocosid.compat._table_store import rows_of
 from aiocosid.compat.leaf import LeafStore
 from aiocosid.errors import (
     CorruptCounterError,
@@ -187,7 +188,7 @@ async def test_a_missing_table_is_named(engine: AsyncEngine) -> None:
 async def test_columns_of_other_types(store: LeafStore, execute: Execute) -> None:
     """A home-made table: numbers with a fraction, NULL, no key, and beyond int64."""
     await execute("DROP TABLE leaf_alloc")
-    number = "numeric(30,5)" if store._executor.dialect_name != "sqlite" else "blob"
+    number = "numeric(30,5)" if rows_of(store).executor.dialect_name != "sqlite" else "blob"
     await execute(
         f"CREATE TABLE leaf_alloc (biz_tag varchar(128), max_id {number}, step bigint, "
         "update_time timestamp NULL)"

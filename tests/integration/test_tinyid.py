@@ -19,6 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 import aiocosid
 from aiocosid import SegmentId
 from aiocosid.abc import MAX_ID, IdSegmentDistributor
+from aiocosid.compat._table_store import rows_of
 from aiocosid.compat.tinyid import (
     TinyidGroupStore,
     TinyidStore,
@@ -355,14 +356,14 @@ def group_url(tmp_path: Any) -> str:
 
 def _on_store(store: TinyidStore) -> Execute:
     async def execute(statement: str, **values: Any) -> Sequence[Any]:
-        done = await store._executor.run(statement, **values)
+        done = await rows_of(store).executor.run(statement, **values)
         return done.rows
 
     return execute
 
 
 def group_of(stores: Sequence[TinyidStore], clock: ManualClock) -> IdSegmentDistributor:
-    executors: Any = [store._executor for store in stores]
+    executors: Any = [rows_of(store).executor for store in stores]
     return TinyidGroupStore(executors, clock=clock).segment_distributor(name="order", step=5)
 
 

@@ -161,7 +161,7 @@ async def test_after_a_loss_the_marker_goes_first(tables: Tables) -> None:
             raise InterruptedError(f"{creation}")
 
         backend = store._backend
-        backend._dialect = replace(backend._dialect, create=killed)
+        backend.dialect = replace(backend.dialect, create=killed)
         with pytest.raises(InterruptedError):
             await store.create_schema(after_loss=True)
     assert not tables.execute("select * from aiocosid_cell where name = 'marker'")
@@ -178,7 +178,7 @@ async def test_others_that_create_and_drop_end_it(tables: Tables) -> None:
     is_there, attempts = True, 0
     async with tables.store.from_url(tables.url) as store:
         backend = store._backend
-        create = backend._dialect.create
+        create = backend.dialect.create
 
         def meanwhile(creation: Creation) -> str:
             nonlocal is_there, attempts
@@ -190,7 +190,7 @@ async def test_others_that_create_and_drop_end_it(tables: Tables) -> None:
             return create(creation)
 
         tables.execute("drop view aiocosid_witness;")
-        backend._dialect = replace(backend._dialect, create=meanwhile)
+        backend.dialect = replace(backend.dialect, create=meanwhile)
         with pytest.raises(StoreUnavailableError, match="at the same time"):
             await store.create_schema()
     assert attempts == CREATIONS

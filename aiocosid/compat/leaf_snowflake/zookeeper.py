@@ -31,7 +31,6 @@ from ...stores.zookeeper.tree import (
     OwnedLink,
     as_link,
     create,
-    create_numbered,
     delete,
     node_of,
     write,
@@ -135,7 +134,7 @@ class _Forever(_LeafNodes):
     async def _make(self, at: Nodes, bits: int, now_ms: int) -> Entry:
         """Make our node, claimed; one whose answer is lost is found by the next attempt."""
         path, data = f"{self.folder}/{self.address}-", self._written(claim_stamp(-1, now_ms))
-        number = int((await create_numbered(at, path, data))[-10:])
+        number = int((await at.create_numbered(path, data))[-10:])
         if number >> bits:
             await at.commit(("delete", self._path(number), (ANY,)))  # it is nobody's number
             raise await self._used_up(at, bits, number)

@@ -12,7 +12,8 @@ from .._problems import Problem
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from .._http import Receive, Scope, Send
+    from starlette.types import Receive, Scope, Send
+
     from .._service import Service
     from .._tokens import Access
 

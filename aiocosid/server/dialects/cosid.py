@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from starlette.routing import BaseRoute
+    from starlette.types import Receive, Scope
 
-    from .._http import Receive, Scope
     from .._service import Service
     from .._tokens import Access
 

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from starlette.routing import BaseRoute
+    from starlette.types import Receive, Scope
 
     from ...snowflake import SnowflakeLayout
-    from .._http import Receive, Scope
     from .._service import Service
 
 __all__ = ("routes",)

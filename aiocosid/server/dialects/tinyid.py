@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from starlette.routing import BaseRoute
+    from starlette.types import Receive, Scope, Send
 
-    from .._http import Receive, Scope, Send
     from .._service import Service
     from .._tokens import Access
 

@@ -150,7 +150,7 @@ class RedisBackend(Backend):
             return await self._add(name, by, None)
         except CounterMissingError:
             # The marker is in another slot: between this trip and the next one it may vanish.
-            if not await self._is_counting():
+            if not await self.is_counting():
                 raise CounterNotCreatedError(self.label, counter=name) from None
         return await self._add(name, by, first)
 
@@ -166,7 +166,7 @@ class RedisBackend(Backend):
             raise CounterNotCreatedError(self.label, counter=name)
         return int(max_id)
 
-    async def _is_counting(self) -> bool:
+    async def is_counting(self) -> bool:
         return bool(await self._marked("HEXISTS"))
 
     async def mark_counters(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from ..base import backend_of
 from ._backend import BATCH
 from ._link import UNDECODED, text_of
 
@@ -72,7 +73,7 @@ async def read_keys(
             found += await _read(client, ordered[start : start + BATCH])
         return found
 
-    return await store._backend.link.call(read, may_last=True)
+    return await backend_of(store).link.call(read, may_last=True)
 
 
 async def _read(client: Any, keys: Sequence[bytes]) -> list[Key]:  # noqa: ANN401 - the driver's

@@ -85,24 +85,27 @@ class StripedIdSegmentDistributor(WatchedDistributor):
     store = "striped"
     order_risk = "each of its stores counts by itself"
 
-    def __init__(self, store: StripedStore, **described: Any) -> None:  # noqa: ANN401 - a contract's
+    def __init__(self, store: StripedStore, closings: Closings, **described: Any) -> None:  # noqa: ANN401 - a contract's
         """Describe a counter in several stores; nothing is sent yet.
+
+        Args:
+            store: the whole.
+            closings: of this counter, and of the whole.
+            **described: as for `aiocosid.abc.IdSegmentDistributor`.
 
         Raises:
             InvalidArgumentError: an argument is outside its range, or a store is striped itself.
         """
         super().__init__(**described)
         check_integer("offset", self.offset, at_least=0, at_most=highest_id(len(store.residues)))
-        self._store, self._closings = store, Closings(store._closings)
+        self._store, self._closings = store, closings
         self._stripes = tuple(
             Stripe(each, self, residue, health)
-            for each, residue, health in zip(
-                store._stores, store.residues, store.health, strict=True
-            )
+            for each, residue, health in zip(store.parts, store.residues, store.health, strict=True)
         )
         if any(each.counter.stride != 1 for each in self._stripes):
             expected = "stores that grant contiguous ranges of any length"
-            raise InvalidArgumentError("stores", store._stores, expected=expected)
+            raise InvalidArgumentError("stores", store.parts, expected=expected)
         self.stride = len(self._stripes)
         # Random for each object: the objects of a failed home spread over the others.
         self._order = random.sample(self._stripes, len(self._stripes))
@@ -213,6 +216,22 @@ class StripedIdSegmentDistributor(WatchedDistributor):
         error.__cause__ = errors[-1]
         return error
 
+    async def begin(self) -> int:
+        """Create the counter in each store; return its offset, or the last id if it exists."""
+        for stripe in self._stripes:  # all of them, before any can grant
+            await stripe.bind()
+        last = max(stripe.last_id for stripe in self._stripes)
+        is_new = all(stripe.is_new for stripe in self._stripes)
+        for stripe in self._stripes:
+            await stripe.open(last)
+        return self.offset if is_new else last
+
+    async def raise_to(self, above: int) -> int:
+        """Raise the counter in each store; return the highest last id, at least ``above``."""
+        for stripe in self._stripes:  # all of them, before any can grant
+            await stripe.bind()
+        return max([above, *[await stripe.raise_to(above) for stripe in self._stripes]])
+
     def statistics(self) -> StripedStatistics:
         """Return the statistics of this object so far."""
         stores = tuple(stripe.statistics() for stripe in self._stripes)
@@ -259,8 +278,6 @@ class StripedStore(StoreOverStores[StripedIdSegmentDistributor]):
     """
 
     __slots__ = ("clock", "health", "residues", "store_timeout")
-
-    _counter = StripedIdSegmentDistributor
 
     def __init__(
         self,
@@ -351,13 +368,7 @@ class StripedStore(StoreOverStores[StripedIdSegmentDistributor]):
             StoreError: a store refuses, cannot be reached, or is at another place.
         """
         counter = self.segment_distributor(namespace=namespace, name=name, offset=offset)
-        for stripe in counter._stripes:  # all of them, before any can grant
-            await stripe.bind()
-        last = max(stripe.last_id for stripe in counter._stripes)
-        is_new = all(stripe.is_new for stripe in counter._stripes)
-        for stripe in counter._stripes:
-            await stripe.open(last)
-        return offset if is_new else last
+        return await counter.begin()
 
     async def set_floor(
         self, *, namespace: str = DEFAULT_NAMESPACE, name: str, above: int, create: bool = True
@@ -377,12 +388,11 @@ class StripedStore(StoreOverStores[StripedIdSegmentDistributor]):
             known = {each.namespaced_name for each in await self.counters(namespace=namespace)}
             if counter.namespaced_name not in known:
                 raise CounterMissingError("striped", counter=counter.namespaced_name)
-        highest = above
-        for stripe in counter._stripes:  # all of them, before any can grant
-            await stripe.bind()
-        for stripe in counter._stripes:
-            highest = max(highest, await stripe.raise_to(above))
+        highest = await counter.raise_to(above)
         return Counter(namespaced_name=counter.namespaced_name, last_max_id=highest)
+
+    def _counter(self, **described: Any) -> StripedIdSegmentDistributor:  # noqa: ANN401 - a contract's
+        return StripedIdSegmentDistributor(self, Closings(self._closings), **described)
 
     def _holder(self) -> NoReturn:
         reason, remedy = "it hands out no machine ids", "use a single store, such as one of these"

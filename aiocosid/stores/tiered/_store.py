@@ -22,6 +22,7 @@ from ...errors import (
     StoreUnavailableError,
 )
 from .._watermark import WatchedDistributor
+from ..base import backend_of
 from ..over import Closings, StoreOverStores
 from ..redis import RedisStore
 from ..redis._errors import STORE
@@ -80,8 +81,20 @@ class TieredIdSegmentDistributor(WatchedDistributor):
     store = "tiered"
     order_risk = "the root and each cache hand out ids of different spans at the same time"
 
-    def __init__(self, store: TieredStore, **described: Any) -> None:  # noqa: ANN401 - a contract's
+    def __init__(
+        self,
+        store: TieredStore,
+        span_of: Callable[[str], Span],
+        closings: Closings,
+        **described: Any,  # noqa: ANN401 - a contract's
+    ) -> None:
         """Describe a counter of both stores; nothing is sent yet.
+
+        Args:
+            store: both.
+            span_of: returns the span of a counter by its ``{namespace}.{name}``.
+            closings: of this counter, and of both stores.
+            **described: as for `aiocosid.abc.IdSegmentDistributor`.
 
         Raises:
             InvalidArgumentError: an argument is outside its range, ``step`` is above the span, or
@@ -98,8 +111,8 @@ class TieredIdSegmentDistributor(WatchedDistributor):
             namespace=root.namespace, name=root.name, offset=root.offset, step=root.step
         )
         self._store, self._root, self._tally = store, root, TierTally()
-        self._closings = Closings(store._closings)
-        self._span = store._span_of(root.namespaced_name)
+        self._closings = closings
+        self._span = span_of(root.namespaced_name)
 
     async def _grant(self, step: int) -> int:
         go_on = self._closings.watch(self.store)
@@ -394,8 +407,6 @@ class TieredStore(StoreOverStores[TieredIdSegmentDistributor]):
         *("_root_name", "cache", "cache_timeout", "clock", "instrument", "outage", "root", "span"),
     )
 
-    _counter = TieredIdSegmentDistributor
-
     def __init__(
         self,
         root: Store,
@@ -451,7 +462,12 @@ class TieredStore(StoreOverStores[TieredIdSegmentDistributor]):
 
     def _span_of(self, name: str) -> Span:
         """Return the span of a counter by its ``{namespace}.{name}``."""
-        return Span(self.cache._backend.link, name, self._root_name)
+        return Span(backend_of(self.cache).link, name, self._root_name)
+
+    def _counter(self, **described: Any) -> TieredIdSegmentDistributor:  # noqa: ANN401 - a contract's
+        return TieredIdSegmentDistributor(
+            self, self._span_of, Closings(self._closings), **described
+        )
 
     @property
     def has_witness(self) -> bool:

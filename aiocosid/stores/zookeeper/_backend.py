@@ -86,7 +86,7 @@ class ZookeeperBackend(Backend):
 
     # Counters.
 
-    def _check_counter(self, counter: IdSegmentDistributor) -> None:
+    def check_counter(self, counter: IdSegmentDistributor) -> None:
         """Refuse a name that ends in ``-locker``."""
         if counter.name.endswith(LOCKER):
             expected = f"a text that does not end in {LOCKER!r}: Curator keeps a lock there"

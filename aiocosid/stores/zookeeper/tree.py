@@ -44,7 +44,6 @@ __all__ = (
     "as_link",
     "create",
     "create_ephemeral",
-    "create_numbered",
     "delete",
     "expect",
     "node_of",
@@ -232,6 +231,18 @@ class Nodes:
         session: int = found[0]
         return session
 
+    async def create_numbered(self, path: str, data: bytes) -> str:
+        """Create a sequential node, whose name ends with the parent's next number; return its name.
+
+        A cancelled call may have created one.
+
+        Raises:
+            StoreError: the server refuses or cannot be reached, as for `ZookeeperLink.call`.
+        """
+        making = methodcaller("create_async", self._root + path, data, sequence=True)
+        (created,) = await self._ask(making, passed=())
+        return str(created)
+
     async def _ask(
         self, *requests: Callable[[Any], Any], passed: type[Exception] | tuple[()] = NoNodeError
     ) -> list[Any]:
@@ -388,16 +399,3 @@ class OwnedLink(ZookeeperLink):
 def as_link(client: object) -> ZookeeperLink:
     """Return a link unchanged, or a new one on a user's client."""
     return client if isinstance(client, ZookeeperLink) else ZookeeperLink(client)
-
-
-async def create_numbered(nodes: Nodes, path: str, data: bytes) -> str:
-    """Create a sequential node, whose name ends with the parent's next number; return its name.
-
-    A cancelled call may have created one.
-
-    Raises:
-        StoreError: the server refuses or cannot be reached, as for `ZookeeperLink.call`.
-    """
-    making = methodcaller("create_async", nodes._root + path, data, sequence=True)
-    (created,) = await nodes._ask(making, passed=())
-    return str(created)

@@ -27,7 +27,7 @@ from aiocosid.stores._engine_url import engine_of
 from aiocosid.stores._executor import PARAMETER
 from aiocosid.stores._postgres import POSTGRES
 from aiocosid.stores._schema import Schema, creation_of
-from aiocosid.stores._sql_cells import SqlCommit, SqlRaw
+from aiocosid.stores._sql_cells import CommitBuilder, SqlRaw
 from aiocosid.stores._sql_errors import OutOfRangeError, as_store_error, is_stale
 from aiocosid.stores.sqlalchemy import SqlAlchemyStore
 
@@ -115,8 +115,8 @@ def test_notation() -> None:
     statements += [POSTGRES.schema, POSTGRES.read]
     seat = Seat((Owner("a", 1),), Note("a"))
     changes = Changes("a", space=Space(), seats={0: seat}, own={"a": 0})
-    commit = SqlCommit(POSTGRES, Snapshot("dev", "x", raw=SqlRaw()), changes)
-    statements.append(POSTGRES.commit(commit))
+    built = CommitBuilder(POSTGRES, Snapshot("dev", "x", raw=SqlRaw()), changes)
+    statements.append(POSTGRES.commit(built.commit))
     for statement in statements:
         named = _marked(statement)
         dollars = postgresql.asyncpg.dialect()  # type: ignore[no-untyped-call]

@@ -1,0 +1,237 @@
+"""The columns of the SQL stores, the statements that all databases share, and `Dialect`.  Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ._schema import CELL_TABLE, MACHINE_TABLE, TABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ._durability import Rule
+    from ._executor import Value
+    from ._schema import Creation
+
+__all__ = ("NAME_WIDTH", "Advance", "Dialect", "SqlCommit")
+
+NAME_WIDTH: Final = 100  # characters; CosId's varchar(100)
+
+
+COUNTER_COLUMNS: Final = f"""
+    name varchar({NAME_WIDTH}) NOT NULL,
+    last_max_id bigint NOT NULL DEFAULT 0,
+    last_fetch_time bigint NOT NULL DEFAULT 0,
+    CONSTRAINT {TABLE}_pk PRIMARY KEY (name)
+"""
+MACHINE_COLUMNS: Final = f"""
+    name varchar({NAME_WIDTH}) NOT NULL,
+    namespace varchar({NAME_WIDTH}) NOT NULL,
+    machine_id integer NOT NULL DEFAULT 0,
+    last_timestamp bigint NOT NULL DEFAULT 0,
+    instance_id varchar(100) NOT NULL DEFAULT '',
+    distribute_time bigint NOT NULL DEFAULT 0,
+    revert_time bigint NOT NULL DEFAULT 0,
+    CONSTRAINT {MACHINE_TABLE}_pk PRIMARY KEY (name)
+"""
+MACHINE_INDEXES: Final = f"""
+CREATE INDEX IF NOT EXISTS idx_namespace ON {MACHINE_TABLE} (namespace);
+CREATE INDEX IF NOT EXISTS idx_instance_id ON {MACHINE_TABLE} (instance_id)
+"""
+CELL_COLUMNS: Final = f"""
+    name {{}} NOT NULL,
+    value text NOT NULL,
+    written_ms bigint NOT NULL,
+    CONSTRAINT {CELL_TABLE}_pk PRIMARY KEY (name)
+"""
+
+_MIGRATORS: Final = (
+    *("__diesel_schema_migrations", "__efmigrationshistory", "_prisma_migrations"),
+    *("_sqlx_migrations", "_yoyo_migration", "aerich", "alembic_version"),
+    *("atlas_schema_revisions", "databasechangelog", "django_migrations"),
+    *("doctrine_migration_versions", "flyway_schema_history", "goose_db_version"),
+    *("knex_migrations", "migrations", "refinery_schema_history", "schema_migrations"),
+    *("schema_version", "sequelizemeta"),
+)
+MIGRATORS: Final = ", ".join(map("'{}'".format, _MIGRATORS))
+"""The tables of tools for migrations as a list in SQL, in lower case."""
+
+COLUMNS: Final = {
+    TABLE: COUNTER_COLUMNS,
+    MACHINE_TABLE: MACHINE_COLUMNS,
+    CELL_TABLE: CELL_COLUMNS,
+}
+
+# Statements that all dialects share, but for parameters.
+HAS_COUNTERS: Final = "EXISTS (SELECT 1 FROM cosid)"
+MAY_CREATE: Final = """
+EXISTS (SELECT 1 FROM aiocosid_cell AS m WHERE m.name = 'marker' AND (
+    EXISTS (SELECT 1 FROM cosid)
+    OR NOT EXISTS (
+        SELECT 1 FROM aiocosid_cell AS n WHERE n.name = 'counters' AND n.value = m.value)))
+"""
+IS_MARKED: Final = "SELECT 1 FROM aiocosid_cell WHERE name = 'marker'"
+IS_EMPTIED: Final = """
+SELECT 1 FROM aiocosid_cell AS m JOIN aiocosid_cell AS n ON n.value = m.value
+WHERE m.name = 'marker' AND n.name = 'counters' AND NOT EXISTS (SELECT 1 FROM cosid)
+"""
+DELETE_MARKER: Final = "DELETE FROM aiocosid_cell WHERE name = 'marker'"
+
+# Statements that SQLite and PostgreSQL share.
+NOTE_COUNTERS: Final = """
+INSERT INTO aiocosid_cell (name, value, written_ms)
+SELECT 'counters', m.value, m.written_ms FROM aiocosid_cell AS m
+WHERE m.name = 'marker' AND EXISTS ({counters}) AND NOT EXISTS (
+    SELECT 1 FROM aiocosid_cell AS n WHERE n.name = 'counters' AND n.value = m.value)
+ON CONFLICT (name) DO UPDATE SET value = excluded.value
+"""
+COUNTER: Final = "SELECT last_max_id FROM cosid WHERE name = :name"
+COUNTERS: Final = """
+SELECT name, last_max_id, last_fetch_time FROM cosid
+WHERE substr(name, 1, length(CAST(:prefix AS text))) = CAST(:prefix AS text)
+"""
+NAMESPACES: Final = """
+SELECT namespace FROM cosid_machine
+UNION SELECT substr(name, 7) FROM aiocosid_cell WHERE name >= 'space/' AND name < 'space0'
+"""
+READ: Final = """
+WITH found AS (
+    SELECT name, instance_id, machine_id, last_timestamp FROM cosid_machine
+    WHERE namespace = :namespace AND (
+        :is_complete <> 0 OR instance_id = :instance
+        OR machine_id = CAST(:machine_id AS bigint))
+)
+SELECT 'store', {identity}, '', {now}, CASE
+    WHEN :counts = 2
+    OR :counts = 1 AND NOT EXISTS (SELECT 1 FROM aiocosid_cell WHERE name = :count)
+    THEN (SELECT count(*) FROM aiocosid_cell WHERE name >= 'count/' AND name < 'count0')
+    ELSE -1 END
+UNION ALL SELECT 'machine', name, instance_id, machine_id, last_timestamp FROM found
+UNION ALL SELECT 'cell', name, value, written_ms, 0 FROM aiocosid_cell
+WHERE name IN (:marker, :namespaces, :count, :space, :mine)
+UNION ALL SELECT 'cell', name, value, written_ms, 0 FROM aiocosid_cell
+WHERE name >= :notes AND name < :notes_end AND (
+    :is_complete <> 0 OR name = :note OR substr(name, 6) IN (SELECT name FROM found))
+UNION ALL SELECT 'cell', name, value, written_ms, 0 FROM aiocosid_cell
+WHERE name >= :owns AND name < :owns_end AND (:is_complete <> 0 OR value = :own)
+"""
+
+
+class Advance(NamedTuple):
+    """The statements of one way to advance a counter.
+
+    Attributes:
+        creating: the statement that creates a missing counter.
+        known: the statement that does not.
+    """
+
+    creating: str
+    known: str
+
+    def statement(self, *, create: bool) -> str:
+        """Return one of the two."""
+        return self.creating if create else self.known
+
+
+@dataclass(frozen=True, slots=True)
+class SqlCommit:
+    """The parts of one statement that compares and writes; a dialect assembles them.
+
+    Attributes:
+        found: rows that have to exist, as ``table WHERE condition``, each with its lock clause:
+            first those that are only compared, then the others in the same order in every process.
+        missing: rows that must not exist; they cannot be locked.
+        writes: the writes; of two sessions that create the same row one fails.
+        values: the parameters, and ``identity``.
+    """
+
+    values: dict[str, Value]
+    found: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    missing: list[str] = field(default_factory=list[str])
+    writes: list[str] = field(default_factory=list[str])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """The statements of one database.
+
+    Each is atomic by itself.  Parameters are by name: ``:name``, on MySQL ``%(name)s``.  A
+    statement that adds to or raises a counter returns no row, or fails with `OutOfRangeError`, if
+    the counter is missing or holds no integer.
+
+    Attributes:
+        schema: () returns the name of each of `OBJECTS` that is there, and the witness's text.
+        create: builds the statement of a `Creation`, which changes nothing if others were faster.
+        note_counters: () writes the cell ``counters`` if there are counters and a marker.
+        is_emptied: () returns a row if the cell is there under the marker, and no counter is.
+        is_created_on_use: whether the first statement that needs a missing table creates it.
+        add: (name, step, and first, if it creates) adds ``step`` to a counter, or creates it at
+            ``first``, if that is allowed, and returns ``last_max_id``.  If it may create, it also
+            does what ``note_counters`` does.
+        raise_to: (name, above) raises or creates a counter, and returns ``last_max_id`` and
+            ``last_fetch_time``.
+        counter: (name) returns ``last_max_id``.
+        counters: (prefix) returns the three columns of every counter whose name begins with it.
+        read: (namespace, is_complete, instance, machine_id, marker, namespaces, counts, count,
+            space, mine, note, notes, notes_end, owns, owns_end, own) returns five columns.
+            ``'store'``, its identity, an empty text, its clock in milliseconds, and the number of
+            counts, if ``counts`` is 2, or is 1 and there is no ``count``, else -1; ``'cell'``,
+            name, value and ``written_ms`` of the cells ``marker``, ``namespaces``, ``count``,
+            ``space`` and ``mine``, and of each whose name is
+            between ``notes`` and ``notes_end`` or ``owns`` and ``owns_end``; ``'machine'``, name,
+            instance, machine id and stamp of each row of the namespace, all at one moment.  Unless
+            ``is_complete``, of the notes only ``note`` and those about the instance's rows, of the
+            own cells those of the value ``own``, and of the rows only the instance's, and the
+            machine id's.
+        now: the store's clock in milliseconds.
+        is_open: the condition that all compared rows are unchanged: every write depends on it.
+        parameter: writes a parameter by its name and value.
+        key: writes a text as the name of a cell.
+        same: compares a column with a parameter.
+        number: the type that a text with a number is cast to; empty where no other process writes
+            meanwhile.
+        source: the FROM clause of a SELECT without a table.
+        shared: locks a row that is only compared.
+        exclusive: locks a row that is written.
+        commit: builds the statement of an `SqlCommit`.  It writes all, and returns a row, if the
+            identity and all that was read are unchanged.
+        conflicts: codes of the errors that mean a conflict; see `code_of`.
+        undone: those of them that mean that the server has rolled the whole statement back, so that
+            it can be sent again at once.
+        namespaces: () returns the namespaces that have a machine id or a cell.
+        version: () returns the server's name and version, as one text.
+        migrators: () returns the tables in which a tool for migrations keeps its state, in the
+            schema of the store's own tables.
+        settings: () each returns names and values of settings that may lose grants; a table is
+            ``table NAME``, with the kind of its storage.
+        rules: the good values of these settings.
+    """
+
+    schema: str
+    create: Callable[[Creation], str]
+    note_counters: str
+    is_emptied: str = IS_EMPTIED
+    is_created_on_use: bool = False
+    add: Advance
+    raise_to: Advance
+    counter: str = COUNTER
+    counters: str = COUNTERS
+    read: str
+    now: str
+    is_open: str
+    parameter: Callable[[str, Value], str]
+    key: Callable[[str], str] = str
+    same: Callable[[str, str], str] = "{} = {}".format
+    number: str = ""
+    source: str = ""
+    shared: str = ""
+    exclusive: str = ""
+    commit: Callable[[SqlCommit], str]
+    conflicts: frozenset[str | int] = frozenset()
+    undone: frozenset[str | int] = frozenset()
+    namespaces: str = NAMESPACES
+    version: str
+    migrators: str
+    settings: tuple[str, ...]
+    rules: Sequence[Rule]
