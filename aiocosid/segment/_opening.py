@@ -18,7 +18,6 @@ from .._life.component import RESOLUTION
 from .._life.loop import nothing
 from .._life.open_state import OpenState
 from .._life.waiting_line import Waiter, WaiterQueue
-from ..abc import MAX_ID
 from ..abc.events import (
     DistanceChanged,
     FetchFailed,
@@ -380,8 +379,7 @@ class SegmentOpening(OpenState):
         segments = pace.missing(ahead, wanted) or at_least
         if segments == 0 and self.line:
             return 1  # somebody waits for anything at all
-        most = min(self.distributor.step_limit or MAX_ID, supply.most)
-        return min(segments, max(1, most // pace.step))
+        return min(segments, max(1, supply.most // pace.step))
 
     @atomic_step
     def take_in(self, reply: Reply) -> bool:

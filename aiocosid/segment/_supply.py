@@ -64,7 +64,6 @@ class Supply:
         fetches: answers that were segments.
         failures: calls that failed.
         used_up: the last id below the limit has been linked.
-        most: ids to ask for at most; fewer from when the counter had no room for as many.
     """
 
     __slots__ = (
@@ -73,6 +72,7 @@ class Supply:
         "_distributor",
         "_flight",
         "_landed",
+        "_most",
         "_next",
         "_opening",
         "_options",
@@ -83,7 +83,6 @@ class Supply:
         "is_under_way",
         "last_error",
         "last_max_id",
-        "most",
         "sent",
         "used_up",
     )
@@ -107,10 +106,15 @@ class Supply:
         self.fetches = 0
         self.failures = 0
         self.used_up = False
-        self.most = MAX_ID
+        self._most = MAX_ID  # fewer from when the counter had no room for as many
         self._asked = 0  # by the latest call
 
     # Asking.
+
+    @property
+    def most(self) -> int:
+        """Ids to ask for at most: a store that grants fewer would give the rest to others."""
+        return min(self._most, self._distributor.step_limit or MAX_ID)
 
     def ask_now(self, segments: int) -> Reply | None:
         """Ask a store in this process; None if asking takes a flight."""
@@ -200,7 +204,7 @@ class Supply:
         """Return the new maximum or a block, and how many ids were asked for.
 
         Of a counter with a step of its own in the store no less than that, read just before, if
-        there is room for it.
+        there is room for it and one call grants so many.
         """
         row_step = self._opening.generator._row_step
         if row_step is not None:
@@ -275,8 +279,8 @@ class Supply:
 
         Where a range of fixed size is granted for any number of ids, half does not fit either.
         """
-        self.most = self._asked // 2
-        self.used_up = self.most == 0
+        self._most = self._asked // 2
+        self.used_up = self._most == 0
 
     def note_failure(self, error: CosIdError) -> None:
         """Take note of a call that failed."""

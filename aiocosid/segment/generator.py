@@ -12,7 +12,7 @@ from .._life.clock import call_bounded
 from .._life.component import Component
 from ..abc import IdGenerator
 from ..abc.checks import check_integer
-from ..errors import CosIdError, SegmentUnavailableError, WouldBlock
+from ..errors import CosIdError, InvalidArgumentError, SegmentUnavailableError, WouldBlock
 from ._opening import SegmentOpening
 
 if TYPE_CHECKING:
@@ -53,6 +53,10 @@ class SegmentGenerator(Component, IdGenerator):
         clock: Clock | None,
         row_step: Callable[[], Awaitable[int]] | None = None,
     ) -> None:
+        limit = distributor.step_limit
+        if limit is not None and pace.step > limit:
+            expected = f"at most {limit}, the distributor's step_limit"
+            raise InvalidArgumentError("step", pace.step, expected=expected)
         self._distributor = distributor
         self._options = options
         self._pace = pace  # what each opening's begins like

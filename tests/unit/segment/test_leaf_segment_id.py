@@ -208,6 +208,20 @@ async def test_at_the_end_of_int64_shorter_steps_are_tried(store: WrappedDistrib
     assert ids == list(range(MAX_ID - 54, MAX_ID + 1))
 
 
+async def test_a_row_above_what_one_call_grants_is_taken_in_parts(clock: ManualClock) -> None:
+    """Ids that were not granted are somebody else's."""
+
+    class Limited(RowDistributor):
+        @property
+        def step_limit(self) -> int | None:  # type: ignore[override]  # the base's own
+            return 20
+
+    store = Limited(50)
+    async with LeafSegmentId(store, clock=clock) as leaf:
+        assert await take(leaf, 45) == list(range(1, 46))
+    assert set(store.steps) == {20}
+
+
 async def test_the_first_id_is_1_whatever_the_row_says(ear: Ear) -> None:
     """An id of 0, which a range may begin with, is none."""
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import anyio
 import pytest
 
 from aiocosid.abc import IdSegmentDistributor
 from aiocosid.errors import InvalidArgumentError, StoreRolledBackError, WouldBlock
-from aiocosid.segment import GroupBy, GroupedSegmentId, SegmentChainId, SegmentId
+from aiocosid.segment import GroupBy, GroupedSegmentId, LeafSegmentId, SegmentChainId, SegmentId
 from aiocosid.stores.base import CounterDistributor
 from aiocosid.testing import ManualClock
 
@@ -108,6 +110,39 @@ async def test_groups_have_it_as_well() -> None:
     ) as generator:
         assert [int(each) for each in await generator.next_ids(25)] == list(range(4, 79, 3))
     assert max(distributor.steps) == 10
+
+
+@pytest.mark.parametrize("kind", [SegmentChainId, SegmentId, LeafSegmentId])
+def test_a_step_above_the_limit_is_refused(kind: Callable[[Residue], object]) -> None:
+    """A segment would hold more ids than one call grants, and others have those as well."""
+    with pytest.raises(InvalidArgumentError, match=r"is 11.* 10, the distributor's step_limit"):
+        kind(Residue(step=11, limit=10))
+    kind(Residue(step=10, limit=10))
+
+
+async def test_a_group_is_refused_it_as_well() -> None:
+    """The counter of a group is made with its first call."""
+    store, one = OneDistributor(Residue(step=11, limit=10)), GroupBy.key(lambda: "x")
+    async with GroupedSegmentId(store, name="order", group_by=one) as generator:
+        with pytest.raises(InvalidArgumentError, match="step_limit"):
+            await generator.next_id()
+
+
+def test_strict_order_needs_no_step_within_the_limit() -> None:
+    """It asks for as many as callers wait for, whatever the step."""
+    distributor = Residue(step=11, limit=10)
+    distributor.order_risk = ""
+    SegmentId(distributor, strict=True)
+
+
+async def test_a_limit_that_has_sunk_since_holds(clock: ManualClock) -> None:
+    """A segment is then shorter than the step."""
+    distributor = Residue(step=10, limit=10)
+    async with SegmentId(distributor, clock=clock) as generator:
+        await generator.next_ids(10)
+        distributor.step_limit = 4
+        assert await generator.next_ids(6) == list(range(34, 34 + 18, 3))
+    assert distributor.steps == [10, 4, 4]
 
 
 def test_it_cannot_be_the_root_of_spans() -> None:
