@@ -40,9 +40,6 @@ class LocalGenerator(Component):
     _stretch: ClassVar[int]
     """Ids between two turns of the event loop, about a millisecond."""
 
-    # For a provider that hosts it.
-    _has_to_drain: ClassVar[bool] = False
-
     def __init__(self, *, namespace: str, name: str, clock: Clock | None) -> None:
         check_text("namespace", namespace)
         check_text("name", name)
@@ -112,6 +109,10 @@ class LocalGenerator(Component):
 
     async def _drain(self) -> None:
         """Nothing is under way."""
+
+    @property
+    def _has_to_drain(self) -> bool:
+        return False
 
     async def _release(self) -> None:
         """Nothing is held."""
