@@ -42,7 +42,7 @@ def component_of(generator: Any) -> Component:  # noqa: ANN401 - ours, of any ki
     """Return the part of a generator that has a life: itself, or the generator that it wraps."""
     found = generator
     while not isinstance(found, Component):
-        found = found.inner
+        found = found._inner
     return found
 
 
