@@ -8,11 +8,11 @@ Its statements, the meaning of its numbers, and what ``aiocosid migrate check`` 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, runtime_checkable
 
 from ..abc import MAX_ID
+from ..stores.counters import as_integer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,7 +25,6 @@ __all__ = (
     "Examinable",
     "Examined",
     "TableRow",
-    "as_integer",
     "create_table",
 )
 
@@ -314,13 +313,6 @@ class Examinable(Protocol):
             StoreError: the store refuses or cannot be reached, or the table is missing.
         """
         raise NotImplementedError
-
-
-def as_integer(value: object) -> int | None:
-    """Return a column's value, or None if it is no integer."""
-    if isinstance(value, Decimal) and value.is_finite() and value == value.to_integral_value():
-        return int(value)  # of a numeric column
-    return value if type(value) is int else None
 
 
 def shown(value: object) -> str:

@@ -10,13 +10,13 @@ from ..errors import (
     InvalidArgumentError,
     StoreUnavailableError,
 )
-from ..stores.counters import HighWater
+from ..stores.counters import HighWater, as_integer
 from ..stores.sql import EngineExecutor, OutOfRangeError
-from ._table import CounterTable, TableRow, as_integer
 from ._table_rows import TableRows
 
 if TYPE_CHECKING:
     from ..stores.sql import SqlExecutor
+    from ._table import CounterTable, TableRow
 
 __all__ = ("CounterOptions", "TableDistributor")
 

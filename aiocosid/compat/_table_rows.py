@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import CorruptCounterError, CounterMissingError, IdOverflowError
-from ._table import Examined, TableRow, as_integer
+from ..stores.counters import as_integer
+from ._table import Examined, TableRow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

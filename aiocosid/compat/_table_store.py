@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, ClassVar, Self, Unpack, cast
 from .._life.fork import NotCopyable
 from ..abc import DEFAULT_NAMESPACE, Counter, Store
 from ..abc.checks import check_above, check_text
+from ..stores.counters import as_integer
 from ..stores.sql import OutOfRangeError, executor_of, executor_on
-from ._table import Examined, TableRow, as_integer
 from ._table_distributor import TableDistributor
 from ._table_rows import TableRows
 from ._url import split_options
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
     from sqlalchemy.ext.asyncio import AsyncEngine
 
-    from ._table import CounterTable
+    from ._table import CounterTable, Examined, TableRow
     from ._table_distributor import CounterOptions
     from ._url import Options
 
-__all__ = ("TableStore", "rows_of")
+__all__ = ("TableStore", "of_row", "rows_of")
 
 
 class TableStore(NotCopyable, Store):
@@ -85,12 +85,6 @@ class TableStore(NotCopyable, Store):
             InvalidArgumentError: an argument is outside its range, or the name is too long.
         """
         return TableDistributor(self._rows.executor, self._rows.table, name=name, **more)
-
-    def _of_row(self, row: TableRow, namespace: str) -> TableDistributor:
-        """Return a distributor with the row's step."""
-        asking = self.segment_distributor(namespace=namespace, name=row.name)
-        step = asking.step_of(row)
-        return self.segment_distributor(namespace=namespace, name=row.name, step=step)
 
     async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> None:  # noqa: ARG002 - it remembers nothing
         """Create the table as that system ships it, if it is missing; no rows.
@@ -186,3 +180,10 @@ class TableStore(NotCopyable, Store):
 def rows_of(store: TableStore) -> TableRows:
     """Return the rows of a store's table."""
     return store._rows
+
+
+def of_row(store: TableStore, row: TableRow, namespace: str) -> TableDistributor:
+    """Return a distributor with the row's step."""
+    asking = store.segment_distributor(namespace=namespace, name=row.name)
+    step = asking.step_of(row)
+    return store.segment_distributor(namespace=namespace, name=row.name, step=step)

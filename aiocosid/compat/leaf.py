@@ -29,7 +29,7 @@ from ..errors import (
 from ..stores.counters import reached_by
 from ._table import CounterTable, create_table
 from ._table_distributor import TableDistributor as TableDistributor
-from ._table_store import TableStore, rows_of
+from ._table_store import TableStore, of_row, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -88,7 +88,7 @@ class LeafStore(TableStore):
             StoreError: the store refuses or cannot be reached.
         """
         asking = self.segment_distributor(namespace=namespace, name=name)
-        return self._of_row(await asking.row(), namespace)
+        return of_row(self, await asking.row(), namespace)
 
     async def create_tag(
         self, name: str, *, step: int, above: int = 0, description: str | None = None
@@ -333,7 +333,7 @@ class LeafTags(Component, Generic[_G]):
     async def _described(self, tag: str) -> _Tag[_G]:
         asking = self._store.segment_distributor(namespace=self._namespace, name=tag)
         row = await self._row(asking)
-        distributor = self._store._of_row(row, self._namespace)
+        distributor = of_row(self._store, row, self._namespace)
         reached, last = self._floors.get(row.name), _LEAF_ALLOC.last_id(row)
         if reached is not None and last is not None:
             if last < reached:

@@ -15,7 +15,7 @@ from .._life.fork import NotCopyable
 from ..abc import DEFAULT_NAMESPACE
 from ._group import STORE_TIMEOUT, GroupStore
 from ._table import CounterTable, create_table
-from ._table_store import TableStore, rows_of
+from ._table_store import TableStore, of_row, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -104,7 +104,7 @@ class TinyidStore(TableStore):
             StoreError: the store refuses or cannot be reached.
         """
         asking = self.segment_distributor(namespace=namespace, name=name)
-        return self._of_row(await asking.row(), namespace)
+        return of_row(self, await asking.row(), namespace)
 
 
 class TinyidGroupStore(GroupStore):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 from ..errors import (
@@ -14,6 +13,7 @@ from ..errors import (
 )
 from ._mysql import MYSQL
 from ._sql import SqlBackend
+from ._sql_cells import integer
 from .base import BackendStore, backend_of
 
 if TYPE_CHECKING:
@@ -57,12 +57,11 @@ async def highest_in_column(source: Store | str, column: str) -> int | None:
         remedy = "correct the name of the table"
         raise StoreError(error.store, reason, remedy=remedy) from error.__cause__
     value: object = rows[0][0]
-    if isinstance(value, Decimal) and value.is_finite() and value == int(value):
-        return int(value)
-    if value is not None and type(value) is not int:
+    found_id = integer(value)
+    if found_id is None and value is not None:
         given = f"{column}, which holds {value!r}"
         raise InvalidArgumentError("column", given, expected="a column of integers")
-    return value
+    return found_id
 
 
 async def _own(store: Store, column: re.Match[str]) -> Sequence[Row]:

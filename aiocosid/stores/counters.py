@@ -1,6 +1,7 @@
 """What a distributor knows about its counters.
 
-The highest value of each, to detect a store that lost writes; and whether a store answers.
+The highest value of each, to detect a store that lost writes; what a column holds; and whether a
+store answers.
 """
 
 # ruff: noqa: PLC0414 - re-exported
@@ -9,13 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ._sql_cells import integer as as_integer
 from ._watermark import HighWater as HighWater
 from .striped._stripe import StoreHealth as StoreHealth
 
 if TYPE_CHECKING:
     from ..abc import IdSegmentDistributor
 
-__all__ = ("HighWater", "StoreHealth", "reached_by")
+__all__ = ("HighWater", "StoreHealth", "as_integer", "reached_by")
 
 
 def reached_by(distributor: IdSegmentDistributor) -> int | None:

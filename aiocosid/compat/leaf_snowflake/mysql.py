@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...abc.checks import MAX_MS
 from ...errors import CorruptMachineStateError, InvalidArgumentError, LeafWorkerIdsUsedUpError
+from ...stores.counters import as_integer
 from ...stores.sql import executor_of, executor_on
-from .._table import as_integer
 from .._worker_ids import Entry, Registry, WorkerIdStore, examine_registry
 from ._address import ADDRESS, INTERVAL, OFFLINE, WHY, WORKER_BITS, LeafAddress
 

@@ -47,7 +47,7 @@ from ...machine.cells import (
 from ..backend import Backend, counters_of
 from ._demands import durability_of, facts_of
 from ._errors import STORE
-from ._link import UNDECODED, Grants, Script, script_of, text_of
+from ._link import UNDECODED, Grants, script_of, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -85,28 +85,11 @@ T = TypeVar("T")
 # Add ARGV[1] and return the sum.  A missing counter is created at ARGV[2]; if that is '', it is not
 # created, and nil is returned.  If it is given, the last key is the marker's; without a marker none
 # is created, and '' is returned.
-ADD: Final = Script(b"""\
-local before = redis.call('GET', KEYS[1])
-if not before and ARGV[2] == '' then return false end
-if not before and KEYS[2] and redis.call('HEXISTS', KEYS[2], 'store') == 0 then return '' end
-redis.call('INCRBY', KEYS[1], before and ARGV[1] or ARGV[2])
-return redis.call('GET', KEYS[1])
-""")
+ADD: Final = script_of("counter_add")
 
 # Raise to ARGV[1], or keep a higher value.  A missing counter is created unless ARGV[2] is ''.
 # INCRBY by 0 refuses a value that is no integer.
-RAISE: Final = Script(b"""\
-local is_there = redis.call('GET', KEYS[1])
-if not is_there and ARGV[2] == '' then return false end
-redis.call('INCRBY', KEYS[1], 0)
-local value, floor = redis.call('GET', KEYS[1]), ARGV[1]
-local lower = #value < #floor or (#value == #floor and value < floor)
-if lower or value:sub(1, 1) == '-' then
-  redis.call('SET', KEYS[1], floor)
-  return floor
-end
-return value
-""")
+RAISE: Final = script_of("counter_raise")
 
 ANY_KEY: Final = b"aiocosid"
 """Chooses the server of a cluster that is asked about itself."""
