@@ -33,7 +33,7 @@ class Home:
         clock: the component's.
         ended: why the component cannot be used, and the opening is over; None while it lasts.
         label: names it in messages.
-        root: where its tasks run; None before it is open.
+        root: where its tasks run; None before it is open and once it is over.
         scopes: what is slept in; None if nothing is.
     """
 
@@ -82,6 +82,7 @@ class OpenState:
     Attributes:
         clock: the component's clock.
         ended: why it is over; None while it lasts.
+        home: what the component shares with it.
         label: names the component in messages.
         namespace: names it in events.
         name: the same.
@@ -89,8 +90,8 @@ class OpenState:
     """
 
     __slots__ = (
-        *("_home", "_instrument", "_instrument_errors"),
-        *("clock", "label", "name", "namespace", "root"),
+        *("_instrument", "_instrument_errors"),
+        *("clock", "home", "label", "name", "namespace"),
     )
 
     def __init__(
@@ -112,11 +113,10 @@ class OpenState:
             instrument: receives the events.
         """
         if before is not None and before.ended is None:
-            before._home.ended = ClosedError(before.label)  # its loop has died, and could not tell
+            before.home.ended = ClosedError(before.label)  # its loop has died, and could not tell
         self.clock = home.clock
         self.label: str = home.label
-        self.root: Root | None = home.root
-        self._home = home
+        self.home: Home = home
         self.namespace = namespace
         self.name = name
         self._instrument = instrument
@@ -125,11 +125,16 @@ class OpenState:
     @property
     def ended(self) -> CosIdError | None:
         """Why it is over; None while it lasts."""
-        return self._home.ended
+        return self.home.ended
+
+    @property
+    def root(self) -> Root | None:
+        """Where its tasks run; None before it is open and once it is over."""
+        return self.home.root
 
     def check(self) -> None:
         """Raise if it is over."""
-        ended = self._home.ended
+        ended = self.home.ended
         if ended is not None:
             raise ended.again()
 
@@ -139,8 +144,8 @@ class OpenState:
 
     def end(self, reason: CosIdError) -> None:
         """Note that it is over.  Wakes nobody: the loop may be a parent process's."""
-        self._home.ended = reason
-        self.root = None
+        self.home.ended = reason
+        self.home.root = None  # which holds the component
 
     @property
     def is_alive(self) -> bool:
@@ -169,15 +174,15 @@ class OpenState:
     async def sleep_for(self, seconds: float) -> None:
         """Sleep for so many seconds, until woken, or until it is over."""
         if self.ended is None:
-            await self._home.sleep_for(seconds)
+            await self.home.sleep_for(seconds)
 
     def until_woken(self) -> AbstractContextManager[anyio.CancelScope]:
         """Return a scope that `wake` ends."""
-        return self._home.until_woken()
+        return self.home.until_woken()
 
     def wake(self) -> None:
         """End all sleeps."""
-        self._home.wake()
+        self.home.wake()
 
     @property
     def is_observed(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import weakref
 from collections.abc import AsyncIterator
 
 import anyio
@@ -573,3 +574,22 @@ def test_a_provider_after_a_loop_that_was_closed() -> None:
     del loop
     assert asyncio.run(use()) > first
     gc.collect()
+
+
+@KINDS
+@pytest.mark.parametrize("used", [True, False])
+def test_whoever_lets_go_of_a_generator_frees_it(kind: type[Generator], *, used: bool) -> None:
+    """Nothing of it holds it: memory does not wait for the garbage collector."""
+
+    async def made() -> weakref.ref[Generator]:
+        generator = kind(counter())
+        if used:
+            async with generator:
+                await generator.next_ids(25)
+        return weakref.ref(generator)
+
+    gc.disable()
+    try:
+        assert asyncio.run(made())() is None
+    finally:
+        gc.enable()
