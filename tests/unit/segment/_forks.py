@@ -364,11 +364,11 @@ class ForkingId(SegmentId):
     status: int | None = -1
     __slots__ = ("__dict__",)
 
-    _opening: ForkingOpening
     _opens = ForkingOpening
 
     def _reset(self) -> None:
         super()._reset()
+        assert isinstance(self._opening, ForkingOpening)
         self._opening.generator = self
 
     def fork(self) -> None:
