@@ -47,26 +47,26 @@ class _Busy(Protocol):
 
 
 class _Hand(Protocol):
+    busy: bool
+    exposed: Iterator[int]  # what callers take from: the piece in hand, or EMPTY
     piece: Iterator[int]
 
 
-class _Outlet(Protocol):
-    _exposed: Iterator[int]  # what callers take from: the piece in hand, or EMPTY
+class _Home(Protocol):
+    ended: CosIdError | None  # an attribute: the end of a step has no calls
 
+
+class _Life(Protocol):
     @property
-    def _opening(self) -> object: ...
+    def home(self) -> _Home: ...
 
 
 class _Exposing(Protocol):
-    busy: bool
-
     @property
     def hand(self) -> _Hand: ...
 
     @property
-    def generator(self) -> _Outlet: ...
-
-    ended: CosIdError | None
+    def life(self) -> _Life: ...
 
 
 B = TypeVar("B", bound=_Busy)
@@ -92,22 +92,21 @@ def refuse_reentry(method: Callable[Concatenate[B, P], R]) -> Callable[Concatena
 
 
 def atomic_step(method: Callable[Concatenate[E, P], R]) -> Callable[Concatenate[E, P], R]:
-    """Have callers find nothing to take while a method of their generator's opening runs."""
+    """Have callers find nothing to take while a method of what writes their hand runs."""
 
     @wraps(method)
     def step(self: E, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        generator = self.generator
-        if self.busy:  # a step within a step, or in the last line of one
-            generator._exposed = EMPTY
+        hand, home = self.hand, self.life.home
+        if hand.busy:  # a step within a step, or in the last line of one
+            hand.exposed = EMPTY
             return method(self, *args, **kwargs)
         try:
-            self.busy = True
-            generator._exposed = EMPTY
+            hand.busy = True
+            hand.exposed = EMPTY
             return method(self, *args, **kwargs)
         finally:
             # Python may have forked meanwhile: what is in hand is the parent's then.
-            if generator._opening is self:
-                generator._exposed = self.hand.piece if self.ended is None else EMPTY
-            self.busy = False
+            hand.exposed = hand.piece if home.ended is None else EMPTY
+            hand.busy = False
 
     return step

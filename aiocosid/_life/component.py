@@ -106,7 +106,6 @@ class Component:
         "_opening",
         "_owns_root",
         "_root",
-        "_unusable",
     )
 
     @property
@@ -128,8 +127,7 @@ class Component:
         self._born = fork.generation
         self._before: Callable[[], Awaitable[None]] | None = None  # what an opening begins with
         self._opening: Any = None  # the state of one opening, where it has an object of its own
-        self._home = Home(self._clock, self._label(), None)
-        self._unusable: CosIdError | None = NotOpenError(self._label())
+        self._home = Home(self._clock, self._label(), None, NotOpenError(self._label()))
 
     # What a subclass fills in.
 
@@ -308,14 +306,19 @@ class Component:
         self._closing = None
         self._root = root
         # Its sleeps are its own: the others are the parent's, or of a dead loop.
-        self._home = Home(self._clock, self._label(), root)
+        self._home = Home(self._clock, self._label(), root, self._unusable)
         self._reset()
-        self._unusable = None
+        self._home.ended = None
+
+    @property
+    def _unusable(self) -> CosIdError | None:
+        """Why it cannot be used; None while it can.  An opening may also have said so itself."""
+        return self._home.ended
 
     def _retire(self, reason: CosIdError) -> None:
         """Make it unusable from this moment on, for the given reason; the first reason stays."""
         if self._unusable is None or isinstance(reason, ForkedError):
-            self._unusable = reason
+            self._home.ended = reason
             self._stop(reason)
 
     def _lose(self, root: Root, reason: type[ClosedError | ForkedError]) -> None:
@@ -342,8 +345,9 @@ class Component:
 
     def _check_usable(self) -> None:
         """Raise unless it is open, in the right process and on the right loop."""
-        if self._unusable is not None:
-            raise self._unusable.again()
+        unusable = self._home.ended
+        if unusable is not None:
+            raise unusable.again()
         if self._find_loop() is not self._loop:
             check_loop(self._label())
             raise WrongLoopError(self._label())

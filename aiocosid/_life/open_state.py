@@ -27,19 +27,23 @@ logger = logging.getLogger("aiocosid")
 
 
 class Home:
-    """What a component gives to one opening: a clock, a root, and sleeps that end together.
+    """What a component and one opening of it share.
 
     Attributes:
         clock: the component's.
+        ended: why the component cannot be used, and the opening is over; None while it lasts.
         label: names it in messages.
-        root: where its tasks run; None before it is open.
+        root: where its tasks run; None before it is open and once it is over.
         scopes: what is slept in; None if nothing is.
     """
 
-    __slots__ = ("clock", "label", "root", "scopes")
+    __slots__ = ("clock", "ended", "label", "root", "scopes")
 
-    def __init__(self, clock: Clock, label: str, root: Root | None) -> None:
+    def __init__(
+        self, clock: Clock, label: str, root: Root | None, ended: CosIdError | None
+    ) -> None:
         self.clock = clock
+        self.ended = ended
         self.label = label
         self.root = root
         self.scopes: list[anyio.CancelScope] | None = None  # an idle component is to be small
@@ -73,12 +77,12 @@ class OpenState:
 
     The component makes a new one whenever it is opened.  Tasks, callers and calls to the store hold
     on to the one they belong to: what outlasts its end reaches no later opening.  An opening does
-    not hold its component, which would then be freed by the garbage collector alone; that of a
-    segment generator does, because its steps change what the generator's callers take from.
+    not hold its component, which would then be freed by the garbage collector alone.
 
     Attributes:
         clock: the component's clock.
         ended: why it is over; None while it lasts.
+        home: what the component shares with it.
         label: names the component in messages.
         namespace: names it in events.
         name: the same.
@@ -86,8 +90,8 @@ class OpenState:
     """
 
     __slots__ = (
-        *("_home", "_instrument", "_instrument_errors"),
-        *("clock", "ended", "label", "name", "namespace", "root"),
+        *("_instrument", "_instrument_errors"),
+        *("clock", "home", "label", "name", "namespace"),
     )
 
     def __init__(
@@ -109,21 +113,30 @@ class OpenState:
             instrument: receives the events.
         """
         if before is not None and before.ended is None:
-            before.ended = ClosedError(before.label)  # its loop has died, and could not tell
+            before.home.ended = ClosedError(before.label)  # its loop has died, and could not tell
         self.clock = home.clock
         self.label: str = home.label
-        self.root: Root | None = home.root
-        self._home = home
-        self.ended: CosIdError | None = None
+        self.home: Home = home
         self.namespace = namespace
         self.name = name
         self._instrument = instrument
         self._instrument_errors: tuple[type[Exception], ...] = ()
 
+    @property
+    def ended(self) -> CosIdError | None:
+        """Why it is over; None while it lasts."""
+        return self.home.ended
+
+    @property
+    def root(self) -> Root | None:
+        """Where its tasks run; None before it is open and once it is over."""
+        return self.home.root
+
     def check(self) -> None:
         """Raise if it is over."""
-        if self.ended is not None:
-            raise self.ended.again()
+        ended = self.home.ended
+        if ended is not None:
+            raise ended.again()
 
     def has_ended(self) -> bool:
         """Tell whether it is over, perhaps while the caller was suspended."""
@@ -131,8 +144,8 @@ class OpenState:
 
     def end(self, reason: CosIdError) -> None:
         """Note that it is over.  Wakes nobody: the loop may be a parent process's."""
-        self.ended = reason
-        self.root = None
+        self.home.ended = reason
+        self.home.root = None  # which holds the component
 
     @property
     def is_alive(self) -> bool:
@@ -161,15 +174,15 @@ class OpenState:
     async def sleep_for(self, seconds: float) -> None:
         """Sleep for so many seconds, until woken, or until it is over."""
         if self.ended is None:
-            await self._home.sleep_for(seconds)
+            await self.home.sleep_for(seconds)
 
     def until_woken(self) -> AbstractContextManager[anyio.CancelScope]:
         """Return a scope that `wake` ends."""
-        return self._home.until_woken()
+        return self.home.until_woken()
 
     def wake(self) -> None:
         """End all sleeps."""
-        self._home.wake()
+        self.home.wake()
 
     @property
     def is_observed(self) -> bool:

@@ -9,8 +9,9 @@ from ..abc import Statistics
 
 if TYPE_CHECKING:
     from ..errors import CosIdError
+    from ._opening import SegmentOpening
 
-__all__ = ("SegmentStatistics",)
+__all__ = ("SegmentStatistics", "picture_of")
 
 NO_SEGMENT: Final = -1  # IdSegment.SEQUENCE_OVERFLOW
 
@@ -106,3 +107,41 @@ class SegmentStatistics(Statistics):
             "overflow": is_overflow,
             "available": not (is_overflow or self.is_expired),
         }
+
+
+def picture_of(opening: SegmentOpening, kind: str, ended: CosIdError | None) -> SegmentStatistics:
+    """Return a picture of an opening; cheap, and never waits."""
+    life, stock, hand, supply = opening.life, opening.stock, opening.hand, opening.supply
+    demand, pace, distributor = opening.demand, opening.pace, supply.distributor
+    handed_out, now = stock.handed_out, life.clock.monotonic()
+    wall = life.clock.now_ms() / 1000
+    rate, head = demand.rate(now), hand.head
+    return SegmentStatistics(
+        kind=kind,
+        namespace=distributor.namespace,
+        name=distributor.name,
+        step=pace.step,
+        head_sequence=opening.head_sequence,
+        head_offset=None if head is None else head.offset,
+        head_max_id=None if head is None else head.max_id,
+        fetch_time=None if head is None else int(wall - (now - head.fetched_at)),
+        is_expired=head is not None and head.is_expired(now),
+        max_id=supply.last_max_id,
+        remaining=hand.ahead,
+        safe_distance=pace.safe_distance,
+        prefetch_distance=pace.distance,
+        starvations=demand.starvations,
+        waits=demand.waits,
+        waiting=len(opening.line),
+        fetches=supply.fetches,
+        failures=supply.failures,
+        ids_fetched=stock.fetched,
+        ids_handed_out=handed_out,
+        ids_discarded=stock.discarded,
+        rate=rate,
+        seconds_left=hand.ahead / rate if rate > 0 else None,
+        last_error=supply.last_error,
+        ended=ended,
+        endurance=pace.endurance,
+        distributor=distributor.statistics(),
+    )

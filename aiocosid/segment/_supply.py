@@ -26,7 +26,10 @@ from .chain import IdSegment
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from ._opening import SegmentOpening
+    from ..abc import IdSegmentDistributor
+    from ._stock import Stock
+    from .options import SegmentOptions
+    from .pace import Pace
 
 __all__ = ("Reply", "Supply")
 
@@ -57,6 +60,7 @@ class Supply:
     Attributes:
         at_once: the store is in this process and needs no flight.
         sent: calls sent, answered or not.
+        distributor: asks the store.
         is_under_way: a flight is, which asks until nothing is missing.
         attempt: calls that failed in a row.
         last_error: the latest failure; None after a success.
@@ -67,45 +71,34 @@ class Supply:
     """
 
     __slots__ = (
-        "_asked",
-        "_clock",
-        "_distributor",
-        "_flight",
-        "_landed",
-        "_most",
-        "_next",
-        "_opening",
-        "_options",
-        "at_once",
-        "attempt",
-        "failures",
-        "fetches",
-        "is_under_way",
-        "last_error",
-        "last_max_id",
-        "sent",
-        "used_up",
+        *("_asked", "_clock", "_flight", "_hand", "_landed", "_life", "_most"),
+        *("_next", "_options", "_pace", "_row_step", "at_once", "attempt", "distributor"),
+        *("failures", "fetches", "is_under_way", "last_error", "last_max_id", "sent", "used_up"),
     )
 
-    def __init__(self, opening: SegmentOpening) -> None:
-        self._opening = opening
-        self._clock = opening.clock
-        distributor = self._distributor = opening.distributor
+    def __init__(
+        self,
+        stock: Stock,
+        distributor: IdSegmentDistributor,
+        options: SegmentOptions,
+        pace: Pace,
+        row_step: Callable[[], Awaitable[int]] | None,
+    ) -> None:
+        self._life, self._hand = stock.life, stock.hand
+        self._clock = stock.life.clock
+        self.distributor = distributor
+        self._options = options
+        self._pace = pace
+        self._row_step = row_step
         self._next: Callable[[int], Awaitable[object]] = distributor.next_max_id
         if isinstance(distributor, BlockDistributor):
             self._next = distributor.next_block
-        self._options = opening.options
         self._flight: anyio.CancelScope | None = None
         self._landed: anyio.Event | None = None  # set at the landing, for who waits to close
-        self.at_once = False
-        self.sent = 0
-        self.is_under_way = False
-        self.attempt = 0
+        self.at_once = self.is_under_way = self.used_up = False
+        self.sent = self.attempt = self.fetches = self.failures = 0
         self.last_error: CosIdError | None = None
         self.last_max_id: int | None = None
-        self.fetches = 0
-        self.failures = 0
-        self.used_up = False
         self._most = MAX_ID  # fewer from when the counter had no room for as many
         self._asked = 0  # by the latest call
 
@@ -114,7 +107,7 @@ class Supply:
     @property
     def most(self) -> int:
         """Ids to ask for at most: a store that grants fewer would give the rest to others."""
-        return min(self._most, self._distributor.step_limit or MAX_ID)
+        return min(self._most, self.distributor.step_limit or MAX_ID)
 
     def ask_now(self, segments: int) -> Reply | None:
         """Ask a store in this process; None if asking takes a flight."""
@@ -122,80 +115,48 @@ class Supply:
         sent_at = self._clock.monotonic()
         self.sent += 1
         try:
-            answer: object = self._distributor.next_max_id_nowait(count)
+            answer: object = self.distributor.next_max_id_nowait(count)
         except WouldBlock:
             self.at_once = False
             return None
-        except Exception as error:  # noqa: BLE001 - as in _fetch
-            answer = as_cosid_error(self._distributor.store, error)
+        except Exception as error:  # noqa: BLE001 - as in fetch
+            answer = as_cosid_error(self.distributor.store, error)
         else:
             self.at_once = True
         return Reply(answer, count, sent_at)
 
     def _ids_of(self, segments: int) -> int:
         """Return how many ids to ask for: less than one segment close to the counter's end."""
-        return min(segments * self._opening.pace.step, self.most)
+        return min(segments * self._pace.step, self.most)
 
-    def take_off(self, segments: int) -> None:
-        """Start a flight, if there is a task group for it still."""
-        # First: an eager task may land before the call returns.
-        self.is_under_way, starts = True, False
-        try:
-            starts = self._opening.start_soon(
-                self._fly, segments, task="prefetch", unstarted=self._land
-            )
-        finally:
-            if not starts:
-                self.is_under_way = False  # else nobody would ever fetch again
-
-    async def _fly(self, segments: int) -> None:
-        """Fetch until nothing is missing; ends, and is started anew when something is."""
-        opening = self._opening
-        try:
-            if opening.pace.keeps_none:
-                segments = opening.missing()  # callers that have come since share this call
-            while segments and opening.ended is None:
-                demand = opening.handed_out
-                if not await self._fetch(segments) and opening.ended is None:
-                    await self._back_off()
-                    # Nobody took an id meanwhile: the next one who does starts us again.
-                    if not opening.line and opening.handed_out == demand:
-                        break
-                segments = opening.missing()
-        finally:
-            self._land()
-
-    def _land(self) -> None:
+    def land(self) -> None:
+        """End a flight."""
         self.is_under_way = False
         self._flight = None
         if self._landed is not None:
             self._landed.set()
 
-    async def _fetch(self, segments: int) -> bool:
-        """Make one call to the store; tell whether to go on without a pause.
+    async def fetch(self, segments: int) -> Reply:
+        """Make one call to the store.
 
         The call is shielded: it belongs to all callers and to none, and a torn one would leave its
         reply on the connection.
         """
-        opening = self._opening
         count = self._ids_of(segments)
         sent_at = self._clock.monotonic()
-        opening.ahead_at_takeoff = opening.hand.ahead
         self.sent += 1
         answer: object = await call_bounded(
             partial(self._ask, count),
-            store=self._distributor.store,
+            store=self.distributor.store,
             clock=self._clock,
             within=self._options.fetch_timeout,
             shield=True,
             began=self._took_off,
         )
-        if opening.ended is not None:
-            return True  # the range is a gap
         self._flight = None
         if isinstance(answer, tuple):
             answer, count = answer
-        return opening.take_in(Reply(answer, count, sent_at))
+        return Reply(answer, count, sent_at)
 
     def _took_off(self, flight: anyio.CancelScope) -> None:
         self._flight = flight
@@ -206,18 +167,16 @@ class Supply:
         Of a counter with a step of its own in the store no less than that, read just before, if
         there is room for it and one call grants so many.
         """
-        row_step = self._opening.generator._row_step
-        if row_step is not None:
-            pace = self._opening.pace
-            pace.keep_to(await row_step())
-            count = min(max(count, pace.step), self.most)
+        if self._row_step is not None:
+            self._pace.keep_to(await self._row_step())
+            count = min(max(count, self._pace.step), self.most)
         self._asked = count
         return await self._next(count), count
 
-    async def _back_off(self) -> None:
+    async def back_off(self) -> None:
         """Sleep: longer after each failure, and not in step with other processes."""
         jitter = random.uniform(0.5, 1.0)  # noqa: S311 - it spreads load and hides nothing
-        await self._opening.sleep_for(self._pause * jitter)
+        await self._life.sleep_for(self._pause * jitter)
 
     @property
     def _pause(self) -> float:
@@ -236,7 +195,7 @@ class Supply:
             return self._judge_block(max_id, reply)
         if type(max_id) is not int:  # bool and float pass for integers, and ids would be such
             return self._corrupt(f"{max_id!r} of type {type(max_id).__name__}")
-        distributor, last = self._distributor, self._opening.generator._floor
+        distributor, last = self.distributor, self._hand.floor
         if last is not None and max_id <= last + (count - 1) * distributor.stride:
             return StoreRolledBackError(
                 distributor.store,
@@ -250,25 +209,25 @@ class Supply:
         return [IdSegment(max_id, count, reply.sent_at, self._options.ttl, distributor.stride)]
 
     def _judge_block(self, block: Block, reply: Reply) -> list[IdSegment] | CosIdError:
-        last, ttl = self._opening.generator._floor or 0, self._options.ttl
+        last, ttl = self._hand.floor or 0, self._options.ttl
         for each in block.ranges:
             if each[0] <= last:
                 # Of a clock that has stepped back, behind a server that was started anew.
                 reason = f"its ids have to be above {last}, and begin with {each[0]}"
                 remedy = "wait until the server's clock has caught up; it is asked again"
-                return StoreUnavailableError(self._distributor.store, reason, remedy=remedy)
+                return StoreUnavailableError(self.distributor.store, reason, remedy=remedy)
             last = each[-1]
         return [
             IdSegment(each[-1], len(each), reply.sent_at, ttl, each.step) for each in block.ranges
         ]
 
     def _corrupt(self, found: str) -> CosIdError:
-        counter = self._distributor.namespaced_name
-        return CorruptCounterError(self._distributor.store, counter=counter, found=found)
+        counter = self.distributor.namespaced_name
+        return CorruptCounterError(self.distributor.store, counter=counter, found=found)
 
     def note_segment(self, fetched: IdSegment) -> None:
         """Take note of a call that brought a segment."""
-        self.last_max_id = self._opening.generator._floor = fetched.max_id
+        self.last_max_id = fetched.max_id
         self.used_up = fetched.max_id >= self._options.max_id
         self.last_error = None
         self.attempt = 0
@@ -288,20 +247,25 @@ class Supply:
         self.failures += 1
         self.attempt += 1
         if self.attempt == 1 or isinstance(error, StoreRolledBackError):
-            label = self._opening.label
-            logger.warning("%s: cannot fetch a segment: %s", label, error)
+            logger.warning("%s: cannot fetch a segment: %s", self._life.label, error)
+
+    @property
+    def fails_fast(self) -> bool:
+        """Whether callers are told of a second failure at once."""
+        root, fails_fast = self._life.root, self._options.fail_fast
+        return fails_fast if fails_fast is not None else root is not None and root.fail_fast
 
     def overflow(self) -> CosIdError:
         """Return the error of a counter that has no more ids."""
         limit = min(self._options.max_id, MAX_ID)
-        return IdOverflowError(self._distributor.namespaced_name, limit=limit)
+        return IdOverflowError(self.distributor.namespaced_name, limit=limit)
 
     def unavailable(self, waited: float = 0, reason: str = "", remedy: str = "") -> CosIdError:
         """Return the error of a caller that gets no ids, with the store's own as its cause."""
         cause = self.last_error
         retryable = cause is None or cause.retryable
         error = SegmentUnavailableError(
-            self._distributor.namespaced_name,
+            self.distributor.namespaced_name,
             waited=waited,
             reason=reason or str(cause or ""),
             retryable=retryable,

@@ -193,18 +193,26 @@ class IdSegmentChain:
 class IdsInHand:
     """The piece in use, an iterator that gives its ids, and the chain behind it.
 
+    A generator and one opening of it share this: the opening writes, callers take from `exposed`.
+
     Attributes:
+        busy: a step is under way; see `atomic_step`.
         chain: what no piece has been cut from yet.
+        exposed: what callers take from: the piece, or nothing during a step and at the end.
+        floor: the last max id of this and all earlier openings: a sound store answers above it.
         piece: the ids that callers take; replaced, never refilled, so whoever holds an old one
             finds it used up.
         stop: the id behind the last one of the piece, one stride on.
         stride: from one id of the piece to the next.
     """
 
-    __slots__ = ("chain", "piece", "stop", "stride")
+    __slots__ = ("busy", "chain", "exposed", "floor", "piece", "stop", "stride")
 
-    def __init__(self) -> None:
+    def __init__(self, floor: int | None = None) -> None:
+        self.busy = False
         self.chain = IdSegmentChain()
+        self.exposed: Iterator[int] = EMPTY
+        self.floor = floor
         self.piece: Iterator[int] = EMPTY
         self.stop, self.stride = 0, 1
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from operator import length_hint
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from .._life import fork
 from .._life.atomic_step import EMPTY
@@ -16,10 +16,11 @@ from ..errors import CosIdError, InvalidArgumentError, SegmentUnavailableError, 
 from ._opening import SegmentOpening
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable
 
     from ..abc import Clock, IdSegmentDistributor
     from ._statistics import SegmentStatistics
+    from .chain import IdsInHand
     from .options import SegmentOptions
     from .pace import Pace
 
@@ -27,23 +28,16 @@ __all__ = ("MAX_BATCH", "SegmentGenerator", "reached", "resume")
 
 
 class SegmentGenerator(Component, IdGenerator):
-    """Hands out the ids of its opening, from a piece in hand: an iterator over a range.
+    """Hands out the ids of its opening, from the piece in hand: an iterator over a range.
 
     Whatever ends the use of the ids in hand (closing, fork, expiry, a store that went backwards)
     swaps the iterator for an empty one.  So the hot path asks nothing, and the slow path finds out.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_distributor",
-        "_exposed",
-        "_floor",
-        "_options",
-        "_pace",
-        "_row_step",
-    )
+    __slots__ = ("__weakref__", "_distributor", "_hand", "_options", "_pace", "_row_step")
 
     _opening: SegmentOpening
+    _opens: ClassVar = SegmentOpening
 
     def __init__(
         self,
@@ -61,23 +55,20 @@ class SegmentGenerator(Component, IdGenerator):
         self._options = options
         self._pace = pace  # what each opening's begins like
         self._row_step = row_step
-        # The last max id of all openings: a sound store answers above it.
-        self._floor: int | None = None
         super().__init__(clock)
-        self._exposed: Iterator[int] = EMPTY  # the piece in hand, for who takes an id
-        self._opening = self._open_anew(None)
+        self._reset()
 
     # The hot path.
 
     async def next_id(self) -> int:
         """Return the next id; see `aiocosid.abc.IdGenerator.next_id`."""
-        for new_id in self._exposed:
+        for new_id in self._hand.exposed:
             return new_id
         return await self._next_id_slow()
 
     def next_id_nowait(self) -> int:
         """Return the next id in hand; see `aiocosid.abc.IdGenerator.next_id_nowait`."""
-        for new_id in self._exposed:
+        for new_id in self._hand.exposed:
             return new_id
         return self._next_id_nowait_slow()
 
@@ -85,12 +76,11 @@ class SegmentGenerator(Component, IdGenerator):
         """Return exactly ``n`` ids, 1 to 10 million; see `aiocosid.abc.IdGenerator.next_ids`."""
         if self._find_loop() is not self._loop:
             self._check_usable()  # raises: it may be closed, or forked from, besides
-        opening = self._opening
-        if type(n) is int and not opening.busy:
+        home, hand = self._home, self._hand
+        if type(n) is int and not hand.busy:
             try:  # a step, as in `atomic_step`, without the cost of calls
-                opening.busy = True
-                self._exposed = EMPTY  # from here on nobody else can step it
-                hand = opening.hand
+                hand.busy = True
+                hand.exposed = EMPTY  # from here on nobody else can step it
                 left = length_hint(hand.piece)
                 if 0 < n <= left:
                     stop, stride = hand.stop, hand.stride
@@ -98,9 +88,8 @@ class SegmentGenerator(Component, IdGenerator):
                     hand.piece = iter(range(rest, stop, stride))
                     return list(range(rest - n * stride, rest, stride))
             finally:
-                if self._opening is opening:
-                    self._exposed = opening.hand.piece if opening.ended is None else EMPTY
-                opening.busy = False
+                hand.exposed = hand.piece if home.ended is None else EMPTY
+                hand.busy = False
         return await self._next_ids_slow(n)
 
     async def peek(self) -> int | None:
@@ -115,7 +104,7 @@ class SegmentGenerator(Component, IdGenerator):
             NotOpenError: the generator is not open.
             CosIdError: it cannot be used here, as for `next_id`.
         """
-        self._opening.check()
+        self._check_usable()
         answer = await call_bounded(
             self._distributor.peek,
             store=self._distributor.store,
@@ -129,23 +118,26 @@ class SegmentGenerator(Component, IdGenerator):
     # The boundary.
 
     async def _next_id_slow(self) -> int:
+        self._check_usable()  # first: a thread without a loop has nothing to suspend
         opening = self._opening
         await opening.cross()
-        for new_id in self._exposed:
+        for new_id in self._hand.exposed:
             return new_id
         return (await opening.wait(1))[0][0]
 
     def _next_id_nowait_slow(self) -> int:
+        self._check_usable()
         opening = self._opening
         opening.cross_now()
-        for new_id in self._exposed:
+        for new_id in self._hand.exposed:
             return new_id
-        opening.check()  # a store in this process may have ended us a moment ago
+        self._check_usable()  # a store in this process may have ended us a moment ago
         raise WouldBlock
 
     async def _next_ranges(self, n: int) -> list[range]:
         """Return ``n`` ids as ranges."""
         check_integer("n", n, at_least=1, at_most=MAX_BATCH)
+        self._check_usable()
         opening = self._opening
         await opening.cross()
         return opening.take_now(n) or await opening.wait(n)
@@ -156,19 +148,23 @@ class SegmentGenerator(Component, IdGenerator):
         try:
             ids = await expand_ranges(pieces)
         except BaseException:
-            opening.discard(n, "cancelled")
+            opening.stock.discard(n, "cancelled")
             raise
         self._check_process(process)
         return ids
 
     # Opening and closing.
 
-    def _open_anew(self, before: SegmentOpening | None) -> SegmentOpening:
-        return SegmentOpening(self, before)
-
     def _reset(self) -> None:
-        self._opening = self._open_anew(self._opening)
-        self._exposed = EMPTY
+        self._opening = self._opens(
+            self._home,
+            self._opening,
+            distributor=self._distributor,
+            options=self._options,
+            pace=self._pace.at_rest(),
+            row_step=self._row_step,
+        )
+        self._hand: IdsInHand = self._opening.hand
 
     async def _start(self) -> None:
         await self._distributor.aopen()
@@ -202,11 +198,11 @@ class SegmentGenerator(Component, IdGenerator):
 
     def _reached(self) -> int | None:
         """Return how far it has come, for its successor: a sound store answers above that."""
-        return self._floor
+        return self._hand.floor
 
     def _resume(self, reached: int | None) -> None:
         """Go on above what `_reached` returned."""
-        self._floor = reached
+        self._hand.floor = reached
         if reached is not None:
             self._distributor.resume_above(reached)
 
@@ -222,11 +218,15 @@ class SegmentGenerator(Component, IdGenerator):
 
     def statistics(self) -> SegmentStatistics:
         """Return a frozen snapshot of the generator; cheap, and never waits."""
-        return self._opening.statistics(type(self).__name__)
+        from ._statistics import picture_of
+
+        return picture_of(self._opening, type(self).__name__, self._ended())
 
     def _ended(self) -> CosIdError | None:
         """Return why no id comes any more, if so."""
-        return self._opening.refusal
+        supply = self._opening.supply
+        is_used_up = supply.used_up and not self._hand.ahead
+        return self._unusable or (supply.overflow() if is_used_up else None)
 
     def __repr__(self) -> str:
         """Say what is held and who waits."""

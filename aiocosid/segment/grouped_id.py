@@ -174,7 +174,7 @@ class GroupedSegmentId(Component, IdGenerator):
         """Return the next id of the present group; see `aiocosid.abc.IdGenerator.next_id`."""
         begin, until, group = self._window
         if begin <= self._read_ns() < until:
-            for new_id in group.generator._exposed:
+            for new_id in group.generator._hand.exposed:
                 # GroupedId(new_id, group.key), in half the time.
                 grouped_id = new_int(GroupedId, new_id)
                 grouped_id.group = group.key
@@ -188,7 +188,7 @@ class GroupedSegmentId(Component, IdGenerator):
         """
         begin, until, group = self._window
         if begin <= self._read_ns() < until:
-            for new_id in group.generator._exposed:
+            for new_id in group.generator._hand.exposed:
                 return GroupedId(new_id, group.key)
         group = self._enter()
         try:
@@ -213,7 +213,7 @@ class GroupedSegmentId(Component, IdGenerator):
     async def _next_id_slow(self) -> GroupedId:
         group = self._enter()
         try:
-            for new_id in group.generator._exposed:
+            for new_id in group.generator._hand.exposed:
                 return GroupedId(new_id, group.key)
             new_id = await group.generator.next_id()
         finally:
@@ -377,7 +377,7 @@ class GroupedSegmentId(Component, IdGenerator):
     # How far groups have come, of as many as may be open.
 
     def _remember(self, group: Group) -> None:
-        floor = group.generator._floor
+        floor = group.generator._hand.floor
         if floor is None:
             return
         with suppress(KeyError):  # a signal handler has made room
@@ -496,7 +496,7 @@ async def _labelled(ids: list[int], group: Group) -> list[GroupedId]:
             try:
                 await checkpoint()
             except BaseException:
-                group.generator._opening.discard(len(ids), "cancelled")
+                group.generator._opening.stock.discard(len(ids), "cancelled")
                 raise
         for each in ids[start : start + LABEL_STRETCH]:
             grouped_id = new_int(GroupedId, each)  # as in next_id

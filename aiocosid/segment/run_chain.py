@@ -12,35 +12,6 @@ from ._segment_ids import SegmentChainId
 __all__ = ("RunChain",)
 
 
-class RunChain(SegmentChainId):
-    """A `SegmentChainId` from which runs are taken, each above the one before."""
-
-    __slots__ = ()
-
-    def _open_anew(self, before: SegmentOpening | None) -> SegmentOpening:
-        return RunOpening(self, before)
-
-    async def next_run(self, n: int) -> range:
-        """Return ``n`` contiguous ids.
-
-        A cancelled call hands out nothing; ids that had already been set aside for it are a gap, as
-        is what was too short for it in front of them.
-
-        Args:
-            n: how many, at least 1.
-
-        Raises:
-            CosIdError: as `next_id`.
-        """
-        opening = self._opening
-        opening.check()
-        pieces = opening.take_now(n)
-        if pieces is None:
-            pieces = await opening.wait(n)
-        opening.pace.note(opening.hand.ahead, self._clock.monotonic())
-        return range(pieces[0].start, pieces[-1].stop)
-
-
 class RunOpening(SegmentOpening):
     """Serves each caller from ids without a hole."""
 
@@ -55,7 +26,7 @@ class RunOpening(SegmentOpening):
 
     def _drop_short(self, n: int) -> None:
         """Give up ids in front of a hole that are fewer than ``n``: whoever is next is above."""
-        self.discard(self.hand.chain.drop_short(n), "short")
+        self.stock.discard(self.hand.chain.drop_short(n), "short")
 
     def _install(self) -> None:
         """Put nothing in hand: nobody takes one id at a time."""
@@ -67,7 +38,7 @@ class RunOpening(SegmentOpening):
             self._drop_short(n)
             if self.hand.ahead < n:
                 break
-            line.serve(n, self._take)
+            line.serve(n, self.stock.take)
         if self.supply.used_up and line:
             line.fail(self.supply.overflow)
 
@@ -77,3 +48,31 @@ class RunOpening(SegmentOpening):
         if segments and self.line:
             segments = max(segments, -(-self.line.first.n // self.pace.step))
         return segments
+
+
+class RunChain(SegmentChainId):
+    """A `SegmentChainId` from which runs are taken, each above the one before."""
+
+    __slots__ = ()
+
+    _opens = RunOpening
+
+    async def next_run(self, n: int) -> range:
+        """Return ``n`` contiguous ids.
+
+        A cancelled call hands out nothing; ids that had already been set aside for it are a gap, as
+        is what was too short for it in front of them.
+
+        Args:
+            n: how many, at least 1.
+
+        Raises:
+            CosIdError: as `next_id`.
+        """
+        self._check_usable()
+        opening = self._opening
+        pieces = opening.take_now(n)
+        if pieces is None:
+            pieces = await opening.wait(n)
+        opening.pace.note(opening.hand.ahead, self._clock.monotonic())
+        return range(pieces[0].start, pieces[-1].stop)

@@ -341,6 +341,18 @@ async def _awaited(call: Callable[[], object]) -> object:
     return await result if isinstance(result, Awaitable) else result
 
 
+class ForkingOpening(SegmentOpening):
+    """Has its generator fork."""
+
+    __slots__ = ("generator",)
+
+    generator: ForkingId
+
+    def _serve(self) -> None:
+        super()._serve()
+        self.generator.fork()
+
+
 class ForkingId(SegmentId):
     """Forks when a waiter has just been served and has not run yet; the child runs on as well.
 
@@ -352,9 +364,12 @@ class ForkingId(SegmentId):
     status: int | None = -1
     __slots__ = ("__dict__",)
 
+    _opens = ForkingOpening
+
     def _reset(self) -> None:
         super()._reset()
-        self._opening = ForkingOpening(self, self._opening)
+        assert isinstance(self._opening, ForkingOpening)
+        self._opening.generator = self
 
     def fork(self) -> None:
         if self.fork_at:
@@ -363,18 +378,6 @@ class ForkingId(SegmentId):
             self.is_child = self.status is None
             if self.is_child and reopen:
                 self._claim()  # what opening it anew does first
-
-
-class ForkingOpening(SegmentOpening):
-    """Has its generator fork."""
-
-    __slots__ = ()
-
-    generator: ForkingId
-
-    def _serve(self) -> None:
-        super()._serve()
-        self.generator.fork()
 
 
 def a_coroutine_suspended_across_the_fork(how: str, n: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import weakref
 from collections.abc import AsyncIterator
 
 import anyio
@@ -572,4 +573,55 @@ def test_a_provider_after_a_loop_that_was_closed() -> None:
     loop.close()
     del loop
     assert asyncio.run(use()) > first
+    gc.collect()
+
+
+@KINDS
+@pytest.mark.parametrize("used", [True, False])
+def test_whoever_lets_go_of_a_generator_frees_it(kind: type[Generator], *, used: bool) -> None:
+    """Nothing of it holds it: memory does not wait for the garbage collector."""
+
+    async def made() -> weakref.ref[Generator]:
+        generator = kind(counter())
+        if used:
+            async with generator:
+                await generator.next_ids(25)
+        return weakref.ref(generator)
+
+    gc.disable()
+    try:
+        assert asyncio.run(made())() is None
+    finally:
+        gc.enable()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_caller_left_on_a_dead_loop_changes_nothing_of_the_next_life(ear: Ear) -> None:
+    """It had been served, and never ran again: once opened anew nobody speaks of its ids."""
+    store = GatedDistributor(counter())
+    store.open()
+    generator = SegmentId(store, instrument=ear)
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(generator.__aenter__())
+    loop.run_until_complete(generator.next_ids(10))
+    store.close()
+    callers = [loop.create_task(generator.next_ids(3)) for _ in range(2)]
+    loop.run_until_complete(asyncio.sleep(0.01))
+    store.open()
+    while generator.statistics().ids_handed_out == 10:
+        loop.call_soon(loop.stop)  # one turn
+        loop.run_forever()
+    assert not any(caller.done() for caller in callers)
+    loop.close()
+
+    async def use() -> int:
+        async with generator:
+            coroutine = callers[1].get_coro()  # the first one keeps the time, in a scope
+            assert coroutine is not None
+            coroutine.close()
+            assert not ear.of(IdsDiscarded)
+            return await generator.next_id()
+
+    assert asyncio.run(use()) > 16
+    callers.clear()
     gc.collect()

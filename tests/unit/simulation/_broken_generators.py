@@ -38,10 +38,10 @@ move_ring = Ring._move
 
 async def asks_for_less(supply: Supply, count: int) -> tuple[int, int]:
     """As shipped, but a segment is as long as its row says, whatever was asked for."""
-    pace, row_step = supply._opening.pace, supply._opening.generator._row_step
+    pace, row_step = supply._pace, supply._row_step
     if row_step is not None:
         pace.keep_to(await row_step())
-    return await supply._distributor.next_max_id(count), max(count, pace.step)
+    return await supply.distributor.next_max_id(count), max(count, pace.step)
 
 
 async def believes(_: HttpMachineIdDistributor) -> bool:
