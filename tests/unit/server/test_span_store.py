@@ -257,7 +257,7 @@ class TestOutages:
         assert isinstance(call.error, StoreUnavailableError)
 
     async def test_a_root_that_lost_writes_is_the_end(
-        self, root: Root, order: SpanDistributor
+        self, root: Root, store: SpanStore, order: SpanDistributor
     ) -> None:
         """No id repeats, until the floor is raised above what was handed out."""
         last = await order.next_max_id(SPAN)
@@ -268,7 +268,7 @@ class TestOutages:
         for _ in range(3):
             with pytest.raises(StoreRolledBackError):
                 await order.next_max_id(SPAN)
-        await order._store.set_floor(name="order", above=1000 * SPAN)
+        await store.set_floor(name="order", above=1000 * SPAN)
         assert await order.next_max_id(1) == 1000 * SPAN + 1
         assert last < 1000 * SPAN
 
