@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import logging
-import random
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import combinations
+from itertools import combinations, count
 from math import gcd
 from operator import attrgetter
-from typing import TYPE_CHECKING, ClassVar, Final, Self, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, ClassVar, Final, Self, Unpack, cast
 
-import anyio
-
-from .._life.clock import call_bounded
 from .._life.fork import NotCopyable
 from ..abc import DEFAULT_NAMESPACE, Counter, IdSegmentDistributor, Store
 from ..abc.checks import check_seconds, check_step
@@ -23,17 +18,16 @@ from ..errors import (
     CosIdError,
     IdOverflowError,
     InvalidArgumentError,
-    StoreError,
     StoreRolledBackError,
-    StoreUnavailableError,
 )
 from ..stores.counters import HighWater, StoreHealth
+from ..stores.fail_over import FailOver, no_answer
 from ..stores.sql import executor_of
 from ._table_store import rows_of
 from ._url import split_group
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ..abc import Clock
     from ._table import Class, Examined
@@ -44,10 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = ("STORE_TIMEOUT", "GroupIdSegmentDistributor", "GroupStore")
 
-_logger = logging.getLogger("aiocosid")
-
-T = TypeVar("T")
-
 
 @dataclass(slots=True, eq=False)
 class _Member:
@@ -57,6 +47,7 @@ class _Member:
         counter: the row there.
         rows: all rows there.
         health: whether the database answers.
+        place: its position among those that are not off.
         ended: the error after which it is not asked any more, or None.
         is_bound: whether the row was read, and is valid.
     """
@@ -64,8 +55,13 @@ class _Member:
     counter: TableDistributor
     rows: TableRows
     health: StoreHealth
+    place: int
     ended: StoreRolledBackError | None = None
     is_bound: bool = False
+
+    def __str__(self) -> str:
+        """Name it in messages."""
+        return f"database {self.place}"
 
 
 class GroupIdSegmentDistributor(IdSegmentDistributor):
@@ -109,9 +105,11 @@ class GroupIdSegmentDistributor(IdSegmentDistributor):
         self.store: str = f"{one.store} x{len(counters)}"
         self.stride: int = one.stride
         self.step_limit: int | None = one.step_limit
-        self._members = tuple(map(_Member, counters, rows, group.healths))
-        self._order = random.sample(self._members, len(self._members))
-        self._group, self._water = group, HighWater()
+        self._members = tuple(map(_Member, counters, rows, group.healths, count()))
+        self._water = HighWater()
+        self._fail_over = FailOver(
+            self._members, group, self._water, of=repr(self), judge=self._judge
+        )
 
     async def next_max_id(self, step: int) -> int:
         """Take a segment from one of the databases; see `IdSegmentDistributor.next_max_id`.
@@ -133,8 +131,9 @@ class GroupIdSegmentDistributor(IdSegmentDistributor):
         failed = await self._bind()
         above = self._water.baseline() or 0
         errors = [*failed.values()]
-        for member in (each for each in self._turn() if each not in failed):
-            answer = await self._attempt(member, partial(self._granted, member, step, above))
+        for member in (each for each in self._fail_over.turn() if each not in failed):
+            call = partial(self._granted, member, step, above)
+            answer = await self._fail_over.ask(member, call)
             if not isinstance(answer, CosIdError):
                 self.stride = member.counter.stride
                 self._water.raise_to(answer)
@@ -148,41 +147,16 @@ class GroupIdSegmentDistributor(IdSegmentDistributor):
         Raises:
             CosIdError: a row is invalid, or the error is no failure of a database.
         """
-        failed: dict[_Member, CosIdError] = {}
-        wrong: list[CosIdError] = []
-
-        async def bind(member: _Member) -> None:
-            try:
-                if error := await self._attempt(member, partial(self._look_at, member)):
-                    failed[member] = error
-            except CosIdError as error:
-                wrong.append(error)
-
-        unbound = [each for each in self._turn() if not (each.is_bound or each.health.is_resting)]
-        if unbound:
-            async with anyio.create_task_group() as group:
-                for member in unbound:
-                    group.start_soon(bind, member)
-        if wrong:
-            raise wrong[0]
-        return failed
+        unbound = [
+            each for each in self._fail_over.turn() if not (each.is_bound or each.health.is_resting)
+        ]
+        calls = {each: partial(self._look_at, each) for each in unbound}
+        return await self._fail_over.ask_at_once(calls)
 
     async def _look_at(self, member: _Member) -> None:
         """Raise if a row is invalid."""
         await member.counter._read_row()
         member.is_bound = True
-
-    def _turn(self) -> list[_Member]:
-        left = (member for member in self._order if member.ended is None)
-        return sorted(left, key=lambda member: member.health.rank)
-
-    async def _attempt(self, member: _Member, call: Callable[[], Awaitable[T]]) -> T | CosIdError:
-        """Ask one database; return its result, or the error of its failure."""
-        store, clock, within = member.counter.store, self._group.clock, self._group.store_timeout
-        answer = await call_bounded(call, store=store, clock=clock, within=within)
-        self._water.ensure_own(repr(self))  # suspended across a fork: it is the parent's
-        self._note(member, answer)
-        return answer
 
     async def _granted(self, member: _Member, step: int, above: int) -> int:
         """Take ``step`` ids that are all above ``above``.
@@ -211,23 +185,13 @@ class GroupIdSegmentDistributor(IdSegmentDistributor):
                 found = f"{ids}, and database {index} has some of them, too"
                 raise later.rows.corrupt(self.name, found)
 
-    def _note(self, member: _Member, answer: object) -> None:
-        """Record the result of a database; raise an error that is no failure of it."""
-        member_name = f"database {self._members.index(member)}"
-        if not isinstance(answer, CosIdError):
-            if member.health.answered():
-                _logger.info("%r: %s answers again", self, member_name)
-        elif isinstance(answer, StoreRolledBackError):
-            member.ended = answer
-            _logger.error("%r: %s is no longer used: %s", self, member_name, answer)
-        elif isinstance(answer, CorruptCounterError):
+    def _judge(self, error: CosIdError) -> bool:
+        """Raise the error of an invalid row: the other databases may share its ids."""
+        if isinstance(error, CorruptCounterError):
             for each in self._members:  # any of them may be corrected
                 each.is_bound = False
-            raise answer  # the others may share its ids
-        elif not isinstance(answer, StoreError | IdOverflowError):
-            raise answer
-        elif member.health.failed(answer):
-            _logger.warning("%r: %s fails, other stores are asked: %s", self, member_name, answer)
+            raise error
+        return False
 
     def _nobody(self, errors: list[CosIdError]) -> CosIdError:
         """Return the error for a call that no database has answered."""
@@ -236,11 +200,7 @@ class GroupIdSegmentDistributor(IdSegmentDistributor):
             return ended[-1].again()
         if len(errors) == 1 or all(isinstance(error, IdOverflowError) for error in errors):
             return errors[-1]
-        kind = StoreUnavailableError if any(error.retryable for error in errors) else StoreError
-        reasons = "; ".join(str(each).removesuffix(f"; {each.remedy}") for each in errors)
-        nobody = kind(self.store, f"no database answers: {reasons}", remedy=errors[-1].remedy)
-        nobody.__cause__ = errors[-1]
-        return nobody
+        return no_answer(self.store, "no database answers", errors)
 
     def resume_above(self, reached: int) -> None:
         """Grant nothing at or below ``reached``, from any database."""

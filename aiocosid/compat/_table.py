@@ -194,16 +194,6 @@ class CounterTable:
             sets.append(f"{self.touched} = CURRENT_TIMESTAMP")
         return f"UPDATE {self.table} SET {', '.join(sets)} WHERE {' AND '.join(guards)}"
 
-    def unless_there(self, dialect: DialectName, target: str = "") -> str:
-        """Return the end of an INSERT that does not change an existing row.
-
-        Args:
-            dialect: the database's dialect.
-            target: the primary key in brackets, if other conflicts are errors.
-        """
-        mysql = f"ON DUPLICATE KEY UPDATE {self.key} = {self.key}"
-        return mysql if dialect == "mysql" else f"ON CONFLICT {target} DO NOTHING"
-
     def rows(self, dialect: DialectName, *given: str) -> str:
         """(``given``) returns all rows, or the one of a ``name``, in the order of `TableRow`."""
         fetched = "NULL" if self.touched is None else _UNIX_TIME[dialect].format(self.touched)
@@ -318,6 +308,18 @@ class Examinable(Protocol):
 def shown(value: object) -> str:
     """Return a column's value for a sentence."""
     return "NULL" if value is None else f"{value!s:.{_SHOWN}}"
+
+
+def unless_there(key: str, dialect: DialectName, target: str = "") -> str:
+    """Return the end of an INSERT that does not change an existing row.
+
+    Args:
+        key: the column that names a row.
+        dialect: the database's dialect.
+        target: the primary key in brackets, if other conflicts are errors.
+    """
+    mysql = f"ON DUPLICATE KEY UPDATE {key} = {key}"
+    return mysql if dialect == "mysql" else f"ON CONFLICT {target} DO NOTHING"
 
 
 def number(name: str, dialect: DialectName) -> str:

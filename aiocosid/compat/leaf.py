@@ -27,7 +27,7 @@ from ..errors import (
     StoreUnavailableError,
 )
 from ..stores.counters import reached_by
-from ._table import CounterTable, create_table
+from ._table import CounterTable, create_table, unless_there
 from ._table_distributor import TableDistributor as TableDistributor
 from ._table_store import TableStore, of_row, rows_of
 
@@ -116,7 +116,7 @@ class LeafStore(TableStore):
             raise IdOverflowError(asking.namespaced_name, limit=MAX_ID - _LEAF_ALLOC.ahead)
         if description is not None:
             check_text("description", description, at_most=256)
-        unless = _LEAF_ALLOC.unless_there(self._rows.executor.dialect_name, "(biz_tag)")
+        unless = unless_there("biz_tag", self._rows.executor.dialect_name, "(biz_tag)")
         values = {"name": name, "start": start, "step": step, "about": description}
         await self._rows.executor.run(_INSERT + unless, **values)
 

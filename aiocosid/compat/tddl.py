@@ -17,7 +17,7 @@ from ..abc.checks import check_integer, check_text
 from ..errors import CounterMissingError
 from ..stores.counters import as_integer
 from ._group import STORE_TIMEOUT, GroupStore
-from ._table import CounterTable, create_table
+from ._table import CounterTable, create_table, unless_there
 from ._table_store import TableStore, rows_of
 from ._url import check_identifier, check_one_of
 
@@ -104,7 +104,8 @@ class _SequenceTable(CounterTable):
         keys = ("name", *self.scope)
         columns, given = ", ".join(keys), ", ".join(f":{key}" for key in keys)
         insert = f"INSERT INTO {self.table} ({columns}, value, gmt_modified)"
-        return f"{insert} VALUES ({given}, :least, CURRENT_TIMESTAMP) {self.unless_there(dialect)}"
+        unless = unless_there(self.key, dialect)
+        return f"{insert} VALUES ({given}, :least, CURRENT_TIMESTAMP) {unless}"
 
     def repair(self, dialect: DialectName) -> str:
         """(name, least) raises a row that is lower and has another database's numbers."""

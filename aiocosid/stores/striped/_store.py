@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import logging
-import random
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 from urllib.parse import parse_qsl
 
-import anyio
-
-from ..._life.clock import SYSTEM_CLOCK, call_bounded
+from ..._life.clock import SYSTEM_CLOCK
 from ...abc import DEFAULT_NAMESPACE, Counter, Store
 from ...abc.checks import check_integer, check_seconds
 from ...errors import (
@@ -19,12 +15,10 @@ from ...errors import (
     CounterMissingError,
     IdOverflowError,
     InvalidArgumentError,
-    StoreError,
-    StoreRolledBackError,
-    StoreUnavailableError,
     UnsupportedByStoreError,
 )
 from .._watermark import WatchedDistributor
+from ..fail_over import FailOver, no_answer
 from ..over import Closings, StoreOverStores
 from ._stripe import (
     FEWEST_STORES,
@@ -41,15 +35,11 @@ from ._stripe import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from ...abc import Clock
 
 __all__ = ("StripedIdSegmentDistributor", "StripedStore", "read_url")
-
-T = TypeVar("T")
-
-_logger = logging.getLogger("aiocosid")
 
 
 class StripedIdSegmentDistributor(WatchedDistributor):
@@ -80,7 +70,7 @@ class StripedIdSegmentDistributor(WatchedDistributor):
     errors that do not come from its server.
     """
 
-    __slots__ = ("_closings", "_home", "_order", "_store", "_stripes", "stride")
+    __slots__ = ("_closings", "_fail_over", "_home", "_stripes", "stride")
 
     store = "striped"
     order_risk = "each of its stores counts by itself"
@@ -98,7 +88,7 @@ class StripedIdSegmentDistributor(WatchedDistributor):
         """
         super().__init__(**described)
         check_integer("offset", self.offset, at_least=0, at_most=highest_id(len(store.residues)))
-        self._store, self._closings = store, closings
+        self._closings = closings
         self._stripes = tuple(
             Stripe(each, self, residue, health)
             for each, residue, health in zip(store.parts, store.residues, store.health, strict=True)
@@ -107,9 +97,10 @@ class StripedIdSegmentDistributor(WatchedDistributor):
             expected = "stores that grant contiguous ranges of any length"
             raise InvalidArgumentError("stores", store.parts, expected=expected)
         self.stride = len(self._stripes)
-        # Random for each object: the objects of a failed home spread over the others.
-        self._order = random.sample(self._stripes, len(self._stripes))
-        self._home = self._stripes.index(self._order[0])
+        self._fail_over = FailOver(
+            self._stripes, store, self._water, of=repr(self), judge=_is_unopened
+        )
+        self._home = self._stripes.index(self._fail_over.order[0])
 
     @property
     def step_limit(self) -> int | None:  # type: ignore[override]  # the stores'
@@ -124,11 +115,10 @@ class StripedIdSegmentDistributor(WatchedDistributor):
         await self._bind()
         baseline = self._water.baseline() or 0
         errors: list[CosIdError] = []
-        for stripe in self._turn():
+        for stripe in self._fail_over.turn():
             go_on()
-            answer = await self._attempt(
-                stripe, partial(stripe.grant, step, above=baseline, go_on=go_on)
-            )
+            call = partial(stripe.grant, step, above=baseline, go_on=go_on)
+            answer = await self._fail_over.ask(stripe, call)
             if not isinstance(answer, CosIdError):
                 return answer
             errors.append(answer)
@@ -142,66 +132,21 @@ class StripedIdSegmentDistributor(WatchedDistributor):
         was lost, and looks new, is raised as well.
         """
         unbound = [each for each in self._due() if not each.is_bound]
-        await self._at_once({each: each.bind for each in unbound})
+        await self._fail_over.ask_at_once({each: each.bind for each in unbound})
         for stripe in unbound:
             self._water.raise_to(stripe.last_id)
         if all(each.is_bound for each in self._stripes):
             above = max(self._water.baseline() or 0, *(each.last_id for each in self._stripes))
             new = [each for each in self._due() if each.is_new]
-            await self._at_once({each: partial(each.open, above) for each in new})
-
-    async def _at_once(self, calls: Mapping[Stripe, Callable[[], Awaitable[None]]]) -> None:
-        wrong: list[CosIdError] = []
-
-        async def make(stripe: Stripe) -> None:
-            try:
-                await self._attempt(stripe, calls[stripe])
-            except CosIdError as error:
-                wrong.append(error)
-
-        if calls:
-            async with anyio.create_task_group() as group:
-                for stripe in calls:
-                    group.start_soon(make, stripe)
-        if wrong:
-            raise wrong[0]
+            calls = {each: partial(each.open, above) for each in new}
+            await self._fail_over.ask_at_once(calls)
 
     def _due(self) -> list[Stripe]:
         """Return the stores to bind before a grant: none in a cooldown, if another can grant."""
         can_grant = any(each.is_bound and not each.is_new for each in self._stripes)
-        return [each for each in self._turn() if not (can_grant and each.health.is_resting)]
-
-    def _turn(self) -> list[Stripe]:
-        """Return the stores in the order to ask: home, the others, and last those in a cooldown."""
-        usable = (stripe for stripe in self._order if stripe.ended is None)
-        return sorted(usable, key=lambda stripe: stripe.health.rank)
-
-    async def _attempt(self, stripe: Stripe, call: Callable[[], Awaitable[T]]) -> T | CosIdError:
-        """Ask one store; return its result, or the error of its failure.
-
-        Raises:
-            CosIdError: an error that is no failure of the store.
-        """
-        store = self._store
-        answer = await call_bounded(
-            call, store=stripe.counter.store, clock=store.clock, within=store.store_timeout
-        )
-        self._water.ensure_own(repr(self))  # suspended across a fork: the range is the parent's
-        if isinstance(answer, CosIdError) and not isinstance(answer, UnopenedError):
-            self._lost(stripe, answer)
-        elif stripe.health.answered():
-            _logger.info("%r: %s answers again", self, stripe)
-        return answer
-
-    def _lost(self, stripe: Stripe, error: CosIdError) -> None:
-        """Record a failure; raise an error that is no failure of the store."""
-        if isinstance(error, MisplacedError) or not isinstance(error, StoreError | IdOverflowError):
-            raise error
-        if isinstance(error, StoreRolledBackError):
-            stripe.ended = error
-            _logger.error("%r: %s is no longer used: %s", self, stripe, error)
-        elif stripe.health.failed(error):
-            _logger.warning("%r: %s fails, other stores are asked: %s", self, stripe, error)
+        return [
+            each for each in self._fail_over.turn() if not (can_grant and each.health.is_resting)
+        ]
 
     def _no_answer(self, errors: list[CosIdError]) -> CosIdError:
         """Return the error for a call that no store has answered."""
@@ -210,11 +155,7 @@ class StripedIdSegmentDistributor(WatchedDistributor):
             return ended[-1].again()
         if all(isinstance(error, IdOverflowError) for error in errors):
             return IdOverflowError(self.namespaced_name, limit=highest_id(self.stride))
-        reasons = "; ".join(str(each).removesuffix(f"; {each.remedy}") for each in errors)
-        kind = StoreUnavailableError if any(error.retryable for error in errors) else StoreError
-        error = kind(self.store, f"no store answers: {reasons}", remedy=errors[-1].remedy)
-        error.__cause__ = errors[-1]
-        return error
+        return no_answer(self.store, "no store answers", errors)
 
     async def begin(self) -> int:
         """Create the counter in each store; return its offset, or the last id if it exists."""
@@ -257,6 +198,12 @@ class StripedIdSegmentDistributor(WatchedDistributor):
     def __repr__(self) -> str:
         """Show the counter, the step and the number of stores."""
         return f"<{type(self).__name__} {self.namespaced_name} step={self.step} x{self.stride}>"
+
+
+def _is_unopened(error: CosIdError) -> bool:
+    if isinstance(error, MisplacedError):
+        raise error
+    return isinstance(error, UnopenedError)
 
 
 # Three of these are below the default 2 s timeout of a generator's call.

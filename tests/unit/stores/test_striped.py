@@ -49,7 +49,7 @@ def at(stores: Iterable[Any], home: int = 0, **about: Any) -> StripedIdSegmentDi
     options = {name: about.pop(name) for name in ("clock", "store_timeout") if name in about}
     described: dict[str, Any] = {"name": "order", "step": 10, **about}
     made = StripedStore(list(stores), **options).segment_distributor(**described)
-    made._order = [*made._stripes[home:], *made._stripes[:home]]
+    made._fail_over.order = [*made._stripes[home:], *made._stripes[:home]]
     made._home = home
     return made
 
@@ -144,7 +144,7 @@ class TestGrants:
         for _ in range(10):
             for home in (0, 1, 2):
                 for each in everybody:
-                    each._order = [*each._stripes[home:], *each._stripes[:home]]
+                    each._fail_over.order = [*each._stripes[home:], *each._stripes[:home]]
                 taken = await asyncio.gather(*(grant(each) for each in everybody))
         grants = 10 * 3 * objects
         assert max(ids[-1] for ids in taken) <= 3 * 10 * (grants + objects)
@@ -164,7 +164,9 @@ class TestGrants:
         stores = flaky()
         made = [StripedStore(stores).segment_distributor(name="order") for _ in range(200)]
         assert {each.statistics().home for each in made} == {0, 1, 2}
-        orders = {tuple(each._stripes.index(stripe) for stripe in each._order) for each in made}
+        orders = {
+            tuple(each._stripes.index(stripe) for stripe in each._fail_over.order) for each in made
+        }
         assert len(orders) == 6
 
     async def test_above_what_another_object_handed_out(self) -> None:
@@ -469,7 +471,7 @@ class TestFailures:
             for _ in range(12):
                 group = rng.sample(everybody, rng.randrange(1, 4))
                 for one in group:
-                    await one._store.clock.advance(rng.expovariate(2.0))  # type: ignore[attr-defined]
+                    await one._fail_over._whole.clock.advance(rng.expovariate(2.0))  # type: ignore[attr-defined]
                 sizes = [rng.randrange(1, 9) for _ in group]
                 answers = await asyncio.gather(
                     *(grant(one, size) for one, size in zip(group, sizes, strict=True)),
