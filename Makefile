@@ -13,7 +13,7 @@ ARGS ?=
 # What make mutants looks at: parts of paths below aiocosid/; everything of tests/mutation/modules.toml
 # if it is empty, which takes an hour or two.
 MODULE ?=
-# Processes that share the tests and their servers, and wait for these half of the time.
+# Processes that share the tests and the slow servers, and wait for servers half of the time.
 # 0 for one, in order.
 WORKERS ?= 4
 # One that has done its share takes tests of the others'.

@@ -1,6 +1,6 @@
 """Real servers, event loops and names for every test.
 
-A server is started when the first selected test of all workers asks for it, and ends with the run.
+A server is started when the first selected test asks for it, and ends with the run, or the worker.
 A test whose program is missing is skipped, or fails where AIOCOSID_REQUIRE_SERVICES=1 is set (CI).
 """
 
@@ -94,7 +94,7 @@ REPEATS = re.compile(
     | /test_redis_topologies\.py::\w+::test_failover\[(redis|valkey)-py\]
     | /test_redis_cancellation\.py::test_two_counters_\w+\[uvloop-(?!url)
     | /test_sql_machine_lives\.py::test_killed_at_any_step\[(sqlite-.*-|postgres-.*-stable)\]
-    | /test_redis_(machine|machine_vectors|vectors)\.py::(?!TestScripts).*\[(.*-)?redis_\w+
+    | /test_redis_(machine|machine_vectors|vectors)\.py::(?!TestScripts).*\[(.*-)?redis_server
     | /test_redis_machine_lives\.py::(TestCluster|TestSentinel)::test_failover$
     | /test_snowflake_clock\.py::test_a_stopped_owner_stays_silent_until_it_has_an_id_again$
     | /test_sql_faults\.py::\w+::\w+\[uvloop-(\w*sqlite|asyncpg|psycopg|asyncmy|aiomysql)
@@ -274,8 +274,9 @@ def namespace() -> str:
     return f"t{uuid.uuid4().hex[:12]}"
 
 
-# Servers that the tests of all workers share: use them under ``namespace``.  Who would stop, empty
-# or set one up anew takes one of the factories below; a shared one refuses that.
+# Servers that the tests of all workers share, which a worker has a database or a tree of, or which
+# take seconds to start.  A shared one refuses to be stopped, emptied or set up anew: who does that
+# takes one of the factories below, or a turn.
 
 
 def _of_run(kind: str, make: Callable[[], AbstractContextManager[Any]], what: str) -> Any:
@@ -286,30 +287,11 @@ def _of_run(kind: str, make: Callable[[], AbstractContextManager[Any]], what: st
     return pytest.fixture(scope="session", name=kind)(server)
 
 
-valkey = _of_run("valkey", ValkeyServer, "Valkey from the wheel.")
-valkey_unix = _of_run(
-    "valkey_unix",
-    partial(ValkeyServer, unix_socket=True),
-    "Valkey that listens on a unix socket as well: ``unix_url``.",
-)
-valkey_password = _of_run(
-    "valkey_password",
-    partial(ValkeyServer, password=PASSWORD),
-    "Valkey that asks for a password, with a second user READER who may change nothing.",
-)
-redis_server = _of_run("redis_server", RedisServer, "The system's Redis.")
-redis_tls = _of_run(
-    "redis_tls",
-    partial(RedisServer, tls=True),
-    "The system's Redis speaking TLS only; trust ``ca_path``.",
-)
 valkey_cluster = _of_run("valkey_cluster", ValkeyCluster, "A cluster of three masters.")
 valkey_sentinel = _of_run(
     "valkey_sentinel", ValkeySentinel, "A master and a replica under three sentinels."
 )
 postgres = _of_run("postgres", PostgresServer, "PostgreSQL from the wheel.")
-etcd = _of_run("etcd", EtcdServer, "One etcd server.")
-nats = _of_run("nats", NatsServer, "One NATS server with JetStream.")
 nats_three = _of_run("nats_three", NatsCluster, "Three NATS servers that stay up.")
 zookeeper = _of_run("zookeeper", ZookeeperServer, "The system's ZooKeeper, one server.")
 mariadb = _of_run("mariadb", MariadbServer, "The system's MariaDB.")
@@ -321,6 +303,38 @@ def pgbouncer(postgres: PostgresServer) -> PgBouncerServer:
     server: PgBouncerServer = shared("pgbouncer", partial(PgBouncerServer, postgres))
     server.postgres = postgres  # with this worker's database
     return server
+
+
+# Servers that the tests of one worker share, quick to start: use them under ``namespace``, and
+# never stop or empty them.  The marker of such a store is one for all namespaces; tests write it.
+
+
+def _of_session(make: Callable[[], AbstractContextManager[Any]], what: str) -> Any:
+    def server() -> Iterator[Any]:
+        with make() as started:
+            yield started
+
+    server.__doc__ = what
+    return pytest.fixture(scope="session")(server)
+
+
+valkey = _of_session(ValkeyServer, "Valkey from the wheel.")
+valkey_unix = _of_session(
+    partial(ValkeyServer, unix_socket=True),
+    "Valkey that listens on a unix socket as well: ``unix_url``.",
+)
+valkey_password = _of_session(
+    partial(ValkeyServer, password=PASSWORD),
+    "Valkey that asks for a password, with a second user READER who may change nothing.",
+)
+redis_server = _of_session(RedisServer, "The system's Redis.")
+redis_tls = _of_session(
+    partial(RedisServer, tls=True), "The system's Redis speaking TLS only; trust ``ca_path``."
+)
+etcd = _of_session(EtcdServer, "One etcd server.")
+nats = _of_session(NatsServer, "One NATS server with JetStream.")
+cosid_proxy = _of_session(CosIdProxy, "A CosId proxy, played from its protocol.")
+cosid_service = _of_session(CosIdService, "The id service as CosId's proxy.")
 
 
 # Servers that one test at a time has for itself: it may set them up anew, and puts that back.
@@ -341,22 +355,6 @@ def cluster_alone() -> Iterator[ValkeyCluster]:
             each.call("FLUSHALL")
         cluster.owner(MARK[1]).call(*MARK)
         yield cluster
-
-
-# Servers in a thread of the worker, which tests look into.
-
-
-def _of_session(make: Callable[[], AbstractContextManager[Any]], what: str) -> Any:
-    def server() -> Iterator[Any]:
-        with make() as started:
-            yield started
-
-    server.__doc__ = what
-    return pytest.fixture(scope="session")(server)
-
-
-cosid_proxy = _of_session(CosIdProxy, "A CosId proxy, played from its protocol.")
-cosid_service = _of_session(CosIdService, "The id service as CosId's proxy.")
 
 
 @pytest.fixture

@@ -27,20 +27,13 @@ from aiocosid.stores.base import CounterDistributor
 from aiocosid.stores.etcd import EtcdStore
 from tests.machine_marks import mark_etcd_store
 from tests.script import run_python
-from tests.servers import PASSWORD, EtcdServer, FaultProxy, eventually, free_port, shared
+from tests.servers import PASSWORD, EtcdServer, FaultProxy, eventually, free_port
 
 from ._snowflakes import until
 
 pytestmark = [pytest.mark.integration]
 
 ROUNDS: Final = 1000
-
-
-@pytest.fixture(scope="module")
-def etcd() -> EtcdServer:
-    """Another one than that of the machine ids: its marker is for counters only."""
-    server: EtcdServer = shared("etcd_for_counters", EtcdServer)
-    return server
 
 
 @pytest.fixture(autouse=True)

@@ -172,12 +172,9 @@ class TestLeases:
         )
         assert list(await store.machines(namespace=namespace)) == [machine]
 
-    async def test_a_quarantine_is_a_lease_as_well(
-        self, etcd_factory: Callable[..., EtcdServer], namespace: str
-    ) -> None:
+    async def test_a_quarantine_is_a_lease_as_well(self, etcd: EtcdServer, namespace: str) -> None:
         """Of the longest safe guard and 5 s; longer if somebody names a longer one in it."""
-        etcd = etcd_factory()
-        mark_etcd_store(etcd)  # for counters only
+        mark_etcd_store(etcd)  # for counters only, whatever stood there
         leases = Leases(etcd, namespace)
         async with EtcdStore.from_url(etcd.url) as store:
             for seconds, due in ((100.0, 105), (60.0, 105), (200.0, 205), (inf, None)):

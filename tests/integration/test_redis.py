@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -39,9 +39,9 @@ BIG = 2**53 + 1  # the first integer that a double cannot hold
 
 @pytest.fixture(params=["valkey", "redis_server"])
 def server(request: pytest.FixtureRequest) -> ValkeyServer:
-    """Each product in turn; of a factory, one of the test's own."""
-    found: Any = request.getfixturevalue(request.param)
-    return cast("ValkeyServer", found() if callable(found) else found)
+    """Each product in turn."""
+    found: ValkeyServer = request.getfixturevalue(request.param)
+    return found
 
 
 @pytest_asyncio.fixture
@@ -83,7 +83,6 @@ class TestGrants:
         assert server.call("TTL", key) == -1
         assert server.call("OBJECT", "ENCODING", key) == "int"
 
-    @pytest.mark.parametrize("server", ["valkey_factory", "redis_factory"], indirect=True)
     async def test_script_is_sent_again_when_the_server_forgot_it(
         self, server: ValkeyServer, store: RedisStore, namespace: str
     ) -> None:

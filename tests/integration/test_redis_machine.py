@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from math import inf
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -40,9 +40,9 @@ ALL = ("itc_idx", "adder", "revert", "note", "seen", "space")
 
 @pytest.fixture(params=BOTH)
 def server(request: pytest.FixtureRequest) -> ValkeyServer:
-    """Each product in turn; of a factory, one of the test's own."""
-    found: Any = request.getfixturevalue(request.param)
-    return cast("ValkeyServer", found() if callable(found) else found)
+    """Each product in turn."""
+    found: ValkeyServer = request.getfixturevalue(request.param)
+    return found
 
 
 class Keys:
@@ -459,7 +459,6 @@ class TestOutages:
             assert (keys.entries, keys.pool) == ({}, {"0": f"{T + 6}"})
             assert proxy.swallowed == 3
 
-    @pytest.mark.parametrize("server", ["valkey_factory", "redis_factory"], indirect=True)
     async def test_script_is_sent_again_when_the_server_forgot_it(
         self, instances: Instances, server: ValkeyServer
     ) -> None:

@@ -28,6 +28,7 @@ from tests.servers import (
     PostgresPair,
     PostgresServer,
     ServerStartError,
+    ValkeyCluster,
     ValkeyServer,
     wait_until,
 )
@@ -204,9 +205,10 @@ class TestShared:
         wait_until(lambda: not list(tmp_path.glob("aiocosid-*")), "its directory is removed")
 
     def test_nobody_ends_it_or_sets_it_up_anew(
-        self, valkey: ValkeyServer, postgres: PostgresServer, mariadb: MariadbServer
+        self, valkey_cluster: ValkeyCluster, postgres: PostgresServer, mariadb: MariadbServer
     ) -> None:
         """Whoever does would break the tests of others."""
+        valkey = valkey_cluster.masters[0]
         for call in (valkey.kill, valkey.stop, valkey.pause, valkey.restart, postgres.close):
             with pytest.raises(AssertionError, match="start one of your own"):
                 call()
