@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from ..errors import (
     InvalidArgumentError,
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from ..abc import Store
     from ._executor import Row
+    from .backend import Backend
 
 __all__ = ("highest_in_column",)
 
@@ -65,7 +66,8 @@ async def highest_in_column(source: Store | str, column: str) -> int | None:
 
 
 async def _own(store: Store, column: re.Match[str]) -> Sequence[Row]:
-    backend: object = backend_of(store) if isinstance(store, BackendStore) else None
+    plain = cast("BackendStore[Backend]", store) if isinstance(store, BackendStore) else None
+    backend = None if plain is None else backend_of(plain)
     if not isinstance(backend, SqlBackend):
         what, remedy = "it has no tables of yours", "name the database that has them"
         raise UnsupportedByStoreError(type(store).__name__, what, remedy=remedy)
