@@ -66,13 +66,20 @@ async def highest_in_column(source: Store | str, column: str) -> int | None:
 
 
 async def _own(store: Store, column: re.Match[str]) -> Sequence[Row]:
-    found = isinstance(store, BackendStore)
-    backend: object = backend_of(cast("BackendStore[Backend]", store)) if found else None
+    backend = _backend_of(store)
     if not isinstance(backend, SqlBackend):
         what, remedy = "it has no tables of yours", "name the database that has them"
         raise UnsupportedByStoreError(type(store).__name__, what, remedy=remedy)
     is_mysql = backend.dialect is MYSQL
     return await backend.link.fetch_rows(_statement(column, is_mysql=is_mysql))
+
+
+def _backend_of(store: Store) -> Backend | None:
+    return (
+        backend_of(cast("BackendStore[Backend]", store))
+        if isinstance(store, BackendStore)
+        else None
+    )
 
 
 async def _from_url(url: str, column: re.Match[str]) -> Sequence[Row]:
