@@ -87,6 +87,7 @@ REPEATS = re.compile(
       OnTrio::|\[([^[]+-)?trio(-[^[]+)?\]$
     | /contracts/test_eager\.py::
     | /unit/(segment|snowflake)/test_handlers\.py::
+    | /unit/segment/test_fork\.py::test_fork\[any\ line\]
     | /unit/testing/test_(machine_)?contracts?\.py::
     | /test_server_cosid\.py::TestContract::
     | /test_code_blocks\.py::test_every_block_of_a_page_runs
