@@ -217,7 +217,7 @@ class TestPages:
         value, first_max, step = map(int, cells["order"][4:7])
         assert int(client.get(f"{GET}/order").text) == value
         assert value <= first_max
-        assert step == 1000
+        assert step == 100
         assert "a/&lt;b&gt;&amp;&#x27;" in cells
         assert "snowflake" not in cells
 
