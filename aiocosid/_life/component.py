@@ -322,7 +322,7 @@ class Component:
             self._stop(reason)
 
     def _lose(self, root: Root, reason: type[ClosedError | ForkedError]) -> None:
-        """Make it unusable, for its root is gone; unless it was opened anew since, in another."""
+        """Make it unusable if it is still open in a root that has ended."""
         if self._root is root:
             self._retire(reason(self._label()))
 
@@ -367,7 +367,7 @@ def root_of(component: Component) -> Root | None:
 
 
 def leave_root(component: Component) -> None:
-    """Let nobody else close a component from here on, and wait for that."""
+    """Take a component out of its root: from here on its host alone closes it."""
     component._root = None
 
 

@@ -227,7 +227,11 @@ class DiskBound:
             await self._write(held, self._bound_ms, max(self._at_ms, 0))
 
     async def void(self, last_ms: int) -> None:
-        """Let nobody begin with the record, whose id is lost; ids have to be above a time."""
+        """Void the record, whose id is lost: no process may begin with it.
+
+        Args:
+            last_ms: ids of the next process have to be above that time.
+        """
         if self._place is not None and self.offline:
             void = replace(VOID, floor_ms=last_ms)
             await self._call(partial(self._place.write, void))

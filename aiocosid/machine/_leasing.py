@@ -414,7 +414,7 @@ class Leasing(OpenState):
         error = await self._renew()
         if isinstance(error, MachineIdLostError):
             self._lose(error)
-            await self._bound.void(self.last_issued_ms())  # nor may the next process begin with it
+            await self._bound.void(self.last_issued_ms())
             # An id that was lost with the store's session was not taken over by another process.
             is_theft = was_good and self._distributor.session == self.session
             self._thefts = self._thefts + 1 if is_theft else 0

@@ -38,7 +38,7 @@ class Demand:
         self._quiet_period = quiet_period
         self._meter = RateMeter(self._life.clock.monotonic())
         self._ahead_at_takeoff = 0  # ids in hand when the latest call to the store was sent
-        self._hungry = False  # somebody found the chain dry, and nothing came since
+        self._hungry = False  # a caller found no id, and none have come since
         self._dry_at = 0.0  # when that was
         self._watched = False  # the quiet timer is running
         self.is_starved = False
@@ -61,7 +61,7 @@ class Demand:
             self.tell_growth(before)
 
     def find_dry(self, *, waiting: bool) -> None:
-        """Somebody found the chain dry: keep more ahead from the next landing on."""
+        """Take note of a caller that found no id: the next landing makes the distance longer."""
         if not self._stock.fetched:
             return  # a new group's: nothing has been there yet
         if waiting and not self.is_starved:

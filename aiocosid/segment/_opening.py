@@ -339,10 +339,10 @@ class SegmentOpening:
             )
         finally:
             if not starts:
-                supply.is_under_way = False  # else nobody would ever fetch again
+                supply.is_under_way = False  # else no flight would start any more
 
     async def _fly(self, segments: int) -> None:
-        """Fetch until nothing is missing; ends, and is started anew when something is."""
+        """Fetch until nothing is missing; `order` starts the next flight."""
         life, supply, stock = self.life, self.supply, self.stock
         try:
             if self.pace.keeps_none:
@@ -354,7 +354,7 @@ class SegmentOpening:
                 # What comes after the end is a gap.
                 if not (life.has_ended() or self.take_in(reply) or life.has_ended()):
                     await supply.back_off()
-                    # Nobody took an id meanwhile: the next one who does starts us again.
+                    # No id was taken meanwhile: the next caller starts another flight.
                     if not self.line and stock.handed_out == demand:
                         break
                 segments = self.missing()

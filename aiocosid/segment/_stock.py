@@ -25,7 +25,7 @@ class Stock:
         life: the opening's.
         hand: the ids in hand.
         fetched: ids that came.
-        discarded: ids that nobody got.
+        discarded: ids that were given up.
         oldest: the number of the fetch that the first id in hand comes from.
         since_turn: ids put in hand since the loop last had a turn.
     """
@@ -64,14 +64,14 @@ class Stock:
         return self.hand.take(n)
 
     def discard(self, count: int, reason: str) -> None:
-        """Take note of ids that nobody gets."""
+        """Count ids that are given up, and tell why."""
         if count:
             self.discarded += count
             self.life.emit(IdsDiscarded, count=count, reason=reason)
 
 
 class Expiry:
-    """Gives up ids that are too old, also while nobody calls."""
+    """Gives up ids that are too old, also between calls."""
 
     __slots__ = ("_expires_at", "_is_watched", "_stock", "hand", "life")
 

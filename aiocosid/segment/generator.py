@@ -80,7 +80,7 @@ class SegmentGenerator(Component, IdGenerator):
         if type(n) is int and not hand.busy:
             try:  # a step, as in `atomic_step`, without the cost of calls
                 hand.busy = True
-                hand.exposed = EMPTY  # from here on nobody else can step it
+                hand.exposed = EMPTY  # from here on callers find nothing
                 left = length_hint(hand.piece)
                 if 0 < n <= left:
                     stop, stride = hand.stop, hand.stride
