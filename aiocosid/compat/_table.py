@@ -121,7 +121,7 @@ class CounterTable:
         also: further assignments of a grant, such as ``version = version + 1``.
         scope: columns and values in every WHERE.
         limit: the highest number that may be stored.
-        step_limit: the maximum number of ids in one grant, or None.
+        step_limit: how many ids each grant has, whatever is asked for; None if it has as many.
         remedy: what to do if a row is missing.
     """
 

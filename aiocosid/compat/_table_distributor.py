@@ -73,7 +73,7 @@ class TableDistributor(IdSegmentDistributor):
         check_text("name", name, at_most=at.width)
         self.store: str = executor.label
         self.step_limit: int | None = at.step_limit
-        self.step: int = min(self.step, at.step_limit or self.step)
+        self.step: int = at.step_limit or self.step  # a grant is a whole range
         self.stride: int
         self.remainder: int
         self.stride, self.remainder = (0, 0) if at.classes else (1, 0)

@@ -71,12 +71,13 @@ async def test_rows_before_and_after(engine: AsyncEngine, execute: Execute) -> N
 
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
 async def test_a_grant_is_one_range(engine: AsyncEngine, execute: Execute) -> None:
-    """Fewer ids are the upper ones of it, and no call may ask for more."""
+    """Fewer ids are the upper ones of it, no call may ask for more, and a segment is all of it."""
     store = TddlStore(engine, inner_step=50)
     await store.create_schema()
     await execute(INSERT, name="order", value=0)
     ours = store.segment_distributor(name="order", step=1000)
     assert (ours.step, ours.step_limit) == (50, 50)
+    assert store.segment_distributor(name="order", step=20).step == 50
     assert [await ours.next_max_id(1), await ours.next_max_id(50)] == [100, 150]
     with pytest.raises(InvalidArgumentError, match="from 1 to 50"):
         await ours.next_max_id(51)
