@@ -22,6 +22,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from aiocosid import open_store
 from aiocosid._life.clock import SystemClock
 from aiocosid.abc import IdSegmentDistributor, Store
+from aiocosid.errors import StoreNotEmptyError
 from aiocosid.machine.cells import Marker, Space
 from aiocosid.stores._engine_url import _OPTIONS
 from aiocosid.stores.memory import MemoryStore
@@ -69,6 +70,13 @@ class Backend(ABC):
     def open(self) -> Store:
         """Return the store, on the loop that is running."""
         return open_store(self.url)
+
+    async def prepare(self, store: Store) -> None:
+        """Create what is missing, also where another test has left keys and no marker."""
+        try:
+            await store.create_schema(disposable=True)
+        except StoreNotEmptyError:
+            await store.initialize(confirm_no_holders=True)
 
     @abstractmethod
     def set_counter(self, distributor: IdSegmentDistributor, to: int) -> None:
@@ -620,6 +628,11 @@ class Remote(Backend):
     def url(self) -> str:
         # A busy machine must not have a call repeated: there would be a gap.
         return f"{self._url}?timeout=15"
+
+    async def prepare(self, store: Store) -> None:
+        async with self.root.open() as root:
+            await self.root.prepare(root)
+        await super().prepare(store)
 
     def set_counter(self, distributor: IdSegmentDistributor, to: int) -> None:
         self.root.set_counter(distributor, to)

@@ -128,5 +128,5 @@ def backend(request: pytest.FixtureRequest) -> Backend:
 async def store(backend: Backend) -> AsyncIterator[Store]:
     """An open store with its tables, and its marker."""
     async with backend.open() as store:
-        await store.create_schema(disposable=True)
+        await backend.prepare(store)
         yield store

@@ -44,10 +44,10 @@ class TestOnOneStore:
             if not isinstance(backend, Nats):
                 return
             url += "&sync_always=true"  # its operator says that it cannot
-        await _check_histories(url)
+        await _check_histories(backend, url)
 
 
-async def _check_histories(url: str) -> None:
+async def _check_histories(backend: Backend, url: str) -> None:
     """Have tasks take any batches from two generators with connections of their own."""
     history, namespace = History(), fresh_namespace()
     rng = random.Random(5)  # noqa: S311 - the sizes of batches
@@ -57,7 +57,7 @@ async def _check_histories(url: str) -> None:
             await history.take(generator.next_ids, rng.choice((1, 1, 3)))
 
     async with open_store(url) as one, open_store(url) as two:
-        await one.create_schema(disposable=True)
+        await backend.prepare(one)
         made = [
             SegmentId(
                 store.segment_distributor(namespace=namespace, name="order"),

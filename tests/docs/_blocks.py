@@ -292,6 +292,11 @@ def by_engine(url: str) -> str:
     return url.replace("postgresql:", "postgresql+asyncpg:").replace("mysql:", "mysql+asyncmy:")
 
 
+def is_named(url: str, text: str) -> bool:
+    """Tell whether a page names a server, for aiocosid or for SQLAlchemy."""
+    return url in text or by_engine(url) in text
+
+
 def _answers(base: str) -> bool:
     try:
         httpx.get(base)

@@ -12,7 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from ._blocks import COMMAND_TIMEOUT, ROOT, SERVERS, Block, Reader, blocks, commands, compare
+from ._blocks import (
+    COMMAND_TIMEOUT,
+    ROOT,
+    SERVERS,
+    Block,
+    Reader,
+    blocks,
+    commands,
+    compare,
+    is_named,
+)
 from .test_code_blocks import RUNNABLE, url_of
 
 PIP = ("-m", "pip", "-qq", "--disable-pip-version-check", "--no-input")
@@ -108,8 +118,7 @@ def test_the_page_installs_what_it_uses(
     call(sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv")
     page = ROOT / name
     text = page.read_text()
-    text = text.replace("postgresql+asyncpg:", "postgresql:")
-    urls = {url: url_of(server, request) for url, server in SERVERS.items() if url in text}
+    urls = {url: url_of(server, request) for url, server in SERVERS.items() if is_named(url, text)}
     folder = tmp_path / "reader"
     folder.mkdir()
     programs = tmp_path / "venv" / "bin"

@@ -74,6 +74,7 @@ def test_prefork(store: str, valkey: ValkeyServer, tmp_path: Path, namespace: st
         "from worker import *\n" + (PARENT if store == "valkey" else "")
     )
     url = valkey.url if store == "valkey" else f"sqlite:///{tmp_path}/ids.db"
+    (tmp_path / "ids.db").touch()
     python = {"PATH": "", "HOME": str(tmp_path), "PYTHONPATH": f"{ROOT}:{tmp_path}"}
     options = ["--app", "parent:app", "worker", "--pool", "prefork", "--concurrency", "2"]
     log = tmp_path / "log"
