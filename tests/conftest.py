@@ -293,7 +293,6 @@ valkey_sentinel = _of_run(
     "valkey_sentinel", ValkeySentinel, "A master and a replica under three sentinels."
 )
 postgres = _of_run("postgres", PostgresServer, "PostgreSQL from the wheel.")
-nats_three = _of_run("nats_three", NatsCluster, "Three NATS servers that stay up.")
 zookeeper = _of_run("zookeeper", ZookeeperServer, "The system's ZooKeeper, one server.")
 mariadb = _of_run("mariadb", MariadbServer, "The system's MariaDB.")
 
@@ -334,6 +333,7 @@ redis_tls = _of_session(
 )
 etcd = _of_session(EtcdServer, "One etcd server.")
 nats = _of_session(NatsServer, "One NATS server with JetStream.")
+nats_three = _of_session(NatsCluster, "Three NATS servers that stay up.")
 cosid_proxy = _of_session(CosIdProxy, "A CosId proxy, played from its protocol.")
 cosid_service = _of_session(CosIdService, "The id service as CosId's proxy.")
 
