@@ -229,7 +229,7 @@ class ShardedId(Component, IdGenerator):
 
     @property
     def _has_to_drain(self) -> bool:
-        return self._opening.has_joined or bool(self._opening.flights)
+        return self._opening.has_joined or bool(self._opening.calls.under_way)
 
     def _label(self) -> str:
         return f"{type(self).__name__} {self._distributor.namespaced_name}"
