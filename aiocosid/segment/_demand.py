@@ -22,12 +22,11 @@ class Demand:
     Attributes:
         is_starved: a starvation was counted, and nothing came since.
         starvations: how many there were.
-        waits: callers that had to wait.
     """
 
     __slots__ = (
         *("_ahead_at_takeoff", "_dry_at", "_hungry", "_life", "_line", "_meter", "_pace"),
-        *("_quiet_period", "_stock", "_watched", "is_starved", "starvations", "waits"),
+        *("_quiet_period", "_stock", "_watched", "is_starved", "starvations"),
     )
 
     def __init__(self, stock: Stock, line: WaiterQueue, pace: Pace, quiet_period: float) -> None:
@@ -42,7 +41,7 @@ class Demand:
         self._dry_at = 0.0  # when that was
         self._watched = False  # the quiet timer is running
         self.is_starved = False
-        self.starvations = self.waits = 0
+        self.starvations = 0
 
     def plan(self, space: int) -> None:
         """Fit the pace to the rate before a look at what is missing, with ``space`` ids left."""
@@ -105,14 +104,14 @@ class Demand:
 
     async def _watch_quiet(self) -> None:
         """Halve the distance after each quiet period; exists only while it is grown."""
-        life, pace, stock = self._life, self._pace, self._stock
+        life, line, pace, stock = self._life, self._line, self._pace, self._stock
         try:
             while pace.is_grown:
-                demand = stock.handed_out + self.waits
+                demand = stock.handed_out + line.waits
                 await life.sleep_for(self._quiet_period)
                 if life.ended is not None:
                     break
-                idle = demand == stock.handed_out + self.waits and not self._line
+                idle = demand == stock.handed_out + line.waits and not line
                 before = pace.distance
                 if pace.end_period(stock.hand.ahead, idle=idle):
                     life.emit(DistanceChanged, before=before, after=pace.distance)

@@ -131,7 +131,7 @@ def picture_of(opening: SegmentOpening, kind: str, ended: CosIdError | None) -> 
         safe_distance=pace.safe_distance,
         prefetch_distance=pace.distance,
         starvations=demand.starvations,
-        waits=demand.waits,
+        waits=opening.line.waits,
         waiting=len(opening.line),
         fetches=supply.fetches,
         failures=supply.failures,

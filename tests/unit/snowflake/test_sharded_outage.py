@@ -135,7 +135,7 @@ async def test_nothing_is_guessed_of_a_spent_second(clock: ManualClock) -> None:
     store = Sequences(clock)
     async with ShardedId(store, layout=LAYOUT, clock=clock, on_unavailable="random_unsafe") as gen:
         await gen.next_ids(100)
-        gen._opening.seconds.mark_spent(START + 1)
+        gen._opening.hand.mark_spent(START + 1)
         store.error = AWAY
         guessed = await gen.next_ids(10)
         assert LAYOUT.parse(guessed[0]).second == START
