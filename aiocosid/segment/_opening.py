@@ -22,9 +22,7 @@ from ..errors import (
     StoreRolledBackError,
     WouldBlock,
 )
-from ._demand import Demand
-from ._stock import Expiry, Stock
-from ._supply import FLIGHT, Supply
+from ._supply import FLIGHT, Demand, Expiry, Stock, Supply
 from .chain import FOREVER, IdsInHand
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from .._life.clock import as_cosid_error
 from .._life.component import RESOLUTION
-from .._life.store_calls import FIRST_BACKOFF, LAST_BACKOFF, OpeningCalls, back_off, unavailable
+from .._life.open_state import FIRST_BACKOFF, LAST_BACKOFF, OpeningCalls, back_off, unavailable
 from ..abc import SecondFenced, SecondSpent, SequenceGrant
 from ..abc.events import (
     ClockBackwards,

@@ -7,7 +7,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final, cast
 
 from .._life.component import RESOLUTION
-from .._life.store_calls import unavailable
+from .._life.open_state import unavailable
 from ..abc.events import ClockBackwards, SnowflakeOpened, WaitTimedOut
 from ..abc.machines import RELEASE_MARGIN
 from ..errors import (

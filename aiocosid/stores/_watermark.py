@@ -8,8 +8,8 @@ from typing import Any
 from .._life import fork
 from .._life.fork import NotCopyable
 from ..abc import MAX_ID, IdSegmentDistributor
-from ..abc.checks import check_step
-from ..errors import IdOverflowError, StoreRolledBackError
+from ..abc.checks import check_max_id, check_step
+from ..errors import ForkedError, IdOverflowError, StoreRolledBackError
 from ..errors.base import REOPEN
 
 __all__ = ("HighWater", "WatchedDistributor")
@@ -46,37 +46,37 @@ class HighWater:
         Raises:
             StoreRolledBackError: the counter went backwards since the call was sent.
         """
-        if baseline is not None and max_id < baseline + step:
-            raise _went_back(distributor, max_id, baseline + step)
+        check_max_id(distributor, max_id, step=step, baseline=baseline)
         if self._highest is None or max_id > self._highest:
             self._highest = max_id
         return max_id
 
     def missing(self, distributor: IdSegmentDistributor, *, step: int) -> StoreRolledBackError:
         """Return the error for a counter that has answered before, and is missing now."""
-        return _went_back(distributor, 0, (self._highest or 0) + step)
+        return StoreRolledBackError(
+            distributor.store,
+            namespace=distributor.namespace,
+            name=distributor.name,
+            seen=0,
+            expected=(self._highest or 0) + step,
+        )
 
     def raise_to(self, reached: int) -> None:
         """Expect at least the value that another object has seen."""
         self._highest = max(reached, self._highest or 0)
 
-    def ensure_own(self, what: str, *, remedy: str = REOPEN) -> None:
+    def ensure_own(self, what: object, *, remedy: str = REOPEN) -> None:
         """Raise in a forked child that has not called `adopt`.
 
         Raises:
             ForkedError: ``what`` belongs to the parent process.
         """
-        fork.ensure_own(self._born, what, remedy=remedy)
+        if self._born != fork.generation:
+            raise ForkedError(str(what), remedy=remedy)
 
     def adopt(self) -> None:
         """Bind it to this process: the values that the parent saw before the fork still hold."""
         self._born = fork.generation
-
-
-def _went_back(counter: IdSegmentDistributor, seen: int, expected: int) -> StoreRolledBackError:
-    return StoreRolledBackError(
-        counter.store, namespace=counter.namespace, name=counter.name, seen=seen, expected=expected
-    )
 
 
 class WatchedDistributor(NotCopyable, IdSegmentDistributor):
@@ -117,7 +117,7 @@ class WatchedDistributor(NotCopyable, IdSegmentDistributor):
         try:
             max_id = await self._grant(step)
         finally:
-            self._water.ensure_own(repr(self))  # suspended across a fork: the range is the parent's
+            self._water.ensure_own(self)  # suspended across a fork: the range is the parent's
         return self._water.check(self, max_id, step=step, baseline=baseline)
 
     @abstractmethod
@@ -128,7 +128,7 @@ class WatchedDistributor(NotCopyable, IdSegmentDistributor):
         check_step(step)
         if self.offset + step > MAX_ID:
             raise IdOverflowError(self.namespaced_name, limit=MAX_ID)
-        self._water.ensure_own(repr(self), remedy=self.fork_remedy)
+        self._water.ensure_own(self, remedy=self.fork_remedy)
 
     def resume_above(self, reached: int) -> None:
         """Continue where another object for this counter ended: it exists, and is not lower.

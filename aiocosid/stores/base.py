@@ -73,7 +73,7 @@ class CounterDistributor(WatchedDistributor):
     issued.
     """
 
-    __slots__ = ("_backend", "fork_remedy", "order_risk", "store")
+    __slots__ = ("_backend", "_key", "fork_remedy", "order_risk", "store")
 
     def __init__(self, backend: Backend, **described: Any) -> None:  # noqa: ANN401 - a contract's
         """Describe a counter; nothing is sent yet.
@@ -92,11 +92,12 @@ class CounterDistributor(WatchedDistributor):
         self.fork_remedy: str = backend.fork_remedy
         self.order_risk: str = backend.order_risk
         self._backend = backend
+        self._key = self.namespaced_name
 
     async def _grant(self, step: int) -> int:
         first = self._first(step)
         try:
-            return await self._backend.add(self.namespaced_name, step, first=first)
+            return await self._backend.add(self._key, step, first=first)
         except CounterMissingError as error:
             raise self._water.missing(self, step=step) from error
 
@@ -114,7 +115,7 @@ class CounterDistributor(WatchedDistributor):
         self._check(step)
         baseline, first = self._water.baseline(), self._first(step)
         try:
-            max_id = self._backend.add_nowait(self.namespaced_name, step, first=first)
+            max_id = self._backend.add_nowait(self._key, step, first=first)
         except CounterMissingError as error:
             raise self._water.missing(self, step=step) from error
         return self._water.check(self, max_id, step=step, baseline=baseline)
@@ -126,11 +127,11 @@ class CounterDistributor(WatchedDistributor):
             UnsupportedByStoreError: the store has no way to read a counter.
             CosIdError: as for `next_max_id`.
         """
-        self._water.ensure_own(repr(self), remedy=self.fork_remedy)
+        self._water.ensure_own(self, remedy=self.fork_remedy)
         try:
-            return await self._backend.peek(self.namespaced_name)
+            return await self._backend.peek(self._key)
         finally:
-            self._water.ensure_own(repr(self))
+            self._water.ensure_own(self)
 
     async def aopen(self) -> None:
         """Get ready in this process; it connects on first use.
