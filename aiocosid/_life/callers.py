@@ -16,7 +16,12 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from anyio.lowlevel import checkpoint
 
-from ..errors import CosIdError, WouldBlock
+from ..errors import (
+    CosIdError,
+    SegmentUnavailableError,
+    SequenceUnavailableError,
+    WouldBlock,
+)
 from . import fork
 from .component import RESOLUTION
 from .loop import new_wakeup, nothing, wake
@@ -263,7 +268,7 @@ class Callers:
 
     # The line.
 
-    async def wait(self, n: int, supplier: Supplier, sent: int = 0) -> list[range]:
+    async def wait(self, n: int, supplier: Supplier) -> list[range]:
         """Wait in line for ``n`` ids; 0 waits until there are any, and takes none.
 
         A cancelled caller leaves the line at once; ids that it was given already are dropped.
@@ -271,14 +276,13 @@ class Callers:
         Args:
             n: the number of ids.
             supplier: serves the line.
-            sent: how many fetches had been sent by now, for a supplier that looks at that.
 
         Raises:
             CosIdError: the supplier's, if it fails the line, is over, or takes too long.
             ForkedError: the caller was suspended in the parent process.
         """
         process = fork.generation
-        waiter = Waiter(n, nothing, self._clock.monotonic(), sent)
+        waiter = Waiter(n, nothing, self._clock.monotonic())
         try:
             await supplier.line_up(waiter)
             if not waiter.is_done:
@@ -294,6 +298,16 @@ class Callers:
         if waiter.pieces is not None:
             return waiter.pieces
         raise waiter.error or WouldBlock
+
+    async def wait_for_first(self, supplier: Supplier) -> None:
+        """Wait until there are ids; raise what the store said if no retry mends that."""
+        try:
+            await self.wait(0, supplier)
+        except (SegmentUnavailableError, SequenceUnavailableError) as error:
+            cause = error.__cause__
+            if isinstance(cause, CosIdError) and not cause.retryable:
+                raise cause from cause.__cause__
+            raise
 
     async def _suspend(self, waiter: Waiter, supplier: Supplier) -> None:
         """Suspend a caller until it is served or failed, or finds itself in a child of its process.

@@ -49,6 +49,7 @@ class SegmentOpening:
     It does not hold its generator, which takes from the hand, and none of its parts holds it.
 
     Attributes:
+        label: names the generator in messages.
         life: ends with the opening, and tells the generator.
         options: the generator's.
         pace: how far ahead to buy.
@@ -58,11 +59,12 @@ class SegmentOpening:
         line: those of them who wait.
         demand: what they take and find.
         supply: the calls to the store.
+        is_replaced: whether a later opening has begun, in a forked child or on another loop.
     """
 
     __slots__ = (
-        *("__weakref__", "_expiry", "_gives_up_later", "_is_replaced"),
-        *("callers", "demand", "hand", "life", "line", "options", "pace", "stock", "supply"),
+        *("__weakref__", "_expiry", "_gives_up_later", "callers", "demand", "hand"),
+        *("is_replaced", "label", "life", "line", "options", "pace", "stock", "supply"),
     )
 
     def __init__(
@@ -83,6 +85,7 @@ class SegmentOpening:
             name=distributor.name,
             instrument=options.instrument,
         )
+        self.label = self.life.label
         self.options = options
         self.pace = pace
         self.hand: IdsInHand = IdsInHand(None if before is None else before.hand.floor)
@@ -93,9 +96,9 @@ class SegmentOpening:
         self.supply = Supply(self.stock, distributor, options, pace, row_step)
         self._expiry = Expiry(self.stock)
         self._gives_up_later = False  # closed in the middle of a step
-        self._is_replaced = False  # by a forked child, or on another loop
+        self.is_replaced = False
         if before is not None:
-            before._is_replaced = True
+            before.is_replaced = True
 
     # The boundary of a piece.
 
@@ -198,9 +201,12 @@ class SegmentOpening:
 
     # Waiting.
 
-    async def wait(self, n: int) -> list[range]:
-        """Stand in line for ``n`` ids, for as long as ``wait_timeout``; 0 takes none."""
-        return await self.callers.wait(n, self, self.supply.sent)
+    async def wait_for_first(self) -> None:
+        """Wait for the first segment, if opening has to bring one."""
+        if self.pace.keeps_none:
+            self.order()  # for who has lined up meanwhile
+        else:
+            await self.callers.wait_for_first(self)
 
     async def line_up(self, waiter: Waiter) -> None:
         """Put a caller in line, and see that ids come; one that is served at once yields."""
@@ -218,6 +224,7 @@ class SegmentOpening:
 
     @atomic_step
     def _line_up(self, waiter: Waiter) -> None:
+        waiter.sent = self.supply.sent
         self.life.check()  # a store in this process may have ended us a moment ago
         in_hand = self.hand.ahead
         wanted = waiter.n or 1
@@ -238,7 +245,7 @@ class SegmentOpening:
 
     def drop(self, count: int) -> None:
         """Give up ids that were delivered to a caller in the turn in which it was cancelled."""
-        if not self._is_replaced:
+        if not self.is_replaced:
             self.stock.discard(count, "cancelled")
 
     @atomic_step
@@ -246,7 +253,7 @@ class SegmentOpening:
         """Let a caller leave that has got nothing."""
         held_up = self.line.is_first(waiter)
         self.line.discard(waiter)
-        if held_up and not self._is_replaced:
+        if held_up and not self.is_replaced:
             self._serve()  # there may be enough for whoever stood behind
 
     def _serve(self) -> None:
@@ -404,16 +411,3 @@ class SegmentOpening:
             # What the step has left, or has brought after it was closed just before.
             self._give_up(reason)
         await self.supply.calls.drain()
-
-    # Looking inside.
-
-    @property
-    def label(self) -> str:
-        """The generator's name in messages."""
-        return self.life.label
-
-    @property
-    def head_sequence(self) -> int | None:
-        """The id before the next one; None before the first fetch."""
-        before = self.hand.before_next
-        return self.supply.last_max_id if before is None else before

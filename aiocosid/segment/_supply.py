@@ -460,6 +460,18 @@ class Supply:
         limit = min(self._options.max_id, MAX_ID)
         return IdOverflowError(self.distributor.namespaced_name, limit=limit)
 
+    @property
+    def ended(self) -> CosIdError | None:
+        """Why no id comes any more; None while there are some."""
+        is_used_up = self.used_up and not self._hand.ahead
+        return self._life.ended or (self.overflow() if is_used_up else None)
+
+    @property
+    def head_sequence(self) -> int | None:
+        """The id before the next one; None before the first fetch."""
+        before = self._hand.before_next
+        return self.last_max_id if before is None else before
+
     def no_segment(self, waited: float = 0, reason: str = "", remedy: str = "") -> CosIdError:
         """Return the error of a caller that gets no ids, with the store's own as its cause."""
         cause = self.last_error

@@ -177,17 +177,6 @@ class Pace:
             ttl=ttl,
         )
 
-    def at_rest(self) -> Self:
-        """Return a pace within the same limits that has seen nothing yet."""
-        return type(self)(
-            step=self.step,
-            safe_distance=self.safe_distance,
-            max_distance=self._max_distance,
-            max_ids_ahead=self._max_ids_ahead,
-            endurance=self.endurance,
-            ttl=self._ttl,
-        )
-
     @property
     def target(self) -> int:
         """Ids to keep ahead of the consumer."""

@@ -73,6 +73,6 @@ class RunChain(SegmentChainId):
         opening = self._opening
         pieces = opening.take_now(n)
         if pieces is None:
-            pieces = await opening.wait(n)
+            pieces = await opening.callers.wait(n, opening)
         opening.pace.note(opening.hand.ahead, self._clock.monotonic())
         return range(pieces[0].start, pieces[-1].stop)

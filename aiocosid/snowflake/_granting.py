@@ -355,13 +355,7 @@ class Granting(StampOpening[SecondsInHand]):
             width = lane_width(self.layout, self._distributor, self._lease)
             base, name = self._distributor.max_sequence, self._distributor.namespaced_name
             self._fallback = Lane.of(self._lease, base, width, name)
-        try:
-            await self.callers.wait(0, self)
-        except SequenceUnavailableError as error:
-            cause = error.__cause__
-            if isinstance(cause, CosIdError) and not cause.retryable:
-                raise cause from cause.__cause__
-            raise
+        await self.callers.wait_for_first(self)
 
     def _shut(self) -> int:
         self.hand, dropped = self.hand.shut()

@@ -256,7 +256,7 @@ async def test_the_longest_unused_group_is_dropped(clock: ManualClock) -> None:
         for number in range(50):
             present = f"tenant-{number}"
             await gen.next_id()
-        assert len(gen._floors) == 2
+        assert len(gen._groups.floors) == 2
 
 
 async def test_a_group_with_callers_is_never_dropped(clock: ManualClock) -> None:
@@ -302,7 +302,7 @@ async def test_a_new_group_is_not_dropped_for_the_oldest_ones_that_are_stuck(
                 stores.made[f"order@{present}"].open()
                 await settle()
         assert read(calls[-1].result) == [("new", 3)]
-        assert set(gen._groups) == {"stuck-1", "stuck-2", "idle-2", "new"}
+        assert set(gen._groups.by_key) == {"stuck-1", "stuck-2", "idle-2", "new"}
         for gate in stores.every:
             gate.open()
 
@@ -364,7 +364,7 @@ async def test_closing_fails_who_waits_and_ends_every_task(clock: ManualClock) -
             await settle()
             assert closing.is_done
         assert (tasks(), stores.made["order@a"].closed) == ([], 1)
-        assert not orders._ending
+        assert not orders._groups.ending
         with pytest.raises(ClosedError):
             orders.next_id_nowait()
 
