@@ -20,8 +20,8 @@ from ..errors import (
     InvalidArgumentError,
     StoreRolledBackError,
 )
-from ..stores.counters import HighWater, StoreHealth
-from ..stores.fail_over import FailOver, no_answer
+from ..stores.counters import HighWater
+from ..stores.over import FailOver, StoreHealth, no_answer
 from ..stores.sql import executor_of
 from ._table_store import rows_of
 from ._url import split_group

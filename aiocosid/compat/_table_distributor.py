@@ -10,7 +10,8 @@ from ..errors import (
     InvalidArgumentError,
     StoreUnavailableError,
 )
-from ..stores.counters import HighWater, as_integer
+from ..stores.backend import as_integer
+from ..stores.counters import HighWater
 from ..stores.sql import EngineExecutor, OutOfRangeError
 from ._table_rows import TableRows
 

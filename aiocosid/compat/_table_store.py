@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Self, Unpack, cast
 from .._life.fork import NotCopyable
 from ..abc import DEFAULT_NAMESPACE, Counter, Store
 from ..abc.checks import check_above, check_text
-from ..stores.counters import as_integer
+from ..stores.backend import as_integer
 from ..stores.sql import OutOfRangeError, executor_of, executor_on
 from ._table_distributor import TableDistributor
 from ._table_rows import TableRows

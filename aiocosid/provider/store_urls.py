@@ -133,8 +133,7 @@ def open_tiered(
         MissingExtraError: the driver of Redis is not installed.
     """
     if root_url is not None and options.get("root_name") is None:
-        module = import_module("..stores.tiered._root_name", __package__)
-        options["root_name"] = module.name_of_url(root_url)
+        options["root_name"] = _class_at("stores.tiered", "name_of_url")(root_url)
     made: Store = _class_at("stores.tiered", "TieredStore")(root, cache, **options)
     return made
 

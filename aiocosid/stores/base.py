@@ -41,7 +41,7 @@ from ..machine.distributor import (
 from ..machine.losses import doubt
 from ..machine.rules import Asker, Decision
 from ._url import address_of
-from ._watermark import WatchedDistributor
+from .counters import CounterDistributor
 
 if TYPE_CHECKING:
     import os
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     Rule: TypeAlias = Callable[[Snapshot, Asker], Decision]
 
-__all__ = ("BackendStore", "CounterDistributor", "backend_of")
+__all__ = ("BackendStore", "backend_of")
 
 logger = logging.getLogger("aiocosid")
 
@@ -63,83 +63,6 @@ TREATED_AS_DISPOSABLE: Final = (
 )
 
 B = TypeVar("B", bound="Backend")
-
-
-class CounterDistributor(WatchedDistributor):
-    """A counter on a store, advanced by one atomic step for each segment.
-
-    A store's ``segment_distributor`` creates it.  Its first use creates the counter.  Once the
-    counter has answered it is never created again: a new one would begin below the ids that were
-    issued.
-    """
-
-    __slots__ = ("_backend", "fork_remedy", "order_risk", "store")
-
-    def __init__(self, backend: Backend, **described: Any) -> None:  # noqa: ANN401 - a contract's
-        """Describe a counter; nothing is sent yet.
-
-        Args:
-            backend: the store; the caller closes it.
-            **described: as for `aiocosid.abc.IdSegmentDistributor`.
-
-        Raises:
-            InvalidArgumentError: an argument is outside its range.
-            NameTooLongError: ``{namespace}.{name}`` is longer than the store can hold.
-        """
-        super().__init__(**described)
-        backend.check_counter(self)
-        self.store: str = backend.label
-        self.fork_remedy: str = backend.fork_remedy
-        self.order_risk: str = backend.order_risk
-        self._backend = backend
-
-    async def _grant(self, step: int) -> int:
-        first = self._first(step)
-        try:
-            return await self._backend.add(self.namespaced_name, step, first=first)
-        except CounterMissingError as error:
-            raise self._water.missing(self, step=step) from error
-
-    def _first(self, step: int) -> int | None:
-        """Return the value of a counter that this call may create; None once it has answered."""
-        return self.offset + step if self._water.baseline() is None else None
-
-    def next_max_id_nowait(self, step: int) -> int:
-        """Do the same without a suspension, if the store lives in this process.
-
-        Raises:
-            WouldBlock: the store has to be awaited.
-            CosIdError: as for `next_max_id`.
-        """
-        self._check(step)
-        baseline, first = self._water.baseline(), self._first(step)
-        try:
-            max_id = self._backend.add_nowait(self.namespaced_name, step, first=first)
-        except CounterMissingError as error:
-            raise self._water.missing(self, step=step) from error
-        return self._water.check(self, max_id, step=step, baseline=baseline)
-
-    async def peek(self) -> int | None:
-        """Return the last id reserved; see `aiocosid.abc.IdSegmentDistributor.peek`.
-
-        Raises:
-            UnsupportedByStoreError: the store has no way to read a counter.
-            CosIdError: as for `next_max_id`.
-        """
-        self._water.ensure_own(repr(self), remedy=self.fork_remedy)
-        try:
-            return await self._backend.peek(self.namespaced_name)
-        finally:
-            self._water.ensure_own(repr(self))
-
-    async def aopen(self) -> None:
-        """Get ready in this process; it connects on first use.
-
-        Raises:
-            ForkedError: the client was passed in, and is the parent's.
-        """
-        await self._backend.aopen()
-        await super().aopen()
 
 
 WHOLE: Final = Need(is_complete=True)

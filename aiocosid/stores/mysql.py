@@ -17,8 +17,8 @@ from ._durability import DurabilityCheck
 from ._executor import CONNECT_TIMEOUT, MAX_CONNECTIONS, PoolExecutor
 from ._mysql import MYSQL, SESSION, in_foreign_session, run
 from ._sql import SqlBackend
+from ._url import MYSQL as SPEC
 from ._url import client_context, read_url
-from ._url_specs import MYSQL as SPEC
 from .base import BackendStore
 
 try:
@@ -30,8 +30,9 @@ except ModuleNotFoundError as _exc:
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ._dialect import Value
     from ._durability import Durability
-    from ._executor import Row, Value
+    from ._executor import Row
     from ._url import StoreUrl
 
 __all__ = ("MysqlStore",)

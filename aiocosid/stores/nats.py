@@ -51,8 +51,7 @@ from ._connection import (
 from ._durability import NATS as RULES
 from ._durability import findings
 from ._own_cells import ShardedPlaces, is_enough, leave_out_compared, quoted
-from ._url import client_context, read_url
-from ._url_specs import NATS
+from ._url import NATS, client_context, read_url
 from .backend import Backend
 from .base import BackendStore
 

@@ -11,14 +11,20 @@ import anyio
 
 from .._life import fork
 from ..errors import InvalidArgumentError, MissingExtraError
-from ._confirmation import confirmed
 from ._connection import BorrowedConnection, OwnedConnection, drop_outcome
 from ._durability import DurabilityCheck
-from ._executor import CONNECT_TIMEOUT, MAX_CONNECTIONS, PARAMETER, TEAR_TIMEOUT, PoolExecutor
+from ._executor import (
+    CONNECT_TIMEOUT,
+    MAX_CONNECTIONS,
+    PARAMETER,
+    TEAR_TIMEOUT,
+    PoolExecutor,
+    confirmed,
+    is_stale,
+)
 from ._postgres import POSTGRES, dsn_of
 from ._sql import SqlBackend
-from ._sql_errors import is_stale
-from ._url_specs import POSTGRES as SPEC
+from ._url import POSTGRES as SPEC
 from .base import BackendStore
 
 try:
@@ -36,8 +42,9 @@ except ModuleNotFoundError as _exc:
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ._dialect import Value
     from ._durability import Durability
-    from ._executor import Row, Value
+    from ._executor import Row
 
 __all__ = ("PostgresStore",)
 

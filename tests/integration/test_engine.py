@@ -12,8 +12,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import StaticPool
 
 from aiocosid.errors import InvalidArgumentError, SchemaMissingError, StoreError
-from aiocosid.stores._engine import EngineExecutor, OwnEngineExecutor, SqlExecutor
-from aiocosid.stores._sql_errors import OutOfRangeError
+from aiocosid.stores._executor import OutOfRangeError
+from aiocosid.stores.sql import EngineExecutor, OwnEngineExecutor, SqlExecutor
 from tests.integration._engines import DRIVERS, url_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]

@@ -27,7 +27,7 @@ from aiocosid.machine.cells import Note, Space
 from aiocosid.machine.distributor import CellMachineIdDistributor
 from aiocosid.machine.rules import RELEASE_STAMP_MARGIN
 from aiocosid.stores.etcd import EtcdStore
-from aiocosid.stores.etcd._driver import Member
+from aiocosid.stores.etcd._link import Member
 from tests.machine_marks import etcd_root, mark_etcd_store
 from tests.servers import EtcdServer, FaultProxy, eventually
 

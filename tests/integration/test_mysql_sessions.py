@@ -18,9 +18,9 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from aiocosid import open_store
 from aiocosid.abc import Store
 from aiocosid.errors import StoreUnavailableError
-from aiocosid.stores._engine import EngineExecutor
-from aiocosid.stores._sql_errors import code_of
+from aiocosid.stores._executor import code_of
 from aiocosid.stores.mysql import MysqlStore
+from aiocosid.stores.sql import EngineExecutor
 from aiocosid.stores.sqlalchemy import SqlAlchemyStore
 from tests.servers import IS_MYSQL, MariadbServer
 

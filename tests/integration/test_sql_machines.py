@@ -29,7 +29,7 @@ from aiocosid.errors import (
 from aiocosid.machine import distributor
 from aiocosid.machine.cells import Note, Space
 from aiocosid.machine.distributor import CellMachineIdDistributor
-from aiocosid.stores._sql_cells import CellNames
+from aiocosid.stores._sql import CellNames
 from aiocosid.stores.postgres import PostgresStore
 from aiocosid.stores.sqlite import SqliteStore
 from tests import sql_cells

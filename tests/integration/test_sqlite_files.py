@@ -21,7 +21,7 @@ import pytest_asyncio
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from aiocosid.errors import StoreError, StoreUnavailableError
-from aiocosid.stores._engine import EngineExecutor
+from aiocosid.stores.sql import EngineExecutor
 from aiocosid.stores.sqlalchemy import SqlAlchemyStore
 from aiocosid.stores.sqlite import SqliteStore
 from tests.servers._process import outlived_by_nobody

@@ -25,7 +25,7 @@ from aiocosid.errors import (
 )
 from aiocosid.snowflake import UID_GENERATOR_2016_09, CachedSnowflakeId, SnowflakeId
 from aiocosid.stores._connection import OwnedConnection
-from aiocosid.stores._engine import OwnEngineExecutor
+from aiocosid.stores.sql import OwnEngineExecutor
 from aiocosid.testing import ManualClock
 from tests.unit.machine.test_lease_fork import in_child
 

@@ -48,7 +48,7 @@ PURE = (
     "converter/",
     "sharding/",
     "integrations/_line_limit.py",
-    *("stores/_url.py", "stores/_url_specs.py"),
+    "stores/_url.py",
     *("server/_attention.py", "server/_condition.py", "server/_curves.py"),
     *("server/_page.py", "server/_parse.py", "server/_view.py"),
     "cli/_findings.py",

@@ -12,7 +12,7 @@ from anyio.abc import TaskGroup
 from aiocosid.abc import IdSegmentDistributor
 from aiocosid.abc.events import Event
 from aiocosid.segment import SegmentChainId, SegmentId
-from aiocosid.stores.base import CounterDistributor
+from aiocosid.stores.counters import CounterDistributor
 from aiocosid.stores.memory import MemoryStore
 
 Generator = SegmentChainId | SegmentId

@@ -21,7 +21,7 @@ import pytest
 from aiocosid.errors import InvalidArgumentError, StoreRolledBackError
 from aiocosid.segment import FOREVER, IdSegment, SegmentChainId, SegmentId
 from aiocosid.segment.chain import IdSegmentChain
-from aiocosid.stores.base import CounterDistributor
+from aiocosid.stores.counters import CounterDistributor
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import ManualClock, WrappedDistributor, settle
 

@@ -18,7 +18,7 @@ from aiocosid.machine._leasing import Leasing
 from aiocosid.snowflake._stamping import Stamping
 from aiocosid.stores.redis import RedisStore, _backend, _sequence, _span
 from aiocosid.stores.redis._link import Script
-from aiocosid.stores.striped._stripe import UNIT, ResidueClass
+from aiocosid.stores.striped import UNIT, ResidueClass
 from aiocosid.stores.tiered import TieredStore
 from tests.simulation import (
     SCENARIOS,

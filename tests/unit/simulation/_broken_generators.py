@@ -7,8 +7,7 @@ from typing import Any
 from aiocosid.machine._leasing import Leasing
 from aiocosid.segment._supply import Supply
 from aiocosid.snowflake._ring import Ring
-from aiocosid.stores.http._backend import Answer
-from aiocosid.stores.http._machine import LOST, HttpMachineIdDistributor
+from aiocosid.stores.http._backend import LOST, Answer, HttpMachineIdDistributor
 from tests.simulation import (
     SCENARIOS,
 )

@@ -6,7 +6,7 @@ import pytest
 
 from aiocosid.abc import IdSegmentDistributor
 from aiocosid.errors import MachineIdLostError, StoreUnavailableError
-from aiocosid.stores.base import CounterDistributor
+from aiocosid.stores.counters import CounterDistributor
 from aiocosid.stores.memory import MemoryStore
 from tests.simulation import Faults, Link, Node, World
 

@@ -22,13 +22,12 @@ from aiocosid.errors import (
     StoreUnavailableError,
 )
 from aiocosid.machine.cells import Changes, Note, Owner, Seat, Snapshot, Space
-from aiocosid.stores._engine import OwnEngineExecutor, _marked
+from aiocosid.stores._dialect import Schema, creation_of
 from aiocosid.stores._engine_url import engine_of
-from aiocosid.stores._executor import PARAMETER
+from aiocosid.stores._executor import PARAMETER, OutOfRangeError, as_store_error, is_stale
 from aiocosid.stores._postgres import POSTGRES
-from aiocosid.stores._schema import Schema, creation_of
-from aiocosid.stores._sql_cells import CommitBuilder, SqlRaw
-from aiocosid.stores._sql_errors import OutOfRangeError, as_store_error, is_stale
+from aiocosid.stores._sql import CommitBuilder, SqlRaw
+from aiocosid.stores.sql import OwnEngineExecutor, _marked
 from aiocosid.stores.sqlalchemy import SqlAlchemyStore
 
 SECRET = "s3cret"  # noqa: S105 - nobody has it

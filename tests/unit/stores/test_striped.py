@@ -30,9 +30,13 @@ from aiocosid.errors import (
     UnsupportedByStoreError,
 )
 from aiocosid.stores.memory import MemoryStore
-from aiocosid.stores.striped import StripedStore
-from aiocosid.stores.striped._store import StripedIdSegmentDistributor, read_url
-from aiocosid.stores.striped._stripe import ResidueClass, highest_id
+from aiocosid.stores.striped import (
+    ResidueClass,
+    StripedIdSegmentDistributor,
+    StripedStore,
+    highest_id,
+    read_url,
+)
 from aiocosid.testing import ManualClock, settle
 
 from ._flaky import AWAY, Flaky

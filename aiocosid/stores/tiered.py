@@ -1,41 +1,119 @@
-"""A durable store beneath a fast one, with all its counters."""
+"""A durable store beneath a fast one: no id repeats, even if the fast one loses its data.
+
+Requires the ``redis`` extra.  The root leases spans of ids; Redis or Valkey hands out segments
+within a span, by one script.  A span is valid only on the server that opened it, until that
+restarts; after a restart, a fail-over or a loss of data a new one is leased.
+"""
 
 from __future__ import annotations
 
+import getpass
+import hashlib
 import logging
+import os
 import random
+import secrets
+import socket
 from collections import Counter as Tally
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from urllib.parse import SplitResult, parse_qsl, urlsplit
+from weakref import WeakKeyDictionary
 
-from ..._life.clock import SYSTEM_CLOCK, call_bounded
-from ...abc import DEFAULT_NAMESPACE, Store
-from ...abc.checks import check_above, check_integer, check_seconds
-from ...abc.events import CacheFound, CacheLost, Instruments, SpanLeased
-from ...errors import (
+from .._life.clock import SYSTEM_CLOCK, call_bounded
+from ..abc import DEFAULT_NAMESPACE, Store
+from ..abc.checks import check_above, check_integer, check_seconds, check_text
+from ..abc.events import CacheFound, CacheLost, Instruments, SpanLeased
+from ..errors import (
     CosIdError,
     IdOverflowError,
     InvalidArgumentError,
     StoreError,
     StoreUnavailableError,
 )
-from .._watermark import WatchedDistributor
-from ..base import backend_of
-from ..over import Closings, StoreOverStores
-from ..redis import RedisStore
-from ..redis._errors import STORE
-from ..redis._span import Claimed, Span, SpanTaken
-from ._root_name import name_of_root
+from .base import backend_of
+from .counters import WatchedDistributor
+from .memory import MemoryBackend
+from .over import Closings, StoreOverStores
+from .redis import RedisStore
+from .redis._demands import STORE
+from .redis._span import Claimed, Span, SpanTaken
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from ...abc import Clock, Counter
-    from ...abc.events import Event, Instrument
+    from ..abc import Clock, Counter
+    from ..abc.events import Event, Instrument
 
-__all__ = ("SPANS", "Outage", "TieredIdSegmentDistributor", "TieredStatistics", "TieredStore")
+__all__ = ("TieredStatistics", "TieredStore")
+
+LOCAL: Final = ("localhost", "127.", "0.", "[::", "%2f", ":")  # a socket's path is percent-encoded
+# Parts of the names of options that do not identify a database.
+SECRET: Final = ("password", "timeout", "durability")
+# PostgreSQL's driver takes parts that the URL lacks from these environment variables.
+VARIABLES: Final = (
+    *("PGHOST", "PGPORT", "PGDATABASE", "PGUSER", "PGOPTIONS", "PGSERVICE", "PGSERVICEFILE"),
+)
+DIGITS: Final = 16
+
+_memories: WeakKeyDictionary[MemoryBackend, str] = WeakKeyDictionary()
+
+
+def name_of_root(store: Store, given: str | None) -> str:
+    """Return the given name, or one that no other root has.
+
+    Two names for one root only cost a span; so a name includes all that may differ between two.
+
+    Raises:
+        InvalidArgumentError: no name was given, and the root has none of its own.
+    """
+    if given is not None:
+        check_text("root_name", given)
+        return given
+    root = store.segment_distributor(name="root")
+    kind, _, path = root.store.partition(" ")
+    if kind == "sqlite" and path:
+        return f"{socket.gethostname()} {path}"
+    backend = getattr(root, "_backend", None)
+    if isinstance(backend, MemoryBackend):
+        return _memories.setdefault(backend, f"memory {secrets.token_hex(8)}")
+    expected = (
+        f"a text that no other root with spans on the same Redis has than this {kind} root, "
+        "the same in every process, as 'db1/shop'"
+    )
+    raise InvalidArgumentError("root_name", given, expected=expected)
+
+
+def name_of_url(url: str) -> str | None:
+    """Return the name of a server's database by its URL; None for other stores.
+
+    It consists of user, hosts and path, and a digest of the options, without passwords.
+    """
+    parts = urlsplit(url)
+    if parts.scheme in {"sqlite", "memory"}:
+        return None
+    login, _, hosts = parts.netloc.rpartition("@")
+    user, hosts = login.partition(":")[0], hosts.lower()
+    # localhost is another server on each host.
+    is_local = any(not each or each.startswith(LOCAL) for each in hosts.split(","))
+    here = f"{socket.gethostname()} " if is_local else ""
+    return f"{here}{user}@{hosts}{parts.path}{_digest(parts, user)}"
+
+
+def _digest(parts: SplitResult, user: str) -> str:
+    """Return a digest of other differences: a schema on the search path, a socket, a default."""
+    query = parse_qsl(parts.query.replace("+", "%2B"), keep_blank_values=True)
+    kept = [pair for pair in query if not any(word in pair[0] for word in SECRET)]
+    kept += [(name, os.environ[name]) for name in VARIABLES if os.environ.get(name)]
+    if not user:
+        with suppress(Exception):  # no user with this number has a name
+            kept.append(("", getpass.getuser()))
+    if not kept:
+        return ""
+    return " " + hashlib.sha256(repr(sorted(kept)).encode()).hexdigest()[:DIGITS]
+
 
 # Seconds between two requests while another caller opens a span: the first, the longest.
 POLL: Final = (0.002, 0.05)
