@@ -17,9 +17,10 @@ from ..abc import DEFAULT_NAMESPACE
 from ..errors import CosIdError
 from . import _dashboard, _health, _metrics, _store_api, _v1
 from ._direct import Direct, Sending
-from ._http import reply_problem
+from ._http import answer_of, send_answer
 from ._overview import remember
 from ._problems import CONTENT_TYPE, FAILURES, Problem, problem_of
+from ._routes import routes_of
 from ._service import Service
 from ._tokens import EVERY
 
@@ -45,6 +46,9 @@ if TYPE_CHECKING:
     Dialect = Callable[[Service], Sequence[BaseRoute]]
 
 __all__ = ("App",)
+
+BUSIEST: Final = 2
+"""Native routes that come before those of dialects: ids and segments."""
 
 BUG: Final = Problem(HTTPStatus.INTERNAL_SERVER_ERROR, "bug")
 
@@ -112,28 +116,23 @@ class App:
         self._has_dashboard = dashboard
         self.resp: Mapping[bytes, Command | Adder] | None = resp
         # They are tried one after the other, so the busiest come first.
-        ids, segments, *others = _v1.routes(self.service)
+        native = routes_of(
+            self.service,
+            (
+                *_v1.OPERATIONS,
+                *_store_api.OPERATIONS,
+                *_metrics.OPERATIONS,
+                *_health.OPERATIONS,
+                *(_dashboard.operations(self.service) if dashboard else ()),
+            ),
+        )
         spoken = {_name_of(dialect): dialect(self.service) for dialect in dialects}
-        ours: list[Any] = [
-            *others,
-            _store_api.route(self.service),
-            *_metrics.routes(self.service),
-            *_health.routes(self.service),
-            *(_dashboard.routes(self.service) if dashboard else ()),
-        ]
-        named: list[tuple[str, Sequence[Any]]] = [
-            *spoken.items(),
-            ("native", [ids, segments, *ours]),
-        ]
+        named: list[tuple[str, Sequence[Any]]] = [*spoken.items(), ("native", native)]
         self.service.meters.routes = {
             each.endpoint: (name, each.path) for name, found in named for each in found
         }
-        routes = [
-            ids,
-            segments,
-            *filter(None, chain.from_iterable(zip_longest(*spoken.values()))),
-            *ours,
-        ]
+        theirs = filter(None, chain.from_iterable(zip_longest(*spoken.values())))
+        routes = [*native[:BUSIEST], *theirs, *native[BUSIEST:]]
         self._direct = Direct(routes)
         self._app: Any = Starlette(
             routes=routes,
@@ -153,19 +152,19 @@ class App:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        sending, began = Sending(send), SYSTEM_CLOCK.monotonic()
+        sending, began = Sending(send, is_head=scope["method"] == "HEAD"), SYSTEM_CLOCK.monotonic()
         endpoint = self._direct.find(scope) or self._app
         try:
             await endpoint(scope, receive, sending)
         except Problem as problem:
-            await reply_problem(sending, problem)
+            await send_answer(sending, answer_of(problem))
         except CosIdError as error:
-            await reply_problem(sending, problem_of(error))
+            await send_answer(sending, answer_of(problem_of(error)))
         except Exception as error:  # noqa: BLE001 - whatever a bug raises
             # The framework has answered already, by `_bug`; the server would log a traceback.
             FAILURES.note(error, "a request has failed", trace=True)
             if not sending.status:
-                await reply_problem(sending, BUG)
+                await send_answer(sending, answer_of(BUG))
         if sending.status:
             took = SYSTEM_CLOCK.monotonic() - began
             self.service.meters.note(scope, sending.status, took)

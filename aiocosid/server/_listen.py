@@ -263,7 +263,7 @@ class _Cycle(RequestResponseCycle):
         is_usual = self.keep_alive and not (
             self.response_started or self.flow.write_paused or self.access_log
         )
-        if not is_usual or CLOSE in self.default_headers or self.scope["method"] == "HEAD":
+        if not is_usual or CLOSE in self.default_headers:
             return False
         self.response_started = self.response_complete = True
         self.waiting_for_100_continue = False

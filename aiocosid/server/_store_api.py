@@ -11,8 +11,6 @@ from contextlib import suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from starlette.routing import Route
-
 from ..abc import MAX_ID, Machine, MachineMarker
 from ..errors import (
     CosIdError,
@@ -25,10 +23,11 @@ from ..stores.base import BackendStore, backend_of
 from ..stores.counters import CounterDistributor
 from ..stores.wire import LABEL, as_fault, as_values, ranges_json, values_json
 from . import _machines
-from ._http import access_of, body_of, reply
-from ._problems import CONTENT_TYPE, Problem, problem_of
+from ._http import access_of, answer_of, body_of
+from ._problems import Problem, problem_of
 from ._ranges import next_ranges
 from ._resp import RespError
+from ._routes import Operation, as_json
 from ._service import has_answered
 from ._span_store import SpanDistributor
 from ._tokens import Verb
@@ -36,18 +35,18 @@ from ._tokens import Verb
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from starlette.types import Receive, Scope, Send
-
     from ..abc import IdSegmentDistributor, Store
     from ..machine.operations import Renewed, Took
     from ..stores.backend import Backend
+    from ._http import HttpAnswer
     from ._resp import Session
+    from ._routes import Call
     from ._service import Service
     from ._tokens import Access
 
     Op = Callable[[Service, Access, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
-__all__ = ("command", "dispatch", "route")
+__all__ = ("OPERATIONS", "command", "dispatch")
 
 O = TypeVar("O", TakeOperation, RenewOperation, ReleaseOperation)  # noqa: E741 - an operation
 L = TypeVar("L", Machine, MachineMarker)
@@ -385,34 +384,18 @@ _KINDS: Final = {
 }
 
 
-def route(service: Service) -> Route:
-    """Return the route of HTTP."""
-    return Route("/v1/store/{op}", _OverHttp(service), methods=["POST"])
+async def _over_http(call: Call) -> HttpAnswer:
+    try:
+        access = access_of(call.service, call.scope)
+        args = _parsed(await body_of(call.scope, call.receive, MOST_BYTES))
+        return as_json(await dispatch(call.service, access, call.path["op"], args))
+    except (Problem, CosIdError) as error:
+        problem, fault = _fault_of(error)
+        body = json.dumps(json.loads(problem.body()) | {"fault": fault}).encode()
+        return answer_of(problem)._replace(body=body)
 
 
-class _OverHttp:
-    """``POST /v1/store/{op}``."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        try:
-            access = access_of(self._service, scope)
-            args = _parsed(await body_of(scope, receive, MOST_BYTES))
-            answer = await dispatch(self._service, access, scope["path_params"]["op"], args)
-        except (Problem, CosIdError) as error:
-            problem, fault = _fault_of(error)
-            await reply(
-                send,
-                json.dumps(json.loads(problem.body()) | {"fault": fault}).encode(),
-                content_type=CONTENT_TYPE.encode(),
-                status=problem.status,
-                headers=problem.headers,
-            )
-        else:
-            await reply(send, json.dumps(answer).encode())
+OPERATIONS: Final = (Operation("POST", "/v1/store/{op}", _over_http, is_public=True),)
 
 
 def _parsed(body: bytes) -> object:
