@@ -509,7 +509,7 @@ async def test_a_store_that_says_nothing(clock: ManualClock) -> None:
             await settle()
             for _ in range(10):
                 await clock.advance(0.5)
-                assert len(gen._opening.flights) <= 4
+                assert len(gen._opening.calls.under_way) <= 4
             store.gate.set()
         assert isinstance(call.error, SequenceUnavailableError)
         assert "no answer within 2 s" in str(call.error)

@@ -439,7 +439,7 @@ async def test_a_lane_is_left(clock: ManualClock) -> None:
         await clock.advance(1)
         await gen.next_id()
         assert lease.machine_id >= 0
-        assert not gen._opening.flights
+        assert not gen._opening.calls.under_way
     assert lease.machine_id == -1
     async with ConfiguredProvider({"order": ShardedId(store, layout=LAYOUT, clock=clock)}):
         pass  # it has nothing to wait for
