@@ -9,9 +9,7 @@ from aiocosid.segment._supply import Supply
 from aiocosid.snowflake._ring import Ring
 from aiocosid.stores.http._backend import Answer
 from aiocosid.stores.http._machine import LOST, HttpMachineIdDistributor
-from tests.simulation import (
-    SCENARIOS,
-)
+from tests.simulation import SCENARIOS
 
 from ._breaking import Broken, broken
 
@@ -67,9 +65,7 @@ BROKEN: dict[str, Broken] = {
         1,
     ),
     "a segment as long as its row says": Broken(
-        broken(SCENARIOS["leaf_segments"], (Supply, "_ask", asks_for_less)),
-        "handed out twice",
-        1,
+        broken(SCENARIOS["leaf_segments"], (Supply, "_ask", asks_for_less)), "handed out twice", 1
     ),
     "a proxy that remembers too long": Broken(
         broken(SCENARIOS["http_snowflakes"], (HttpMachineIdDistributor, "_is_lost", believes)),
