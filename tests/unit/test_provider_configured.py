@@ -29,7 +29,7 @@ from aiocosid.stores.counters import CounterDistributor
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import FailingDistributor, GatedDistributor, ManualClock, settle
 
-from .segment._kit import Ear, tasks
+from ._kit import Ear, tasks
 from .test_provider import Wrapping
 
 pytestmark = pytest.mark.asyncio

@@ -28,11 +28,11 @@ from aiocosid.machine._restart import (
     unconfirmed_record,
     unconfirmed_since_ms,
 )
-from aiocosid.testing import ManualClock
+from aiocosid.testing import ManualClock, settle
 from tests.machine_disk import Disk, MemoryPlace
 
+from ._kit import Call
 from .machine._lives import highest, wait_of_start
-from .segment._kit import Call
 
 OFFLINE = 600.0
 NOW = 1_790_000_000_000
@@ -239,13 +239,13 @@ class TestLives:
         bench.kill()
         mark, bench.table.loses = bench.table.stamp, True
         lease = bench.lease()
-        async with anyio.create_task_group() as group:
-            opening = Call(group, lease.__aenter__)
-            while bench.table.stamp < mark + 2:
-                await bench.clock.advance(0.01)
-            bench.table.loses = False
-            await bench.clock.advance(0.7)
-            assert opening.is_done
+        opening = Call(lease.__aenter__)
+        while bench.table.stamp < mark + 2:
+            await bench.clock.advance(0.01)
+        bench.table.loses = False
+        await bench.clock.advance(0.7)
+        assert opening.is_done
+        await settle()
         assert bench.clock.now_ms() > await highest(lease, bench.clock) - 1 > last
         await bench.end()
 
@@ -545,7 +545,7 @@ class TestAfterLeaf:
         late = bench.lease(start_timeout=1)
         bench.table.is_down = False
         async with anyio.create_task_group() as group:
-            Call(group, late.__aenter__)
+            Call(late.__aenter__)
             await bench.clock.advance(0.01)
             assert (late.machine_id, bench.table.stamp) == (-1, found)
             group.cancel_scope.cancel()

@@ -22,11 +22,7 @@ from aiocosid.errors import (
     MachineIdLostError,
     StoreError,
 )
-from aiocosid.machine import (
-    ManualMachineIdDistributor,
-    StatefulSetMachineIdDistributor,
-    _lock_file,
-)
+from aiocosid.machine import ManualMachineIdDistributor, StatefulSetMachineIdDistributor, _lock_file
 
 pytestmark = pytest.mark.anyio
 

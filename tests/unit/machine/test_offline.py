@@ -21,7 +21,7 @@ from aiocosid.snowflake import COSID_MS, SnowflakeId
 from aiocosid.stores.memory import MemoryStore
 from tests.machine_disk import Disk
 
-from ..segment._kit import Call
+from .._kit import Call
 from ._lives import POD, Bench, highest
 
 pytestmark = pytest.mark.asyncio
@@ -105,13 +105,13 @@ class TestStart:
         bench.kill()
         async with anyio.create_task_group() as group:
             elsewhere = bench.lease(Disk(bench.clock.monotonic, boot="elsewhere"))
-            Call(group, elsewhere.__aenter__)
+            Call(elsewhere.__aenter__)
             await bench.clock.advance(1)
             assert elsewhere.machine_id == 0
             mark_ms = elsewhere.limit_ms()
             again = bench.lease()
             bench.links[-1].loses_grants = True
-            Call(group, again.__aenter__)
+            Call(again.__aenter__)
             await bench.clock.advance(3)
             assert again.machine_id == -1
             bench.links[-1].loses_grants = False
@@ -134,12 +134,11 @@ class TestStart:
         assert await highest(alive, bench.clock) > last
         bench.offline = OFFLINE
         again = bench.lease()
-        async with anyio.create_task_group() as group:
-            opening = Call(group, again.__aenter__)
-            await bench.clock.advance(1)
-            bench.kill(0)  # before the new one gives up
-            await bench.clock.advance(2)
-            assert opening.is_done
+        opening = Call(again.__aenter__)
+        await bench.clock.advance(1)
+        bench.kill(0)  # before the new one gives up
+        await bench.clock.advance(2)
+        assert opening.is_done
         assert await highest(again, bench.clock) > last
         await bench.end()
 
@@ -156,11 +155,11 @@ class TestStart:
         if is_refused:
             async with anyio.create_task_group() as group:
                 elsewhere = bench.lease(Disk(bench.clock.monotonic, boot="elsewhere"))
-                Call(group, elsewhere.__aenter__)
+                Call(elsewhere.__aenter__)
                 await bench.clock.advance(1)
                 mark_ms = elsewhere.limit_ms()
                 link.loses_grants = True
-                Call(group, lease.__aenter__)
+                Call(lease.__aenter__)
                 await bench.clock.advance(2)
                 assert lease.machine_id == -1
                 group.cancel_scope.cancel()

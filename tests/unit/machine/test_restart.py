@@ -12,24 +12,15 @@ import pytest
 
 from aiocosid.abc import InstanceId
 from aiocosid.abc.restart import Found, RestartRecord
-from aiocosid.errors import (
-    InvalidArgumentError,
-    MachineIdUnavailableError,
-    StoreError,
-)
+from aiocosid.errors import InvalidArgumentError, MachineIdUnavailableError, StoreError
 from aiocosid.machine._restart import early_floor_ms, is_still_its, renewal_of
 from aiocosid.machine.cells import Note, Owner, Seat
 from aiocosid.machine.restart_file import RestartFile
-from aiocosid.snowflake import (
-    COSID_MS,
-    UID_GENERATOR_HA,
-    CachedSnowflakeId,
-    SnowflakeId,
-)
+from aiocosid.snowflake import COSID_MS, UID_GENERATOR_HA, CachedSnowflakeId, SnowflakeId
 from aiocosid.stores.memory import MemoryStore
 from tests.machine_disk import Disk
 
-from ..segment._kit import Call
+from .._kit import Call
 from ._lives import POD, Bench, highest
 
 RECORD = RestartRecord(
@@ -470,7 +461,7 @@ class TestLease:
         bench.kill()
         bench.clock.step_wall_ms(-8_000)
         async with anyio.create_task_group() as group:
-            Call(group, bench.lease().__aenter__)
+            Call(bench.lease().__aenter__)
             await bench.clock.advance(0.5)
             assert bench.lives[-1].floor_ms > last
             bench.kill()
@@ -492,10 +483,9 @@ class TestLease:
         bench.kill()
         again = bench.lease(bits=layout.machine_bits)
         heir = CachedSnowflakeId(again, layout=layout, clock=bench.clock)
-        async with anyio.create_task_group() as group:
-            opening = Call(group, heir.__aenter__)
-            await bench.clock.advance(0.1)
-            assert (opening.is_done, opening.error) == (True, None)
+        opening = Call(heir.__aenter__)
+        await bench.clock.advance(0.1)
+        assert (opening.is_done, opening.error) == (True, None)
         assert layout.parse(await heir.next_id()).timestamp_ms > layout.parse(last).timestamp_ms
         bench.links[0].heal()
         await heir.aclose()

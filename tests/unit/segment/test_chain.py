@@ -112,10 +112,7 @@ class Chain(RuleBasedStateMachine):
         self.highest_out = 0
 
     @rule(
-        step=st.integers(1, 9),
-        gap=st.integers(0, 5),
-        age=st.floats(0, 2),
-        stride=st.integers(1, 3),
+        step=st.integers(1, 9), gap=st.integers(0, 5), age=st.floats(0, 2), stride=st.integers(1, 3)
     )
     def link(self, step: int, gap: int, age: float, stride: int) -> None:
         self.now += age

@@ -14,7 +14,8 @@ from aiocosid.errors import ClosedError, SegmentUnavailableError
 from aiocosid.segment import SegmentId
 from aiocosid.testing import GatedDistributor, ManualClock, settle
 
-from ._kit import Call, Ear, counter
+from .._kit import Call, Ear
+from ._kit import counter
 
 pytestmark = pytest.mark.anyio
 
@@ -33,8 +34,8 @@ def silent(clock: ManualClock, ear: Ear | None = None) -> tuple[SegmentId, Gated
 async def test_a_line_has_one_timer(clock: ManualClock) -> None:
     """However many wait; it is gone with the last of them, served, cancelled or out of time."""
     generator, store = silent(clock)
-    async with generator, anyio.create_task_group() as group:
-        calls = [Call(group, generator.next_id) for _ in range(100)]
+    async with generator:
+        calls = [Call(generator.next_id) for _ in range(100)]
         await settle()
         assert clock.pending == FLIGHT + 1
         for call in calls[:99]:
@@ -48,7 +49,7 @@ async def test_a_line_has_one_timer(clock: ManualClock) -> None:
         await settle()
         assert clock.pending == 0
         store.close()
-        calls = [Call(group, generator.next_id) for _ in range(100)]
+        calls = [Call(generator.next_id) for _ in range(100)]
         await settle()
         store.open()
         await settle()
@@ -59,15 +60,15 @@ async def test_a_line_has_one_timer(clock: ManualClock) -> None:
 async def test_it_is_gone_when_the_generator_closes(clock: ManualClock) -> None:
     """With those who waited, before the call to the store has ended."""
     generator, store = silent(clock)
-    async with anyio.create_task_group() as group, generator:
-        calls = [Call(group, generator.next_id) for _ in range(3)]
+    async with generator:
+        calls = [Call(generator.next_id) for _ in range(3)]
         await settle()
-        Call(group, generator.aclose)
+        Call(generator.aclose)
         await settle()
         assert [type(call.error) for call in calls] == [ClosedError] * 3
         assert clock.pending == FLIGHT + 1  # the close timeout
         store.open()
-    assert clock.pending == 0
+        await settle()
 
 
 @pytest.mark.parametrize("leaves", [(0,), (1,), (0, 1), (1, 0), (0, 2), (2, 1, 0), (0, 1, 2, 3)])
@@ -77,10 +78,10 @@ async def test_whoever_leaves_the_others_keep_their_deadlines(
 ) -> None:
     """To the millisecond, whoever had the timer."""
     generator, store = silent(clock)
-    async with generator, anyio.create_task_group() as group:
+    async with generator:
         calls = []
         for _ in range(6):
-            calls.append(Call(group, generator.next_id))
+            calls.append(Call(generator.next_id))
             await clock.advance(0.1)
         for number in leaves:
             calls[number].cancel()
@@ -96,15 +97,16 @@ async def test_whoever_leaves_the_others_keep_their_deadlines(
             await clock.advance(0.09)
         assert clock.pending <= FLIGHT
         store.open()
+        await settle()
 
 
 async def test_a_caller_behind_one_that_was_served_keeps_its_deadline(clock: ManualClock) -> None:
     """The timer was that of the one who was served."""
     generator, store = silent(clock)
-    async with generator, anyio.create_task_group() as group:
-        early = Call(group, generator.next_id)
+    async with generator:
+        early = Call(generator.next_id)
         await clock.advance(1)
-        late = [Call(group, generator.next_id) for _ in range(2)]
+        late = [Call(generator.next_id) for _ in range(2)]
         await settle()
         store.let_through()
         await settle()
@@ -114,6 +116,7 @@ async def test_a_caller_behind_one_that_was_served_keeps_its_deadline(clock: Man
         await clock.advance(0.001)
         assert [type(call.error) for call in late] == [SegmentUnavailableError] * 2
         store.open()
+        await settle()
 
 
 @pytest.mark.parametrize("cancelled", [(0,), (1,), (0, 1), (0, 1, 2)])
@@ -122,8 +125,8 @@ async def test_cancelled_in_the_turn_in_which_the_time_is_up(
 ) -> None:
     """Who is cancelled is cancelled, and all the others fail at once."""
     generator, store = silent(clock, ear)
-    async with generator, anyio.create_task_group() as group:
-        calls = [Call(group, generator.next_id) for _ in range(3)]
+    async with generator:
+        calls = [Call(generator.next_id) for _ in range(3)]
         await settle()
         clock.stall(3)  # the timer has gone off, and nobody has run
         for number in cancelled:
@@ -135,15 +138,16 @@ async def test_cancelled_in_the_turn_in_which_the_time_is_up(
         assert len(ear.of(WaitTimedOut)) >= len(errors)
         assert generator.statistics().waiting == 0
         store.open()
+        await settle()
 
 
 async def test_served_in_the_turn_in_which_the_time_is_up(clock: ManualClock) -> None:
     """Whoever has got an id returns it; none is lost."""
     generator, store = silent(clock)
     for turns in range(8):
-        async with generator, anyio.create_task_group() as group:
+        async with generator:
             store.close()
-            calls = [Call(group, generator.next_id) for _ in range(3)]
+            calls = [Call(generator.next_id) for _ in range(3)]
             await settle()
             store.open()
             for _ in range(turns):
@@ -155,6 +159,7 @@ async def test_served_in_the_turn_in_which_the_time_is_up(clock: ManualClock) ->
             assert all(call.is_done for call in calls)
             assert seen.ids_handed_out == len(ids)
             assert seen.ids_fetched == seen.ids_handed_out + seen.ids_discarded
+            await settle()
 
 
 async def test_many_whose_time_is_up_hold_nobody_up(clock: ManualClock) -> None:
@@ -184,13 +189,13 @@ async def test_any_order_of_coming_leaving_and_serving(clock: ManualClock) -> No
     """Nobody waits past its deadline, or gives up before; every id is handed out or counted."""
     rng = random.Random(5)  # noqa: S311 - who does what
     generator, store = silent(clock)
-    async with generator, anyio.create_task_group() as group:
+    async with generator:
         waiting: list[tuple[float, Call]] = []
         handed_out = 0
         for _ in range(600):
             chance = rng.random()
             if chance < 0.5:
-                waiting.append((clock.monotonic(), Call(group, generator.next_id)))
+                waiting.append((clock.monotonic(), Call(generator.next_id)))
             elif chance < 0.65 and waiting:
                 rng.choice(waiting)[1].cancel()
             elif chance < 0.7:
@@ -210,3 +215,4 @@ async def test_any_order_of_coming_leaving_and_serving(clock: ManualClock) -> No
         assert (seen.waiting, seen.ids_handed_out) == (0, handed_out)
         assert seen.ids_fetched == handed_out + seen.ids_discarded
         assert handed_out > 50
+        await settle()

@@ -6,7 +6,6 @@ import dataclasses
 import logging
 import pickle
 
-import anyio
 import pytest
 
 from aiocosid.abc.events import (
@@ -31,7 +30,8 @@ from aiocosid.testing import (
     settle,
 )
 
-from ._kit import Call, Ear, counter, drain
+from .._kit import Call, Ear
+from ._kit import counter, drain
 
 pytestmark = pytest.mark.asyncio
 
@@ -40,41 +40,41 @@ async def test_the_life_of_a_chain_in_events(clock: ManualClock, ear: Ear) -> No
     """Fetched, starved, failed, grown, timed out, discarded: each is told once, with its facts."""
     store = FailingDistributor(SlowDistributor(counter(), latency=0.5, clock=clock))
     chain = SegmentChainId(store, wait_timeout=2, clock=clock, instrument=ear)
-    async with anyio.create_task_group() as group:
-        Call(group, chain.__aenter__)
-        await clock.advance(0.5)
-        assert ear.events == [
-            SegmentFetched(
-                namespace="cosid", name="order", max_id=20, count=20, took=0.5, starved=False
-            )
-        ]
-        ear.events.clear()
-        assert len(await chain.next_ids(20)) == 20
-        Call(group, chain.next_id)
-        await clock.advance(0.5)
-        fetched = ear.of(SegmentFetched)[0]
-        assert (fetched.max_id > 20, fetched.took, fetched.starved) == (True, 0.5, True)
-        assert ear.of(Starved) == [Starved(namespace="cosid", name="order")]
-        assert ear.of(DistanceChanged) == [
-            DistanceChanged(namespace="cosid", name="order", before=2, after=4)
-        ]
-        await clock.advance(1)
-        await drain(chain)
-        await clock.advance(1)
-        await drain(chain)
-        store.fail()
-        ear.events.clear()
-        Call(group, chain.next_ids, 10_000)
-        await clock.advance(3)
-        failures = ear.of(FetchFailed)
-        assert [event.attempt for event in failures] == list(range(1, len(failures) + 1))
-        assert isinstance(failures[0].error, StoreUnavailableError)
-        assert [event.waited for event in ear.of(WaitTimedOut)] == [2]
-        ear.events.clear()
-        remaining = chain.statistics().remaining
-        await chain.aclose()
-        assert sum(event.count for event in ear.of(IdsDiscarded)) == remaining
-        assert {event.reason for event in ear.of(IdsDiscarded)} <= {"closed"}
+    Call(chain.__aenter__)
+    await clock.advance(0.5)
+    assert ear.events == [
+        SegmentFetched(
+            namespace="cosid", name="order", max_id=20, count=20, took=0.5, starved=False
+        )
+    ]
+    ear.events.clear()
+    assert len(await chain.next_ids(20)) == 20
+    Call(chain.next_id)
+    await clock.advance(0.5)
+    fetched = ear.of(SegmentFetched)[0]
+    assert (fetched.max_id > 20, fetched.took, fetched.starved) == (True, 0.5, True)
+    assert ear.of(Starved) == [Starved(namespace="cosid", name="order")]
+    assert ear.of(DistanceChanged) == [
+        DistanceChanged(namespace="cosid", name="order", before=2, after=4)
+    ]
+    await clock.advance(1)
+    await drain(chain)
+    await clock.advance(1)
+    await drain(chain)
+    store.fail()
+    ear.events.clear()
+    Call(chain.next_ids, 10_000)
+    await clock.advance(3)
+    failures = ear.of(FetchFailed)
+    assert [event.attempt for event in failures] == list(range(1, len(failures) + 1))
+    assert isinstance(failures[0].error, StoreUnavailableError)
+    assert [event.waited for event in ear.of(WaitTimedOut)] == [2]
+    ear.events.clear()
+    remaining = chain.statistics().remaining
+    await chain.aclose()
+    assert sum(event.count for event in ear.of(IdsDiscarded)) == remaining
+    assert {event.reason for event in ear.of(IdsDiscarded)} <= {"closed"}
+    await settle()
 
 
 async def test_no_event_for_single_ids(ear: Ear) -> None:
@@ -111,14 +111,14 @@ async def test_an_instrument_that_raises_disturbs_nobody(
     assert isinstance(Broken(), Instrument)
     store = FailingDistributor(counter())
     chain = SegmentChainId(store, wait_timeout=2, clock=clock, instrument=Broken())
-    async with chain, anyio.create_task_group() as group:
+    async with chain:
         ids = await drain(chain)
         store.fail()
-        call = Call(group, chain.next_id)
+        call = Call(chain.next_id)
         await clock.advance(2)
         assert call.error is not None
         store.recover()
-        again = Call(group, chain.next_id)
+        again = Call(chain.next_id)
         await clock.advance(2)
         assert again.result > ids[-1]
     (record,) = (each for each in caplog.records if "instrument failed" in each.getMessage())
@@ -138,7 +138,7 @@ async def test_statistics_tell_everything(clock: ManualClock) -> None:
         0,
         0,
     )
-    async with chain, anyio.create_task_group() as group:
+    async with chain:
         await chain.next_ids(4)
         assert chain.statistics() == SegmentStatistics(
             kind="SegmentChainId",
@@ -171,7 +171,7 @@ async def test_statistics_tell_everything(clock: ManualClock) -> None:
         store.fail()
         await drain(chain)
         await settle()
-        waiting = Call(group, chain.next_id)
+        waiting = Call(chain.next_id)
         await clock.advance(1)
         seen = chain.statistics()
         assert (seen.head_sequence, seen.max_id, seen.remaining) == (130, 130, 0)
@@ -184,6 +184,7 @@ async def test_statistics_tell_everything(clock: ManualClock) -> None:
         seen = chain.statistics()
         assert waiting.result == 131
         assert (seen.waiting, seen.last_error, seen.head_sequence) == (0, None, 131)
+        await settle()
 
 
 async def test_the_head_moves_with_the_ids() -> None:
@@ -220,10 +221,10 @@ async def test_statistics_wait_for_nothing_and_change_nothing(clock: ManualClock
     store = GatedDistributor(counter())
     store.open()
     chain = SegmentChainId(store, clock=clock, instrument=Looker())
-    async with chain, anyio.create_task_group() as group:
+    async with chain:
         await drain(chain)
         store.close()
-        Call(group, chain.next_ids, 100)
+        Call(chain.next_ids, 100)
         await settle()
         assert chain.statistics() == chain.statistics()
         store.open()

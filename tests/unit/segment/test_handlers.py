@@ -32,8 +32,9 @@ from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import GatedDistributor, ManualClock, WrappedDistributor, settle
 
 from .. import _interrupted
-from ._kit import Call, counter, tasks
+from .._kit import Call, tasks
 from ._kit import Generator as IdGenerator
+from ._kit import counter
 
 pytestmark = pytest.mark.asyncio
 
@@ -96,9 +97,9 @@ async def test_a_caller_that_leaves_and_ids_that_expire(clock: ManualClock) -> N
             taken.append(chain.next_id_nowait())
 
     chain = SegmentChainId(store, safe_distance=4, ttl=3, clock=clock)
-    async with chain, anyio.create_task_group() as group:
+    async with chain:
         store.close()
-        first, second = Call(group, chain.next_ids, 7000), Call(group, chain.next_ids, 3500)
+        first, second = Call(chain.next_ids, 7000), Call(chain.next_ids, 3500)
         await settle()
         assert chain.statistics().waiting == 2
         with interrupted("line", handler):
@@ -113,6 +114,7 @@ async def test_a_caller_that_leaves_and_ids_that_expire(clock: ManualClock) -> N
         assert chain.statistics().ids_handed_out == 3500 + len(taken)
         assert len({*second.result, *taken}) == 3500 + len(taken)
         store.open()
+        await settle()
 
 
 @pytest.mark.parametrize("kind", [SegmentChainId, SegmentId])

@@ -275,9 +275,7 @@ BROKEN: dict[str, Broken] = {
         0,
     ),
     "lease judged after the renewal": Broken(
-        broken(silent_past_the_lease, (Leasing, "_renew", renews_late)),
-        "its lease had ended",
-        5,
+        broken(silent_past_the_lease, (Leasing, "_renew", renews_late)), "its lease had ended", 5
     ),
     "stripes that overlap": Broken(
         broken(SCENARIOS["segment_chain_striped"], (ResidueClass, "ids", ids_of_no_place)),
@@ -303,9 +301,7 @@ BROKEN: dict[str, Broken] = {
         broken(twins, (Stamping, "_attached", attached_alone)), "handed out twice", 0
     ),
     "mark behind use": Broken(
-        broken(SCENARIOS["snowflake_crashes"], (Leasing, "_renew", marks_early)),
-        "machine id",
-        3,
+        broken(SCENARIOS["snowflake_crashes"], (Leasing, "_renew", marks_early)), "machine id", 3
     ),
     "no fence of seconds": Broken(
         broken(SCENARIOS["sharded_losses"], seconds(b"second < opens", b"false")),

@@ -8,9 +8,7 @@ from aiocosid.machine._leasing import Leasing
 from aiocosid.segment._supply import Supply
 from aiocosid.snowflake._ring import Ring
 from aiocosid.stores.http._backend import LOST, Answer, HttpMachineIdDistributor
-from tests.simulation import (
-    SCENARIOS,
-)
+from tests.simulation import SCENARIOS
 
 from ._breaking import Broken, broken
 
@@ -66,9 +64,7 @@ BROKEN: dict[str, Broken] = {
         1,
     ),
     "a segment as long as its row says": Broken(
-        broken(SCENARIOS["leaf_segments"], (Supply, "_ask", asks_for_less)),
-        "handed out twice",
-        1,
+        broken(SCENARIOS["leaf_segments"], (Supply, "_ask", asks_for_less)), "handed out twice", 1
     ),
     "a proxy that remembers too long": Broken(
         broken(SCENARIOS["http_snowflakes"], (HttpMachineIdDistributor, "_is_lost", believes)),

@@ -234,18 +234,12 @@ def machines(*, recycles_early: bool = False, **switches: bool) -> Scenario:
     return scenario
 
 
-SOUND = {
-    "counter": chains(linked(Counter)),
-    "machines": machines(),
-}
+SOUND = {"counter": chains(linked(Counter)), "machines": machines()}
 
 DEFECTS: dict[str, tuple[Scenario, str]] = {
     "reads, then writes": (chains(linked(ReadsThenWrites)), "handed out twice"),
     # The generator sees the counter stand still, and ends.
-    "answers the resend": (
-        chains(linked(AnswersTheResend), seconds=8.0, every=0.5),
-        "got no ids",
-    ),
+    "answers the resend": (chains(linked(AnswersTheResend), seconds=8.0, every=0.5), "got no ids"),
     "reads again": (chains(lambda n, c: ReadsAgain(n.link(), c)), "handed out twice"),
     "lowers after a crash": (
         chains(lambda n, c: n.link().segments(LowersAfterCrash(c, n))),

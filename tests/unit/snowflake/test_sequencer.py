@@ -16,13 +16,7 @@ from hypothesis import strategies as st
 
 from aiocosid.errors import InvalidArgumentError, LayoutExpiredError, WouldBlock
 from aiocosid.snowflake import SnowflakeLayout
-from aiocosid.snowflake._sequencer import (
-    PIECE,
-    Behind,
-    Full,
-    Limited,
-    Sequencer,
-)
+from aiocosid.snowflake._sequencer import PIECE, Behind, Full, Limited, Sequencer
 
 from ._kit import FOREVER_MS
 
@@ -409,8 +403,7 @@ def test_the_layouts_end_is_an_error() -> None:
     st.integers(1, 6),
     st.sampled_from([None, 0, 1]),
     st.lists(
-        st.tuples(st.integers(-4, 6), st.integers(0, 40), st.booleans(), st.booleans()),
-        max_size=60,
+        st.tuples(st.integers(-4, 6), st.integers(0, 40), st.booleans(), st.booleans()), max_size=60
     ),
 )
 def test_ids_are_unique_rising_and_never_of_the_future(

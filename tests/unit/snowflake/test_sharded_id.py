@@ -31,8 +31,7 @@ from aiocosid.snowflake import ShardedId, ShardedLayout
 from aiocosid.snowflake._seconds_in_hand import NS, SecondsInHand
 from aiocosid.testing import ManualClock, settle
 
-from ..segment._kit import Call, tasks
-from ._kit import Ear
+from .._kit import Call, Ear, tasks
 from ._sequences import LAYOUT, Sequences
 
 pytestmark = pytest.mark.asyncio
@@ -115,16 +114,15 @@ async def test_a_spent_second_is_waited_out(clock: ManualClock) -> None:
     """R8: ten sequences a second, 25 asked for: three seconds; who comes later waits behind."""
     store = Sequences(clock, max_sequence=10)
     async with ShardedId(store, layout=LAYOUT, clock=clock) as gen:
-        async with anyio.create_task_group() as group:
-            batch = Call(group, gen.next_ids, 25)
-            await settle()
-            single = Call(group, gen.next_id)
-            await settle()
-            with pytest.raises(WouldBlock):
-                gen.next_id_nowait()
-            for _ in range(2):
-                assert not batch.is_done
-                await clock.advance(1)
+        batch = Call(gen.next_ids, 25)
+        await settle()
+        single = Call(gen.next_id)
+        await settle()
+        with pytest.raises(WouldBlock):
+            gen.next_id_nowait()
+        for _ in range(2):
+            assert not batch.is_done
+            await clock.advance(1)
         seconds = [LAYOUT.parse(each).second - START for each in batch.result]
         assert seconds == [0] * 10 + [1] * 10 + [2] * 5
         assert LAYOUT.parse(single.result) == (START + 2, 0, 6)
@@ -138,12 +136,11 @@ async def test_a_wait_has_an_end(clock: ManualClock, ear: Ear) -> None:
     async with ShardedId(store, layout=LAYOUT, clock=clock, instrument=ear) as gen:
         await gen.next_ids(10)
         store.replies = [SecondSpent(START + each) for each in range(9)]
-        async with anyio.create_task_group() as group:
-            call = Call(group, gen.next_id)
-            await settle()
-            await clock.advance(4.9)
-            assert not call.is_done
-            await clock.advance(0.1)
+        call = Call(gen.next_id)
+        await settle()
+        await clock.advance(4.9)
+        assert not call.is_done
+        await clock.advance(0.1)
         assert isinstance(call.error, SequenceExhaustedError)
         assert "10 sequences" in str(call.error)
         assert (call.error.waited, call.error.retryable) == (5, True)
@@ -156,25 +153,25 @@ async def test_a_wait_has_an_end(clock: ManualClock, ear: Ear) -> None:
 async def test_a_long_batch_is_no_stall(clock: ManualClock) -> None:
     """While ids come, even a wait of many seconds goes on; a batch behind it as well."""
     store = Sequences(clock, max_sequence=10)
-    async with ShardedId(store, layout=LAYOUT, clock=clock) as gen, anyio.create_task_group() as g:
-        calls = [Call(g, gen.next_ids, 40) for _ in range(3)]
+    async with ShardedId(store, layout=LAYOUT, clock=clock) as gen:
+        calls = [Call(gen.next_ids, 40) for _ in range(3)]
         await settle()
         for _ in range(12):
             await clock.advance(1)
         assert [len(call.result) for call in calls] == [40] * 3
         ids = [each for call in calls for each in call.result]
         assert ids == sorted(set(ids))
+        await settle()
 
 
 async def test_a_batch_of_more_seconds_than_anybody_waits(clock: ManualClock) -> None:
     """Each second in which it gets ids counts, also if nobody is through with his."""
     store = Sequences(clock, max_sequence=10)
     async with ShardedId(store, layout=LAYOUT, clock=clock, nodes=1) as gen:
-        async with anyio.create_task_group() as group:
-            calls = [Call(group, gen.next_ids, n) for n in (85, 5)]
-            await settle()
-            for _ in range(9):
-                await clock.advance(1)
+        calls = [Call(gen.next_ids, n) for n in (85, 5)]
+        await settle()
+        for _ in range(9):
+            await clock.advance(1)
         ids = [each for call in calls for each in call.result]
         assert len(set(ids)) == 90
         assert gen.statistics().ids_discarded == 0
@@ -187,14 +184,13 @@ async def test_a_spent_second_is_no_outage(clock: ManualClock) -> None:
         store, layout=LAYOUT, clock=clock, on_unavailable="random_unsafe", batch=10
     ) as gen:
         await gen.next_ids(10)
-        async with anyio.create_task_group() as group:
-            call = Call(group, gen.next_id)
-            await settle()
-            assert not call.is_done
-            store.error = AWAY
-            await clock.advance(0.9)
-            assert not call.is_done
-            await clock.advance(0.1)
+        call = Call(gen.next_id)
+        await settle()
+        assert not call.is_done
+        store.error = AWAY
+        await clock.advance(0.9)
+        assert not call.is_done
+        await clock.advance(0.1)
         assert LAYOUT.parse(call.result).second == START + 1
         assert gen.statistics().ids_not_granted > 0
 
@@ -206,11 +202,11 @@ async def test_one_call_for_a_thousand(clock: ManualClock) -> None:
         await clock.advance(1)
         store.asked.clear()
         store.gate = anyio.Event()
-        async with anyio.create_task_group() as group:
-            calls = [Call(group, gen.next_id) for _ in range(1000)]
-            await settle()
-            assert len(store.asked) == 1
-            store.gate.set()
+        calls = [Call(gen.next_id) for _ in range(1000)]
+        await settle()
+        assert len(store.asked) == 1
+        store.gate.set()
+        await settle()
         assert len(store.asked) == 2  # the first was sent for the one who came first
         assert store.asked[1] == (START + 1, 900)
         ids = [call.result for call in calls]
@@ -223,23 +219,23 @@ async def test_a_cancelled_caller_takes_nothing_along(clock: ManualClock) -> Non
     async with ShardedId(store, layout=LAYOUT, clock=clock, batch=4) as gen:
         await gen.next_ids(4)
         store.gate = anyio.Event()
-        async with anyio.create_task_group() as group:
-            gone, stays = Call(group, gen.next_ids, 3), Call(group, gen.next_ids, 2)
-            await settle()
-            gone.cancel()
-            await settle()
-            store.gate.set()
+        gone, stays = Call(gen.next_ids, 3), Call(gen.next_ids, 2)
+        await settle()
+        gone.cancel()
+        await settle()
+        store.gate.set()
+        await settle()
         assert [LAYOUT.parse(each).sequence for each in stays.result] == [5, 6]
         assert len(store.asked) == 2
         store.gate = anyio.Event()
-        async with anyio.create_task_group() as group:
-            half = Call(group, gen.next_ids, 5)  # two are there, and are set aside
-            await settle()
-            half.cancel()
-            await settle()
-            last = Call(group, gen.next_id)
-            await settle()
-            store.gate.set()
+        half = Call(gen.next_ids, 5)  # two are there, and are set aside
+        await settle()
+        half.cancel()
+        await settle()
+        last = Call(gen.next_id)
+        await settle()
+        store.gate.set()
+        await settle()
         assert LAYOUT.parse(last.result).sequence == 9
         told = gen.statistics()
         assert (told.ids_handed_out, told.ids_discarded) == (7, 2)
@@ -338,14 +334,13 @@ async def test_seconds_that_may_be_lost(clock: ManualClock) -> None:
         await gen.next_ids(100)
         store.asked.clear()
         store.replies = [SecondFenced(START + 4, START)]
-        async with anyio.create_task_group() as group:
-            call = Call(group, gen.next_id)
-            await settle()
-            assert store.asked == [(START, 200)]
-            await clock.advance(1.9)
-            assert len(store.asked) == 1
-            await clock.advance(0.1)
-            assert store.asked[1:] == [(START + 4, 100)]
+        call = Call(gen.next_id)
+        await settle()
+        assert store.asked == [(START, 200)]
+        await clock.advance(1.9)
+        assert len(store.asked) == 1
+        await clock.advance(0.1)
+        assert store.asked[1:] == [(START + 4, 100)]
         ids = [call.result]
         assert LAYOUT.parse(ids[0]) == (START + 4, 0, 1)
         for _ in range(4):  # until the clock is there
@@ -363,11 +358,10 @@ async def test_a_fence_that_is_far_off(clock: ManualClock) -> None:
         await clock.advance(1)
         store.replies = [SecondFenced(START + 99, START + 1)] * 9
         store.asked.clear()
-        async with anyio.create_task_group() as group:
-            call = Call(group, gen.next_id)
-            await settle()
-            for _ in range(5):
-                await clock.advance(1)
+        call = Call(gen.next_id)
+        await settle()
+        for _ in range(5):
+            await clock.advance(1)
         assert isinstance(call.error, SequenceUnavailableError)
         assert not isinstance(call.error, SequenceExhaustedError)
         assert str(START + 99) in str(call.error)
@@ -381,12 +375,11 @@ async def test_a_fence_that_is_taken_away(clock: ManualClock) -> None:
     async with ShardedId(store, layout=LAYOUT, clock=clock) as gen:
         await clock.advance(1)
         store.replies = [SecondFenced(START + 86_400, START + 1)]
-        async with anyio.create_task_group() as group:
-            call = Call(group, gen.next_id)
-            await clock.advance(1.9)
-            assert not call.is_done
-            await clock.advance(0.1)
-            assert LAYOUT.parse(call.result).second == START + 3
+        call = Call(gen.next_id)
+        await clock.advance(1.9)
+        assert not call.is_done
+        await clock.advance(0.1)
+        assert LAYOUT.parse(call.result).second == START + 3
         store.asked.clear()
         for _ in range(3):
             await clock.advance(1)
@@ -415,10 +408,9 @@ async def test_what_no_store_may_answer(clock: ManualClock) -> None:
             store.replies = [reply]
             with pytest.raises(SequenceUnavailableError, match=r"is damaged|answered"):
                 await gen.next_id()
-            async with anyio.create_task_group() as group:
-                call = Call(group, gen.next_id)
-                await settle()
-                await clock.advance(1)
+            call = Call(gen.next_id)
+            await settle()
+            await clock.advance(1)
             assert LAYOUT.parse(call.result).second > second or reply is None or reply == 17
             assert store.holds(call.result)
         await clock.advance(5)
@@ -482,12 +474,12 @@ async def test_a_late_answer_is_of_no_use(clock: ManualClock, ear: Ear) -> None:
     async with ShardedId(store, layout=LAYOUT, clock=clock, instrument=ear, batch=10) as gen:
         await gen.next_ids(10)
         store.gate = anyio.Event()
-        async with anyio.create_task_group() as group:
-            call = Call(group, gen.next_id)
-            await settle()
-            await clock.advance(1)
-            assert [second for second, _ in store.asked[1:]] == [START, START + 1]
-            store.gate.set()
+        call = Call(gen.next_id)
+        await settle()
+        await clock.advance(1)
+        assert [second for second, _ in store.asked[1:]] == [START, START + 1]
+        store.gate.set()
+        await settle()
         assert LAYOUT.parse(call.result).second == START + 1
         assert gen.statistics().ids_discarded == 10
         await clock.advance(1)
@@ -504,13 +496,13 @@ async def test_a_store_that_says_nothing(clock: ManualClock) -> None:
         await clock.advance(1)
         store.asked.clear()
         store.gate = anyio.Event()
-        async with anyio.create_task_group() as group:
-            call = Call(group, gen.next_id)
-            await settle()
-            for _ in range(10):
-                await clock.advance(0.5)
-                assert len(gen._opening.calls.under_way) <= 4
-            store.gate.set()
+        call = Call(gen.next_id)
+        await settle()
+        for _ in range(10):
+            await clock.advance(0.5)
+            assert len(gen._opening.calls.under_way) <= 4
+        store.gate.set()
+        await settle()
         assert isinstance(call.error, SequenceUnavailableError)
         assert "no answer within 2 s" in str(call.error)
 
@@ -582,10 +574,9 @@ async def test_statistics_add_up(clock: ManualClock) -> None:
                 gen.next_id_nowait()
                 taken += 2
                 check()
-            async with anyio.create_task_group() as group:
-                call = Call(group, gen.next_ids, n)
-                await settle()
-                await clock.advance(1)
+            call = Call(gen.next_ids, n)
+            await settle()
+            await clock.advance(1)
             taken += len(call.result)
             check()
             await gen.next_id()
@@ -610,12 +601,12 @@ async def test_closing_while_a_call_is_under_way(clock: ManualClock) -> None:
     """Who waits gets ClosedError, the call ends, and no task is left."""
     store = Sequences(clock)
     gen = ShardedId(store, layout=LAYOUT, clock=clock)
-    async with gen, anyio.create_task_group() as group:
+    async with gen:
         await clock.advance(1)
         store.gate = anyio.Event()
-        call = Call(group, gen.next_id)
+        call = Call(gen.next_id)
         await settle()
-        closing = Call(group, gen.aclose)
+        closing = Call(gen.aclose)
         await settle()
         assert isinstance(call.error, ClosedError)
         assert not closing.is_done

@@ -31,8 +31,8 @@ from aiocosid.snowflake._lane import Lane
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import ManualClock, settle
 
+from .._kit import Call
 from ..machine.test_lease_fork import in_child
-from ..segment._kit import Call
 from ._sequences import LAYOUT, Sequences
 
 pytestmark = pytest.mark.asyncio
@@ -95,13 +95,12 @@ async def test_a_driver_that_raises_a_cancellation_of_its_own(clock: ManualClock
     async with ShardedId(store, layout=LAYOUT, clock=clock, on_unavailable="wait") as gen:
         await gen.next_id()
         store.gate = anyio.Event()
-        async with anyio.create_task_group() as group:
-            call = Call(group, gen.next_ids, 3000)
-            await clock.advance(3)
-            assert gen.statistics().failures >= 1
-            assert not call.is_done
-            store.gate.set()
-            await clock.advance(2)
+        call = Call(gen.next_ids, 3000)
+        await clock.advance(3)
+        assert gen.statistics().failures >= 1
+        assert not call.is_done
+        store.gate.set()
+        await clock.advance(2)
         assert store.holds(call.result[-1])
 
 
@@ -115,11 +114,10 @@ async def test_what_is_in_hand_comes_first(clock: ManualClock, policy: Any) -> N
         await make_busy(clock, gen)
         store.error = AWAY
         await gen.next_ids(100)
-        async with anyio.create_task_group() as group:
-            call = Call(group, gen.next_ids, 3000)
-            await settle()
-            assert not call.is_done
-            await clock.advance(0.01)
+        call = Call(gen.next_ids, 3000)
+        await settle()
+        assert not call.is_done
+        await clock.advance(0.01)
         assert {LAYOUT.parse(each).second for each in call.result} == {START + 4}
         assert all(map(store.holds, call.result))
         await clock.advance(0.05)
@@ -140,11 +138,10 @@ async def test_nothing_is_guessed_of_a_spent_second(clock: ManualClock) -> None:
         guessed = await gen.next_ids(10)
         assert LAYOUT.parse(guessed[0]).second == START
         await clock.advance(1)
-        async with anyio.create_task_group() as group:
-            call = Call(group, gen.next_id)
-            await settle()
-            assert not call.is_done
-            await clock.advance(1)
+        call = Call(gen.next_id)
+        await settle()
+        assert not call.is_done
+        await clock.advance(1)
         assert LAYOUT.parse(call.result).second == START + 2
 
 
@@ -163,10 +160,9 @@ async def test_the_store_is_back_in_a_second_that_was_guessed(clock: ManualClock
         await settle()
         assert not gen.statistics().is_away
         ids += await gen.next_ids(54)
-        async with anyio.create_task_group() as group:
-            call = Call(group, gen.next_ids, 3)
-            await settle()
-            await clock.advance(1)
+        call = Call(gen.next_ids, 3)
+        await settle()
+        await clock.advance(1)
         ids += call.result
         assert ids == sorted(set(ids))
         assert store.holds(ids[-1])
@@ -232,14 +228,13 @@ async def test_waiting_for_it(clock: ManualClock) -> None:
         store.error = AWAY
         errors: list[BaseException | None] = []
         for mends in (True, False):
-            async with anyio.create_task_group() as group:
-                call = Call(group, gen.next_id)
-                await settle()
-                await clock.advance(3)
-                assert not call.is_done
-                assert len(store.asked) < 20
-                store.error = None if mends else AWAY
-                await clock.advance(2)
+            call = Call(gen.next_id)
+            await settle()
+            await clock.advance(3)
+            assert not call.is_done
+            assert len(store.asked) < 20
+            store.error = None if mends else AWAY
+            await clock.advance(2)
             assert (call.result is not None) == mends
             errors.append(call.error)
             await clock.advance(1)
@@ -336,11 +331,10 @@ async def test_a_lane_has_its_width(clock: ManualClock) -> None:
         await clock.advance(1)
         store.error = AWAY
         ids = [*await one.next_ids(500), *await other.next_ids(524)]
-        async with anyio.create_task_group() as group:
-            calls = [Call(group, one.next_id), Call(group, other.next_id)]
-            await settle()
-            assert not any(call.is_done for call in calls)
-            await clock.advance(1)
+        calls = [Call(one.next_id), Call(other.next_id)]
+        await settle()
+        assert not any(call.is_done for call in calls)
+        await clock.advance(1)
         ids += [call.result for call in calls]
         found = [LAYOUT.parse(each) for each in ids]
         assert len({each[::2] for each in found}) == 1026
@@ -372,10 +366,9 @@ async def test_a_lane_whose_lease_ends(clock: ManualClock) -> None:
                 break
         last = pairs[-1][0]
         assert last == mark_ms // 1000
-        async with anyio.create_task_group() as group:
-            call = Call(group, gen.next_id)
-            await settle()
-            await clock.advance(5)
+        call = Call(gen.next_id)
+        await settle()
+        await clock.advance(5)
         assert isinstance(call.error, SequenceUnavailableError)
         await clock.advance(60)
         taken = MachineIdLease(theirs, bits=1, clock=clock)
@@ -460,10 +453,9 @@ async def test_a_lane_bridges_the_fence(clock: ManualClock) -> None:
         ids = await gen.next_ids(10)
         assert gen.statistics().ids_not_granted == 10
         await clock.advance(2)
-        async with anyio.create_task_group() as group:
-            call = Call(group, gen.next_ids, 100)
-            await settle()
-            await clock.advance(1)
+        call = Call(gen.next_ids, 100)
+        await settle()
+        await clock.advance(1)
         ids += call.result
         assert ids == sorted(set(ids))
 
