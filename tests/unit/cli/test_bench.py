@@ -131,10 +131,3 @@ def test_bench_leaves_real_counters_alone(aiocosid: Command) -> None:
     counters = {each["namespaced_name"]: each["last_max_id"] for each in found}
     assert counters.pop("aiocosid-bench.bench") > 100_000
     assert counters == {"cosid.order": 1}
-
-
-def test_bench_on_a_store_that_is_not_there(aiocosid: Command) -> None:
-    """It ends as every command does."""
-    ended = aiocosid("bench", "--store", "nothing://", "--seconds", 0.01)
-    assert (ended.code, ended.out) == (2, "")
-    assert ended.err.count("\n") == 1

@@ -220,24 +220,6 @@ def test_it_prints_the_statements_of_a_dialect(
     assert "s3cret" not in ended.out
 
 
-@pytest.mark.parametrize(
-    ("words", "wrong"),
-    [
-        (("--sql", "--store", "redis://:s3cret@db"), "--dialect"),
-        (("--sql",), "--dialect"),
-        (("--sql", "--config", "ids.toml"), "--config"),
-        (("--dialect", "mysql"), "--dialect"),
-    ],
-)
-def test_it_prints_no_other_statements(
-    aiocosid: Command, scripted: ScriptedStore, words: tuple[str, ...], wrong: str
-) -> None:
-    ended = aiocosid("init", *words)
-    assert (ended.code, ended.out, scripted.urls) == (2, "", [])
-    assert wrong in ended.err
-    assert "s3cret" not in ended.err
-
-
 OURS = ("cosid", "cosid_machine", "aiocosid_cell")
 
 
@@ -328,18 +310,6 @@ def test_half_of_a_recovery_vouches_for_nothing(aiocosid: Command, dropped: Path
     for words in ((), ("--yes",)):
         assert aiocosid("init", *words).code in {2, 4}
     assert aiocosid("next", "order").code == 4
-
-
-@pytest.mark.parametrize("words", [("--floor", "order"), ("--floor", "order=x"), ("--floor", "=1")])
-def test_a_floor_that_is_none(aiocosid: Command, words: tuple[str, ...]) -> None:
-    ended = aiocosid("init", "--after-loss", *words)
-    assert (ended.code, "NAME=N, as order=123456" in ended.err) == (2, True)
-
-
-def test_a_floor_is_for_a_loss(aiocosid: Command, tmp_path: Path) -> None:
-    assert aiocosid("init", "--floor", "order=1").code == 2
-    assert aiocosid("init", "--floor-from", "order=orders").code == 2
-    assert not (tmp_path / "ids.db").exists()
 
 
 def test_yes_is_no_answer_about_a_store_in_use(aiocosid: Command, tmp_path: Path) -> None:

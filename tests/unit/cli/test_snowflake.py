@@ -85,25 +85,3 @@ def test_a_store_that_refuses(aiocosid: Command, scripted: ScriptedStore) -> Non
     ended = aiocosid("snowflake")
     assert (ended.code, ended.out) == (4, "")
     assert "wrong password" in ended.err
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("-n", 0),
-        ("-n", 10_000_001),
-        ("--layout", "cosid"),
-        ("--layout", "cosid-radix62"),
-        ("--namespace", ""),
-        ("order",),
-    ],
-    ids=repr,
-)
-def test_bad_arguments(
-    aiocosid: Command, scripted: ScriptedStore, words: tuple[object, ...]
-) -> None:
-    """A mistake of the caller is code 2 and one line, and prints no id."""
-    ended = aiocosid("snowflake", *words)
-    assert (ended.code, ended.out) == (2, "")
-    assert ended.err.startswith("aiocosid: error: ")
-    assert ended.err.count("\n") == 1

@@ -128,12 +128,6 @@ def test_a_file_with_several_stores(aiocosid: Command, monkeypatch: pytest.Monke
     assert "sqlite:///a.db, sqlite:///b.db" in ended.err
 
 
-def test_two_stores(aiocosid: Command) -> None:
-    """An option does not silently go before another one."""
-    ended = aiocosid("next", "x", "--store", "memory:", "--config", "ids.toml")
-    assert (ended.code, "left out with --config" in ended.err) == (2, True)
-
-
 def test_a_file_that_is_missing(aiocosid: Command, tmp_path: Path) -> None:
     """Only init makes it; the others name the whole path, the folder and the remedy."""
     for words in (("next", "a"), ("snowflake",), ("set-floor", "a", "--above", 1, "--create")):
@@ -158,30 +152,10 @@ def test_a_silent_store_is_unavailable(
     assert scripted.closed[-1] == "store"
 
 
-@pytest.mark.parametrize("url", ["", "order", "oracle://u:s3cr3t@h/db", "memory://elsewhere"])
-def test_a_url_that_names_no_store(aiocosid: Command, url: str) -> None:
-    """It is a mistake of the caller."""
-    ended = aiocosid("inspect", "--store", url)
-    assert (ended.code, ended.out) == (2, "")
-    assert "url is" in ended.err
-
-
 def test_init_shows_no_password(aiocosid: Command, scripted: ScriptedStore) -> None:
     """The one command that repeats the URL leaves the password out."""
     ended = aiocosid("init", "--store", SECRET_URL)
     assert ended.out == "redis://user:***@host/0?password=*** is ready\n"
-
-
-@pytest.mark.parametrize(
-    "words", [("inspect", SECRET_URL), (SECRET_URL,), ("next", "a", "b", SECRET_URL)]
-)
-def test_a_url_in_the_wrong_place_shows_no_password(
-    aiocosid: Command, words: tuple[str, ...]
-) -> None:
-    """Not even the parser's own complaint repeats it."""
-    ended = aiocosid(*words)
-    assert ended.code == 2
-    assert "s3cr3t" not in ended.out + ended.err
 
 
 def test_help_shows_no_password(aiocosid: Command, monkeypatch: pytest.MonkeyPatch) -> None:
