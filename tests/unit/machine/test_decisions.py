@@ -231,6 +231,7 @@ PEERS: Final = {number: seat(f"i{number}", at=SILENT, seen=-1, token="") for num
             FULL | {2: Seat((Owner("x", SILENT),), Note("x", stable=True), SILENT)},
             *({}, None, {}),
         ),
+        (FULL | {2: Seat((Owner("java", SILENT),), Note("x", stable=True), SILENT)}, {}, 2, {}),
         (FULL | {2: Seat((Owner("", NOW), Owner("x", SILENT)))}, {}, 2, {}),
         (FULL | {2: Seat((Owner("", SILENT), Owner("x", NOW)))}, {}, None, {}),
         (PEERS, {"stamps_tell": False, "guard_ms": ENDLESS_MS}, None, {}),
