@@ -20,6 +20,8 @@ SHORT = {
     ("postgres", "synchronous"): Options(store="synchronous", seconds=1, processes=3),
     ("disk-full", "sqlite"): Options(store="sqlite", seconds=2, processes=3),
     ("workers", "valkey"): Options(store="valkey", seconds=2, processes=4),
+    ("workers", "sqlite"): Options(store="sqlite", seconds=2, processes=4),
+    ("workers", "postgres"): Options(store="postgres", seconds=2, processes=4),
     ("leases", "postgres"): Options(store="postgres", seconds=3, processes=4),
     ("clock", "sqlite"): Options(store="sqlite", seconds=2, processes=4),
     ("cancellation", "sqlite"): Options(store="sqlite", seconds=2, processes=3),

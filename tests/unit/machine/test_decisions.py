@@ -222,6 +222,7 @@ PEERS: Final = {number: seat(f"i{number}", at=SILENT, seen=-1, token="") for num
         (PEERS, {}, 0, {}),
         (PEERS | {0: replace(PEERS[0], seen_ms=NOW)}, {}, 1, {}),
         (FULL | {2: Seat((Owner("x", SILENT),), Note("x", stable=True), SILENT)}, *({}, None, {})),
+        (FULL | {2: Seat((Owner("java", SILENT),), Note("x", stable=True), SILENT)}, {}, 2, {}),
         (FULL | {2: Seat((Owner("", NOW), Owner("x", SILENT)))}, {}, 2, {}),
         (FULL | {2: Seat((Owner("", SILENT), Owner("x", NOW)))}, {}, None, {}),
         (PEERS, {"stamps_tell": False, "guard_ms": ENDLESS_MS}, None, {}),

@@ -5,11 +5,18 @@ from __future__ import annotations
 import uuid
 from dataclasses import replace
 from functools import partial
+from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
 from aiocosid.abc import InstanceId, Machine, MachineIdDistributor
-from aiocosid.errors import InvalidArgumentError, MachineIdLostError, MachineIdOverflowError
+from aiocosid.errors import (
+    InvalidArgumentError,
+    MachineIdLostError,
+    MachineIdOverflowError,
+    StoreUnavailableError,
+)
 from aiocosid.machine import rules
 from aiocosid.machine.cells import Need
 from aiocosid.machine.distributor import transact
@@ -191,6 +198,36 @@ async def test_an_id_can_be_taken_away() -> None:
     for machine_id, namespace in ((1, "cosid"), (0, "none")):
         with pytest.raises(InvalidArgumentError, match="machine_id"):
             await store.revert_machine(machine_id=machine_id, namespace=namespace)
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments"),
+    [
+        ("distribute", {"bits": 0, "now_ms": 1, "latest_ms": 1}),
+        ("distribute", {"bits": 32, "now_ms": 1, "latest_ms": 1}),
+        ("distribute", {"bits": 1, "now_ms": -1, "latest_ms": 1}),
+        ("distribute", {"bits": 1, "now_ms": 1, "latest_ms": 2**63}),
+        ("guard", {"machine_id": -1, "now_ms": 1, "mark_ms": 1}),
+        ("guard", {"machine_id": 1, "now_ms": 1.5, "mark_ms": 1}),
+        ("guard", {"machine_id": 1, "now_ms": 1, "mark_ms": 2**63}),
+        ("revert", {"machine_id": 2**31, "last_ms": 1}),
+        ("revert", {"machine_id": 1, "last_ms": -2}),
+    ],
+)
+async def test_an_argument_out_of_its_range(method: str, arguments: dict[str, Any]) -> None:
+    """It is refused before anything is sent."""
+    one = MemoryStore().machine_id_distributor()
+    with pytest.raises(InvalidArgumentError):
+        await getattr(one, method)(**arguments)
+
+
+async def test_a_commit_that_is_always_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends, in the store's own error."""
+    store = MemoryStore()
+    monkeypatch.setattr("aiocosid.machine.distributor.LONGEST_TRY", 0.2)
+    monkeypatch.setattr(type(store._backend), "commit", AsyncMock(return_value=False))
+    with pytest.raises(StoreUnavailableError, match="each time"):
+        await take(store.machine_id_distributor())
 
 
 async def test_machine_ids_are_not_for_the_child() -> None:
