@@ -149,7 +149,7 @@ class Supply:
             partial(self._ask, count),
             store=self.distributor.store,
             clock=self._clock,
-            within=self._options.fetch_timeout,
+            within=self._options.call_timeout,
             shield=True,
             began=self._took_off,
         )
@@ -206,10 +206,10 @@ class Supply:
             )
         if max_id < 1:
             return self._corrupt(f"{max_id}, below the first id")
-        return [IdSegment(max_id, count, reply.sent_at, self._options.ttl, distributor.stride)]
+        return [IdSegment(max_id, count, reply.sent_at, self._options.lifetime, distributor.stride)]
 
     def _judge_block(self, block: Block, reply: Reply) -> list[IdSegment] | CosIdError:
-        last, ttl = self._hand.floor or 0, self._options.ttl
+        last, ttl = self._hand.floor or 0, self._options.lifetime
         for each in block.ranges:
             if each[0] <= last:
                 # Of a clock that has stepped back, behind a server that was started anew.

@@ -8,10 +8,8 @@ from pydantic import BaseModel, Field
 
 from ...abc import DEFAULT_STEP, MAX_ID
 from ...segment.blocks import MAX_BLOCK
-from ...segment.grouped_id import MAX_GROUPS
-from ...segment.options import MAX_WAITERS
+from ...segment.options import BLOCK, MAX_AGE, MAX_GROUPS, MAX_WAITERS
 from ...segment.pace import CHAIN_STEP, ENDURANCE, MAX_DISTANCE, MAX_IDS_AHEAD, QUIET_PERIOD
-from ...segment.remote_id import BLOCK, MAX_AGE
 from ...snowflake import COSID_MS, UID_GENERATOR_HA
 from ._texts import Bits, ConverterSettings, LayoutSettings
 from ._values import (
