@@ -54,6 +54,7 @@ __all__ = (
     "meanings",
     "parameters_of",
     "takes",
+    "words_of",
 )
 
 P = ParamSpec("P")
@@ -110,6 +111,11 @@ class Declared(NamedTuple):
     optional: bool
     default: Any
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is an integer."""
+        return self.type is int
+
     def check(self, name: str, value: object) -> None:
         """Raise `InvalidArgumentError` for a value outside of the range."""
         if value is None and self.optional:
@@ -121,7 +127,7 @@ class Declared(NamedTuple):
             check_boolean(name, value)
         elif bounds is None:
             return
-        elif self.type is int:
+        elif self.is_whole:
             check_integer(name, value, at_least=int(bounds.at_least), at_most=int(bounds.at_most))
         elif bounds.below:
             number = type(value) in {int, float}
@@ -255,6 +261,14 @@ def meanings(options: type[Options]) -> dict[str, str]:
         listed = inspect.cleandoc(each.__doc__ or "").partition("Attributes:\n")[2]
         found |= {match[1]: match[0] for match in ENTRY.finditer(listed)}
     return {name: found[name] for name in declared(options) if name in found}
+
+
+def words_of(options: type[Options]) -> dict[str, str]:
+    """Return what each option means, on one line, without a full stop."""
+    return {
+        name: " ".join(entry.partition(": ")[2].split()).rstrip(".")
+        for name, entry in meanings(options).items()
+    }
 
 
 def documented(doc: str | None, options: type[Options], name: str) -> str:

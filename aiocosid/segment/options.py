@@ -62,7 +62,7 @@ class SegmentOptions(Options):
 
     Attributes:
         wait_timeout: maximum seconds that a caller waits for ids.
-        fetch_timeout: seconds for one call to the store, at most ``wait_timeout``; None for two
+        fetch_timeout: seconds for one call to the store, at most ``wait_timeout``; by default two
             fifths of it, so that a second attempt fits in.
         close_timeout: seconds that `aclose` waits for a call under way before it cancels the
             call.
@@ -113,7 +113,7 @@ class CountedOptions(SegmentOptions):
     """The options of all generators on a counter of a store.
 
     Attributes:
-        ttl: seconds after which fetched ids are no longer handed out; None for no limit.
+        ttl: seconds after which fetched ids are no longer handed out; by default no limit.
     """
 
     ttl: Seconds | None = None

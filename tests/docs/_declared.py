@@ -34,6 +34,8 @@ class Declarations(griffe.Extension):
         for name, member in [*scope.members.items()]:
             if isinstance(member, griffe.Module | griffe.Class):
                 self._visit(member)
+                if any(str(each.value).startswith("having(") for each in _decorators(member)):
+                    _add_fields(member, _object(scope, name))
             elif isinstance(member, griffe.Function):
                 if any(str(each.value).startswith("takes(") for each in member.decorators):
                     _show(member, _object(scope, name))
@@ -43,6 +45,20 @@ class Declarations(griffe.Extension):
                     method = griffe.Function(name, lineno=member.lineno, endlineno=member.endlineno)
                     scope.set_member(name, method)
                     _show(method, found)
+
+
+def _decorators(member: griffe.Module | griffe.Class) -> list[griffe.Decorator]:
+    return member.decorators if isinstance(member, griffe.Class) else []
+
+
+def _add_fields(member: griffe.Module | griffe.Class, made: Any) -> None:
+    """Give a table of settings the keys that it has of options."""
+    given = {name for each in made.__mro__[1:] for name in getattr(each, "model_fields", ())}
+    for name, field in made.model_fields.items():
+        if name not in member.members and name not in given:
+            attribute = griffe.Attribute(name, value=repr(field.default))
+            attribute.docstring = griffe.Docstring(field.description or "", parent=attribute)
+            member.set_member(name, attribute)
 
 
 def _object(scope: griffe.Module | griffe.Class, name: str) -> Any:
