@@ -91,7 +91,7 @@ class SegmentOpening:
         self.hand: IdsInHand = IdsInHand(None if before is None else before.hand.floor)
         self.stock = Stock(self.life, self.hand)
         self.line = WaiterQueue()
-        self.demand = Demand(self.stock, self.line, pace, options.quiet_period)
+        self.demand = Demand(self.stock, self.line, pace, options.quiet_seconds)
         self.supply = Supply(self.stock, distributor, options, pace, row_step)
         self._expiry = Expiry(self.stock)
         self._turns = TurnLine()
@@ -162,7 +162,7 @@ class SegmentOpening:
     @atomic_step
     def _refill(self) -> None:
         """Put the next piece in hand if the last one is used up, and order what is missing."""
-        if self.options.ttl != FOREVER:
+        if self.options.lifetime != FOREVER:
             self._expiry.drop_old()
         if not self.hand.left:
             self.order()
@@ -280,7 +280,7 @@ class SegmentOpening:
         """Serve whom the ids in hand can serve; what is left over goes in hand if nobody waits."""
         line, supply = self.line, self.supply
         if line:
-            if self.options.ttl != FOREVER:
+            if self.options.lifetime != FOREVER:
                 self._expiry.drop_old()  # what was fresh when they began to wait
             sent = self.stock.oldest if self.pace.keeps_none else None
             line.serve(self.hand.ahead, self.stock.take, sent)

@@ -290,7 +290,7 @@ class TestCalls:
         """A generator on a lease of it."""
         async with aetcd.Client(etcd.host, etcd.port) as client:
             machine = EtcdStore(client).machine_id_distributor(namespace=namespace)
-            async with SnowflakeId(machine=machine) as generator:
+            async with SnowflakeId(machine) as generator:
                 assert await generator.next_id() > 0
             assert [each.instance_id for each in await store.machines(namespace=namespace)] == [""]
 

@@ -531,7 +531,7 @@ async def test_two_that_run_under_one_instance_id(clock: ManualClock) -> None:
     """One of them ends with an error that says so; the other goes on, and no id is there twice."""
     store = store_of(clock)
     older, newer = (MachineIdLease(Link(store, "order-1"), clock=clock) for _ in range(2))
-    generators = [SnowflakeId(machine=lease, clock=clock) for lease in (older, newer)]
+    generators = [SnowflakeId(lease, clock=clock) for lease in (older, newer)]
     ids: list[int] = []
     async with generators[0], generators[1]:
         ended: list[Exception] = []

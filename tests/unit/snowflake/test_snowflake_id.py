@@ -378,8 +378,9 @@ async def test_an_expired_layout_is_an_error_when_it_is_opened(clock: ManualCloc
     ],
 )
 async def test_bad_arguments_are_named(argument: str, value: object) -> None:
+    options = {"machine": machines(), argument: value}
     with pytest.raises(InvalidArgumentError) as caught:
-        SnowflakeId(**{"machine": machines(), argument: value})  # type: ignore[arg-type]
+        SnowflakeId(options.pop("machine"), **options)  # type: ignore[arg-type]
     assert caught.value.argument == argument
 
 
