@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 
 from .._life import fork
-from .._life.fork import NotCopyable
 from ..errors import (
     SchemaMissingError,
     StoreAuthenticationError,
@@ -27,7 +26,7 @@ from ..errors import (
     StoreUnavailableError,
     WrongLoopError,
 )
-from ._connection import CALL_TIMEOUT, translate_errors
+from ._connection import CALL_TIMEOUT, Link, translate_errors
 from ._dialect import TABLE
 
 if TYPE_CHECKING:
@@ -276,7 +275,7 @@ _Pool = Any  # the drivers' own annotations are incomplete
 _Session = Any
 
 
-class Executor(NotCopyable, ABC):
+class Executor(Link[Any], ABC):
     """Runs one statement on a connection, the user's or its own, and returns its rows.
 
     With a `Dialect` it is all that a driver needs to become a store.
@@ -288,11 +287,11 @@ class Executor(NotCopyable, ABC):
         label: names the server or file in messages, without credentials.
     """
 
-    __slots__ = ("__weakref__", "_connection", "label")
+    __slots__ = ("label",)
 
     def __init__(self, label: str, connection: Connection[Any]) -> None:
+        super().__init__(connection)
         self.label: str = label
-        self._connection = connection
 
     @abstractmethod
     async def fetch_rows(self, statement: str, **values: Value) -> Sequence[Row]:
@@ -312,22 +311,6 @@ class Executor(NotCopyable, ABC):
 
     async def create_file(self) -> None:
         """Create the database's file if it is missing; do nothing for a server."""
-
-    async def aopen(self) -> None:
-        """Get ready in this process; it connects at the first statement.
-
-        Raises:
-            ForkedError: the connection is the user's, and was created in the parent process.
-        """
-        await self._connection.aopen()
-
-    async def aclose(self) -> None:
-        """Close the connections that this executor has opened; the next statement opens a new one.
-
-        Raises:
-            WrongLoopError: it is in use on another event loop.
-        """
-        await self._connection.aclose()
 
 
 class PoolExecutor(Executor):

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import anyio
 
-from .._life import fork
 from ..errors import InvalidArgumentError, MissingExtraError
-from ._connection import BorrowedConnection, OwnedConnection
+from ._connection import BorrowedConnection, OwnedConnection, silence, socket_of
 from ._durability import DurabilityCheck
 from ._executor import CONNECT_TIMEOUT, MAX_CONNECTIONS, PoolExecutor
 from ._mysql import MYSQL, SESSION, in_foreign_session, run
@@ -187,8 +186,7 @@ def _salvage(pool: _Pool) -> None:
 
 
 def _silence(pool: _Pool) -> None:
-    transports = (each._transport for each in _connections(pool))
-    fork.silence(each.get_extra_info("socket") for each in transports if each is not None)
+    silence(_connections(pool))
 
 
 def _hang_up(connection: _Session) -> None:
@@ -196,10 +194,9 @@ def _hang_up(connection: _Session) -> None:
 
     The transport itself would close it in a later turn of the loop, if that is not closed.
     """
-    transport = connection._transport
+    found = socket_of(connection)
     with suppress(RuntimeError):  # the loop is closed
         connection.close()
-    found = None if transport is None else transport.get_extra_info("socket")
     if found is not None and found.fileno() >= 0:
         # A duplicate, because uvloop's own object has no shutdown.
         with socket.socket(fileno=os.dup(found.fileno())) as twin, suppress(OSError):

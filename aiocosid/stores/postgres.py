@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import anyio
 
-from .._life import fork
 from ..errors import InvalidArgumentError, MissingExtraError
-from ._connection import BorrowedConnection, OwnedConnection, drop_outcome
+from ._connection import BorrowedConnection, OwnedConnection, drop_outcome, silence
 from ._durability import DurabilityCheck
 from ._executor import (
     CONNECT_TIMEOUT,
@@ -210,8 +209,7 @@ def _salvage(pool: _Pool) -> None:
 
 
 def _silence(pool: _Pool) -> None:
-    connections = (holder._con for holder in pool._holders if holder._con is not None)
-    fork.silence(each._transport.get_extra_info("socket") for each in connections)
+    silence(holder._con for holder in pool._holders)
 
 
 async def _leave(_: _Session) -> None:

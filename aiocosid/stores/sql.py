@@ -38,6 +38,7 @@ from ._connection import (
     CallTasks,
     OwnedConnection,
     running_loop,
+    silence,
     translate_errors,
 )
 from ._dialect import Value as Value
@@ -177,19 +178,9 @@ class Line:
     def silence(self) -> None:
         """Keep the parent's connections from sending anything in a forked child."""
         drivers = {connection.driver_connection for connection in self._opened()}
-        fork.silence(map(_socket_of, drivers | self.lent))
+        silence(drivers | self.lent)
         if self.engine.url.get_backend_name() == "sqlite":
             inherit(f"{self.engine.url.database}")
-
-
-def _socket_of(driver: Any) -> Any:  # noqa: ANN401 - of any driver
-    """Return the socket of a driver's connection, or None."""
-    transport = getattr(driver, "_transport", None)  # asyncpg
-    if transport is None:  # asyncmy, aiomysql
-        transport = getattr(getattr(driver, "_writer", None), "transport", None)
-    if transport is not None:
-        return transport.get_extra_info("socket")
-    return driver if hasattr(driver, "pgconn") and not driver.closed else None  # psycopg
 
 
 class SqlExecutor(Executor):
