@@ -12,7 +12,7 @@ from ..errors import (
 )
 from ..stores.backend import as_integer
 from ..stores.counters import HighWater
-from ..stores.sql import EngineExecutor, OutOfRangeError
+from ..stores.sql import OutOfRangeError
 from ._table_rows import TableRows
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ class TableDistributor(IdSegmentDistributor):
         The statement then returns the full number.  Only MySQL does so, on a user's engine.
         """
         executor = self._rows.executor
-        if executor.dialect_name != "mysql" or not isinstance(executor, EngineExecutor):
+        if executor.dialect_name != "mysql" or executor.is_own:
             return False
         if self._may_be_cut is None:
             column = {"table": self._rows.table.table, "column": self._rows.table.value}
