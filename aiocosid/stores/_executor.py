@@ -14,12 +14,12 @@ import ssl
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from operator import methodcaller
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import anyio
 
 from .._life import fork
-from .._life.fork import NotCopyable
 from ..errors import (
     SchemaMissingError,
     StoreAuthenticationError,
@@ -27,11 +27,11 @@ from ..errors import (
     StoreUnavailableError,
     WrongLoopError,
 )
-from ._connection import CALL_TIMEOUT, translate_errors
+from ._connection import CALL_TIMEOUT, BorrowedConnection, Link, OwnedConnection, translate_errors
 from ._dialect import TABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 
     from ._connection import Connection
     from ._dialect import Value
@@ -43,6 +43,7 @@ __all__ = (
     "TEAR_TIMEOUT",
     "Executor",
     "OutOfRangeError",
+    "PoolDriver",
     "PoolExecutor",
     "Row",
     "as_store_error",
@@ -276,7 +277,7 @@ _Pool = Any  # the drivers' own annotations are incomplete
 _Session = Any
 
 
-class Executor(NotCopyable, ABC):
+class Executor(Link[Any], ABC):
     """Runs one statement on a connection, the user's or its own, and returns its rows.
 
     With a `Dialect` it is all that a driver needs to become a store.
@@ -288,11 +289,11 @@ class Executor(NotCopyable, ABC):
         label: names the server or file in messages, without credentials.
     """
 
-    __slots__ = ("__weakref__", "_connection", "label")
+    __slots__ = ("label",)
 
     def __init__(self, label: str, connection: Connection[Any]) -> None:
+        super().__init__(connection)
         self.label: str = label
-        self._connection = connection
 
     @abstractmethod
     async def fetch_rows(self, statement: str, **values: Value) -> Sequence[Row]:
@@ -313,27 +314,62 @@ class Executor(NotCopyable, ABC):
     async def create_file(self) -> None:
         """Create the database's file if it is missing; do nothing for a server."""
 
-    async def aopen(self) -> None:
-        """Get ready in this process; it connects at the first statement.
 
-        Raises:
-            ForkedError: the connection is the user's, and was created in the parent process.
-        """
-        await self._connection.aopen()
+class PoolDriver(NamedTuple):
+    """What differs between the drivers of pools.
 
-    async def aclose(self) -> None:
-        """Close the connections that this executor has opened; the next statement opens a new one.
+    Attributes:
+        label: names the server in messages.
+        run: (connection, statement, values) runs a statement.
+        release: (pool, connection, error) returns a connection to the pool, or drops it if its
+            statement failed or was cancelled.
+        disconnect: closes a pool of ours; see `OwnedConnection`.
+        salvage: likewise, for a closed event loop.
+        silence: likewise, for a forked child.
+        acquire: takes a connection from the pool, or opens one.
+        foreign: wraps a statement for a user's session.
+    """
 
-        Raises:
-            WrongLoopError: it is in use on another event loop.
-        """
-        await self._connection.aclose()
+    label: str
+    run: Callable[[_Session, str, Mapping[str, Value]], Awaitable[list[Row]]]
+    release: Callable[[_Pool, _Session, BaseException | None], Awaitable[None]]
+    disconnect: Callable[[_Pool], Awaitable[None]]
+    salvage: Callable[[_Pool], None]
+    silence: Callable[[_Pool], None]
+    acquire: Callable[[_Pool], Awaitable[_Session]] = methodcaller("acquire")
+    foreign: Callable[[str], str] = str
 
 
 class PoolExecutor(Executor):
     """Runs on a driver's pool, whose connections run one statement at a time each."""
 
-    __slots__ = ()
+    __slots__ = ("_driver", "_is_own")
+
+    def __init__(
+        self,
+        driver: PoolDriver,
+        pool: _Pool = None,
+        *,
+        connect: Callable[[], Awaitable[_Pool]] | None = None,
+    ) -> None:
+        """Run on a pool; nothing is sent yet.
+
+        Args:
+            driver: the driver.
+            pool: the user's pool.
+            connect: creates one of our own instead.
+        """
+        self._driver, self._is_own = driver, connect is not None
+        connection: Connection[_Pool] = BorrowedConnection("the pool", pool)
+        if connect is not None:
+            connection = OwnedConnection(
+                f"the connection to {driver.label}",
+                connect=connect,
+                disconnect=driver.disconnect,
+                salvage=driver.salvage,
+                silence=driver.silence,
+            )
+        super().__init__(driver.label, connection)
 
     async def fetch_rows(self, statement: str, **values: Value) -> Sequence[Row]:
         pool = await self._connection.ready()
@@ -346,35 +382,19 @@ class PoolExecutor(Executor):
             return await self._fetch(pool, statement, values)
 
     async def _fetch(self, pool: _Pool, statement: str, values: Mapping[str, Value]) -> list[Row]:
-        generation = fork.generation
-        connection = await self._acquire(pool)
+        generation, driver = fork.generation, self._driver
+        connection = await driver.acquire(pool)
         try:
             # The process may have forked while this waited.
             fork.ensure_own(generation, f"the connection to {self.label}")
-            rows = await self._run(connection, statement, values)
+            if not self._is_own:
+                statement = driver.foreign(statement)
+            rows = await driver.run(connection, statement, values)
         except BaseException as error:
             if generation == fork.generation:
-                await self._release(pool, connection, error)
+                await driver.release(pool, connection, error)
             else:
                 fork.abandoned.append(connection)
             raise
-        await self._release(pool, connection, None)
+        await driver.release(pool, connection, None)
         return rows
-
-    # What a driver's subclass implements.
-
-    async def _acquire(self, pool: _Pool) -> _Session:
-        """Take a connection from the pool, or open one."""
-        return await pool.acquire()
-
-    @abstractmethod
-    async def _run(
-        self, connection: _Session, statement: str, values: Mapping[str, Value]
-    ) -> list[Row]:
-        """Run a statement."""
-
-    @abstractmethod
-    async def _release(
-        self, pool: _Pool, connection: _Session, error: BaseException | None
-    ) -> None:
-        """Return a connection to the pool, or drop it if its statement failed or was cancelled."""

@@ -9,10 +9,17 @@ from .._life import fork
 from .._life.fork import NotCopyable
 from ..abc import MAX_ID, IdSegmentDistributor
 from ..abc.checks import check_step
-from ..errors import CounterMissingError, IdOverflowError, StoreRolledBackError
+from ..errors import (
+    CounterMissingError,
+    IdOverflowError,
+    InvalidArgumentError,
+    StoreRolledBackError,
+)
 from ..errors.base import REOPEN
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from .backend import Backend
 
 __all__ = ("CounterDistributor", "HighWater", "WatchedDistributor", "reached_by")
@@ -105,7 +112,8 @@ class WatchedDistributor(NotCopyable, IdSegmentDistributor):
         reply.
 
         Raises:
-            InvalidArgumentError: ``step`` is no integer, or below 1; nothing was sent.
+            InvalidArgumentError: ``step`` is no integer, below 1 or above the limit; nothing was
+                sent.
             IdOverflowError: the counter would pass 2^63-1; nothing was written.
             CorruptCounterError: the counter holds no integer; nothing was written.
             SchemaMissingError: a table does not exist.
@@ -115,13 +123,21 @@ class WatchedDistributor(NotCopyable, IdSegmentDistributor):
             ForkedError: the distributor, or the client beneath it, is the parent process's.
             WrongLoopError: the connections are in use on another event loop.
         """
+        return await self._watched(step, self._grant)
+
+    async def _watched(self, step: int, grant: Callable[[int], Awaitable[int]]) -> int:
+        """Take a range, and compare it with those before."""
         self._check(step)
         baseline = self._water.baseline()
         try:
-            max_id = await self._grant(step)
+            max_id = await grant(step)
         finally:
             self._water.ensure_own(repr(self))  # suspended across a fork: the range is the parent's
-        return self._water.check(self, max_id, step=step, baseline=baseline)
+        return self._water.check(self, max_id, step=self._rise(step), baseline=baseline)
+
+    def _rise(self, step: int) -> int:
+        """Return by how much a sound counter has risen at least after so many ids."""
+        return step
 
     @abstractmethod
     async def _grant(self, step: int) -> int:
@@ -129,6 +145,9 @@ class WatchedDistributor(NotCopyable, IdSegmentDistributor):
 
     def _check(self, step: int) -> None:
         check_step(step)
+        if self.step_limit is not None and step > self.step_limit:
+            expected = f"an integer from 1 to {self.step_limit}"
+            raise InvalidArgumentError("step", step, expected=expected)
         if self.offset + step > MAX_ID:
             raise IdOverflowError(self.namespaced_name, limit=MAX_ID)
         self._water.ensure_own(repr(self), remedy=self.fork_remedy)

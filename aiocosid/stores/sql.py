@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from weakref import WeakSet, ref
 
 import anyio
@@ -38,6 +38,7 @@ from ._connection import (
     CallTasks,
     OwnedConnection,
     running_loop,
+    silence,
     translate_errors,
 )
 from ._dialect import Value as Value
@@ -89,7 +90,6 @@ if TYPE_CHECKING:
 
 __all__ = (
     "DialectName",
-    "EngineExecutor",
     "Executor",
     "OutOfRangeError",
     "Outcome",
@@ -177,39 +177,36 @@ class Line:
     def silence(self) -> None:
         """Keep the parent's connections from sending anything in a forked child."""
         drivers = {connection.driver_connection for connection in self._opened()}
-        fork.silence(map(_socket_of, drivers | self.lent))
+        silence(drivers | self.lent)
         if self.engine.url.get_backend_name() == "sqlite":
             inherit(f"{self.engine.url.database}")
 
 
-def _socket_of(driver: Any) -> Any:  # noqa: ANN401 - of any driver
-    """Return the socket of a driver's connection, or None."""
-    transport = getattr(driver, "_transport", None)  # asyncpg
-    if transport is None:  # asyncmy, aiomysql
-        transport = getattr(getattr(driver, "_writer", None), "transport", None)
-    if transport is not None:
-        return transport.get_extra_info("socket")
-    return driver if hasattr(driver, "pgconn") and not driver.closed else None  # psycopg
-
-
 class SqlExecutor(Executor):
-    """Runs SQL on an engine: the user's (`EngineExecutor`) or its own (`OwnEngineExecutor`).
+    """Runs SQL on an engine: the user's (`executor_on`) or its own (`executor_of`).
 
     Each statement is a transaction of its own, apart from the user's: ids survive a rollback.
 
     Attributes:
         dialect_name: the SQL dialect; ``mysql`` for MariaDB too.
         address: the database in a URL, without credentials; empty on a user's engine.
+        is_own: whether the engine is its own, whose sessions have the settings of ours.
     """
 
-    __slots__ = ("address", "dialect_name")
+    __slots__ = ("_path", "address", "dialect_name", "is_own")
 
-    _is_own: ClassVar[bool]
-
-    def __init__(self, url: URL, connection: Connection[Line]) -> None:
-        self.dialect_name: DialectName = dialect_of(url)
-        self.address: str = ""
+    def __init__(self, url: URL, connection: Connection[Line], *, address: str = "") -> None:
         super().__init__(label_of(url), connection)
+        self.dialect_name: DialectName = dialect_of(url)
+        self.address: str = address
+        self.is_own: bool = isinstance(connection, OwnedConnection)
+        is_file = self.is_own and self.dialect_name == "sqlite"
+        self._path = os.path.abspath(f"{url.database}") if is_file else ""  # noqa: PTH100
+
+    async def create_file(self) -> None:
+        """Create the file of SQLite if it is missing; do nothing for a server."""
+        if self._path:
+            await anyio.to_thread.run_sync(create_file, self._path)
 
     async def run(self, statement: str, /, **values: object) -> Outcome:
         r"""Run one statement, in autocommit.
@@ -245,7 +242,7 @@ class SqlExecutor(Executor):
         if self.dialect_name == "sqlite":
             return await self.spawn(self._sqlite_rows, statement, values)
         if self.dialect_name == "mysql":
-            if not self._is_own:
+            if not self.is_own:
                 statement = in_foreign_session(statement)
             return await self.spawn(_mysql_rows, statement, values)
         return (await self.run(_marked(statement), **values)).rows
@@ -276,7 +273,14 @@ class SqlExecutor(Executor):
             raise StoreUnavailableError(
                 self.label, "the call was cancelled from outside", remedy="try again"
             )
-        return call.result()
+        try:
+            return call.result()
+        except StoreError as error:
+            cause: Any = error.__cause__
+            if not self._path or code_of(cause) != sqlite3.SQLITE_CANTOPEN:
+                raise
+            tell_why = partial(as_store_error, self.label, cause, self._path)
+            raise await anyio.to_thread.run_sync(tell_why) from cause
 
     def _sqlite_step(
         self, connection: SyncConnection, statement: str, values: Mapping[str, object]
@@ -304,7 +308,7 @@ class SqlExecutor(Executor):
         def step(database: sqlite3.Connection) -> list[Row]:
             with in_use():
                 if _PREPARED not in facts:
-                    if self._is_own:
+                    if self.is_own:
                         prepare(database, self.label)
                     else:
                         tell_identity(database, self.label)
@@ -314,28 +318,6 @@ class SqlExecutor(Executor):
                 return run(database, self.label, statement, values)
 
         return _in_worker(connection, step)
-
-
-class EngineExecutor(SqlExecutor):
-    """Runs on the user's engine, which it never disposes."""
-
-    __slots__ = ()
-
-    _is_own = False
-
-    def __init__(self, engine: AsyncEngine) -> None:
-        """Describe the engine; nothing is sent yet.
-
-        Args:
-            engine: your own, never disposed here; on PostgreSQL, MySQL, MariaDB, or a SQLite file.
-
-        Raises:
-            InvalidArgumentError: it is no ``AsyncEngine`` on one of those; or all its users share a
-                single connection, as on ``:memory:``, where the rollback of a transaction would
-                take ids back.
-        """
-        _check(engine)
-        super().__init__(engine.url, _UsersEngine(engine))
 
 
 class _UsersEngine(BorrowedConnection[Line]):
@@ -375,64 +357,6 @@ def _check(engine: object) -> None:
     if isinstance(engine.pool, StaticPool):
         expected = "an engine with a connection for each transaction; all share one on this engine"
         raise InvalidArgumentError("engine", engine, expected=expected)
-
-
-class OwnEngineExecutor(SqlExecutor):
-    """Runs on an engine of its own, with up to four connections."""
-
-    __slots__ = ("_path",)
-
-    _is_own = True
-
-    def __init__(self, url: str) -> None:
-        """Describe the engine; nothing is sent yet.
-
-        Args:
-            url: a URL of SQLAlchemy's.  The default drivers are asyncmy for ``mysql`` and
-                ``mariadb``, asyncpg for ``postgresql``, aiosqlite for ``sqlite``.
-
-        Raises:
-            InvalidArgumentError: the URL is malformed, or names another database or driver.
-            MissingExtraError: the driver is not installed.
-        """
-        engine = engine_of(url)  # created now, to report errors in the URL
-
-        async def connect() -> Line:
-            return Line(engine_of(url)).watch()
-
-        connection = OwnedConnection[Line](
-            f"the connection to {label_of(engine.url)}",
-            connect=connect,
-            disconnect=Line.close,
-            salvage=Line.terminate,
-            silence=Line.silence,
-        )
-        super().__init__(engine.url, connection)
-        self.address = address_of(url)
-        is_file = self.dialect_name == "sqlite"
-        self._path = os.path.abspath(f"{engine.url.database}") if is_file else ""  # noqa: PTH100
-
-    async def create_file(self) -> None:
-        """Create the file of SQLite if it is missing; do nothing for a server."""
-        if self._path:
-            await anyio.to_thread.run_sync(create_file, self._path)
-
-    async def spawn(self, function: Callable[..., T], /, *args: object) -> T:
-        """Call a function with a connection, as `SqlExecutor.spawn`; say why a file is not opened.
-
-        Raises:
-            StoreError: as for `run`.
-        """
-        try:
-            return await super().spawn(function, *args)
-        except StoreError as error:
-            cause = error.__cause__
-            cannot_open = code_of(cause) == sqlite3.SQLITE_CANTOPEN
-            if not self._path or not isinstance(cause, Exception) or not cannot_open:
-                raise
-            raise await anyio.to_thread.run_sync(
-                as_store_error, self.label, cause, self._path
-            ) from cause
 
 
 async def _in_greenlet(label: str, line: Line, function: Callable[..., T], *args: object) -> T:
@@ -539,20 +463,41 @@ def _marked(statement: str) -> str:
 def executor_of(url: str) -> SqlExecutor:
     """Return an executor with its own engine, opened on first use, closed by `Executor.aclose`.
 
+    It has up to four connections.
+
     Args:
-        url: a URL of SQLAlchemy's, or one without a driver as for `aiocosid.connect`.
+        url: a URL of SQLAlchemy's, or one without a driver as for `aiocosid.connect`.  The default
+            drivers are asyncmy for ``mysql`` and ``mariadb``, asyncpg for ``postgresql``, aiosqlite
+            for ``sqlite``.
 
     Raises:
-        InvalidArgumentError: the URL is malformed, or names an unsupported database.
+        InvalidArgumentError: the URL is malformed, or names an unsupported database or driver.
         MissingExtraError: the driver is not installed.
     """
-    return OwnEngineExecutor(url)
+    engine = engine_of(url)  # created now, to report errors in the URL
+
+    async def connect() -> Line:
+        return Line(engine_of(url)).watch()
+
+    connection = OwnedConnection[Line](
+        f"the connection to {label_of(engine.url)}",
+        connect=connect,
+        disconnect=Line.close,
+        salvage=Line.terminate,
+        silence=Line.silence,
+    )
+    return SqlExecutor(engine.url, connection, address=address_of(url))
 
 
 def executor_on(engine: AsyncEngine | SqlExecutor) -> SqlExecutor:
     """Return an executor on the user's engine, which it never disposes; or the given executor.
 
     Raises:
-        InvalidArgumentError: it is no ``AsyncEngine``, or of a database that is not supported.
+        InvalidArgumentError: it is no ``AsyncEngine`` on PostgreSQL, MySQL, MariaDB or a SQLite
+            file; or all its users share a single connection, as on ``:memory:``, where the rollback
+            of a transaction would take ids back.
     """
-    return engine if isinstance(engine, SqlExecutor) else EngineExecutor(engine)
+    if isinstance(engine, SqlExecutor):
+        return engine
+    _check(engine)
+    return SqlExecutor(engine.url, _UsersEngine(engine))

@@ -25,7 +25,7 @@ from ._postgres import POSTGRES, without_durability
 from ._sql import SqlBackend
 from ._sqlite import SQLITE, check_version
 from .base import BackendStore
-from .sql import EngineExecutor, OwnEngineExecutor
+from .sql import executor_of, executor_on
 
 try:
     from sqlalchemy import (
@@ -152,7 +152,7 @@ class SqlAlchemyStore(BackendStore[SqlBackend]):
                 words; an engine whose transactions all share one connection, as on ``:memory:``, is
                 refused.
         """
-        self._backend = _backend_on(EngineExecutor(engine), DurabilityCheck(durability, engine))
+        self._backend = _backend_on(executor_on(engine), DurabilityCheck(durability, engine))
 
     @classmethod
     def from_url(cls, url: str) -> Self:
@@ -169,7 +169,7 @@ class SqlAlchemyStore(BackendStore[SqlBackend]):
             UnsupportedRuntimeError: the driver is not installed, and no extra of aiocosid has it.
         """
         plain, durability = without_durability(text_of(url))
-        return cls._on(_backend_on(OwnEngineExecutor(plain), DurabilityCheck(durability)), plain)
+        return cls._on(_backend_on(executor_of(plain), DurabilityCheck(durability)), plain)
 
 
 def _backend_on(sql: SqlExecutor, check: DurabilityCheck) -> SqlBackend:

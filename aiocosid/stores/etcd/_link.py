@@ -19,7 +19,6 @@ from anyio.lowlevel import checkpoint_if_cancelled
 
 from ..._life import fork
 from ..._life.clock import SYSTEM_CLOCK
-from ..._life.fork import NotCopyable
 from ..._life.loop import is_stray_cancellation
 from ...errors import (
     ForkedError,
@@ -33,6 +32,7 @@ from ...errors import (
 from .._connection import (
     BorrowedConnection,
     Connection,
+    Link,
     OwnedConnection,
     closed,
     fail_if_forked,
@@ -476,18 +476,18 @@ async def _heard(call: Awaitable[T]) -> T:
         raise
 
 
-class EtcdLink(NotCopyable):
+class EtcdLink(Link[Any]):
     """Connections to a cluster, on a user's client or on channels created from a URL.
 
     Attributes:
         name: the members, without credentials.
     """
 
-    __slots__ = ("__weakref__", "_connection", "_lines", "name")
+    __slots__ = ("_lines", "name")
 
     def __init__(self, name: str, connection: Connection[_Session] | Connection[_Client]) -> None:
+        super().__init__(connection)
         self.name: str = name
-        self._connection = connection
         self._lines: WeakValueDictionary[Any, asyncio.Lock] = WeakValueDictionary()
 
     @classmethod
@@ -547,9 +547,5 @@ class EtcdLink(NotCopyable):
 
     async def aopen(self) -> None:
         """Get ready in this process and on this loop, or raise as `call` does."""
-        await self._connection.aopen()
+        await super().aopen()
         ensure_unforked()
-
-    async def aclose(self) -> None:
-        """Close the channels that were opened here; waiting calls fail."""
-        await self._connection.aclose()

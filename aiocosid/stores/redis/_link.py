@@ -23,7 +23,6 @@ from weakref import WeakKeyDictionary
 import anyio
 
 from ..._life import fork
-from ..._life.fork import NotCopyable
 from ...abc import MAX_ID
 from ...errors import (
     CorruptCounterError,
@@ -40,9 +39,11 @@ from .._connection import (
     BorrowedConnection,
     CallTasks,
     Connection,
+    Link,
     OwnedConnection,
     causes_of,
     closed,
+    silence,
     translate_errors,
     untrusted,
 )
@@ -303,12 +304,7 @@ class RedisSession:
 
     def silence(self) -> None:
         """Keep the connections from sending anything.  Runs first in a forked child."""
-        fork.silence(
-            connection._writer.get_extra_info("socket")
-            for client in self.clients
-            for connection in _connections(client)
-            if connection._writer is not None
-        )
+        silence(connection for client in self.clients for connection in _connections(client))
 
 
 def _connections(client: Any) -> Iterator[Any]:  # noqa: ANN401 - one of the driver's
@@ -344,7 +340,7 @@ async def _abort(*calls: asyncio.Future[Any]) -> None:
             _, left = await asyncio.wait(left, timeout=CANCEL_PAUSE)
 
 
-class RedisLink(NotCopyable):
+class RedisLink(Link[RedisSession]):
     """The connections to the servers, which a store and its distributors share.
 
     On the user's client, or on clients created from a URL; see `aiocosid.stores._connection`.
@@ -356,20 +352,20 @@ class RedisLink(NotCopyable):
         is_cluster: whether keys are in slots.
     """
 
-    __slots__ = ("_connection", "demands", "durability", "is_cluster", "name")
+    __slots__ = ("demands", "durability", "is_cluster", "name")
 
     def __init__(self, client: RedisClient | StoreUrl, demands: Demands) -> None:
         self.demands: Demands = demands
         self.name: str = "on your client"
         pool = None
-        self._connection: Connection[RedisSession]
+        connection: Connection[RedisSession]
         self.is_cluster: bool
         if isinstance(client, StoreUrl):
             self.name = f"{client.scheme} {client}"
             self.is_cluster = is_cluster(client)
             socket_timeout = client.options["socket_timeout"]
 
-            self._connection = OwnedConnection(
+            connection = OwnedConnection(
                 "the Redis connection",
                 connect=partial(RedisSession.of_url, client),
                 disconnect=RedisSession.aclose,
@@ -385,7 +381,8 @@ class RedisLink(NotCopyable):
             self.is_cluster = hasattr(client, "nodes_manager")
             socket_timeout = getattr(pool, "connection_kwargs", {}).get("socket_timeout")
             session = RedisSession(client, turns=_turns_on(client))
-            self._connection = BorrowedConnection("the Redis client", session)
+            connection = BorrowedConnection("the Redis client", session)
+        super().__init__(connection)
         self.durability: DurabilityCheck = DurabilityCheck(demands.durability, pool)
         wait = demands.replica_timeout
         if demands.replicas and socket_timeout and wait >= socket_timeout:
@@ -458,14 +455,6 @@ class RedisLink(NotCopyable):
                     await self._connection.aclose()
                 raise
         raise StoreUnavailableError(STORE, f"no answer within {CALL_TIMEOUT:g} s")
-
-    async def aopen(self) -> None:
-        """Get ready in this process and on this loop, or raise as `call` does."""
-        await self._connection.aopen()
-
-    async def aclose(self) -> None:
-        """Close connections created from a URL; the next call opens new ones."""
-        await self._connection.aclose()
 
 
 _turns: WeakKeyDictionary[Any, anyio.Semaphore] = WeakKeyDictionary()

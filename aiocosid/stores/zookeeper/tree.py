@@ -20,7 +20,6 @@ from urllib.parse import unquote
 import anyio
 
 from ..._life.clock import SYSTEM_CLOCK
-from ..._life.fork import NotCopyable
 from ...errors import (
     InvalidArgumentError,
     MissingExtraError,
@@ -31,7 +30,7 @@ from ...errors import (
 from .._connection import CALL_TIMEOUT as _CALL_TIMEOUT
 from .._connection import (
     BorrowedConnection,
-    Connection,
+    Link,
     OwnedConnection,
     closed,
     fail_if_forked,
@@ -547,7 +546,7 @@ class _OnAnyLoop(BorrowedConnection[Wire]):
         return False
 
 
-class ZookeeperLink(NotCopyable):
+class ZookeeperLink(Link[Wire]):
     """Connections that stores and distributors share, on the user's client.
 
     Attributes:
@@ -555,9 +554,7 @@ class ZookeeperLink(NotCopyable):
         address: the deployment in a URL, without credentials; empty on a user's client.
     """
 
-    __slots__ = ("__weakref__", "_connection", "_root", "_timeout", "_wire", "address", "label")
-
-    _connection: Connection[Wire]
+    __slots__ = ("_root", "_timeout", "_wire", "address", "label")
 
     def __init__(self, client: object) -> None:
         """Take a client, which is never closed here, nor used after a fork.
@@ -574,7 +571,7 @@ class ZookeeperLink(NotCopyable):
         self.address: str = ""
         self._root, self._timeout = "", 0.0
         self._wire: Wire | None = wire_of(client)
-        self._connection = _OnAnyLoop("the ZooKeeper client", wire_of(client))
+        super().__init__(_OnAnyLoop("the ZooKeeper client", wire_of(client)))
 
     async def call(self, work: Callable[[Nodes], Coroutine[object, object, _T]]) -> _T:
         """Run ``work(nodes)``.
@@ -621,14 +618,6 @@ class ZookeeperLink(NotCopyable):
         """Seconds that a session lives without a message: as requested, later as granted."""
         return self._wire.session_timeout if self._wire is not None else self._timeout
 
-    async def aopen(self) -> None:
-        """Get ready in this process and on this loop, or raise as `call` does."""
-        await self._connection.aopen()
-
-    async def aclose(self) -> None:
-        """End the session, if it was begun here; the next call begins a new one."""
-        await self._connection.aclose()
-
 
 class OwnedLink(ZookeeperLink):
     """On a client created from a URL: started on first use, and again after closing or a fork."""
@@ -660,13 +649,14 @@ class OwnedLink(ZookeeperLink):
             client.start_async()  # connects in threads of its own, which outlive a loop
             return self._wire
 
-        self._connection = OwnedConnection(
+        connection = OwnedConnection(
             "the ZooKeeper session",
             connect=connect,
             disconnect=Wire.aclose,
             salvage=lambda wire: wire,
             silence=Wire.forget,
         )
+        Link.__init__(self, connection)
 
 
 def as_link(client: object) -> ZookeeperLink:

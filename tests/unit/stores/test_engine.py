@@ -27,7 +27,7 @@ from aiocosid.stores._engine_url import engine_of
 from aiocosid.stores._executor import PARAMETER, OutOfRangeError, as_store_error, is_stale
 from aiocosid.stores._postgres import POSTGRES
 from aiocosid.stores._sql import CommitBuilder, SqlRaw
-from aiocosid.stores.sql import OwnEngineExecutor, _marked
+from aiocosid.stores.sql import _marked, executor_of
 from aiocosid.stores.sqlalchemy import SqlAlchemyStore
 
 SECRET = "s3cret"  # noqa: S105 - nobody has it
@@ -48,7 +48,7 @@ def test_urls() -> None:
     for url, (driver, dialect) in URLS.items():
         engine = engine_of(url)
         assert engine.url.drivername == driver
-        executor = OwnEngineExecutor(url)
+        executor = executor_of(url)
         assert executor.dialect_name == dialect
         assert SECRET not in executor.label
         assert SECRET not in repr(SqlAlchemyStore.from_url(url))
@@ -72,7 +72,7 @@ def test_urls() -> None:
 )
 def test_urls_that_will_not_do(url: Any) -> None:
     """The sentence says what will, and holds no secret."""
-    for make in (OwnEngineExecutor, SqlAlchemyStore.from_url):
+    for make in (executor_of, SqlAlchemyStore.from_url):
         with pytest.raises(InvalidArgumentError, match=r"postgresql\+asyncpg://") as refused:
             make(url)
         assert SECRET not in str(refused.value)
