@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ..errors import CosIdError, NotOpenError, WouldBlock, WrongLoopError
 from ..provider.default import default_provider
 from .failures import PROBLEM_JSON, FailureLog, answer_to
-from .report import GeneratorReport
 from .source import STATE_KEY
+from .state import GeneratorState
 
 if TYPE_CHECKING:
     from ..abc import AnyGenerator, Provider
@@ -98,7 +98,7 @@ def check_health(provider: Provider | None = None) -> Health:
 
 
 def _look_at(generator: AnyGenerator) -> dict[str, object]:
-    report = GeneratorReport(generator.statistics())
+    report = GeneratorState(generator.statistics())
     error, lease, chain = report.error, report.lease, report.chain
     known: dict[str, object] = {}
     lasts = False

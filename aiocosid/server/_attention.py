@@ -13,7 +13,7 @@ from ._view import FOREVER, Shown, name_text, time_text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from ..integrations.report import GeneratorReport
+    from ..integrations.state import GeneratorState
     from ..stores.inspection import StoreReading
     from ._tokens import Token
     from ._view import Row
@@ -30,7 +30,7 @@ FULL: Final = 0.9  # of all ids
 
 
 def attention_rows(
-    reports: Mapping[str, GeneratorReport],
+    reports: Mapping[str, GeneratorState],
     readings: Sequence[StoreReading],
     tokens: Iterable[Token],
     certificate_ms: int | None,
@@ -54,7 +54,7 @@ def attention_rows(
     return sorted(rows, key=lambda row: row[0].level != "bad")
 
 
-def _counters_in_need(reports: Mapping[str, GeneratorReport]) -> Iterator[Row]:
+def _counters_in_need(reports: Mapping[str, GeneratorState]) -> Iterator[Row]:
     for name, report in reports.items():
         left = None if report.chain is None else report.chain.seconds_left
         if report.chain is not None and left is not None and left < report.chain.endurance / 2:

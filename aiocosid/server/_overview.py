@@ -16,7 +16,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from .._life.clock import SYSTEM_CLOCK
-from ..integrations.report import calls_of
+from ..integrations.state import calls_of
 from ..machine import MachineIdStatistics
 from ..stores.inspection import Rates, read_store, seconds_text
 from ._attention import ATTENTION, attention_rows
@@ -95,7 +95,7 @@ class Overview:
 async def remember(service: Service, clock: Clock = SYSTEM_CLOCK) -> None:
     """Take a sample of what the curves show every some seconds, until the task is cancelled."""
     while True:
-        pulse, reports = service.pulse, service.reports.values()
+        pulse, reports = service.pulse, service.states.values()
         found = [each for report in reports for each in report.pictures]
         calls = [each for picture in found if (each := calls_of(picture)) is not None]
         left = [each.chain.seconds_left for each in reports if each.chain is not None]
@@ -171,7 +171,7 @@ class Watch:
         self._timed = calls.count, calls.seconds
 
     def _overview(self, find: str) -> Overview:
-        reports, rates, now = self._service.reports, self._rates, self._clock.monotonic()
+        reports, rates, now = self._service.states, self._rates, self._clock.monotonic()
         pulse, silent = self._service.pulse, self._service.pulse.failing
         rows = [
             generator_row(name, each, rates, now, is_cut_off=pulse.is_cut_off)

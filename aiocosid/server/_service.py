@@ -24,8 +24,8 @@ from ..errors import (
     WouldBlock,
 )
 from ..integrations.asgi import check_health
-from ..integrations.report import GeneratorReport
 from ..integrations.source import opened
+from ..integrations.state import GeneratorState
 from ..provider import ConfiguredProvider, IdProvider
 from ..provider.hosting import component_of
 from ..segment.generator import SegmentGenerator
@@ -236,10 +236,10 @@ class Service:
         return found
 
     @property
-    def reports(self) -> dict[str, GeneratorReport]:
+    def states(self) -> dict[str, GeneratorState]:
         """The state of each generator, by its name."""
         provider = self.provider
-        return {name: GeneratorReport(provider[name].statistics()) for name in provider}
+        return {name: GeneratorState(provider[name].statistics()) for name in provider}
 
     @property
     def condition(self) -> Condition:

@@ -27,7 +27,7 @@ from ._http import access_of, answer_of, body_of
 from ._problems import Problem, problem_of
 from ._ranges import next_ranges
 from ._resp import RespError
-from ._routes import Operation, as_json
+from ._routes import HttpOperation, as_json
 from ._service import has_answered
 from ._span_store import SpanDistributor
 from ._tokens import Verb
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ..stores.backend import Backend
     from ._http import HttpAnswer
     from ._resp import Session
-    from ._routes import Call
+    from ._routes import HttpCall
     from ._service import Service
     from ._tokens import Access
 
@@ -372,7 +372,7 @@ _KINDS: Final = {
 }
 
 
-async def _over_http(call: Call) -> HttpAnswer:
+async def _over_http(call: HttpCall) -> HttpAnswer:
     try:
         access = access_of(call.service, call.scope)
         args = _parsed(await body_of(call.scope, call.receive, MOST_BYTES))
@@ -383,7 +383,7 @@ async def _over_http(call: Call) -> HttpAnswer:
         return answer_of(problem)._replace(body=body)
 
 
-OPERATIONS: Final = (Operation("POST", "/v1/store/{op}", _over_http, is_public=True),)
+OPERATIONS: Final = (HttpOperation("POST", "/v1/store/{op}", _over_http, is_public=True),)
 
 
 def _parsed(body: bytes) -> object:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from ..abc import Machine
-    from ..integrations.report import GeneratorReport
+    from ..integrations.state import GeneratorState
     from ..machine import MachineIdStatistics
     from ..stores.inspection import Rates, StoreReading
     from ._condition import Condition
@@ -188,7 +188,7 @@ def server_fact(condition: Condition) -> Shown:
 
 
 def generator_row(
-    name: str, report: GeneratorReport, rates: Rates, now: float, *, is_cut_off: bool = False
+    name: str, report: GeneratorState, rates: Rates, now: float, *, is_cut_off: bool = False
 ) -> Row:
     """Return the row of one generator.
 
@@ -221,7 +221,7 @@ def generator_row(
     )
 
 
-def _state(report: GeneratorReport, *, is_cut_off: bool) -> Shown:
+def _state(report: GeneratorState, *, is_cut_off: bool) -> Shown:
     if report.ended is not None:
         return Shown("ended", type(report.ended).__name__, "bad")
     if not report.has_machine_id:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from aiocosid.abc import MAX_ID, Counter, Machine, MachineMarker
-from aiocosid.integrations.report import GeneratorReport
+from aiocosid.integrations.state import GeneratorState
 from aiocosid.provider.settings import load_settings
 from aiocosid.server import Token, Verb, digest_of
 from aiocosid.server._attention import attention_rows
@@ -51,8 +51,8 @@ def test_nothing() -> None:
     )
     found = reading(counters=[counter], machines=[machine], markers=[marker(0.0)])
     reports = {
-        "order": GeneratorReport(chain(seconds_left=30.0, endurance=60.0)),
-        "idle": GeneratorReport(chain(seconds_left=1.0, endurance=0.0)),
+        "order": GeneratorState(chain(seconds_left=30.0, endurance=60.0)),
+        "idle": GeneratorState(chain(seconds_left=1.0, endurance=0.0)),
     }
     tokens = [token("never", None), token("late", NOW + 15 * DAY)]
     assert shown(readings=[found], reports=reports, tokens=tokens) == []
@@ -63,7 +63,7 @@ def marker(left: float) -> MachineMarker:
 
 
 def test_ids_that_do_not_last() -> None:
-    waning = GeneratorReport(chain(seconds_left=2.5, endurance=60.0))
+    waning = GeneratorState(chain(seconds_left=2.5, endurance=60.0))
     [row] = shown(reports={"order": waning})
     assert row == ["warn few ids in hand", "order", "its ids last 2.5 s without the store"]
 

@@ -10,7 +10,7 @@ import pytest
 
 from aiocosid.abc import Counter, Machine, MachineMarker, ServerFacts
 from aiocosid.errors import StoreUnavailableError
-from aiocosid.integrations.report import GeneratorReport
+from aiocosid.integrations.state import GeneratorState
 from aiocosid.machine import MachineIdStatistics
 from aiocosid.segment import SegmentStatistics
 from aiocosid.server._view import (
@@ -96,7 +96,7 @@ def named(columns: Sequence[str], row: Row) -> dict[str, Shown]:
 
 def generator(statistics: Any, rates: Rates | None = None, now: float = 0.0) -> dict[str, Shown]:
     return named(
-        GENERATORS, generator_row("order", GeneratorReport(statistics), rates or Rates(), now)
+        GENERATORS, generator_row("order", GeneratorState(statistics), rates or Rates(), now)
     )
 
 

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from ..abc import Statistics
     from ..errors import CosIdError
 
-__all__ = ("GeneratorReport", "calls_of")
+__all__ = ("GeneratorState", "calls_of")
 
 T = TypeVar("T")
 
 
-class GeneratorReport:
+class GeneratorState:
     """The state of one generator.
 
     Attributes:
