@@ -25,7 +25,7 @@ from ._overview import Watch
 from ._page import ActionResult, page, token_page
 from ._parse import parse
 from ._problems import Problem, problem_of
-from ._routes import Operation, as_json
+from ._routes import HttpOperation, as_json
 from ._tokens import Verb
 from ._v1 import TREE
 from ._view import name_text
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from starlette.types import Scope
 
-    from ._routes import Call
+    from ._routes import HttpCall
     from ._service import Service
     from ._tokens import Access
 
@@ -63,7 +63,7 @@ LEVEL: Final = 5  # of compression: a tenth of the size in some milliseconds
 MOST_FIELDS: Final = 20  # of a form
 
 
-def operations(service: Service) -> Sequence[Operation]:
+def operations(service: Service) -> Sequence[HttpOperation]:
     """Return those of pages: ``/``, all below ``/dashboard``, and ``/docs``."""
     static = files("aiocosid.server") / "static"
     contents = {name: (static / name).read_bytes() for name in STATIC}
@@ -71,7 +71,7 @@ def operations(service: Service) -> Sequence[Operation]:
     watch = Watch(service)
     show, docs = _Dashboard(service, watch, version).serve, api_page(TREE, version=version)
 
-    async def live(call: Call) -> HttpAnswer:
+    async def live(call: HttpCall) -> HttpAnswer:
         """Answer with what the page shows, as JSON."""
         if not service.tokens:
             check_host(service, call.scope)
@@ -81,7 +81,7 @@ def operations(service: Service) -> Sequence[Operation]:
         overview = await watch.overview(query_of(call.scope).get("find", ""))
         return as_json(overview.as_tree())
 
-    async def file(call: Call) -> HttpAnswer:
+    async def file(call: HttpCall) -> HttpAnswer:
         name = call.path["name"]
         if name not in contents:
             raise Problem(HTTPStatus.NOT_FOUND, "not-found")
@@ -91,11 +91,11 @@ def operations(service: Service) -> Sequence[Operation]:
         }
         return HttpAnswer(contents[name], STATIC[name], headers=headers)
 
-    async def describe(call: Call) -> HttpAnswer:
+    async def describe(call: HttpCall) -> HttpAnswer:
         """Show people the API, as ``/v1/openapi.json`` shows it everyone."""
         return _as_page(call.scope, docs)
 
-    public = partial(Operation, is_public=True)
+    public = partial(HttpOperation, is_public=True)
     pages = [public(method, path, show) for path in PAGES for method in ("GET", "POST")]
     return [
         *pages,
@@ -158,7 +158,7 @@ class _Dashboard:
             "revert": self._revert,
         }
 
-    async def serve(self, call: Call) -> HttpAnswer:
+    async def serve(self, call: HttpCall) -> HttpAnswer:
         """Show the page, after an action if one is sent."""
         scope, service = call.scope, self._service
         headers = _headers(scope)
@@ -184,7 +184,7 @@ class _Dashboard:
             return as_json(answer.as_tree())
         return await self._shown(scope, access, answer)
 
-    async def _form(self, headers: Mapping[str, str], call: Call) -> dict[str, str]:
+    async def _form(self, headers: Mapping[str, str], call: HttpCall) -> dict[str, str]:
         if headers.get("content-type", "").partition(";")[0].strip() != FORM:
             raise Problem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "not-a-form", f"send {FORM}")
         body = await body_of(call.scope, call.receive, self._service.limits.body)

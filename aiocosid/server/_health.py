@@ -10,25 +10,25 @@ from ..errors import NotOpenError
 from ..integrations.asgi import check_health
 from ._http import access_of, bearer_of, needs_token
 from ._problems import Problem
-from ._routes import Operation, as_json
+from ._routes import HttpOperation, as_json
 from ._tokens import Verb
 
 if TYPE_CHECKING:
     from starlette.types import Scope
 
     from ._http import HttpAnswer
-    from ._routes import Call
+    from ._routes import HttpCall
     from ._service import Service
 
 __all__ = ("OPERATIONS",)
 
 
-async def _live(_call: Call) -> HttpAnswer:
+async def _live(_call: HttpCall) -> HttpAnswer:
     """Answer 200 while the event loop runs."""
     return as_json({"status": "up"})
 
 
-async def _ready(call: Call) -> HttpAnswer:
+async def _ready(call: HttpCall) -> HttpAnswer:
     """Answer 200 if each generator can hand out ids, and the server stays."""
     service = call.service
     found = service.condition
@@ -42,8 +42,8 @@ async def _ready(call: Call) -> HttpAnswer:
 
 
 OPERATIONS: Final = (
-    Operation("GET", "/health/live", _live, is_public=True),
-    Operation("GET", "/health/ready", _ready, is_public=True),
+    HttpOperation("GET", "/health/live", _live, is_public=True),
+    HttpOperation("GET", "/health/ready", _ready, is_public=True),
 )
 
 

@@ -20,12 +20,12 @@ from ._meters import (
     merged,
 )
 from ._problems import Problem
-from ._routes import Operation
+from ._routes import HttpOperation
 from ._tokens import Verb
 
 if TYPE_CHECKING:
     from ._meters import Figures
-    from ._routes import Call
+    from ._routes import HttpCall
     from ._service import Service
 
 __all__ = ("OPERATIONS", "known_to")
@@ -48,7 +48,7 @@ def known_to(service: Service) -> Figures:
     return found
 
 
-async def _metrics(call: Call) -> HttpAnswer:
+async def _metrics(call: HttpCall) -> HttpAnswer:
     """Show what this process and the others of the server know."""
     try:
         from ..integrations.exposition import exposed  # noqa: PLC0415 - an extra of its own
@@ -63,4 +63,4 @@ async def _metrics(call: Call) -> HttpAnswer:
     return HttpAnswer(text, kind.encode())
 
 
-OPERATIONS: Final = (Operation("GET", "/metrics", _metrics, Verb.READ),)
+OPERATIONS: Final = (HttpOperation("GET", "/metrics", _metrics, Verb.READ),)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-    from ._routes import Operation
+    from ._routes import HttpOperation
 
 __all__ = ("COUNT", "tree_of")
 
@@ -99,7 +99,7 @@ def _content(kind: str, name: str) -> dict[str, Any]:
     return {kind: {"schema": {"$ref": f"#/components/schemas/{name}"}}}
 
 
-def _operation(described: Operation) -> dict[str, Any]:
+def _operation(described: HttpOperation) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "summary": described.summary,
         "responses": {
@@ -136,7 +136,7 @@ def _parameters(path: str) -> list[dict[str, Any]]:
     ]
 
 
-def tree_of(operations: Iterable[Operation]) -> dict[str, Any]:
+def tree_of(operations: Iterable[HttpOperation]) -> dict[str, Any]:
     """Return the document of operations; those without a summary are left out."""
     paths: dict[str, dict[str, Any]] = {}
     for each in operations:

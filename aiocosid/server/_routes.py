@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from ._service import Service
     from ._tokens import Verb
 
-__all__ = ("Call", "Operation", "as_json", "routes_of")
+__all__ = ("HttpCall", "HttpOperation", "as_json", "routes_of")
 
 NOTHING: Final = Access(verbs=frozenset())
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class HttpCall:
     """One request.
 
     Attributes:
@@ -52,7 +52,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class HttpOperation:
     """What is done for one method of one path.
 
     Attributes:
@@ -80,9 +80,9 @@ class Operation:
     query: Mapping[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
 
 
-def routes_of(service: Service, operations: Iterable[Operation]) -> list[Route]:
+def routes_of(service: Service, operations: Iterable[HttpOperation]) -> list[Route]:
     """Return the routes of operations, in their order."""
-    paths: dict[str, dict[str, Operation]] = {}
+    paths: dict[str, dict[str, HttpOperation]] = {}
     for each in operations:
         paths.setdefault(each.path, {})[each.method] = each
     return [Route(path, _Endpoint(service, each), methods=[*each]) for path, each in paths.items()]
@@ -91,7 +91,7 @@ def routes_of(service: Service, operations: Iterable[Operation]) -> list[Route]:
 class _Endpoint:
     """What serves the operations of one path."""
 
-    def __init__(self, service: Service, operations: Mapping[str, Operation]) -> None:
+    def __init__(self, service: Service, operations: Mapping[str, HttpOperation]) -> None:
         self._service = service
         self._operations = {**operations, "HEAD": operations.get("GET")}
 
@@ -100,7 +100,7 @@ class _Endpoint:
         service, operation = self._service, self._operations[scope["method"]]
         assert operation is not None  # noqa: S101 - the route has no other methods
         access = NOTHING if operation.is_public else access_of(service, scope)
-        call = Call(service, access, scope, receive)
+        call = HttpCall(service, access, scope, receive)
         if operation.verb is not None:
             path = call.path
             service.check(access, operation.verb, path.get("name") or path.get("namespace", ""))
@@ -108,7 +108,7 @@ class _Endpoint:
         await send_answer(send, await operation.serve(call, *asked))
 
 
-async def _parsed(call: Call, model: type[BaseModel]) -> BaseModel:
+async def _parsed(call: HttpCall, model: type[BaseModel]) -> BaseModel:
     body = await body_of(call.scope, call.receive, call.service.limits.body)
     try:
         return model.model_validate_json(body)

@@ -16,7 +16,7 @@ from ._machines import Lease, Release, Renew, Repaired, Take
 from ._openapi import COUNT, tree_of
 from ._parse import parse
 from ._problems import Problem
-from ._routes import Operation, as_json
+from ._routes import HttpOperation, as_json
 from ._tokens import Verb
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from ._machines import Holder
-    from ._routes import Call
+    from ._routes import HttpCall
 
 __all__ = ("OPERATIONS", "TREE")
 
@@ -38,7 +38,7 @@ SAFE: Final = 2**53
 # Ids.
 
 
-async def _ids(call: Call) -> HttpAnswer:
+async def _ids(call: HttpCall) -> HttpAnswer:
     """Take exactly so many ids."""
     service, name = call.service, call.path["name"]
     count = whole(query_of(call.scope), "count", 1) if call.scope["query_string"] else 1
@@ -60,7 +60,7 @@ def _ids_text(ids: Sequence[Any]) -> bytes:
     return f'{{"ids":["{texts}"]}}'.encode()
 
 
-async def _segment(call: Call) -> HttpAnswer:
+async def _segment(call: HttpCall) -> HttpAnswer:
     """Take the ids of a segment, for one caller alone."""
     step = whole(query_of(call.scope), "step")
     ids = await call.service.segment(call.path["name"], step, access=call.access)
@@ -71,7 +71,7 @@ async def _segment(call: Call) -> HttpAnswer:
 # Machine ids.
 
 
-async def _take(call: Call, asked: Take) -> HttpAnswer:
+async def _take(call: HttpCall, asked: Take) -> HttpAnswer:
     namespace = call.path["namespace"]
     operation = ops.TakeOperation(
         **_holder(asked),
@@ -92,7 +92,7 @@ async def _take(call: Call, asked: Take) -> HttpAnswer:
     return _of_model(lease)
 
 
-async def _renew(call: Call, asked: Renew) -> HttpAnswer:
+async def _renew(call: HttpCall, asked: Renew) -> HttpAnswer:
     operation = ops.RenewOperation(
         **_holder(asked),
         machine_id=whole(call.path, "machine_id"),
@@ -104,7 +104,7 @@ async def _renew(call: Call, asked: Renew) -> HttpAnswer:
     return as_json({})
 
 
-async def _release(call: Call, asked: Release) -> HttpAnswer:
+async def _release(call: HttpCall, asked: Release) -> HttpAnswer:
     operation = ops.ReleaseOperation(
         **_holder(asked),
         machine_id=whole(call.path, "machine_id"),
@@ -132,7 +132,7 @@ async def _timed(work: Awaitable[T]) -> T:
         raise Problem(HTTPStatus.CONFLICT, "clock-ahead", detail) from None
 
 
-async def _repair(call: Call) -> HttpAnswer:
+async def _repair(call: HttpCall) -> HttpAnswer:
     """Mend machine ids that a wrong clock has spoilt."""
     found = await _machines.repair(call.service, call.access, call.path["namespace"])
     free, held = (
@@ -149,11 +149,11 @@ def _of_model(model: BaseModel) -> HttpAnswer:
 # Generators.
 
 
-async def _parse(call: Call) -> HttpAnswer:
+async def _parse(call: HttpCall) -> HttpAnswer:
     return as_json(parse(call.service.known(call.path["name"]), call.path["id"]))
 
 
-async def _generators(call: Call) -> HttpAnswer:
+async def _generators(call: HttpCall) -> HttpAnswer:
     """List the names that the caller may use, and what their ids are."""
     access, provider = call.access, call.service.provider
     found = [
@@ -168,76 +168,76 @@ async def _generators(call: Call) -> HttpAnswer:
     return as_json({"generators": found})
 
 
-async def _all_statistics(call: Call) -> HttpAnswer:
+async def _all_statistics(call: HttpCall) -> HttpAnswer:
     """Show them as CosId's actuator does."""
     provider = call.service.provider
     names = [each for each in provider if call.access.allows(Verb.READ, each)]
     return as_json({each: provider[each].statistics().as_tree() for each in names})
 
 
-async def _statistics(call: Call) -> HttpAnswer:
+async def _statistics(call: HttpCall) -> HttpAnswer:
     return as_json(call.service.known(call.path["name"]).statistics().as_tree())
 
 
-async def _openapi(_call: Call) -> HttpAnswer:
+async def _openapi(_call: HttpCall) -> HttpAnswer:
     return HttpAnswer(DOCUMENT)
 
 
 OPERATIONS: Final = (
-    Operation(
+    HttpOperation(
         *("POST", "/v1/ids/{name:path}", _ids, Verb.IDS),
         summary="Take exactly so many ids.",
         answer="Ids",
         query={"count": {**COUNT, "default": 1}},
     ),
-    Operation(
+    HttpOperation(
         *("POST", "/v1/segments/{name:path}", _segment, Verb.SEGMENTS),
         summary="Take a segment of the counter: one addition.",
         answer="Segment",
         query={"step": COUNT},
     ),
-    Operation(
+    HttpOperation(
         *("POST", "/v1/machines/{namespace:path}", _take, Verb.MACHINES),
         summary="Take a machine id.",
         answer="Lease",
         asked=Take,
     ),
-    Operation(
+    HttpOperation(
         *("PATCH", "/v1/machines/{namespace:path}/{machine_id}", _renew, Verb.MACHINES),
         summary="Renew a machine id.",
         answer="Done",
         asked=Renew,
     ),
-    Operation(
+    HttpOperation(
         *("DELETE", "/v1/machines/{namespace:path}/{machine_id}", _release, Verb.MACHINES),
         summary="Release a machine id.",
         answer="Done",
         asked=Release,
     ),
-    Operation(
+    HttpOperation(
         *("POST", "/v1/repairs/{namespace:path}", _repair, Verb.ADMIN),
         summary="Mend machine ids whose times are more than a day ahead.",
         answer="Repaired",
     ),
-    Operation(
+    HttpOperation(
         *("GET", "/v1/parse/{name:path}/{id}", _parse, Verb.READ),
         summary="Tell what an id of a generator says.",
         answer="Parts",
     ),
-    Operation(
+    HttpOperation(
         "GET", "/v1/generators", _generators, summary="List the generators.", answer="Generators"
     ),
-    Operation(
+    HttpOperation(
         *("GET", "/v1/statistics", _all_statistics),
         summary="Show all generators' statistics.",
         answer="Statistics",
     ),
-    Operation(
+    HttpOperation(
         *("GET", "/v1/statistics/{name:path}", _statistics, Verb.READ),
         summary="Show a generator's statistics.",
         answer="Statistics",
     ),
-    Operation("GET", "/v1/openapi.json", _openapi, is_public=True),
+    HttpOperation("GET", "/v1/openapi.json", _openapi, is_public=True),
 )
 """What it does, the busiest first."""
 
