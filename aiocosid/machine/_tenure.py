@@ -13,9 +13,9 @@ import anyio
 from .._life.clock import call_bounded
 from ..abc.restart import VOID, Found, RestartRecord
 from ..errors import CosIdError, StoreUnavailableError
-from ._files import STORE
 from ._options import lead_of
-from ._restart import (
+from .files import STORE
+from .restart import (
     early_floor_ms,
     is_last,
     is_still_its,

@@ -23,7 +23,7 @@ from aiocosid.abc.machines import QUARANTINE_MARGIN, RELEASE_MARGIN, STABLE_GUAR
 from aiocosid.compat.leaf_snowflake._address import INTERVAL as LEAF_INTERVAL
 from aiocosid.converter import Radix62IdConverter
 from aiocosid.machine import _opening as lease_opening
-from aiocosid.machine import _options, _restart
+from aiocosid.machine import _options, restart
 from aiocosid.machine._manual import DEFAULT_MARK_INTERVAL
 from aiocosid.segment import _opening, pace
 from aiocosid.snowflake import CachedSnowflakeId
@@ -166,8 +166,8 @@ FACTS: Final[dict[Path, tuple[str, ...]]] = {
         f"A thousand processes make {ceil(1000 / INTERVAL)} calls a second",
         f"unavailable for {GUARD / 60:g} minutes",
         f"died within the last {GUARD / 60:g} minutes",
-        f"plus {WORDS[_restart.MARGIN_MS]}",
-        f"jumps forward by more than {WORDS[_restart.MARGIN_MS]}",
+        f"plus {WORDS[restart.MARGIN_MS]}",
+        f"jumps forward by more than {WORDS[restart.MARGIN_MS]}",
     ),
     DOCS / "howto" / "which-generator.md": (
         "".join(f" | {rounded(WHICH[kind][1])} ({WHICH[kind][0]} x)" for kind in KINDS),

@@ -17,8 +17,8 @@ from aiocosid.errors import (
     MachineIdUnavailableError,
     StoreError,
 )
-from aiocosid.machine._restart import early_floor_ms, is_still_its, renewal_of
 from aiocosid.machine.cells import Note, Owner, Seat
+from aiocosid.machine.restart import early_floor_ms, is_still_its, renewal_of
 from aiocosid.machine.restart_file import RestartFile
 from aiocosid.snowflake import (
     COSID_MS,

@@ -14,8 +14,8 @@ from aiocosid.abc import MachineIdDistributor
 from aiocosid.abc.restart import Found
 from aiocosid.machine import MachineIdLease
 from aiocosid.machine._opening import LeaseOpening
-from aiocosid.machine._restart import early_floor_ms, offline_floor_ms
 from aiocosid.machine._tenure import Tenure
+from aiocosid.machine.restart import early_floor_ms, offline_floor_ms
 from aiocosid.snowflake._sequencer import Sequencer
 from aiocosid.snowflake._stamping import Stamping
 from aiocosid.stores.memory import MemoryStore
