@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ._lease import MachineIdLease as MachineIdLease
     from ._lease import lease_of as lease_of
     from ._manual import ManualMachineIdDistributor as ManualMachineIdDistributor
-    from ._stateful_set import StatefulSetMachineIdDistributor as StatefulSetMachineIdDistributor
+    from ._manual import StatefulSetMachineIdDistributor as StatefulSetMachineIdDistributor
     from ._statistics import MachineIdStatistics as MachineIdStatistics
     from .instance_ids import as_instance_id as as_instance_id
     from .instance_ids import host_port_instance_id as host_port_instance_id
@@ -39,8 +39,7 @@ if not TYPE_CHECKING:  # else every name would be one of ours
             ".instance_ids": "as_instance_id host_port_instance_id unique_instance_id",
             "..abc": "InstanceId",
             "._lease": "MachineIdLease lease_of",
-            "._manual": "ManualMachineIdDistributor",
-            "._stateful_set": "StatefulSetMachineIdDistributor",
+            "._manual": "ManualMachineIdDistributor StatefulSetMachineIdDistributor",
             "._statistics": "MachineIdStatistics",
         },
     )

@@ -28,10 +28,10 @@ from ..abc.checks import check_integer, check_machine_bits
 from ..abc.machines import STABLE_GUARD_INTERVAL
 from ..errors import InvalidArgumentError, MachineIdInUseError, StoreUnavailableError
 from . import operations, rules
-from ._restart import has_proof, token_of
 from .cells import ENDLESS_MS, MAX_MS
 from .instance_ids import as_instance_id, namesake
 from .operations import ReleaseOperation, Renewed, RenewOperation, TakeOperation, Took
+from .restart import has_proof, token_of
 from .restart_file import restart_file
 from .rules import Decision, Taken
 

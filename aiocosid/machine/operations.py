@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from ..abc import MachineGrant
 from ..errors import InvalidArgumentError
 from . import rules
-from ._restart import renewal_of, token_of
 from .cells import Need, Note, Seat
+from .restart import renewal_of, token_of
 from .rules import Asker, Decision, Taken
 
 if TYPE_CHECKING:

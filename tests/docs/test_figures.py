@@ -22,7 +22,8 @@ from aiocosid.abc import DEFAULT_GUARD_INTERVAL, DEFAULT_SAFE_GUARD, DEFAULT_STE
 from aiocosid.abc.machines import QUARANTINE_MARGIN, RELEASE_MARGIN, STABLE_GUARD_INTERVAL
 from aiocosid.compat.leaf_snowflake._address import INTERVAL as LEAF_INTERVAL
 from aiocosid.converter import Radix62IdConverter
-from aiocosid.machine import _leasing, _options, _restart
+from aiocosid.machine import _opening as lease_opening
+from aiocosid.machine import _options, restart
 from aiocosid.machine._manual import DEFAULT_MARK_INTERVAL
 from aiocosid.segment import _opening, pace
 from aiocosid.snowflake import CachedSnowflakeId
@@ -149,7 +150,7 @@ FACTS: Final[dict[Path, tuple[str, ...]]] = {
         ),
         f"instead of {STABLE_LEAD:g}. The record",
         f"a nearer mark of its own, {STABLE_LEAD:g} seconds ahead",
-        f"does not answer within {_leasing.OFFLINE_PATIENCE:g} seconds",
+        f"does not answer within {lease_opening.OFFLINE_PATIENCE:g} seconds",
         f"tries for `start_timeout`, {_options.USUAL_PATIENCE:g} seconds by default",
         f"ids stop within {STABLE_LEAD:g} seconds, with an error",
         f"does not wait for the {LEAF:g} seconds",
@@ -165,8 +166,8 @@ FACTS: Final[dict[Path, tuple[str, ...]]] = {
         f"A thousand processes make {ceil(1000 / INTERVAL)} calls a second",
         f"unavailable for {GUARD / 60:g} minutes",
         f"died within the last {GUARD / 60:g} minutes",
-        f"plus {WORDS[_restart.MARGIN_MS]}",
-        f"jumps forward by more than {WORDS[_restart.MARGIN_MS]}",
+        f"plus {WORDS[restart.MARGIN_MS]}",
+        f"jumps forward by more than {WORDS[restart.MARGIN_MS]}",
     ),
     DOCS / "howto" / "which-generator.md": (
         "".join(f" | {rounded(WHICH[kind][1])} ({WHICH[kind][0]} x)" for kind in KINDS),

@@ -35,9 +35,8 @@ PURE = (
     "snowflake/_friendly.py",
     *(
         "machine/losses.py",
-        "machine/_restart.py",
+        "machine/restart.py",
         "machine/rules.py",
-        "machine/_state.py",
         "machine/cells.py",
     ),
     "snowflake/_layout.py",

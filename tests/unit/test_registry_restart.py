@@ -21,7 +21,7 @@ from aiocosid.errors import (
     StoreUnavailableError,
 )
 from aiocosid.machine import MachineIdLease
-from aiocosid.machine._restart import (
+from aiocosid.machine.restart import (
     early_floor_ms,
     is_last,
     least_floor_ms,

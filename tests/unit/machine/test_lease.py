@@ -25,7 +25,7 @@ from aiocosid.errors import (
     WouldBlock,
 )
 from aiocosid.machine import MachineIdLease
-from aiocosid.machine._leasing import LOSSES
+from aiocosid.machine._opening import LOSSES
 from aiocosid.machine.cells import Note, Owner, Seat
 from aiocosid.snowflake import COSID_MS, COSID_S, SnowflakeId
 from aiocosid.stores.memory import MemoryStore

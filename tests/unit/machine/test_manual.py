@@ -22,7 +22,11 @@ from aiocosid.errors import (
     MachineIdLostError,
     StoreError,
 )
-from aiocosid.machine import ManualMachineIdDistributor, StatefulSetMachineIdDistributor, _lock_file
+from aiocosid.machine import (
+    ManualMachineIdDistributor,
+    StatefulSetMachineIdDistributor,
+    files,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -177,7 +181,7 @@ async def test_a_lock_file_that_is_removed_while_it_is_locked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A lock on a file that nobody else can find is none: the new file is locked."""
-    lock = _lock_file._lock
+    lock = files._lock
     removed: list[str] = []
 
     def remove_first(descriptor: int) -> bool:
@@ -186,7 +190,7 @@ async def test_a_lock_file_that_is_removed_while_it_is_locked(
             (tmp_path / "aiocosid.Y29zaWQ.7.lock").unlink()
         return lock(descriptor)
 
-    monkeypatch.setattr(_lock_file, "_lock", remove_first)
+    monkeypatch.setattr(files, "_lock", remove_first)
     first = manual(tmp_path)
     await take(first)
     assert removed

@@ -78,7 +78,7 @@ async def test_of_two_owners_the_later_yields_at_once(clock: ManualClock) -> Non
     async with first, second:
         assert (first.machine_id, second.machine_id) == (0, 1)
         # As if an earlier loss had handed it to both.
-        second._opening.machine_id = 0
+        second._opening.tenure.machine_id = 0
         inner = other.inner
         assert inner._taken is not None
         inner._taken = replace(inner._taken, machine_id=0)

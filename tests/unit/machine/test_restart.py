@@ -12,9 +12,13 @@ import pytest
 
 from aiocosid.abc import InstanceId
 from aiocosid.abc.restart import Found, RestartRecord
-from aiocosid.errors import InvalidArgumentError, MachineIdUnavailableError, StoreError
-from aiocosid.machine._restart import early_floor_ms, is_still_its, renewal_of
+from aiocosid.errors import (
+    InvalidArgumentError,
+    MachineIdUnavailableError,
+    StoreError,
+)
 from aiocosid.machine.cells import Note, Owner, Seat
+from aiocosid.machine.restart import early_floor_ms, is_still_its, renewal_of
 from aiocosid.machine.restart_file import RestartFile
 from aiocosid.snowflake import COSID_MS, UID_GENERATOR_HA, CachedSnowflakeId, SnowflakeId
 from aiocosid.stores.memory import MemoryStore

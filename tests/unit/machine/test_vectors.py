@@ -28,9 +28,13 @@ from aiocosid.errors import (
     MachineIdLostError,
     MachineIdOverflowError,
 )
-from aiocosid.machine import ManualMachineIdDistributor, as_instance_id, host_port_instance_id
-from aiocosid.machine._stateful_set import ordinal_of
-from aiocosid.machine._storage import NOT_FOUND, MachineState, StateFiles
+from aiocosid.machine import (
+    ManualMachineIdDistributor,
+    as_instance_id,
+    host_port_instance_id,
+)
+from aiocosid.machine._held_id import NOT_FOUND, MachineState, StateFiles
+from aiocosid.machine._manual import ordinal_of
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import ManualClock
 

@@ -373,6 +373,6 @@ async def test_a_mark_far_ahead_makes_no_lease_longer(clock: ManualClock) -> Non
         await gen.next_ids(250 * 16)
         assert lease.statistics().mark_ms > clock.now_ms() + 249_000
         clock.step_wall_ms(269_000)
-        assert lease._opening._is_surely_ours()
+        assert lease._opening.tenure.is_surely_ours(270)
         clock.step_wall_ms(1000)
-        assert not lease._opening._is_surely_ours()
+        assert not lease._opening.tenure.is_surely_ours(270)

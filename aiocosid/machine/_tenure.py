@@ -1,18 +1,21 @@
-"""The bound of a lease's ids on this machine's disk, for the next start of the instance."""
+"""The machine id that a lease has, the ends of its use, and their bound on this machine's disk."""
 
 from __future__ import annotations
 
 import logging
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+
+import anyio
 
 from .._life.clock import call_bounded
 from ..abc.restart import VOID, Found, RestartRecord
 from ..errors import CosIdError, StoreUnavailableError
-from ._files import STORE
 from ._options import lead_of
-from ._restart import (
+from .files import STORE
+from .restart import (
     early_floor_ms,
     is_last,
     is_still_its,
@@ -25,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .._life.open_state import Home
-    from ..abc import MachineIdDistributor
+    from ..abc import Clock, MachineIdDistributor
 
-__all__ = ("DiskBound", "MarkDemand", "not_locked")
+__all__ = ("DiskBound", "Issuer", "MarkDemand", "Tenure", "not_locked")
 
 logger = logging.getLogger("aiocosid")
 
@@ -67,19 +70,93 @@ class MarkDemand:
         return min(max(now_ms, self.asked_ms) + int(lead * MS), now_ms + longest)
 
 
-class Holding(Protocol):
-    """A machine id, as a lease has it."""
+class Issuer(Protocol):
+    """A sequencer that issues ids under a lease."""
 
-    machine_id: int
-    floor_ms: int
-    mark_ms: int
-
-    def last_issued_ms(self) -> int:
-        """Return the latest time of an id."""
+    @property
+    def last_ms(self) -> int:
+        """No id was issued with a later time, in milliseconds since 1970."""
         ...
 
+
+class Tenure:
+    """The machine ids of one opening of a lease, one after the other, and how long each is used.
+
+    Attributes:
+        disk: what bounds ids on this machine's disk.
+        issuers: what issues ids under it, by name.
+        machine_id: the id; -1 while there is none.
+        term: how many ids were taken so far, also by earlier openings.
+        floor_ms: ids of this term have to be later, in milliseconds since 1970.
+        taken_ms: the wall clock when the id was taken, in milliseconds.
+        ends_at: when the lease ends, by the monotonic clock.
+        mark_ms: no id is issued with a later time; -1 for none at all.
+        signed_ms: the wall clock when the last renewal was sent.
+        session: the store's session of the last renewal.
+        changed: set when the lease is next renewed, lost or taken again.
+    """
+
+    __slots__ = (
+        *("_clock", "_distributor", "_past_ms", "changed", "disk", "ends_at", "floor_ms"),
+        *("issuers", "machine_id", "mark_ms", "session", "signed_ms", "taken_ms", "term"),
+    )
+
+    def __init__(
+        self, distributor: MachineIdDistributor, disk: DiskBound, clock: Clock, before: Self | None
+    ) -> None:
+        """Begin without an id; ``before`` is that of the last opening."""
+        self._distributor = distributor
+        self._clock = clock
+        self.disk = disk
+        self.issuers: dict[str, Issuer] = {}
+        self.term: int = 0 if before is None else before.term
+        # No id of an earlier opening was issued with a later time.
+        self._past_ms: int = -1 if before is None else before.last_issued_ms()
+        self.machine_id = self.floor_ms = self.taken_ms = self.mark_ms = self.signed_ms = -1
+        self.ends_at = -inf
+        self.session: int = 0
+        self.changed = anyio.Event()
+
+    def begin(self, machine_id: int, floor_ms: int, now_ms: int) -> None:
+        """Have an id, whose first renewal is due."""
+        self.machine_id, self.taken_ms = machine_id, now_ms
+        self.floor_ms = max(floor_ms, self.last_issued_ms())
+        self.term += 1
+
+    def end(self) -> None:
+        """Have no id any more."""
+        self.machine_id, self.mark_ms, self.ends_at = -1, -1, -inf
+
     def notify(self) -> None:
-        """Tell that the bound has moved."""
+        """Let those go on who wait for a change of the lease."""
+        self.changed.set()
+        self.changed = anyio.Event()
+
+    def limit_ms(self) -> int:
+        """Return the latest time that ids may have now, in ms since 1970; -1 for none at all."""
+        is_good = self._clock.monotonic() < self.ends_at
+        if not is_good or not (self.disk.offline or self._distributor.session == self.session):
+            return -1
+        return min(self.mark_ms, self.disk.limit_ms())
+
+    def reach_ms(self) -> int:
+        """Return the latest time up to which the next renewal may let ids be."""
+        return min(self.mark_ms, self.disk.until_ms)
+
+    @property
+    def seconds_left(self) -> float:
+        """How long the id may be used without a further renewal."""
+        return max(0.0, self.ends_at - self._clock.monotonic())
+
+    def is_surely_ours(self, lease_time: float) -> bool:
+        """Whether the lease is valid by both clocks: a suspended host stops the monotonic one."""
+        is_good: bool = self.seconds_left > max(0.0, self.disk.offline - lease_time)
+        return is_good and self._clock.now_ms() < self.signed_ms + lease_time * MS
+
+    def last_issued_ms(self) -> int:
+        """Return the latest time of an id, also of the openings before; -1 if there is none."""
+        last_ms: int = max((issuer.last_ms for issuer in self.issuers.values()), default=-1)
+        return max(last_ms, self._past_ms)
 
 
 class DiskBound:
@@ -180,7 +257,7 @@ class DiskBound:
 
     # Once there is an id.
 
-    async def bind(self, held: Holding, *, renewal: str | None = None) -> CosIdError | None:
+    async def bind(self, held: Tenure, *, renewal: str | None = None) -> CosIdError | None:
         """Set the bound of all ids until the next renewal, and write it to this machine's disk.
 
         Until it is there, a successor that asks the store waits for the mark: the record that it
@@ -221,7 +298,7 @@ class DiskBound:
         held.notify()
         return refused
 
-    async def keep(self, held: Holding) -> None:
+    async def keep(self, held: Tenure) -> None:
         """Let ids go on while the store fails, if they may without it."""
         if self.offline and self.until_ms >= 0:
             await self._write(held, self._bound_ms, max(self._at_ms, 0))
@@ -236,14 +313,14 @@ class DiskBound:
             void = replace(VOID, floor_ms=last_ms)
             await self._call(partial(self._place.write, void))
 
-    async def leave(self, held: Holding) -> None:
+    async def leave(self, held: Tenure) -> None:
         """Write that no id is later than those that were issued."""
         if self._place is not None:
             last_ms = max(held.last_issued_ms(), held.floor_ms, 0)
             await self._write(held, last_ms, self._place.boot_ms(), last_ms)
 
     async def _write(
-        self, held: Holding, bound_ms: int, at_ms: int, until_ms: int | None = None
+        self, held: Tenure, bound_ms: int, at_ms: int, until_ms: int | None = None
     ) -> CosIdError | None:
         """Write the record of a bound; ids may go up to its own mark once it is on the disk."""
         place, clock = self._place, self._home.clock
