@@ -31,7 +31,7 @@ from aiocosid.snowflake import COSID_MS, COSID_S, SnowflakeId
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import ManualClock, settle
 
-from .._kit import Call, Ear, tasks
+from .._kit import Call, Ear, settled, tasks
 from ._kit import Link, store_of
 
 pytestmark = pytest.mark.asyncio
@@ -117,8 +117,7 @@ async def test_past_the_mark_it_is_silent_until_the_store_answers(clock: ManualC
         await clock.advance(5)
         assert isinstance(call.error, MachineIdUnavailableError)
         assert isinstance(call.error.__cause__, StoreUnavailableError)
-        call = Call(gen.next_id)
-        await settle()
+        call = await settled(Call, gen.next_id)
         link.heal()
         await clock.advance(35)
         assert call.result is not None or isinstance(call.error, MachineIdUnavailableError)
@@ -402,8 +401,7 @@ async def test_the_mark_stays_when_the_clock_is_set_back(clock: ManualClock) -> 
     opening = Call(MachineIdLease(link, clock=clock).__aenter__)
     await clock.advance(1)
     assert not opening.is_done
-    opening.cancel()
-    await settle()
+    await settled(opening.cancel)
     (machine,) = await link.store_.machines()
     assert machine.mark_ms >= mark
 
@@ -472,8 +470,7 @@ async def test_cancelled_while_opening_it_leaves_nothing(clock: ManualClock) -> 
         opening = Call(lease.__aenter__)
         for _ in range(turns):
             await anyio.lowlevel.checkpoint()
-        opening.cancel()
-        await settle()
+        await settled(opening.cancel)
         if opening.result is not None:
             await lease.aclose()
         assert tasks() == []
@@ -488,8 +485,7 @@ async def test_an_opening_that_asyncio_cancels_gives_its_id_back(clock: ManualCl
     lease = MachineIdLease(link, clock=clock)
     opening = asyncio.create_task(lease.__aenter__())
     await settle()
-    opening.cancel()
-    await settle()
+    await settled(opening.cancel)
     link.held.set()
     with pytest.raises(asyncio.CancelledError):
         await opening
@@ -524,7 +520,6 @@ async def test_a_clock_that_keeps_stepping_back_at_the_start(clock: ManualClock)
         await clock.advance(1)
         clock.step_wall_ms(-1000)
     assert isinstance(opening.error, ClockTooManyBackwardsError)
-    await settle()
 
 
 async def test_two_that_run_under_one_instance_id(clock: ManualClock) -> None:

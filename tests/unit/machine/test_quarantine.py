@@ -12,7 +12,7 @@ from aiocosid.machine import MachineIdLease
 from aiocosid.snowflake import COSID_MS, SnowflakeId
 from aiocosid.testing import ManualClock, settle
 
-from .._kit import Call, Ear
+from .._kit import Call, Ear, settled
 from ._kit import Link, store_of
 
 pytestmark = pytest.mark.asyncio
@@ -35,7 +35,7 @@ async def test_who_runs_keeps_its_id_and_who_comes_waits(clock: ManualClock) -> 
         left = late.statistics().quarantine_left
         assert 230 < left < 305 - 6
         await clock.advance(left - 1)
-        assert opening.result is None
+        assert (opening.result, opening.error) == (None, None)
         await clock.advance(5)
         assert opening.result is late
         assert (lease.machine_id, late.machine_id) == (0, 1)
@@ -115,8 +115,7 @@ async def test_the_cause_is_what_the_store_said(clock: ManualClock) -> None:
     store = store_of(clock)
     store.forget_machines()
     link = Link(store)
-    call = Call(MachineIdLease(link, clock=clock, start_timeout=1).__aenter__)
-    await settle()
+    call = await settled(Call, MachineIdLease(link, clock=clock, start_timeout=1).__aenter__)
     link.is_silent = True
     await clock.advance(1)
     assert isinstance(call.error, MachineIdUnavailableError)

@@ -31,7 +31,7 @@ from aiocosid.snowflake import (
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import ManualClock, settle
 
-from .._kit import Call, Ear, tasks
+from .._kit import Call, Ear, settled, tasks
 from ._kit import Link, store_of
 
 POD = InstanceId("pod-0", stable=True)
@@ -96,8 +96,7 @@ class TestOpening:
         generator = SnowflakeId(link, clock=clock)
         opening = asyncio.create_task(generator.__aenter__())
         await asyncio.sleep(0)
-        opening.cancel()
-        await settle()
+        await settled(opening.cancel)
         assert opening.cancelled()
         assert link.calls in ([], ["distribute", "guard", "revert"])
 
@@ -108,14 +107,10 @@ class TestOpening:
         link = Link(store_of(clock))
         link.opens = anyio.Event()
         first, second = (SnowflakeId(link, name=name, clock=clock) for name in "ab")
-        opening = Call(first.__aenter__)
-        await settle()
-        opening.cancel()
-        await settle()
-        joining = Call(second.__aenter__)
-        await settle()
-        link.opens.set()
-        await settle()
+        opening = await settled(Call, first.__aenter__)
+        await settled(opening.cancel)
+        joining = await settled(Call, second.__aenter__)
+        await settled(link.opens.set)
         assert (joining.is_done, joining.error) == (True, None)
         await second.aclose()
         await settle()
@@ -126,13 +121,11 @@ class TestOpening:
         link.held = anyio.Event()
         generator, other = (SnowflakeId(link, name=name, clock=clock) for name in "ab")
         opening = Call(generator.__aenter__)
-        joining = Call(other.__aenter__)
-        await settle()
+        joining = await settled(Call, other.__aenter__)
         await generator.aclose()
         await settle()
         assert isinstance(opening.error, ClosedError)
-        link.held.set()
-        await settle()
+        await settled(link.held.set)
         assert joining.error is None
         await other.aclose()
         await settle()
@@ -146,12 +139,10 @@ class TestOpening:
         link.held = anyio.Event()
         generator = SnowflakeId(link, clock=clock)
         async with anyio.create_task_group() as group:
-            first = Call(generator.__aenter__)
-            await settle()
+            first = await settled(Call, generator.__aenter__)
             group.start_soon(generator.aclose)
             await settle()
-            second = Call(generator.__aenter__)
-            await settle()
+            second = await settled(Call, generator.__aenter__)
             link.held.set()
             await clock.advance(1)
             assert isinstance(first.error, ClosedError)
@@ -202,8 +193,7 @@ class TestOpening:
         """Is a store that fails: the call is made again, and nobody else is cancelled."""
         link = Link(store_of(clock))
         link.stray = True
-        opening = Call(SnowflakeId(link, clock=clock).__aenter__)
-        await settle()
+        opening = await settled(Call, SnowflakeId(link, clock=clock).__aenter__)
         link.stray = False
         await clock.advance(1)
         generator = opening.result
@@ -256,8 +246,7 @@ class TestJoining:
         await store.revert_machine(machine_id=0)
         link.refuse("distribute")
         await clock.advance(61)
-        call = Call(second.__aenter__)
-        await settle()
+        call = await settled(Call, second.__aenter__)
         await first.aclose()
         await clock.advance(6)
         assert isinstance(call.error, MachineIdUnavailableError)
@@ -273,8 +262,7 @@ class TestJoining:
         call = Call(generator.__aenter__)
         await clock.advance(6)
         assert call.error is not None
-        link.heal()
-        await settle()
+        await settled(link.heal)
         async with lease:
             async with generator:
                 await generator.next_id()
@@ -312,10 +300,8 @@ class TestLives:
         first, second = MachineIdLease(link, clock=clock), MachineIdLease(link, clock=clock)
         await first.__aenter__()
         link.held = anyio.Event()
-        closing = Call(first.aclose)
-        await settle()
-        opening = Call(second.__aenter__)
-        await settle()
+        closing = await settled(Call, first.aclose)
+        opening = await settled(Call, second.__aenter__)
         assert link.calls == ["distribute", "guard", "revert"]
         link.held.set()
         await clock.advance(0.1)
@@ -336,8 +322,7 @@ class TestLives:
             await settle()
             openings = [Call(lease.__aenter__) for lease in others]
             await settle()
-            link.held.set()
-            await settle()
+            await settled(link.held.set)
             errors = [opening.error for opening in openings]
             assert {type(error) for error in errors} == {MachineIdInUseError, type(None)}
             await others[errors.index(None)].aclose()
@@ -351,8 +336,7 @@ class TestLives:
         link = Link(store)
         link.held = anyio.Event()
         lease = MachineIdLease(link, close_timeout=0.1, clock=clock)
-        opening = Call(lease.__aenter__)
-        await settle()
+        opening = await settled(Call, lease.__aenter__)
         opening.cancel()
         held, link.held = link.held, None
         await clock.advance(0.2)

@@ -30,7 +30,7 @@ from aiocosid.testing import (
     settle,
 )
 
-from .._kit import Call, Ear
+from .._kit import Call, Ear, settled
 from ._kit import counter, drain
 
 pytestmark = pytest.mark.asyncio
@@ -74,7 +74,6 @@ async def test_the_life_of_a_chain_in_events(clock: ManualClock, ear: Ear) -> No
     await chain.aclose()
     assert sum(event.count for event in ear.of(IdsDiscarded)) == remaining
     assert {event.reason for event in ear.of(IdsDiscarded)} <= {"closed"}
-    await settle()
 
 
 async def test_no_event_for_single_ids(ear: Ear) -> None:
@@ -184,7 +183,6 @@ async def test_statistics_tell_everything(clock: ManualClock) -> None:
         seen = chain.statistics()
         assert waiting.result == 131
         assert (seen.waiting, seen.last_error, seen.head_sequence) == (0, None, 131)
-        await settle()
 
 
 async def test_the_head_moves_with_the_ids() -> None:
@@ -224,11 +222,9 @@ async def test_statistics_wait_for_nothing_and_change_nothing(clock: ManualClock
     async with chain:
         await drain(chain)
         store.close()
-        Call(chain.next_ids, 100)
-        await settle()
+        await settled(Call, chain.next_ids, 100)
         assert chain.statistics() == chain.statistics()
-        store.open()
-        await settle()
+        await settled(store.open)
     for seen in pictures:
         accounted = seen.ids_handed_out + seen.ids_discarded + seen.remaining
         assert seen.ids_fetched == accounted

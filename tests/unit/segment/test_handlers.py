@@ -32,7 +32,7 @@ from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import GatedDistributor, ManualClock, WrappedDistributor, settle
 
 from .. import _interrupted
-from .._kit import Call, tasks
+from .._kit import Call, settled, tasks
 from ._kit import Generator as IdGenerator
 from ._kit import counter
 
@@ -103,8 +103,7 @@ async def test_a_caller_that_leaves_and_ids_that_expire(clock: ManualClock) -> N
         await settle()
         assert chain.statistics().waiting == 2
         with interrupted("line", handler):
-            first.cancel()
-            await settle()
+            await settled(first.cancel)
         assert len(second.result) == 3500
         assert chain.statistics().ids_handed_out == 3500 + len(taken)
         with interrupted("line", handler):
@@ -113,8 +112,7 @@ async def test_a_caller_that_leaves_and_ids_that_expire(clock: ManualClock) -> N
         assert chain.statistics().remaining == 0
         assert chain.statistics().ids_handed_out == 3500 + len(taken)
         assert len({*second.result, *taken}) == 3500 + len(taken)
-        store.open()
-        await settle()
+        await settled(store.open)
 
 
 @pytest.mark.parametrize("kind", [SegmentChainId, SegmentId])

@@ -34,7 +34,7 @@ from aiocosid.testing import (
     settle,
 )
 
-from .._kit import Call, Ear, tasks
+from .._kit import Call, Ear, settled, tasks
 from ._kit import Generator, OneDistributor, counter, drain
 
 KINDS = pytest.mark.parametrize("kind", [SegmentChainId, SegmentId])
@@ -75,8 +75,7 @@ async def test_closing_waits_for_the_call_under_way(
     await clock.advance(0.9)
     assert isinstance(waiting.error, ClosedError)
     assert (closing.is_done, store.closed, store.held) == (False, 0, 1)
-    store.open()
-    await settle()
+    await settled(store.open)
     assert (closing.is_done, store.closed, store.held) == (True, 1, 0)
 
 
@@ -92,8 +91,7 @@ async def test_closing_tears_a_call_that_takes_too_long(
     await generator.__aenter__()
     await drain(generator)
     store.close()
-    Call(generator.next_ids, 50)
-    await settle()
+    await settled(Call, generator.next_ids, 50)
     closing = Call(generator.aclose)
     await clock.advance(2.99)
     assert (closing.is_done, store.held) == (False, 1)
@@ -139,8 +137,7 @@ async def test_a_call_that_was_sent_is_not_torn_with_its_task_group(
             ended.clear()
             await generator.next_ids(50)
 
-    ending = Call(user)
-    await settle()
+    ending = await settled(Call, user)
     assert store.held == 1
     group.cancel_scope.cancel()
     await clock.advance(2)
@@ -162,8 +159,7 @@ async def test_closing_does_not_wait_for_a_pause(kind: type[Generator], clock: M
         store.fail()
         waiting = Call(generator.next_ids, 50)
         await clock.advance(2)
-        closing = Call(generator.aclose)
-        await settle()
+        closing = await settled(Call, generator.aclose)
         assert closing.is_done
         assert isinstance(waiting.error, ClosedError)
 
@@ -192,10 +188,8 @@ async def test_closing_ends_all_timers(clock: ManualClock) -> None:
     async with SegmentChainId(store, ttl=60, clock=clock) as chain:
         store.close()
         await chain.next_ids(20)
-        Call(chain.next_id)
-        await settle()
-        store.open()
-        await settle()
+        await settled(Call, chain.next_id)
+        await settled(store.open)
         assert [name.split()[1] for name in tasks()] == ["SegmentChainId", "quiet", "ttl"]
         assert clock.pending == 2
 
@@ -207,11 +201,9 @@ async def test_closing_while_opening(clock: ManualClock) -> None:
     generator = SegmentChainId(store, clock=clock)
     opening = Call(generator.__aenter__)
     await store.arrived()
-    closing = Call(generator.aclose)
-    await settle()
+    closing = await settled(Call, generator.aclose)
     assert isinstance(opening.error, ClosedError)
-    store.open()
-    await settle()
+    await settled(store.open)
     assert closing.is_done
 
 
@@ -222,8 +214,7 @@ async def test_cancelling_while_opening(clock: ManualClock) -> None:
     generator = SegmentChainId(store, clock=clock)
     opening = Call(generator.__aenter__)
     await store.arrived()
-    opening.cancel()
-    await settle()
+    await settled(opening.cancel)
     store.open()  # closing waits for the call under way
     await settle()
     assert opening.is_done
@@ -265,8 +256,7 @@ async def test_a_call_that_cannot_be_torn_stays_in_its_life(how: str, clock: Man
         await generator.next_ids(10)
         first, store.release = anyio.Event(), anyio.Event()
         store.release, store.error = first, None if how == "answered" else ROLLED_BACK
-        waiting = Call(generator.next_id)
-        await settle()
+        waiting = await settled(Call, generator.next_id)
         closing = Call(generator.aclose)
         await clock.advance(6)
         assert closing.is_done
@@ -275,8 +265,7 @@ async def test_a_call_that_cannot_be_torn_stays_in_its_life(how: str, clock: Man
         store.release.set()
         store.error = None
         async with generator:
-            first.set()
-            await settle()
+            await settled(first.set)
             assert (await generator.next_ids(10))[-1] == generator.statistics().max_id
             assert generator.statistics().failures == 0
 
@@ -414,8 +403,7 @@ async def test_a_cancelled_run_answers_at_once(clock: ManualClock) -> None:
             await settle()
             await generator.next_ids(5)
             store.close()
-            waiting = Call(generator.next_ids, 500)
-            await settle()
+            waiting = await settled(Call, generator.next_ids, 500)
             assert store.held == 1
             group.cancel_scope.cancel()
             late = Call(generator.next_id)

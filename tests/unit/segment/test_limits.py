@@ -19,7 +19,7 @@ from aiocosid.errors import (
 from aiocosid.segment import SegmentChainId, SegmentId
 from aiocosid.testing import ManualClock, RolledBackDistributor, WrappedDistributor, settle
 
-from .._kit import Call, Ear, tasks
+from .._kit import Call, Ear, settled, tasks
 from ._kit import Generator, counter, drain
 
 pytestmark = pytest.mark.asyncio
@@ -245,8 +245,7 @@ async def test_a_deeply_negative_counter_is_an_error(
     """It is a damaged counter, told at once; the store is not asked again and again."""
     store = Negative(-(10**9), at_once=at_once)
     generator = kind(store, clock=clock)
-    opening = Call(generator.__aenter__)
-    await settle()
+    opening = await settled(Call, generator.__aenter__)
     assert isinstance(opening.error, CorruptCounterError)
     assert store.calls <= 2
 
@@ -294,8 +293,7 @@ async def test_the_call_that_finds_the_loss_is_told_at_once(
                             assert losing is RolledBackDistributor
                             await anyio.lowlevel.checkpoint()
 
-        call = Call(take)
-        await settle()
+        call = await settled(Call, take)
         assert isinstance(call.error, StoreRolledBackError)
         assert clock.monotonic() == 0
         assert generator.statistics().ids_handed_out <= 20
@@ -417,8 +415,7 @@ async def test_the_wait_ends_with_the_end(clock: ManualClock) -> None:
     async with SegmentId(store, clock=clock) as generator:
         await drain(generator)
         store.set_back(5)
-        call = Call(generator.next_id)
-        await settle()
+        call = await settled(Call, generator.next_id)
         assert isinstance(call.error, StoreRolledBackError)
         assert not isinstance(call.error, SegmentUnavailableError)
         assert clock.monotonic() == 0

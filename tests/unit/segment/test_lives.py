@@ -20,7 +20,7 @@ from aiocosid.testing import (
     settle,
 )
 
-from .._kit import Call, tasks
+from .._kit import Call, settled, tasks
 from ._kit import Generator, OneDistributor, counter, drain
 
 pytestmark = pytest.mark.asyncio
@@ -40,11 +40,9 @@ async def test_who_comes_while_it_opens_waits(
     opening = Call(generator.__aenter__)
     early = Call(generator.next_id)
     await store.arrived()
-    late = Call(generator.next_ids, 3)
-    await settle()
+    late = await settled(Call, generator.next_ids, 3)
     assert generator.statistics().waiting >= 2
-    store.open()
-    await settle()
+    await settled(store.open)
     assert opening.is_done
     assert (early.result, late.result) == (1, [2, 3, 4])
     await generator.aclose()
@@ -56,8 +54,7 @@ async def test_opening_what_has_ended_by_itself(how: str, clock: ManualClock) ->
     """Its root, or the `run` that it was opened with, ends before the next life begins."""
     store = RolledBackDistributor(counter())
     generator = SegmentChainId(store, clock=clock)
-    first = Call(generator.run if how == "run" else generator.__aenter__)
-    await settle()
+    first = await settled(Call, generator.run if how == "run" else generator.__aenter__)
     store.set_back(1000)
     with pytest.raises(StoreRolledBackError):
         await generator.next_ids(100)
@@ -82,13 +79,11 @@ async def test_who_closes_too_waits_for_the_end(kind: type[Generator], clock: Ma
     await generator.__aenter__()
     await drain(generator)
     store.close()
-    Call(generator.next_ids, 50)
-    await settle()
+    await settled(Call, generator.next_ids, 50)
     closing = [Call(generator.aclose) for _ in range(3)]
     await clock.advance(1)
     assert [call.is_done for call in closing] == [False] * 3
-    store.open()
-    await settle()
+    await settled(store.open)
     assert [call.is_done for call in closing] == [True] * 3
     assert store.closed == 1
 
@@ -101,16 +96,14 @@ async def test_a_cancelled_closing_goes_on(clock: ManualClock) -> None:
     await generator.__aenter__()
     await drain(generator)
     store.close()
-    Call(generator.next_id)
-    await settle()
+    await settled(Call, generator.next_id)
     task = asyncio.create_task(generator.aclose())
     await settle()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     assert (store.closed, store.held) == (0, 1)
-    store.open()
-    await settle()
+    await settled(store.open)
     assert (tasks(), store.closed, clock.pending) == ([], 1, 0)
     async with generator:
         assert await generator.next_id() > 20
@@ -128,8 +121,7 @@ class Unclosable(WrappedDistributor):
 async def test_a_distributor_that_cannot_be_closed(how: str, clock: ManualClock) -> None:
     """Whoever closes is told; nothing is left all the same."""
     generator = SegmentId(Unclosable(counter()), clock=clock)
-    opening = Call(generator.run if how == "run" else generator.__aenter__)
-    await settle()
+    opening = await settled(Call, generator.run if how == "run" else generator.__aenter__)
     with pytest.raises(KeyError, match="odd"):
         await generator.aclose()
     await settle()
@@ -169,12 +161,10 @@ async def test_two_close_at_once(clock: ManualClock) -> None:
     orders = await provider.segment("order", step=10)
     await drain(orders)
     gate.close()
-    Call(orders.next_id)
-    await settle()
+    await settled(Call, orders.next_id)
     closing = [Call(orders.aclose), Call(provider.aclose)]
     await settle()
-    gate.open()
-    await settle()
+    await settled(gate.open)
     assert [call.is_done for call in closing] == [True, True]
 
 

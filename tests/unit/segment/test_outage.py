@@ -30,7 +30,7 @@ from aiocosid.testing import (
     settle,
 )
 
-from .._kit import Call, Ear, tasks
+from .._kit import Call, Ear, settled, tasks
 from ._kit import Generator, counter, drain
 
 pytestmark = pytest.mark.asyncio
@@ -292,8 +292,7 @@ async def test_a_silent_store_is_given_up_after_the_fetch_timeout(
         assert store.held == 0
         await clock.advance(0.1)
         assert store.held == 1
-        store.open()
-        await settle()
+        await settled(store.open)
         assert call.result == 21
         assert [type(event.error) for event in ear.of(FetchFailed)] == [StoreUnavailableError]
         assert ear.of(FetchFailed)[0].took == 2
@@ -310,8 +309,7 @@ async def test_two_attempts_fit_into_one_wait(clock: ManualClock) -> None:
         await clock.advance(4.2)
         assert store.calls == 1 + 3
         assert not call.is_done
-        store.open()
-        await settle()
+        await settled(store.open)
         assert call.result == 11
 
 
@@ -382,12 +380,10 @@ async def test_a_flight_belongs_to_nobody(clock: ManualClock) -> None:
         await settle()
         assert all(call.is_done for call in calls)
         assert store.held == 1
-        store.open()
-        await settle()
+        await settled(store.open)
         seen = generator.statistics()
         assert (seen.remaining, seen.ids_discarded, store.calls) == (10, 0, 2)
         assert await generator.next_id() == 11
-        await settle()
 
 
 async def test_opening_on_a_dead_store(clock: ManualClock) -> None:

@@ -14,7 +14,7 @@ from aiocosid.testing import (
     settle,
 )
 
-from .._kit import Call, Ear, tasks
+from .._kit import Call, Ear, settled, tasks
 from ._kit import counter, drain
 
 pytestmark = pytest.mark.asyncio
@@ -146,20 +146,16 @@ async def test_ids_that_expire_while_somebody_waits_are_not_served(clock: Manual
         store.close()
         first = Call(generator.next_id)
         await store.arrived(2)
-        batch = Call(generator.next_ids, 15)
-        await settle()
-        store.let_through()
-        await settle()
+        batch = await settled(Call, generator.next_ids, 15)
+        await settled(store.let_through)
         assert first.result == 11
         assert not batch.is_done  # nine ids are there: 12 to 20
         await clock.advance(100)
-        store.open()
-        await settle()
+        await settled(store.open)
         assert batch.result[0] > 20
         assert len(batch.result) == 15
         seen = generator.statistics()
         assert seen.ids_handed_out == 26
-        await settle()
 
 
 async def test_without_a_ttl_nothing_ages(clock: ManualClock) -> None:

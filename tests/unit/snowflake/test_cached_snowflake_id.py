@@ -32,7 +32,7 @@ from aiocosid.snowflake import (
 )
 from aiocosid.testing import ManualClock, settle
 
-from .._kit import Call, Ear
+from .._kit import Call, Ear, settled
 from ..machine._kit import Link, store_of
 from ..machine.test_lease_fork import in_child
 from ._kit import machines
@@ -159,12 +159,10 @@ async def test_a_clock_that_steps_back(clock: ManualClock) -> None:
         clock.step_wall_ms(-9000)
         ids += [await gen.next_id()]
         clock.step_wall_ms(-2000)
-        call = Call(gen.next_id)
-        await settle()
+        call = await settled(Call, gen.next_id)
         assert not call.is_done
         await clock.advance(2)
-        ids.append(call.result)
-        await settle()
+        await settled(ids.append, call.result)
         clock.step_wall_ms(-3_600_000)
         with pytest.raises(ClockTooManyBackwardsError) as caught:
             gen.next_id_nowait()
@@ -207,12 +205,10 @@ async def test_a_restart_after_a_burst(clock: ManualClock) -> None:
         ids.append(await third.next_id())
         assert ahead(clock, ids[-1:])[0] - ahead(clock, ids[-2:-1])[0] <= 2
     other = SnowflakeId(Link(store, POD), layout=NARROW, clock=clock, broken_threshold=200)
-    opening = Call(other.__aenter__)
-    await settle()
+    opening = await settled(Call, other.__aenter__)
     assert not opening.is_done  # it does not borrow
     await clock.advance(160)
-    ids.append(await other.next_id())
-    await settle()
+    await settled(ids.append, await other.next_id())
     await other.aclose()
     assert ids == sorted(set(ids))
     assert len({NARROW.parse(each).machine_id for each in ids}) == 1
@@ -311,10 +307,8 @@ async def test_a_caller_that_gives_up(clock: ManualClock) -> None:
     """Loses its ids to nobody; who stands behind it is served."""
     async with cached(clock, max_borrow=8) as gen:
         ids = await gen.next_ids(8 * 16)
-        impatient = Call(gen.next_ids, 100)
-        await settle()
-        behind = Call(gen.next_ids, 20)
-        await settle()
+        impatient = await settled(Call, gen.next_ids, 100)
+        behind = await settled(Call, gen.next_ids, 20)
         impatient.scope.cancel()
         await clock.advance(2)
         ids += behind.result

@@ -31,7 +31,7 @@ from aiocosid.snowflake import ShardedId, ShardedLayout
 from aiocosid.snowflake._seconds_in_hand import NS, SecondsInHand
 from aiocosid.testing import ManualClock, settle
 
-from .._kit import Call, Ear, tasks
+from .._kit import Call, Ear, settled, tasks
 from ._sequences import LAYOUT, Sequences
 
 pytestmark = pytest.mark.asyncio
@@ -114,10 +114,8 @@ async def test_a_spent_second_is_waited_out(clock: ManualClock) -> None:
     """R8: ten sequences a second, 25 asked for: three seconds; who comes later waits behind."""
     store = Sequences(clock, max_sequence=10)
     async with ShardedId(store, layout=LAYOUT, clock=clock) as gen:
-        batch = Call(gen.next_ids, 25)
-        await settle()
-        single = Call(gen.next_id)
-        await settle()
+        batch = await settled(Call, gen.next_ids, 25)
+        single = await settled(Call, gen.next_id)
         with pytest.raises(WouldBlock):
             gen.next_id_nowait()
         for _ in range(2):
@@ -136,8 +134,7 @@ async def test_a_wait_has_an_end(clock: ManualClock, ear: Ear) -> None:
     async with ShardedId(store, layout=LAYOUT, clock=clock, instrument=ear) as gen:
         await gen.next_ids(10)
         store.replies = [SecondSpent(START + each) for each in range(9)]
-        call = Call(gen.next_id)
-        await settle()
+        call = await settled(Call, gen.next_id)
         await clock.advance(4.9)
         assert not call.is_done
         await clock.advance(0.1)
@@ -161,7 +158,6 @@ async def test_a_long_batch_is_no_stall(clock: ManualClock) -> None:
         assert [len(call.result) for call in calls] == [40] * 3
         ids = [each for call in calls for each in call.result]
         assert ids == sorted(set(ids))
-        await settle()
 
 
 async def test_a_batch_of_more_seconds_than_anybody_waits(clock: ManualClock) -> None:
@@ -184,8 +180,7 @@ async def test_a_spent_second_is_no_outage(clock: ManualClock) -> None:
         store, layout=LAYOUT, clock=clock, on_unavailable="random_unsafe", batch=10
     ) as gen:
         await gen.next_ids(10)
-        call = Call(gen.next_id)
-        await settle()
+        call = await settled(Call, gen.next_id)
         assert not call.is_done
         store.error = AWAY
         await clock.advance(0.9)
@@ -205,8 +200,7 @@ async def test_one_call_for_a_thousand(clock: ManualClock) -> None:
         calls = [Call(gen.next_id) for _ in range(1000)]
         await settle()
         assert len(store.asked) == 1
-        store.gate.set()
-        await settle()
+        await settled(store.gate.set)
         assert len(store.asked) == 2  # the first was sent for the one who came first
         assert store.asked[1] == (START + 1, 900)
         ids = [call.result for call in calls]
@@ -221,21 +215,16 @@ async def test_a_cancelled_caller_takes_nothing_along(clock: ManualClock) -> Non
         store.gate = anyio.Event()
         gone, stays = Call(gen.next_ids, 3), Call(gen.next_ids, 2)
         await settle()
-        gone.cancel()
-        await settle()
-        store.gate.set()
-        await settle()
+        await settled(gone.cancel)
+        await settled(store.gate.set)
         assert [LAYOUT.parse(each).sequence for each in stays.result] == [5, 6]
         assert len(store.asked) == 2
         store.gate = anyio.Event()
         half = Call(gen.next_ids, 5)  # two are there, and are set aside
         await settle()
-        half.cancel()
-        await settle()
-        last = Call(gen.next_id)
-        await settle()
-        store.gate.set()
-        await settle()
+        await settled(half.cancel)
+        last = await settled(Call, gen.next_id)
+        await settled(store.gate.set)
         assert LAYOUT.parse(last.result).sequence == 9
         told = gen.statistics()
         assert (told.ids_handed_out, told.ids_discarded) == (7, 2)
@@ -334,8 +323,7 @@ async def test_seconds_that_may_be_lost(clock: ManualClock) -> None:
         await gen.next_ids(100)
         store.asked.clear()
         store.replies = [SecondFenced(START + 4, START)]
-        call = Call(gen.next_id)
-        await settle()
+        call = await settled(Call, gen.next_id)
         assert store.asked == [(START, 200)]
         await clock.advance(1.9)
         assert len(store.asked) == 1
@@ -358,8 +346,7 @@ async def test_a_fence_that_is_far_off(clock: ManualClock) -> None:
         await clock.advance(1)
         store.replies = [SecondFenced(START + 99, START + 1)] * 9
         store.asked.clear()
-        call = Call(gen.next_id)
-        await settle()
+        call = await settled(Call, gen.next_id)
         for _ in range(5):
             await clock.advance(1)
         assert isinstance(call.error, SequenceUnavailableError)
@@ -408,8 +395,7 @@ async def test_what_no_store_may_answer(clock: ManualClock) -> None:
             store.replies = [reply]
             with pytest.raises(SequenceUnavailableError, match=r"is damaged|answered"):
                 await gen.next_id()
-            call = Call(gen.next_id)
-            await settle()
+            call = await settled(Call, gen.next_id)
             await clock.advance(1)
             assert LAYOUT.parse(call.result).second > second or reply is None or reply == 17
             assert store.holds(call.result)
@@ -474,12 +460,10 @@ async def test_a_late_answer_is_of_no_use(clock: ManualClock, ear: Ear) -> None:
     async with ShardedId(store, layout=LAYOUT, clock=clock, instrument=ear, batch=10) as gen:
         await gen.next_ids(10)
         store.gate = anyio.Event()
-        call = Call(gen.next_id)
-        await settle()
+        call = await settled(Call, gen.next_id)
         await clock.advance(1)
         assert [second for second, _ in store.asked[1:]] == [START, START + 1]
-        store.gate.set()
-        await settle()
+        await settled(store.gate.set)
         assert LAYOUT.parse(call.result).second == START + 1
         assert gen.statistics().ids_discarded == 10
         await clock.advance(1)
@@ -496,13 +480,11 @@ async def test_a_store_that_says_nothing(clock: ManualClock) -> None:
         await clock.advance(1)
         store.asked.clear()
         store.gate = anyio.Event()
-        call = Call(gen.next_id)
-        await settle()
+        call = await settled(Call, gen.next_id)
         for _ in range(10):
             await clock.advance(0.5)
             assert len(gen._opening.flights) <= 4
-        store.gate.set()
-        await settle()
+        await settled(store.gate.set)
         assert isinstance(call.error, SequenceUnavailableError)
         assert "no answer within 2 s" in str(call.error)
 
@@ -574,8 +556,7 @@ async def test_statistics_add_up(clock: ManualClock) -> None:
                 gen.next_id_nowait()
                 taken += 2
                 check()
-            call = Call(gen.next_ids, n)
-            await settle()
+            call = await settled(Call, gen.next_ids, n)
             await clock.advance(1)
             taken += len(call.result)
             check()
@@ -604,15 +585,12 @@ async def test_closing_while_a_call_is_under_way(clock: ManualClock) -> None:
     async with gen:
         await clock.advance(1)
         store.gate = anyio.Event()
-        call = Call(gen.next_id)
-        await settle()
-        closing = Call(gen.aclose)
-        await settle()
+        call = await settled(Call, gen.next_id)
+        closing = await settled(Call, gen.aclose)
         assert isinstance(call.error, ClosedError)
-        assert not closing.is_done
+        assert (closing.is_done, bool(tasks())) == (False, True)
         await clock.advance(5)
         assert closing.is_done
-    assert tasks() == []
     assert gen.statistics().remaining == 0
 
 
