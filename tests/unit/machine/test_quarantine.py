@@ -125,11 +125,10 @@ async def test_the_cause_is_what_the_store_said(clock: ManualClock) -> None:
 
 @pytest.mark.parametrize("forgets", [True, False])
 async def test_an_answer_after_the_end_of_the_lease_revives_nothing(
-    clock: ManualClock, forgets: bool
+    clock: ManualClock, forgets: bool, link: Link
 ) -> None:
     """The store was told in good faith, and late; only a sound one may say whose the id is."""
-    store = store_of(clock)
-    link = Link(store)
+    store = link.store_
     async with MachineIdLease(link, clock=clock, call_timeout=10) as lease:
         link.cut()
         await clock.advance(267)

@@ -19,17 +19,11 @@ from aiocosid.testing import (
 )
 
 from .._kit import Call, Ear, settled, tasks
-from ._kit import counter, drain
+from ._kit import counter, drain, gated
 
 pytestmark = pytest.mark.asyncio
 
 ROOT_ONLY = ["aiocosid SegmentChainId cosid.order"]
-
-
-def gated(step: int = 10) -> GatedDistributor:
-    store = GatedDistributor(counter(step=step))
-    store.open()
-    return store
 
 
 async def starve(chain: SegmentChainId, store: GatedDistributor, *, callers: int = 1) -> None:

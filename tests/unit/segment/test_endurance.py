@@ -8,7 +8,6 @@ from aiocosid.errors import InvalidArgumentError, SegmentUnavailableError
 from aiocosid.segment import SegmentChainId, SegmentId
 from aiocosid.testing import (
     FailingDistributor,
-    GatedDistributor,
     ManualClock,
     SlowDistributor,
     WrappedDistributor,
@@ -16,7 +15,7 @@ from aiocosid.testing import (
 )
 
 from .._kit import Call, settled
-from ._kit import counter, drain
+from ._kit import counter, drain, gated
 
 pytestmark = pytest.mark.asyncio
 
@@ -159,8 +158,7 @@ async def test_one_caller_too_many_fails_at_once(
     kind: type[SegmentChainId | SegmentId], clock: ManualClock
 ) -> None:
     """With when to come again; the others are served in the order in which they came."""
-    store = GatedDistributor(counter(step=10))
-    store.open()
+    store = gated(step=10)
     async with kind(store, max_waiters=3, clock=clock) as generator:
         await drain(generator)
         store.close()

@@ -20,7 +20,6 @@ from aiocosid.errors import (
 from aiocosid.segment import LeafSegmentId
 from aiocosid.testing import (
     FailingDistributor,
-    GatedDistributor,
     ManualClock,
     SlowDistributor,
     WrappedDistributor,
@@ -28,7 +27,7 @@ from aiocosid.testing import (
 )
 
 from .._kit import Call, Ear, settled
-from ._kit import counter
+from ._kit import counter, gated
 
 pytestmark = pytest.mark.asyncio
 
@@ -110,8 +109,7 @@ async def test_callers_wait_where_leaf_fails(clock: ManualClock) -> None:
 
 async def test_one_load_at_a_time(clock: ManualClock) -> None:
     """However many find it due."""
-    store = GatedDistributor(counter(step=10))
-    store.open()
+    store = gated(step=10)
     async with LeafSegmentId(store, clock=clock) as leaf:
         store.close()
         assert await leaf.next_ids(9) == list(range(1, 10))

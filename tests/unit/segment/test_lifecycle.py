@@ -20,6 +20,7 @@ from aiocosid.errors import (
     InvalidArgumentError,
     SegmentUnavailableError,
     StoreRolledBackError,
+    StoreUnavailableError,
     UnsupportedRuntimeError,
 )
 from aiocosid.segment import SegmentChainId, SegmentId
@@ -35,7 +36,7 @@ from aiocosid.testing import (
 )
 
 from .._kit import Call, Ear, settled, tasks
-from ._kit import Generator, OneDistributor, counter, drain
+from ._kit import Generator, OneDistributor, counter, drain, gated
 
 KINDS = pytest.mark.parametrize("kind", [SegmentChainId, SegmentId])
 
@@ -62,21 +63,25 @@ async def test_it_lives_in_a_fixture(chain: SegmentChainId) -> None:
 async def test_closing_waits_for_the_call_under_way(
     kind: type[Generator], clock: ManualClock
 ) -> None:
-    """Within `close_timeout` the store may answer; only then the distributor is closed."""
-    store = GatedDistributor(counter())
-    store.open()
+    """Within `close_timeout` the store may answer; only then the distributor is closed.
+
+    Who closes it too waits for the end as well.
+    """
+    store = gated()
     generator = kind(store, close_timeout=3, clock=clock)
     await generator.__aenter__()
     await drain(generator)
     store.close()
     waiting = Call(generator.next_ids, 50)
     await clock.advance(1)
-    closing = Call(generator.aclose)
+    closing = [Call(generator.aclose) for _ in range(3)]
     await clock.advance(0.9)
     assert isinstance(waiting.error, ClosedError)
-    assert (closing.is_done, store.closed, store.held) == (False, 0, 1)
+    assert [call.is_done for call in closing] == [False] * 3
+    assert (store.closed, store.held) == (0, 1)
     await settled(store.open)
-    assert (closing.is_done, store.closed, store.held) == (True, 1, 0)
+    assert [call.is_done for call in closing] == [True] * 3
+    assert (store.closed, store.held) == (1, 0)
 
 
 @pytest.mark.asyncio
@@ -85,8 +90,7 @@ async def test_closing_tears_a_call_that_takes_too_long(
     kind: type[Generator], clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """At `close_timeout` the call is given up, and everything ends then, not later."""
-    store = GatedDistributor(counter())
-    store.open()
+    store = gated()
     generator = kind(store, close_timeout=3, wait_timeout=60, fetch_timeout=60, clock=clock)
     await generator.__aenter__()
     await drain(generator)
@@ -183,8 +187,7 @@ async def test_closing_gives_up_what_is_left(
 @pytest.mark.asyncio
 async def test_closing_ends_all_timers(clock: ManualClock) -> None:
     """A ttl and a grown distance have their timers; they end with the generator."""
-    store = GatedDistributor(counter())
-    store.open()
+    store = gated()
     async with SegmentChainId(store, ttl=60, clock=clock) as chain:
         store.close()
         await chain.next_ids(20)
@@ -303,10 +306,14 @@ async def test_a_failed_opening_leaves_nothing(clock: ManualClock) -> None:
         opening = Call(generator.__aenter__)
         await clock.advance(5)
         assert isinstance(opening.error, SegmentUnavailableError)
+        assert isinstance(opening.error.__cause__, StoreUnavailableError)
         assert (tasks(), clock.pending) == ([], 0)
         with pytest.raises(ClosedError):
             await generator.next_id()
     assert (store.opened, store.closed) == (2, 2)
+    store.recover()
+    async with generator:
+        assert await generator.next_id() == 1
 
 
 @pytest.mark.asyncio
@@ -393,8 +400,7 @@ async def test_a_task_group_that_fails_around_run(clock: ManualClock) -> None:
 @pytest.mark.asyncio
 async def test_a_cancelled_run_answers_at_once(clock: ManualClock) -> None:
     """While its last call to the store is under way, callers and waiters are told already."""
-    store = GatedDistributor(counter())
-    store.open()
+    store = gated()
     generator = SegmentChainId(store, clock=clock)
     async with anyio.create_task_group() as outer:
         async with anyio.create_task_group() as group:
@@ -463,23 +469,6 @@ async def test_run_may_be_started_only_once(clock: ManualClock) -> None:
 
 
 # Event loops that come and go.
-
-
-def test_several_runs_in_one_process() -> None:
-    """One generator object serves one ``asyncio.run`` after the other; ids go on rising."""
-    generator = SegmentChainId(WrappedDistributor(counter()))
-    ids: list[int] = []
-
-    async def main() -> None:
-        async with generator:
-            ids.extend(await generator.next_ids(15))
-
-    for _ in range(3):
-        asyncio.run(main())
-    anyio.run(main, backend="trio")
-    asyncio.run(main())
-    assert len(ids) == 75
-    assert ids == sorted(set(ids))
 
 
 def test_a_run_that_ends_without_closing() -> None:
@@ -574,8 +563,7 @@ def test_whoever_lets_go_of_a_generator_frees_it(kind: type[Generator], *, used:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_caller_left_on_a_dead_loop_changes_nothing_of_the_next_life(ear: Ear) -> None:
     """It had been served, and never ran again: once opened anew nobody speaks of its ids."""
-    store = GatedDistributor(counter())
-    store.open()
+    store = gated()
     generator = SegmentId(store, instrument=ear)
     loop = asyncio.new_event_loop()
     loop.run_until_complete(generator.__aenter__())

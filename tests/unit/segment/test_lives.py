@@ -21,7 +21,7 @@ from aiocosid.testing import (
 )
 
 from .._kit import Call, settled, tasks
-from ._kit import Generator, OneDistributor, counter, drain
+from ._kit import Generator, OneDistributor, counter, drain, gated
 
 pytestmark = pytest.mark.asyncio
 
@@ -70,28 +70,9 @@ async def test_opening_what_has_ended_by_itself(how: str, clock: ManualClock) ->
 # Closing.
 
 
-@KINDS
-async def test_who_closes_too_waits_for_the_end(kind: type[Generator], clock: ManualClock) -> None:
-    """A second `aclose` returns when all is closed, as the first one does."""
-    store = GatedDistributor(counter())
-    store.open()
-    generator = kind(store, close_timeout=3, clock=clock)
-    await generator.__aenter__()
-    await drain(generator)
-    store.close()
-    await settled(Call, generator.next_ids, 50)
-    closing = [Call(generator.aclose) for _ in range(3)]
-    await clock.advance(1)
-    assert [call.is_done for call in closing] == [False] * 3
-    await settled(store.open)
-    assert [call.is_done for call in closing] == [True] * 3
-    assert store.closed == 1
-
-
 async def test_a_cancelled_closing_goes_on(clock: ManualClock) -> None:
     """A native ``task.cancel()`` reaches who waits for the end, and not the closing itself."""
-    store = GatedDistributor(counter())
-    store.open()
+    store = gated()
     generator = SegmentId(store, clock=clock)
     await generator.__aenter__()
     await drain(generator)
@@ -154,8 +135,7 @@ async def test_a_distributor_that_closes_for_ever(
 
 async def test_two_close_at_once(clock: ManualClock) -> None:
     """A generator that is closed while its provider is: both end when its call has landed."""
-    gate = GatedDistributor(counter())
-    gate.open()
+    gate = gated()
     provider = connect(OneDistributor(gate), clock=clock)
     await provider.__aenter__()
     orders = await provider.segment("order", step=10)

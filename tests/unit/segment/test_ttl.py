@@ -7,7 +7,6 @@ import pytest
 from aiocosid.abc.events import IdsDiscarded
 from aiocosid.segment import SegmentChainId, SegmentId
 from aiocosid.testing import (
-    GatedDistributor,
     ManualClock,
     SlowDistributor,
     WrappedDistributor,
@@ -15,7 +14,7 @@ from aiocosid.testing import (
 )
 
 from .._kit import Call, Ear, settled, tasks
-from ._kit import counter, drain
+from ._kit import counter, drain, gated
 
 pytestmark = pytest.mark.asyncio
 
@@ -138,8 +137,7 @@ async def test_the_time_counts_from_before_the_fetch(clock: ManualClock) -> None
 
 async def test_ids_that_expire_while_somebody_waits_are_not_served(clock: ManualClock) -> None:
     """A batch that waits for longer than a ttl is not filled with what was fresh when it began."""
-    store = GatedDistributor(counter())
-    store.open()
+    store = gated()
     generator = SegmentId(store, ttl=60, wait_timeout=200, fetch_timeout=200, clock=clock)
     async with generator:
         await drain(generator)

@@ -14,15 +14,9 @@ from aiocosid.segment import SegmentChainId, SegmentId
 from aiocosid.testing import FailingDistributor, GatedDistributor, ManualClock, settle
 
 from .._kit import Call, Ear, settled
-from ._kit import counter, drain
+from ._kit import counter, drain, gated
 
 pytestmark = pytest.mark.asyncio
-
-
-def gated(step: int = 10) -> GatedDistributor:
-    distributor = GatedDistributor(counter(step=step))
-    distributor.open()
-    return distributor
 
 
 @pytest.mark.parametrize("kind", [SegmentChainId, SegmentId])

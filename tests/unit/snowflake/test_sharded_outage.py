@@ -127,9 +127,8 @@ async def test_what_is_in_hand_comes_first(clock: ManualClock, policy: Any) -> N
             assert not store.holds(await gen.next_id())
 
 
-async def test_nothing_is_guessed_of_a_spent_second(clock: ManualClock) -> None:
+async def test_nothing_is_guessed_of_a_spent_second(clock: ManualClock, store: Sequences) -> None:
     """R9: known from a call in advance, and the store is away by then."""
-    store = Sequences(clock)
     async with ShardedId(store, layout=LAYOUT, clock=clock, on_unavailable="random_unsafe") as gen:
         await gen.next_ids(100)
         gen._opening.seconds.mark_spent(START + 1)
@@ -216,9 +215,8 @@ async def test_an_error_at_once(clock: ManualClock, caplog: pytest.LogCaptureFix
         assert gen.statistics().last_error is None
 
 
-async def test_waiting_for_it(clock: ManualClock) -> None:
+async def test_waiting_for_it(clock: ManualClock, store: Sequences) -> None:
     """Until it is back, or the caller has waited long enough."""
-    store = Sequences(clock)
     async with ShardedId(store, layout=LAYOUT, clock=clock, on_unavailable="wait") as gen:
         await clock.advance(1)
         store.error = AWAY
@@ -243,10 +241,9 @@ async def test_waiting_for_it(clock: ManualClock) -> None:
 
 
 async def test_sequences_that_are_guessed(
-    clock: ManualClock, caplog: pytest.LogCaptureFixture
+    clock: ManualClock, caplog: pytest.LogCaptureFixture, store: Sequences
 ) -> None:
     """Warned of and counted; above what the store had granted, and never once more by itself."""
-    store = Sequences(clock)
     async with ShardedId(store, layout=LAYOUT, clock=clock, on_unavailable="random_unsafe") as gen:
         assert "ids will repeat" in caplog.text
         ids = await gen.next_ids(100)
@@ -453,9 +450,8 @@ async def test_a_lane_bridges_the_fence(clock: ManualClock) -> None:
         assert ids == sorted(set(ids))
 
 
-async def test_a_forked_child_has_nothing(clock: ManualClock) -> None:
+async def test_a_forked_child_has_nothing(clock: ManualClock, store: Sequences) -> None:
     """Neither ids nor a lane of the parent's; in the parent all goes on."""
-    store = Sequences(clock)
     async with ShardedId(store, layout=LAYOUT, clock=clock) as gen:
         ids = [await gen.next_id()]
 
@@ -479,10 +475,9 @@ async def test_a_forked_child_has_nothing(clock: ManualClock) -> None:
 
 @pytest.mark.parametrize("waits", [True, False])
 async def test_a_call_that_goes_on_in_the_child(
-    clock: ManualClock, waits: bool, monkeypatch: pytest.MonkeyPatch
+    clock: ManualClock, waits: bool, monkeypatch: pytest.MonkeyPatch, store: Sequences
 ) -> None:
     """Waiting for a second, or writing a long list; the parent may hand out the same ids."""
-    store = Sequences(clock)
     async with ShardedId(store, layout=LAYOUT, clock=clock) as gen:
         await gen.next_ids(50_000)
         if waits:

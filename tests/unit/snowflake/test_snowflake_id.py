@@ -68,16 +68,6 @@ async def test_a_used_up_tick_is_waited_out_in_order(clock: ManualClock) -> None
         assert gen.statistics().waits_for_tick == 2
 
 
-async def test_a_batch_over_many_ticks(clock: ManualClock) -> None:
-    """Exactly n, all or nothing; who comes meanwhile waits behind it."""
-    async with SnowflakeId(machines(), layout=NARROW, clock=clock) as gen:
-        batch = await settled(Call, gen.next_ids, 10)
-        single = Call(gen.next_id)
-        await clock.advance(0.01)
-        assert len(batch.result) == 10
-        assert [*batch.result, single.result] == sorted({*batch.result, single.result})
-
-
 async def test_a_caller_that_gives_up_leaves_the_line(clock: ManualClock) -> None:
     """What was taken for it is a gap; who stands behind it does not wait longer for its sake."""
     async with SnowflakeId(machines(), layout=NARROW, clock=clock) as gen:
