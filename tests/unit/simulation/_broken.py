@@ -243,12 +243,12 @@ BROKEN: dict[str, Broken] = {
             seed,
         )
         for rule, seed in (
-            *(("renewal", 61), ("lock", 5), ("boot", 21)),
+            *(("renewal", 81), ("lock", 5), ("boot", 37)),
             *(("time since", 1), ("floor", 8)),
         )
     },
     "restart after the boot clock went back": Broken(
-        broken(RESTARTS, (_bound, "early_floor_ms", goes_back)), "as late as", 533
+        broken(RESTARTS, (_bound, "early_floor_ms", goes_back)), "as late as", 539
     ),
     "a start without the store and without a floor": Broken(
         broken(OFFLINE, (_bound, "offline_floor_ms", begins_anywhere)), "as late as", 11
@@ -257,7 +257,7 @@ BROKEN: dict[str, Broken] = {
         broken(OFFLINE, (_bound, "offline_floor_ms", begins_anyhow)), "as late as", 108
     ),
     "a bound that does not bind": Broken(
-        broken(RESTARTS, (Leasing, "limit_ms", bounds_nothing)), "as late as", 15
+        broken(RESTARTS, (Leasing, "limit_ms", bounds_nothing)), "as late as", 42
     ),
     "no fence": Broken(plain_redis_that_forgets, "handed out twice", 1),
     "no fence in the scripts": Broken(
@@ -290,7 +290,7 @@ BROKEN: dict[str, Broken] = {
     "cancelled call whose connection is pooled": Broken(
         broken(two_counters, (SimulatedRedisClient, "_exchange", PoolsCancelled._exchange)),
         "handed out twice",
-        62,
+        82,
     ),
     "waiters overtaken": Broken(
         broken(SCENARIOS["segment_chain_faults"], (WaiterQueue, "serve", serves_small)),
