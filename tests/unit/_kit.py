@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import anyio
 
 from aiocosid.abc.events import Event
+from aiocosid.testing import settle
 
 E = TypeVar("E", bound=Event)
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Ear:
@@ -46,6 +49,13 @@ class Call:
             except Exception as error:  # noqa: BLE001 - kept for the test to look at
                 self.error = error
         self.is_done = True
+
+
+async def settled(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function, or make a `Call`, and let all tasks do what they can."""
+    result = function(*args, **kwargs)
+    await settle()
+    return result
 
 
 def tasks() -> list[str]:

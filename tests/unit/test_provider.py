@@ -34,7 +34,7 @@ from aiocosid.testing import (
     settle,
 )
 
-from ._kit import Call, Ear, tasks
+from ._kit import Call, Ear, settled, tasks
 
 pytestmark = pytest.mark.asyncio
 
@@ -108,10 +108,8 @@ async def test_a_slow_name_does_not_hold_up_another() -> None:
     """While one is being opened others are opened and used."""
     store = Wrapping(GatedDistributor)
     async with connect(store) as ids:
-        slow = Call(ids.segment_chain, "slow")
-        await settle()
-        fast = Call(ids.segment_chain, "fast")
-        await settle()
+        slow = await settled(Call, ids.segment_chain, "slow")
+        fast = await settled(Call, ids.segment_chain, "fast")
         store.made["fast"][0].open()
         await settle()
         assert (slow.is_done, fast.is_done) == (False, True)
@@ -183,8 +181,7 @@ async def test_closing_fails_who_waits_in_any_generator(clock: ManualClock) -> N
         store.made[name][0].close()
         waiting.append(Call(call.result.next_ids, 20))
     await settle()
-    closing = Call(provider.aclose)
-    await settle()
+    closing = await settled(Call, provider.aclose)
     assert [type(call.error) for call in waiting] == [ClosedError, ClosedError]
     assert (closing.is_done, [store.made[name][0].held for name in "ab"]) == (False, [1, 1])
     await clock.advance(3)
@@ -198,8 +195,7 @@ async def test_who_asks_while_it_closes_is_told_at_once(clock: ManualClock) -> N
     await provider.__aenter__()
     calls = [Call(provider.segment_chain, "order") for _ in range(3)]
     await settle()
-    closing = Call(provider.aclose)
-    await settle()
+    closing = await settled(Call, provider.aclose)
     assert [type(call.error) for call in calls] == [ClosedError] * 3
     assert clock.monotonic() == 0
     await clock.advance(3)
@@ -367,8 +363,7 @@ async def test_a_slow_generator_does_not_keep_its_store_open(clock: ManualClock)
     provider = IdProvider(store, clock=clock, close_timeout=3, owns_store=True)
     await provider.__aenter__()
     opening = partial(provider.segment, "order", close_timeout=60, wait_timeout=60)
-    call = Call(partial(opening, fetch_timeout=60))
-    await settle()
+    call = await settled(Call, partial(opening, fetch_timeout=60))
     closing = Call(provider.aclose)
     await clock.advance(5.9)
     assert (call.is_done, closing.is_done, store.closed) == (True, False, 0)

@@ -18,7 +18,6 @@ from aiocosid.errors import (
     InvalidArgumentError,
     MachineIdInUseError,
     MachineIdLostError,
-    MachineIdOverflowError,
     MachineIdUnavailableError,
     StoreAuthenticationError,
     StoreUnavailableError,
@@ -27,11 +26,11 @@ from aiocosid.errors import (
 from aiocosid.machine import MachineIdLease
 from aiocosid.machine._opening import LOSSES
 from aiocosid.machine.cells import Note, Owner, Seat
-from aiocosid.snowflake import COSID_MS, COSID_S, SnowflakeId
+from aiocosid.snowflake import COSID_MS, SnowflakeId
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import ManualClock, settle
 
-from .._kit import Call, Ear, tasks
+from .._kit import Call, Ear, settled
 from ._kit import Link, store_of
 
 pytestmark = pytest.mark.asyncio
@@ -77,22 +76,8 @@ async def test_a_stamp_a_second_above_the_mark_is_waited_for(clock: ManualClock)
     await settle()
 
 
-async def test_the_next_owner_may_begin_at_the_stamp(clock: ManualClock) -> None:
-    """As CosId's do: it lies after the whole second in which an id was issued."""
-    store = store_of(clock)
-    async with (
-        MachineIdLease(Link(store), clock=clock) as lease,
-        SnowflakeId(lease, layout=COSID_S, clock=clock) as gen,
-    ):
-        last = COSID_S.parse(await gen.next_id()).timestamp_ms
-        assert gen.statistics().last_timestamp_ms == last
-    [machine] = await store.machines()
-    assert machine.mark_ms == last + 1000
-
-
-async def test_ten_generators_have_one_lease(clock: ManualClock) -> None:
+async def test_ten_generators_have_one_lease(clock: ManualClock, link: Link) -> None:
     """One renewal a minute for all of them."""
-    link = Link(store_of(clock))
     async with anyio.create_task_group() as group:
         gens = [SnowflakeId(link, name=f"g{n}", clock=clock) for n in range(10)]
         for gen in gens:
@@ -117,8 +102,7 @@ async def test_past_the_mark_it_is_silent_until_the_store_answers(clock: ManualC
         await clock.advance(5)
         assert isinstance(call.error, MachineIdUnavailableError)
         assert isinstance(call.error.__cause__, StoreUnavailableError)
-        call = Call(gen.next_id)
-        await settle()
+        call = await settled(Call, gen.next_id)
         link.heal()
         await clock.advance(35)
         assert call.result is not None or isinstance(call.error, MachineIdUnavailableError)
@@ -186,9 +170,8 @@ async def test_an_id_that_somebody_else_holds_is_replaced(clock: ManualClock, ea
     assert len(ear.of(MachineIdLost)) == 1
 
 
-async def test_there_is_no_id_while_it_is_being_opened(clock: ManualClock) -> None:
+async def test_there_is_no_id_while_it_is_being_opened(clock: ManualClock, link: Link) -> None:
     """Whoever asks is told that, and not that it is closed."""
-    link = Link(store_of(clock))
     link.opens = anyio.Event()
     gen = SnowflakeId(MachineIdLease(link, clock=clock), clock=clock)
     opening = Call(gen.__aenter__)
@@ -240,9 +223,8 @@ async def test_the_machine_id_that_replaces_a_lost_one_may_be_0(
         assert found[0] > lost[-1]
 
 
-async def test_an_outage_is_not_made_worse_by_many_callers(clock: ManualClock) -> None:
+async def test_an_outage_is_not_made_worse_by_many_callers(clock: ManualClock, link: Link) -> None:
     """However often ids are asked for, the store is asked again after the pause."""
-    link = Link(store_of(clock))
     async with MachineIdLease(link, clock=clock) as lease, SnowflakeId(lease, clock=clock) as gen:
         link.cut()
         await clock.advance(100)
@@ -269,10 +251,9 @@ async def test_a_lease_that_is_closed_ends_who_stamps_under_it(clock: ManualCloc
             await gen.next_id()
 
 
-async def test_a_loss_may_be_an_error_instead(clock: ManualClock) -> None:
+async def test_a_loss_may_be_an_error_instead(clock: ManualClock, link: Link) -> None:
     """Terminal, for all generators on it."""
-    store = store_of(clock)
-    link = Link(store)
+    store = link.store_
     lease = MachineIdLease(link, on_lost="raise", clock=clock)
     async with lease, SnowflakeId(lease, clock=clock) as gen:
         await gen.next_id()
@@ -373,20 +354,6 @@ async def test_a_stored_time_that_no_mark_explains_is_an_error(clock: ManualCloc
     assert caught.value.backwards > 3599
 
 
-async def test_a_full_pool_is_an_error_at_once(clock: ManualClock) -> None:
-    """Never an id twice; it names who holds them."""
-    store = store_of(clock)
-    async with anyio.create_task_group() as group:
-        for n in range(2):
-            lease = MachineIdLease(Link(store, f"i{n}"), bits=1, clock=clock)
-            await group.start(lease.run)
-        with pytest.raises(MachineIdOverflowError) as caught:
-            async with MachineIdLease(Link(store, "late"), bits=1, clock=clock):
-                raise AssertionError
-        assert (caught.value.size, set(caught.value.holders)) == (2, {"i0", "i1"})
-        group.cancel_scope.cancel()
-
-
 async def test_the_mark_stays_when_the_clock_is_set_back(clock: ManualClock) -> None:
     """Ids up to it may have been stamped; and the floor stays, though nobody has stamped any."""
     link = Link(store_of(clock), InstanceId("pod-0", stable=True), interval=60)
@@ -402,15 +369,13 @@ async def test_the_mark_stays_when_the_clock_is_set_back(clock: ManualClock) -> 
     opening = Call(MachineIdLease(link, clock=clock).__aenter__)
     await clock.advance(1)
     assert not opening.is_done
-    opening.cancel()
-    await settle()
+    await settled(opening.cancel)
     (machine,) = await link.store_.machines()
     assert machine.mark_ms >= mark
 
 
-async def test_a_sign_of_life_is_not_torn(clock: ManualClock) -> None:
+async def test_a_sign_of_life_is_not_torn(clock: ManualClock, link: Link) -> None:
     """By a task group that is cancelled; its connection could not be used again."""
-    link = Link(store_of(clock))
     async with anyio.create_task_group() as group:
         await group.start(MachineIdLease(link, clock=clock).run)
         link.clock, link.slowness = clock, 1
@@ -425,9 +390,8 @@ async def test_a_sign_of_life_is_not_torn(clock: ManualClock) -> None:
     assert link.calls.index("guarded") < link.calls.index("revert")
 
 
-async def test_two_leases_on_one_distributor_are_refused(clock: ManualClock) -> None:
+async def test_two_leases_on_one_distributor_are_refused(clock: ManualClock, link: Link) -> None:
     """It would find its own id for both; the first one goes on."""
-    link = Link(store_of(clock))
     async with MachineIdLease(link, clock=clock) as lease:
         with pytest.raises(MachineIdInUseError):
             async with MachineIdLease(link, clock=clock):
@@ -439,9 +403,8 @@ async def test_two_leases_on_one_distributor_are_refused(clock: ManualClock) -> 
         assert lease.machine_id == 0
 
 
-async def test_a_store_that_is_down_at_the_start(clock: ManualClock) -> None:
+async def test_a_store_that_is_down_at_the_start(clock: ManualClock, link: Link) -> None:
     """Tried until the start timeout; what is not worth a retry is raised at once."""
-    link = Link(store_of(clock))
     link.cut()
     lease = MachineIdLease(link, clock=clock)
     opening = Call(lease.__aenter__)
@@ -463,23 +426,6 @@ async def test_a_store_that_is_down_at_the_start(clock: ManualClock) -> None:
         await lease.__aenter__()
 
 
-async def test_cancelled_while_opening_it_leaves_nothing(clock: ManualClock) -> None:
-    """No task; the machine id is free again."""
-    store = store_of(clock)
-    link = Link(store)
-    for turns in range(8):
-        lease = MachineIdLease(link, clock=clock)
-        opening = Call(lease.__aenter__)
-        for _ in range(turns):
-            await anyio.lowlevel.checkpoint()
-        opening.cancel()
-        await settle()
-        if opening.result is not None:
-            await lease.aclose()
-        assert tasks() == []
-    assert {machine.instance_id for machine in await store.machines()} <= {""}
-
-
 async def test_an_opening_that_asyncio_cancels_gives_its_id_back(clock: ManualClock) -> None:
     """The call to the store runs to its end, whoever gives up, and however."""
     store = store_of(clock)
@@ -488,8 +434,7 @@ async def test_an_opening_that_asyncio_cancels_gives_its_id_back(clock: ManualCl
     lease = MachineIdLease(link, clock=clock)
     opening = asyncio.create_task(lease.__aenter__())
     await settle()
-    opening.cancel()
-    await settle()
+    await settled(opening.cancel)
     link.held.set()
     with pytest.raises(asyncio.CancelledError):
         await opening
@@ -524,7 +469,6 @@ async def test_a_clock_that_keeps_stepping_back_at_the_start(clock: ManualClock)
         await clock.advance(1)
         clock.step_wall_ms(-1000)
     assert isinstance(opening.error, ClockTooManyBackwardsError)
-    await settle()
 
 
 async def test_two_that_run_under_one_instance_id(clock: ManualClock) -> None:

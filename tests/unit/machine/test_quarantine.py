@@ -12,7 +12,7 @@ from aiocosid.machine import MachineIdLease
 from aiocosid.snowflake import COSID_MS, SnowflakeId
 from aiocosid.testing import ManualClock, settle
 
-from .._kit import Call, Ear
+from .._kit import Call, Ear, settled
 from ._kit import Link, store_of
 
 pytestmark = pytest.mark.asyncio
@@ -35,7 +35,7 @@ async def test_who_runs_keeps_its_id_and_who_comes_waits(clock: ManualClock) -> 
         left = late.statistics().quarantine_left
         assert 230 < left < 305 - 6
         await clock.advance(left - 1)
-        assert opening.result is None
+        assert (opening.result, opening.error) == (None, None)
         await clock.advance(5)
         assert opening.result is late
         assert (lease.machine_id, late.machine_id) == (0, 1)
@@ -115,8 +115,7 @@ async def test_the_cause_is_what_the_store_said(clock: ManualClock) -> None:
     store = store_of(clock)
     store.forget_machines()
     link = Link(store)
-    call = Call(MachineIdLease(link, clock=clock, start_timeout=1).__aenter__)
-    await settle()
+    call = await settled(Call, MachineIdLease(link, clock=clock, start_timeout=1).__aenter__)
     link.is_silent = True
     await clock.advance(1)
     assert isinstance(call.error, MachineIdUnavailableError)
@@ -126,11 +125,10 @@ async def test_the_cause_is_what_the_store_said(clock: ManualClock) -> None:
 
 @pytest.mark.parametrize("forgets", [True, False])
 async def test_an_answer_after_the_end_of_the_lease_revives_nothing(
-    clock: ManualClock, forgets: bool
+    clock: ManualClock, forgets: bool, link: Link
 ) -> None:
     """The store was told in good faith, and late; only a sound one may say whose the id is."""
-    store = store_of(clock)
-    link = Link(store)
+    store = link.store_
     async with MachineIdLease(link, clock=clock, call_timeout=10) as lease:
         link.cut()
         await clock.advance(267)

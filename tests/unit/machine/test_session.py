@@ -10,7 +10,7 @@ from aiocosid.machine import MachineIdLease
 from aiocosid.snowflake import SnowflakeId
 from aiocosid.testing import ManualClock, settle
 
-from .._kit import Call
+from .._kit import Call, settled
 from ._kit import Link, store_of
 
 pytestmark = pytest.mark.asyncio
@@ -108,8 +108,7 @@ async def test_a_waiter_asks_again_when_the_session_is_interrupted_again() -> No
         await clock.advance(0.001)
         calls, flap.left = len(link.calls), 3
         link.number += 1
-        call = Call(gen.next_id)
-        await settle()
+        call = await settled(Call, gen.next_id)
         assert call.is_done
         assert call.error is None
         assert link.calls[calls:] == ["guard"] * 4

@@ -31,7 +31,7 @@ from aiocosid.snowflake import (
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import ManualClock, settle
 
-from .._kit import Call, Ear, tasks
+from .._kit import Call, Ear, settled, tasks
 from ._kit import Link, store_of
 
 POD = InstanceId("pod-0", stable=True)
@@ -39,9 +39,8 @@ POD = InstanceId("pod-0", stable=True)
 
 @pytest.mark.asyncio
 class TestOpening:
-    async def test_a_failure_is_told_to_all(self, clock: ManualClock) -> None:
+    async def test_a_failure_is_told_to_all(self, clock: ManualClock, link: Link) -> None:
         """And not that the lease was closed, which nobody did."""
-        link = Link(store_of(clock))
         link.cut()
         lease = MachineIdLease(link, clock=clock)
         calls = [Call(SnowflakeId(lease, name=name, clock=clock).__aenter__) for name in "abc"]
@@ -90,32 +89,16 @@ class TestOpening:
         await late.aclose()
         await settle()
 
-    async def test_all_give_up_before_it_began(self, clock: ManualClock) -> None:
-        """The store is not even asked."""
-        link = Link(store_of(clock))
-        generator = SnowflakeId(link, clock=clock)
-        opening = asyncio.create_task(generator.__aenter__())
-        await asyncio.sleep(0)
-        opening.cancel()
-        await settle()
-        assert opening.cancelled()
-        assert link.calls in ([], ["distribute", "guard", "revert"])
-
     async def test_one_joins_while_those_before_are_still_giving_up(
-        self, clock: ManualClock
+        self, clock: ManualClock, link: Link
     ) -> None:
         """It does not inherit their end."""
-        link = Link(store_of(clock))
         link.opens = anyio.Event()
         first, second = (SnowflakeId(link, name=name, clock=clock) for name in "ab")
-        opening = Call(first.__aenter__)
-        await settle()
-        opening.cancel()
-        await settle()
-        joining = Call(second.__aenter__)
-        await settle()
-        link.opens.set()
-        await settle()
+        opening = await settled(Call, first.__aenter__)
+        await settled(opening.cancel)
+        joining = await settled(Call, second.__aenter__)
+        await settled(link.opens.set)
         assert (joining.is_done, joining.error) == (True, None)
         await second.aclose()
         await settle()
@@ -126,32 +109,27 @@ class TestOpening:
         link.held = anyio.Event()
         generator, other = (SnowflakeId(link, name=name, clock=clock) for name in "ab")
         opening = Call(generator.__aenter__)
-        joining = Call(other.__aenter__)
-        await settle()
+        joining = await settled(Call, other.__aenter__)
         await generator.aclose()
         await settle()
         assert isinstance(opening.error, ClosedError)
-        link.held.set()
-        await settle()
+        await settled(link.held.set)
         assert joining.error is None
         await other.aclose()
         await settle()
         assert [machine.instance_id for machine in await link.store_.machines()] == [""]
 
     async def test_a_generator_is_closed_and_opened_while_it_opens(
-        self, clock: ManualClock
+        self, clock: ManualClock, link: Link
     ) -> None:
         """It is in use once, and the last one to close still gives the machine id back."""
-        link = Link(store_of(clock))
         link.held = anyio.Event()
         generator = SnowflakeId(link, clock=clock)
         async with anyio.create_task_group() as group:
-            first = Call(generator.__aenter__)
-            await settle()
+            first = await settled(Call, generator.__aenter__)
             group.start_soon(generator.aclose)
             await settle()
-            second = Call(generator.__aenter__)
-            await settle()
+            second = await settled(Call, generator.__aenter__)
             link.held.set()
             await clock.advance(1)
             assert isinstance(first.error, ClosedError)
@@ -189,9 +167,8 @@ class TestOpening:
             assert {machine.instance_id for machine in await link.store_.machines()} <= {""}
             assert tasks() == []
 
-    async def test_a_distributor_that_is_closed(self, clock: ManualClock) -> None:
+    async def test_a_distributor_that_is_closed(self, clock: ManualClock, link: Link) -> None:
         """A stranger's, or on a client that is: asked once."""
-        link = Link(store_of(clock))
         link.failure = lambda: ClosedError("the client")
         with pytest.raises(ClosedError, match="the client"):
             async with SnowflakeId(link, clock=clock):
@@ -202,8 +179,7 @@ class TestOpening:
         """Is a store that fails: the call is made again, and nobody else is cancelled."""
         link = Link(store_of(clock))
         link.stray = True
-        opening = Call(SnowflakeId(link, clock=clock).__aenter__)
-        await settle()
+        opening = await settled(Call, SnowflakeId(link, clock=clock).__aenter__)
         link.stray = False
         await clock.advance(1)
         generator = opening.result
@@ -227,10 +203,9 @@ class TestOpening:
 
 @pytest.mark.asyncio
 class TestJoining:
-    async def test_a_lost_lease_is_waited_for(self, clock: ManualClock) -> None:
+    async def test_a_lost_lease_is_waited_for(self, clock: ManualClock, link: Link) -> None:
         """For the start timeout; the error tells what the store said last."""
-        store = store_of(clock)
-        link = Link(store)
+        store = link.store_
         lease = MachineIdLease(link, clock=clock)
         async with lease:
             await store.revert_machine(machine_id=0)
@@ -247,34 +222,30 @@ class TestJoining:
                 await clock.advance(100)
                 assert await generator.next_id() > 0
 
-    async def test_whoever_gives_up_last_closes_it(self, clock: ManualClock) -> None:
+    async def test_whoever_gives_up_last_closes_it(self, clock: ManualClock, link: Link) -> None:
         """Also the one that never came to use it."""
-        store = store_of(clock)
-        link = Link(store)
+        store = link.store_
         first, second = (SnowflakeId(link, name=name, clock=clock) for name in "ab")
         await first.__aenter__()
         await store.revert_machine(machine_id=0)
         link.refuse("distribute")
         await clock.advance(61)
-        call = Call(second.__aenter__)
-        await settle()
+        call = await settled(Call, second.__aenter__)
         await first.aclose()
         await clock.advance(6)
         assert isinstance(call.error, MachineIdUnavailableError)
 
     async def test_a_lease_that_no_generator_could_open_is_its_users(
-        self, clock: ManualClock
+        self, clock: ManualClock, link: Link
     ) -> None:
         """The last generator closes what a generator has opened, and nothing else."""
-        link = Link(store_of(clock))
         link.cut()
         lease = MachineIdLease(link, clock=clock)
         generator = SnowflakeId(lease, clock=clock)
         call = Call(generator.__aenter__)
         await clock.advance(6)
         assert call.error is not None
-        link.heal()
-        await settle()
+        await settled(link.heal)
         async with lease:
             async with generator:
                 await generator.next_id()
@@ -304,18 +275,15 @@ class TestLives:
             await old.aclose()
 
     async def test_a_lease_waits_for_the_end_of_another_on_its_distributor(
-        self, clock: ManualClock
+        self, clock: ManualClock, link: Link
     ) -> None:
         """Which still gives its id back, and would give back the new one."""
-        store = store_of(clock)
-        link = Link(store)
+        store = link.store_
         first, second = MachineIdLease(link, clock=clock), MachineIdLease(link, clock=clock)
         await first.__aenter__()
         link.held = anyio.Event()
-        closing = Call(first.aclose)
-        await settle()
-        opening = Call(second.__aenter__)
-        await settle()
+        closing = await settled(Call, first.aclose)
+        opening = await settled(Call, second.__aenter__)
         assert link.calls == ["distribute", "guard", "revert"]
         link.held.set()
         await clock.advance(0.1)
@@ -336,8 +304,7 @@ class TestLives:
             await settle()
             openings = [Call(lease.__aenter__) for lease in others]
             await settle()
-            link.held.set()
-            await settle()
+            await settled(link.held.set)
             errors = [opening.error for opening in openings]
             assert {type(error) for error in errors} == {MachineIdInUseError, type(None)}
             await others[errors.index(None)].aclose()
@@ -351,8 +318,7 @@ class TestLives:
         link = Link(store)
         link.held = anyio.Event()
         lease = MachineIdLease(link, close_timeout=0.1, clock=clock)
-        opening = Call(lease.__aenter__)
-        await settle()
+        opening = await settled(Call, lease.__aenter__)
         opening.cancel()
         held, link.held = link.held, None
         await clock.advance(0.2)
@@ -391,10 +357,9 @@ class TestLives:
         await lease.aclose()
         await settle()
 
-    async def test_a_new_term_begins_above_its_floor(self, clock: ManualClock) -> None:
+    async def test_a_new_term_begins_above_its_floor(self, clock: ManualClock, link: Link) -> None:
         """And above what this process has stamped itself, whatever the store remembers."""
-        store = store_of(clock)
-        link = Link(store)
+        store = link.store_
         async with SnowflakeId(link, clock=clock) as generator:
             ids = await generator.next_ids(3)
             link.floor_ms = clock.now_ms() + 70_000  # a former owner's, at the next distribution
@@ -423,10 +388,9 @@ class TestLives:
             assert lease.floor_ms >= last
 
     async def test_no_id_is_of_a_tick_before_the_machine_id_was_taken(
-        self, clock: ManualClock
+        self, clock: ManualClock, link: Link
     ) -> None:
         """Unused ticks are filled, but not those that a former owner may have used."""
-        link = Link(store_of(clock))
         link.floor_ms = -1  # CosId's owner, who kept no mark
         taken = clock.now_ms()
         async with SnowflakeId(link, clock=clock) as generator:
@@ -446,9 +410,8 @@ class TestLives:
             assert lease.statistics().renewals == 2
             assert lease.statistics().seconds_left < 270 - 1.4
 
-    async def test_each_caller_waits_for_its_own_time(self, clock: ManualClock) -> None:
+    async def test_each_caller_waits_for_its_own_time(self, clock: ManualClock, link: Link) -> None:
         """Who comes later is not told that it has waited when it has not."""
-        link = Link(store_of(clock))
         ear = Ear()
         async with SnowflakeId(link, clock=clock, wait_timeout=5, instrument=ear) as generator:
             opened = ear.of(SnowflakeOpened)
@@ -520,10 +483,9 @@ async def test_a_provider_that_was_refused_a_width_takes_another(clock: ManualCl
 @pytest.mark.asyncio
 @pytest.mark.parametrize("kind", [SnowflakeId, CachedSnowflakeId])
 async def test_a_clock_that_was_ahead_for_a_moment(
-    clock: ManualClock, kind: type[SnowflakeId]
+    clock: ManualClock, kind: type[SnowflakeId], link: Link
 ) -> None:
     """While the store was away: what was needed then is needed no more, and callers are served."""
-    link = Link(store_of(clock))
     async with kind(MachineIdLease(link, clock=clock), layout=COSID_S, clock=clock) as gen:
         ids = [await gen.next_id()]
         link.cut()
@@ -546,9 +508,8 @@ async def test_a_clock_that_was_ahead_for_a_moment(
 
 
 @pytest.mark.asyncio
-async def test_a_clock_that_steps_on_while_it_is_waited_for(clock: ManualClock) -> None:
+async def test_a_clock_that_steps_on_while_it_is_waited_for(clock: ManualClock, link: Link) -> None:
     """The mark is asked for anew: what was needed at first is not enough any more."""
-    link = Link(store_of(clock))
     link.clock, link.slowness = clock, 0.5
     lease = MachineIdLease(link, clock=clock)
     gen = SnowflakeId(lease, layout=COSID_MS, clock=clock)

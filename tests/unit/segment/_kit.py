@@ -8,6 +8,7 @@ from aiocosid.abc import IdSegmentDistributor
 from aiocosid.segment import SegmentChainId, SegmentId
 from aiocosid.stores.counters import CounterDistributor
 from aiocosid.stores.memory import MemoryStore
+from aiocosid.testing import GatedDistributor
 
 Generator = SegmentChainId | SegmentId
 
@@ -15,6 +16,13 @@ Generator = SegmentChainId | SegmentId
 def counter(*, step: int = 10, offset: int = 0) -> CounterDistributor:
     """A new counter in a store of its own."""
     return MemoryStore().segment_distributor(name="order", offset=offset, step=step)
+
+
+def gated(*, step: int = 10, holds_replies: bool = False) -> GatedDistributor:
+    """A new counter behind a gate that is open."""
+    gate = GatedDistributor(counter(step=step), holds_replies=holds_replies)
+    gate.open()
+    return gate
 
 
 class OneDistributor(MemoryStore):

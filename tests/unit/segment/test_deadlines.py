@@ -14,7 +14,7 @@ from aiocosid.errors import ClosedError, SegmentUnavailableError
 from aiocosid.segment import SegmentId
 from aiocosid.testing import GatedDistributor, ManualClock, settle
 
-from .._kit import Call, Ear
+from .._kit import Call, Ear, settled
 from ._kit import counter
 
 pytestmark = pytest.mark.anyio
@@ -42,17 +42,14 @@ async def test_a_line_has_one_timer(clock: ManualClock) -> None:
             call.cancel()
         await settle()
         assert clock.pending == FLIGHT + 1
-        calls[99].cancel()
-        await settle()
+        await settled(calls[99].cancel)
         assert clock.pending == FLIGHT
-        store.open()
-        await settle()
+        await settled(store.open)
         assert clock.pending == 0
         store.close()
         calls = [Call(generator.next_id) for _ in range(100)]
         await settle()
-        store.open()
-        await settle()
+        await settled(store.open)
         assert len({call.result for call in calls}) == 100
         assert clock.pending == 0
 
@@ -63,12 +60,10 @@ async def test_it_is_gone_when_the_generator_closes(clock: ManualClock) -> None:
     async with generator:
         calls = [Call(generator.next_id) for _ in range(3)]
         await settle()
-        Call(generator.aclose)
-        await settle()
+        await settled(Call, generator.aclose)
         assert [type(call.error) for call in calls] == [ClosedError] * 3
         assert clock.pending == FLIGHT + 1  # the close timeout
-        store.open()
-        await settle()
+        await settled(store.open)
 
 
 @pytest.mark.parametrize("leaves", [(0,), (1,), (0, 1), (1, 0), (0, 2), (2, 1, 0), (0, 1, 2, 3)])
@@ -96,8 +91,7 @@ async def test_whoever_leaves_the_others_keep_their_deadlines(
             assert number in leaves or isinstance(call.error, SegmentUnavailableError)
             await clock.advance(0.09)
         assert clock.pending <= FLIGHT
-        store.open()
-        await settle()
+        await settled(store.open)
 
 
 async def test_a_caller_behind_one_that_was_served_keeps_its_deadline(clock: ManualClock) -> None:
@@ -108,15 +102,13 @@ async def test_a_caller_behind_one_that_was_served_keeps_its_deadline(clock: Man
         await clock.advance(1)
         late = [Call(generator.next_id) for _ in range(2)]
         await settle()
-        store.let_through()
-        await settle()
+        await settled(store.let_through)
         assert early.result == 1
         await clock.advance(2.999)
         assert not any(call.is_done for call in late)
         await clock.advance(0.001)
         assert [type(call.error) for call in late] == [SegmentUnavailableError] * 2
-        store.open()
-        await settle()
+        await settled(store.open)
 
 
 @pytest.mark.parametrize("cancelled", [(0,), (1,), (0, 1), (0, 1, 2)])
@@ -137,8 +129,7 @@ async def test_cancelled_in_the_turn_in_which_the_time_is_up(
         assert [type(error) for error in errors] == [SegmentUnavailableError] * len(errors)
         assert len(ear.of(WaitTimedOut)) >= len(errors)
         assert generator.statistics().waiting == 0
-        store.open()
-        await settle()
+        await settled(store.open)
 
 
 async def test_served_in_the_turn_in_which_the_time_is_up(clock: ManualClock) -> None:
@@ -159,7 +150,6 @@ async def test_served_in_the_turn_in_which_the_time_is_up(clock: ManualClock) ->
             assert all(call.is_done for call in calls)
             assert seen.ids_handed_out == len(ids)
             assert seen.ids_fetched == seen.ids_handed_out + seen.ids_discarded
-            await settle()
 
 
 async def test_many_whose_time_is_up_hold_nobody_up(clock: ManualClock) -> None:
@@ -208,11 +198,9 @@ async def test_any_order_of_coming_leaving_and_serving(clock: ManualClock) -> No
                 assert call.is_done or waited < 3.002
                 assert not isinstance(call.error, SegmentUnavailableError) or waited > 2.998
             waiting = [each for each in waiting if not each[1].is_done]
-        store.open()
-        await settle()
+        await settled(store.open)
         handed_out += sum(call.result is not None for _, call in waiting)
         seen = generator.statistics()
         assert (seen.waiting, seen.ids_handed_out) == (0, handed_out)
         assert seen.ids_fetched == handed_out + seen.ids_discarded
         assert handed_out > 50
-        await settle()

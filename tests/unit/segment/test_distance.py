@@ -18,18 +18,12 @@ from aiocosid.testing import (
     settle,
 )
 
-from .._kit import Call, Ear, tasks
-from ._kit import counter, drain
+from .._kit import Call, Ear, settled, tasks
+from ._kit import counter, drain, gated
 
 pytestmark = pytest.mark.asyncio
 
 ROOT_ONLY = ["aiocosid SegmentChainId cosid.order"]
-
-
-def gated(step: int = 10) -> GatedDistributor:
-    store = GatedDistributor(counter(step=step))
-    store.open()
-    return store
 
 
 async def starve(chain: SegmentChainId, store: GatedDistributor, *, callers: int = 1) -> None:
@@ -42,8 +36,7 @@ async def starve(chain: SegmentChainId, store: GatedDistributor, *, callers: int
     for _ in range(callers):
         Call(chain.next_id)
     await settle()
-    store.open()
-    await settle()
+    await settled(store.open)
 
 
 async def test_the_order_goes_out_with_the_first_missing_segment(clock: ManualClock) -> None:
@@ -265,8 +258,7 @@ async def test_nowait_asks_for_more(clock: ManualClock) -> None:
                 chain.next_id_nowait()
         await settle()
         assert store.calls == 2
-        store.open()
-        await settle()
+        await settled(store.open)
         assert chain.next_id_nowait() == 21
         seen = chain.statistics()
         assert (seen.starvations, seen.waits, seen.prefetch_distance) == (0, 0, 4)

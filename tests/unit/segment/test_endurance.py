@@ -8,15 +8,14 @@ from aiocosid.errors import InvalidArgumentError, SegmentUnavailableError
 from aiocosid.segment import SegmentChainId, SegmentId
 from aiocosid.testing import (
     FailingDistributor,
-    GatedDistributor,
     ManualClock,
     SlowDistributor,
     WrappedDistributor,
     settle,
 )
 
-from .._kit import Call
-from ._kit import counter, drain
+from .._kit import Call, settled
+from ._kit import counter, drain, gated
 
 pytestmark = pytest.mark.asyncio
 
@@ -159,8 +158,7 @@ async def test_one_caller_too_many_fails_at_once(
     kind: type[SegmentChainId | SegmentId], clock: ManualClock
 ) -> None:
     """With when to come again; the others are served in the order in which they came."""
-    store = GatedDistributor(counter(step=10))
-    store.open()
+    store = gated(step=10)
     async with kind(store, max_waiters=3, clock=clock) as generator:
         await drain(generator)
         store.close()
@@ -171,16 +169,12 @@ async def test_one_caller_too_many_fails_at_once(
         assert refused.value.retry_after is not None
         assert refused.value.retryable
         assert refused.value.waited == 0
-        calls[1].cancel()
-        await settle()
-        calls.append(Call(generator.next_id))
-        await settle()
-        store.open()
-        await settle()
+        await settled(calls[1].cancel)
+        calls.append(await settled(Call, generator.next_id))
+        await settled(store.open)
         ids = [call.result for call in calls if call is not calls[1]]
         assert ids == sorted(ids)
         assert None not in ids
-        await settle()
 
 
 async def test_callers_of_a_store_that_is_down_fail_with_its_next_call(clock: ManualClock) -> None:
@@ -190,14 +184,12 @@ async def test_callers_of_a_store_that_is_down_fail_with_its_next_call(clock: Ma
     async with chain:
         await drain(chain)
         store.fail()
-        first = Call(chain.next_id)
-        await settle()
+        first = await settled(Call, chain.next_id)
         assert not first.is_done, "one failure may be a blip"
         await clock.advance(0.05)
         assert isinstance(first.error, SegmentUnavailableError)
         for _ in range(5):
-            later = Call(chain.next_id)
-            await settle()
+            later = await settled(Call, chain.next_id)
             await clock.advance(1.0)
             assert isinstance(later.error, SegmentUnavailableError)
             assert later.error.retry_after is not None

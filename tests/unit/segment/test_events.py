@@ -23,15 +23,14 @@ from aiocosid.segment import SegmentChainId, SegmentId, SegmentStatistics
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import (
     FailingDistributor,
-    GatedDistributor,
     ManualClock,
     SlowDistributor,
     WrappedDistributor,
     settle,
 )
 
-from .._kit import Call, Ear
-from ._kit import counter, drain
+from .._kit import Call, Ear, settled
+from ._kit import counter, drain, gated
 
 pytestmark = pytest.mark.asyncio
 
@@ -74,7 +73,6 @@ async def test_the_life_of_a_chain_in_events(clock: ManualClock, ear: Ear) -> No
     await chain.aclose()
     assert sum(event.count for event in ear.of(IdsDiscarded)) == remaining
     assert {event.reason for event in ear.of(IdsDiscarded)} <= {"closed"}
-    await settle()
 
 
 async def test_no_event_for_single_ids(ear: Ear) -> None:
@@ -184,21 +182,11 @@ async def test_statistics_tell_everything(clock: ManualClock) -> None:
         seen = chain.statistics()
         assert waiting.result == 131
         assert (seen.waiting, seen.last_error, seen.head_sequence) == (0, None, 131)
-        await settle()
-
-
-async def test_the_head_moves_with_the_ids() -> None:
-    """`head_sequence` is the id before the next one, in hand, in the chain, or used up."""
-    async with SegmentId(WrappedDistributor(counter(step=4))) as generator:
-        for due in (1, 2, 3, 4, 5):
-            assert generator.statistics().head_sequence == due - 1
-            assert await generator.next_id() == due
 
 
 async def test_how_long_the_ids_last(clock: ManualClock) -> None:
     """At the rate of late; it is what an operator wants to know when the store is down."""
-    store = GatedDistributor(counter(step=100))
-    store.open()
+    store = gated(step=100)
     async with SegmentChainId(store, safe_distance=10, clock=clock) as chain:
         assert chain.statistics().seconds_left is None
         for _ in range(100):
@@ -218,17 +206,14 @@ async def test_statistics_wait_for_nothing_and_change_nothing(clock: ManualClock
             pictures.append(chain.statistics())
             assert repr(chain)
 
-    store = GatedDistributor(counter())
-    store.open()
+    store = gated()
     chain = SegmentChainId(store, clock=clock, instrument=Looker())
     async with chain:
         await drain(chain)
         store.close()
-        Call(chain.next_ids, 100)
-        await settle()
+        await settled(Call, chain.next_ids, 100)
         assert chain.statistics() == chain.statistics()
-        store.open()
-        await settle()
+        await settled(store.open)
     for seen in pictures:
         accounted = seen.ids_handed_out + seen.ids_discarded + seen.remaining
         assert seen.ids_fetched == accounted

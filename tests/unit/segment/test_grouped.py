@@ -38,7 +38,7 @@ from aiocosid.testing import (
 )
 
 from .. import _interrupted
-from .._kit import Call, Ear, tasks
+from .._kit import Call, Ear, settled, tasks
 
 pytestmark = pytest.mark.asyncio
 
@@ -132,23 +132,18 @@ async def test_a_call_that_waits_over_midnight_is_of_the_day_before(clock: Manua
     """Number and group come from the same day; a batch is of one day, however long it waits."""
     stores = Distributors(GatedDistributor)
     orders = grouped(stores, clock, kind="segment")
-    opening = Call(orders.__aenter__)
-    await settle()
-    stores.made[f"order@{FRIDAY}"].let_through()
-    await settle()
+    opening = await settled(Call, orders.__aenter__)
+    await settled(stores.made[f"order@{FRIDAY}"].let_through)
     assert opening.is_done
     await orders.next_ids(10)
     one, batch = Call(orders.next_id), Call(orders.next_ids, 25)
     await clock.advance(0)
     clock.set_wall_ms(MIDNIGHT)
-    new = Call(orders.next_ids, 2)
-    await settle()
-    stores.made[f"order@{SATURDAY}"].open()
-    await settle()
+    new = await settled(Call, orders.next_ids, 2)
+    await settled(stores.made[f"order@{SATURDAY}"].open)
     assert read(*new.result) == [(SATURDAY, 1), (SATURDAY, 2)]
     assert orders.statistics().open_groups == 2  # somebody waits in the old one
-    stores.made[f"order@{FRIDAY}"].open()
-    await settle()
+    await settled(stores.made[f"order@{FRIDAY}"].open)
     assert read(one.result) == [(FRIDAY, 11)]
     assert read(*batch.result) == [(FRIDAY, n) for n in range(12, 37)]
     assert orders.statistics().open_groups == 1
@@ -178,8 +173,7 @@ async def test_callers_of_a_new_day_line_up_in_their_order(clock: ManualClock) -
             orders.next_id_nowait()
         calls = [Call(orders.next_id) for _ in range(5)]
         await settle()
-        stores.made["order@a"].open()
-        await settle()
+        await settled(stores.made["order@a"].open)
         assert [call.result for call in calls] == [1, 2, 3, 4, 5]
         assert stores.made["order@a"].opened == 1
 
@@ -262,17 +256,13 @@ async def test_a_group_with_callers_is_never_dropped(clock: ManualClock) -> None
     stores = Distributors(GatedDistributor)
     group_by = GroupBy.key(lambda: present)
     async with grouped(stores, clock, group_by=group_by, max_groups=1, kind="segment") as gen:
-        waiting = Call(gen.next_id)
-        await settle()
+        waiting = await settled(Call, gen.next_id)
         for present in ("b", "c", "d"):
-            call = Call(gen.next_id)
-            await settle()
-            stores.made[f"order@{present}"].open()
-            await settle()
+            call = await settled(Call, gen.next_id)
+            await settled(stores.made[f"order@{present}"].open)
             assert read(call.result) == [(present, 1)]
         assert gen.statistics().open_groups <= 2
-        stores.made["order@busy"].open()
-        await settle()
+        await settled(stores.made["order@busy"].open)
         assert read(waiting.result) == [("busy", 1)]
         assert gen.statistics().open_groups == 1
 
@@ -287,11 +277,9 @@ async def test_a_new_group_is_not_dropped_for_the_oldest_ones_that_are_stuck(
     async with grouped(stores, clock, group_by=group_by, max_groups=4, kind="segment") as gen:
         calls: list[Call] = []
         for present in ("stuck-1", "stuck-2", "idle-1", "idle-2", "new", "new", "new"):
-            calls.append(Call(gen.next_id))
-            await settle()
+            calls.append(await settled(Call, gen.next_id))
             if not present.startswith("stuck"):
-                stores.made[f"order@{present}"].open()
-                await settle()
+                await settled(stores.made[f"order@{present}"].open)
         assert read(calls[-1].result) == [("new", 3)]
         assert set(gen._groups) == {"stuck-1", "stuck-2", "idle-2", "new"}
         for gate in stores.every:
@@ -344,15 +332,12 @@ async def test_closing_fails_who_waits_and_ends_every_task(clock: ManualClock) -
     stores = Distributors(GatedDistributor)
     orders = grouped(stores, clock, group_by=GroupBy.key(lambda: "a"))
     async with orders:
-        waiting = Call(orders.next_id)
-        await settle()
-        closing = Call(orders.aclose)
-        await settle()
+        waiting = await settled(Call, orders.next_id)
+        closing = await settled(Call, orders.aclose)
         assert isinstance(waiting.error, ClosedError)
         assert "GroupedSegmentId cosid.order" in str(waiting.error)
         assert len(tasks()) > 1  # its call to the store is waited for
-        stores.made["order@a"].open()
-        await settle()
+        await settled(stores.made["order@a"].open)
         assert closing.is_done
     assert (tasks(), stores.made["order@a"].closed) == ([], 1)
     assert not orders._ending
@@ -368,11 +353,9 @@ async def test_closing_waits_for_the_call_of_a_dropped_group(clock: ManualClock)
     group_by = GroupBy.key(lambda: present)
     orders = grouped(stores, clock, group_by=group_by, max_groups=1)
     await orders.__aenter__()
-    first = Call(orders.next_id)
-    await settle()
+    first = await settled(Call, orders.next_id)
     gate = stores.made["order@a"]
-    gate.let_through()
-    await settle()
+    await settled(gate.let_through)
     assert first.result == 1
     await orders.next_ids(15)
     await settle()
@@ -381,11 +364,9 @@ async def test_closing_waits_for_the_call_of_a_dropped_group(clock: ManualClock)
     with pytest.raises(WouldBlock):
         orders.next_id_nowait()
     stores.made["order@b"].open()
-    closing = Call(orders.aclose)
-    await settle()
+    closing = await settled(Call, orders.aclose)
     assert (gate.held, closing.is_done) == (1, False)
-    gate.open()
-    await settle()
+    await settled(gate.open)
     assert closing.is_done
     assert (gate.closed > 0, tasks()) == (True, [])
 

@@ -20,15 +20,14 @@ from aiocosid.errors import (
 from aiocosid.segment import LeafSegmentId
 from aiocosid.testing import (
     FailingDistributor,
-    GatedDistributor,
     ManualClock,
     SlowDistributor,
     WrappedDistributor,
     settle,
 )
 
-from .._kit import Call, Ear
-from ._kit import counter
+from .._kit import Call, Ear, settled
+from ._kit import counter, gated
 
 pytestmark = pytest.mark.asyncio
 
@@ -51,8 +50,7 @@ async def take(generator: LeafSegmentId, n: int) -> list[int]:
     """One by one, with time in between."""
     ids: list[int] = []
     for _ in range(n):
-        ids.append(await generator.next_id())
-        await settle()
+        await settled(ids.append, await generator.next_id())
     return ids
 
 
@@ -97,8 +95,7 @@ async def test_callers_wait_where_leaf_fails(clock: ManualClock) -> None:
 
     leaf = LeafSegmentId(store, clock=clock, max_step=10)
     async with anyio.create_task_group() as group:
-        opened = Call(leaf.__aenter__)
-        await settle()
+        opened = await settled(Call, leaf.__aenter__)
         await clock.advance(0.5)
         assert opened.is_done
         for _ in range(1000):
@@ -112,8 +109,7 @@ async def test_callers_wait_where_leaf_fails(clock: ManualClock) -> None:
 
 async def test_one_load_at_a_time(clock: ManualClock) -> None:
     """However many find it due."""
-    store = GatedDistributor(counter(step=10))
-    store.open()
+    store = gated(step=10)
     async with LeafSegmentId(store, clock=clock) as leaf:
         store.close()
         assert await leaf.next_ids(9) == list(range(1, 10))
@@ -122,8 +118,7 @@ async def test_one_load_at_a_time(clock: ManualClock) -> None:
         calls = [Call(leaf.next_id) for _ in range(5)]
         await settle()
         assert store.calls == 2
-        store.open()
-        await settle()
+        await settled(store.open)
         assert sorted(call.result for call in calls) == [11, 12, 13, 14, 15]
 
 
@@ -267,8 +262,7 @@ async def test_what_a_failed_call_has_asked_for_is_forgotten(clock: ManualClock)
     async with LeafSegmentId(store, clock=clock) as leaf:
         ids = [await leaf.next_id()]
         failing.fail()
-        batch = Call(leaf.next_ids, 500)
-        await settle()
+        batch = await settled(Call, leaf.next_ids, 500)
         await clock.advance(60)
         assert isinstance(batch.error, SegmentUnavailableError)
         await clock.advance(60)

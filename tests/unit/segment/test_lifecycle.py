@@ -20,6 +20,7 @@ from aiocosid.errors import (
     InvalidArgumentError,
     SegmentUnavailableError,
     StoreRolledBackError,
+    StoreUnavailableError,
     UnsupportedRuntimeError,
 )
 from aiocosid.segment import SegmentChainId, SegmentId
@@ -34,8 +35,8 @@ from aiocosid.testing import (
     settle,
 )
 
-from .._kit import Call, Ear, tasks
-from ._kit import Generator, OneDistributor, counter, drain
+from .._kit import Call, Ear, settled, tasks
+from ._kit import Generator, OneDistributor, counter, drain, gated
 
 KINDS = pytest.mark.parametrize("kind", [SegmentChainId, SegmentId])
 
@@ -62,22 +63,25 @@ async def test_it_lives_in_a_fixture(chain: SegmentChainId) -> None:
 async def test_closing_waits_for_the_call_under_way(
     kind: type[Generator], clock: ManualClock
 ) -> None:
-    """Within `close_timeout` the store may answer; only then the distributor is closed."""
-    store = GatedDistributor(counter())
-    store.open()
+    """Within `close_timeout` the store may answer; only then the distributor is closed.
+
+    Who closes it too waits for the end as well.
+    """
+    store = gated()
     generator = kind(store, close_timeout=3, clock=clock)
     await generator.__aenter__()
     await drain(generator)
     store.close()
     waiting = Call(generator.next_ids, 50)
     await clock.advance(1)
-    closing = Call(generator.aclose)
+    closing = [Call(generator.aclose) for _ in range(3)]
     await clock.advance(0.9)
     assert isinstance(waiting.error, ClosedError)
-    assert (closing.is_done, store.closed, store.held) == (False, 0, 1)
-    store.open()
-    await settle()
-    assert (closing.is_done, store.closed, store.held) == (True, 1, 0)
+    assert [call.is_done for call in closing] == [False] * 3
+    assert (store.closed, store.held) == (0, 1)
+    await settled(store.open)
+    assert [call.is_done for call in closing] == [True] * 3
+    assert (store.closed, store.held) == (1, 0)
 
 
 @pytest.mark.asyncio
@@ -86,14 +90,12 @@ async def test_closing_tears_a_call_that_takes_too_long(
     kind: type[Generator], clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """At `close_timeout` the call is given up, and everything ends then, not later."""
-    store = GatedDistributor(counter())
-    store.open()
+    store = gated()
     generator = kind(store, close_timeout=3, wait_timeout=60, fetch_timeout=60, clock=clock)
     await generator.__aenter__()
     await drain(generator)
     store.close()
-    Call(generator.next_ids, 50)
-    await settle()
+    await settled(Call, generator.next_ids, 50)
     closing = Call(generator.aclose)
     await clock.advance(2.99)
     assert (closing.is_done, store.held) == (False, 1)
@@ -139,8 +141,7 @@ async def test_a_call_that_was_sent_is_not_torn_with_its_task_group(
             ended.clear()
             await generator.next_ids(50)
 
-    ending = Call(user)
-    await settle()
+    ending = await settled(Call, user)
     assert store.held == 1
     group.cancel_scope.cancel()
     await clock.advance(2)
@@ -162,8 +163,7 @@ async def test_closing_does_not_wait_for_a_pause(kind: type[Generator], clock: M
         store.fail()
         waiting = Call(generator.next_ids, 50)
         await clock.advance(2)
-        closing = Call(generator.aclose)
-        await settle()
+        closing = await settled(Call, generator.aclose)
         assert closing.is_done
         assert isinstance(waiting.error, ClosedError)
 
@@ -187,15 +187,12 @@ async def test_closing_gives_up_what_is_left(
 @pytest.mark.asyncio
 async def test_closing_ends_all_timers(clock: ManualClock) -> None:
     """A ttl and a grown distance have their timers; they end with the generator."""
-    store = GatedDistributor(counter())
-    store.open()
+    store = gated()
     async with SegmentChainId(store, ttl=60, clock=clock) as chain:
         store.close()
         await chain.next_ids(20)
-        Call(chain.next_id)
-        await settle()
-        store.open()
-        await settle()
+        await settled(Call, chain.next_id)
+        await settled(store.open)
         assert [name.split()[1] for name in tasks()] == ["SegmentChainId", "quiet", "ttl"]
         assert clock.pending == 2
 
@@ -207,11 +204,9 @@ async def test_closing_while_opening(clock: ManualClock) -> None:
     generator = SegmentChainId(store, clock=clock)
     opening = Call(generator.__aenter__)
     await store.arrived()
-    closing = Call(generator.aclose)
-    await settle()
+    closing = await settled(Call, generator.aclose)
     assert isinstance(opening.error, ClosedError)
-    store.open()
-    await settle()
+    await settled(store.open)
     assert closing.is_done
 
 
@@ -222,8 +217,7 @@ async def test_cancelling_while_opening(clock: ManualClock) -> None:
     generator = SegmentChainId(store, clock=clock)
     opening = Call(generator.__aenter__)
     await store.arrived()
-    opening.cancel()
-    await settle()
+    await settled(opening.cancel)
     store.open()  # closing waits for the call under way
     await settle()
     assert opening.is_done
@@ -265,8 +259,7 @@ async def test_a_call_that_cannot_be_torn_stays_in_its_life(how: str, clock: Man
         await generator.next_ids(10)
         first, store.release = anyio.Event(), anyio.Event()
         store.release, store.error = first, None if how == "answered" else ROLLED_BACK
-        waiting = Call(generator.next_id)
-        await settle()
+        waiting = await settled(Call, generator.next_id)
         closing = Call(generator.aclose)
         await clock.advance(6)
         assert closing.is_done
@@ -275,8 +268,7 @@ async def test_a_call_that_cannot_be_torn_stays_in_its_life(how: str, clock: Man
         store.release.set()
         store.error = None
         async with generator:
-            first.set()
-            await settle()
+            await settled(first.set)
             assert (await generator.next_ids(10))[-1] == generator.statistics().max_id
             assert generator.statistics().failures == 0
 
@@ -314,10 +306,14 @@ async def test_a_failed_opening_leaves_nothing(clock: ManualClock) -> None:
         opening = Call(generator.__aenter__)
         await clock.advance(5)
         assert isinstance(opening.error, SegmentUnavailableError)
+        assert isinstance(opening.error.__cause__, StoreUnavailableError)
         assert (tasks(), clock.pending) == ([], 0)
         with pytest.raises(ClosedError):
             await generator.next_id()
     assert (store.opened, store.closed) == (2, 2)
+    store.recover()
+    async with generator:
+        assert await generator.next_id() == 1
 
 
 @pytest.mark.asyncio
@@ -404,8 +400,7 @@ async def test_a_task_group_that_fails_around_run(clock: ManualClock) -> None:
 @pytest.mark.asyncio
 async def test_a_cancelled_run_answers_at_once(clock: ManualClock) -> None:
     """While its last call to the store is under way, callers and waiters are told already."""
-    store = GatedDistributor(counter())
-    store.open()
+    store = gated()
     generator = SegmentChainId(store, clock=clock)
     async with anyio.create_task_group() as outer:
         async with anyio.create_task_group() as group:
@@ -414,8 +409,7 @@ async def test_a_cancelled_run_answers_at_once(clock: ManualClock) -> None:
             await settle()
             await generator.next_ids(5)
             store.close()
-            waiting = Call(generator.next_ids, 500)
-            await settle()
+            waiting = await settled(Call, generator.next_ids, 500)
             assert store.held == 1
             group.cancel_scope.cancel()
             late = Call(generator.next_id)
@@ -475,23 +469,6 @@ async def test_run_may_be_started_only_once(clock: ManualClock) -> None:
 
 
 # Event loops that come and go.
-
-
-def test_several_runs_in_one_process() -> None:
-    """One generator object serves one ``asyncio.run`` after the other; ids go on rising."""
-    generator = SegmentChainId(WrappedDistributor(counter()))
-    ids: list[int] = []
-
-    async def main() -> None:
-        async with generator:
-            ids.extend(await generator.next_ids(15))
-
-    for _ in range(3):
-        asyncio.run(main())
-    anyio.run(main, backend="trio")
-    asyncio.run(main())
-    assert len(ids) == 75
-    assert ids == sorted(set(ids))
 
 
 def test_a_run_that_ends_without_closing() -> None:
@@ -586,8 +563,7 @@ def test_whoever_lets_go_of_a_generator_frees_it(kind: type[Generator], *, used:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_caller_left_on_a_dead_loop_changes_nothing_of_the_next_life(ear: Ear) -> None:
     """It had been served, and never ran again: once opened anew nobody speaks of its ids."""
-    store = GatedDistributor(counter())
-    store.open()
+    store = gated()
     generator = SegmentId(store, instrument=ear)
     loop = asyncio.new_event_loop()
     loop.run_until_complete(generator.__aenter__())

@@ -19,7 +19,7 @@ from aiocosid.errors import (
 from aiocosid.segment import SegmentChainId, SegmentId
 from aiocosid.testing import ManualClock, RolledBackDistributor, WrappedDistributor, settle
 
-from .._kit import Call, Ear, tasks
+from .._kit import Call, Ear, settled, tasks
 from ._kit import Generator, counter, drain
 
 pytestmark = pytest.mark.asyncio
@@ -245,8 +245,7 @@ async def test_a_deeply_negative_counter_is_an_error(
     """It is a damaged counter, told at once; the store is not asked again and again."""
     store = Negative(-(10**9), at_once=at_once)
     generator = kind(store, clock=clock)
-    opening = Call(generator.__aenter__)
-    await settle()
+    opening = await settled(Call, generator.__aenter__)
     assert isinstance(opening.error, CorruptCounterError)
     assert store.calls <= 2
 
@@ -294,8 +293,7 @@ async def test_the_call_that_finds_the_loss_is_told_at_once(
                             assert losing is RolledBackDistributor
                             await anyio.lowlevel.checkpoint()
 
-        call = Call(take)
-        await settle()
+        call = await settled(Call, take)
         assert isinstance(call.error, StoreRolledBackError)
         assert clock.monotonic() == 0
         assert generator.statistics().ids_handed_out <= 20
@@ -335,19 +333,6 @@ async def test_a_counter_that_went_back_ends_the_generator(
         await generator.next_id()
 
 
-async def test_ids_in_hand_are_given_up_when_the_counter_went_back(clock: ManualClock) -> None:
-    """Another process may be given the same ids, so they are dropped while some are left."""
-    store = RolledBackDistributor(counter())
-    async with SegmentChainId(store, safe_distance=4, clock=clock) as chain:
-        assert await chain.next_id() == 1
-        store.set_back(40)
-        with pytest.raises(StoreRolledBackError):  # noqa: PT012 - well before the 40 are used up
-            for _ in range(39):
-                await chain.next_id()
-                await settle()
-        assert chain.statistics().remaining == 0
-
-
 async def test_the_counter_may_stand_still_no_more_than_go_back(clock: ManualClock) -> None:
     """The next answer has to be above the last by the step at least; more is others' ranges."""
     store = RolledBackDistributor(counter())
@@ -360,20 +345,6 @@ async def test_the_counter_may_stand_still_no_more_than_go_back(clock: ManualClo
         with pytest.raises(StoreRolledBackError) as info:
             await generator.next_id()
         assert (info.value.seen, info.value.expected) == (36, 37)
-
-
-async def test_opened_anew_it_starts_from_what_the_store_says(clock: ManualClock) -> None:
-    """After the operator has raised the counter, opening again is the way out."""
-    store = RolledBackDistributor(counter())
-    generator = SegmentId(store, clock=clock)
-    async with generator:
-        ids = await generator.next_ids(10)
-        store.set_back(10)
-        with pytest.raises(StoreRolledBackError):
-            await generator.next_id()
-    store.set_back(-1000)
-    async with generator:
-        assert await generator.next_id() > ids[-1]
 
 
 @LOSING
@@ -417,8 +388,7 @@ async def test_the_wait_ends_with_the_end(clock: ManualClock) -> None:
     async with SegmentId(store, clock=clock) as generator:
         await drain(generator)
         store.set_back(5)
-        call = Call(generator.next_id)
-        await settle()
+        call = await settled(Call, generator.next_id)
         assert isinstance(call.error, StoreRolledBackError)
         assert not isinstance(call.error, SegmentUnavailableError)
         assert clock.monotonic() == 0

@@ -20,8 +20,8 @@ from aiocosid.testing import (
     settle,
 )
 
-from .._kit import Call, tasks
-from ._kit import Generator, OneDistributor, counter, drain
+from .._kit import Call, settled, tasks
+from ._kit import Generator, OneDistributor, counter, drain, gated
 
 pytestmark = pytest.mark.asyncio
 
@@ -40,11 +40,9 @@ async def test_who_comes_while_it_opens_waits(
     opening = Call(generator.__aenter__)
     early = Call(generator.next_id)
     await store.arrived()
-    late = Call(generator.next_ids, 3)
-    await settle()
+    late = await settled(Call, generator.next_ids, 3)
     assert generator.statistics().waiting >= 2
-    store.open()
-    await settle()
+    await settled(store.open)
     assert opening.is_done
     assert (early.result, late.result) == (1, [2, 3, 4])
     await generator.aclose()
@@ -56,8 +54,7 @@ async def test_opening_what_has_ended_by_itself(how: str, clock: ManualClock) ->
     """Its root, or the `run` that it was opened with, ends before the next life begins."""
     store = RolledBackDistributor(counter())
     generator = SegmentChainId(store, clock=clock)
-    first = Call(generator.run if how == "run" else generator.__aenter__)
-    await settle()
+    first = await settled(Call, generator.run if how == "run" else generator.__aenter__)
     store.set_back(1000)
     with pytest.raises(StoreRolledBackError):
         await generator.next_ids(100)
@@ -73,44 +70,21 @@ async def test_opening_what_has_ended_by_itself(how: str, clock: ManualClock) ->
 # Closing.
 
 
-@KINDS
-async def test_who_closes_too_waits_for_the_end(kind: type[Generator], clock: ManualClock) -> None:
-    """A second `aclose` returns when all is closed, as the first one does."""
-    store = GatedDistributor(counter())
-    store.open()
-    generator = kind(store, close_timeout=3, clock=clock)
-    await generator.__aenter__()
-    await drain(generator)
-    store.close()
-    Call(generator.next_ids, 50)
-    await settle()
-    closing = [Call(generator.aclose) for _ in range(3)]
-    await clock.advance(1)
-    assert [call.is_done for call in closing] == [False] * 3
-    store.open()
-    await settle()
-    assert [call.is_done for call in closing] == [True] * 3
-    assert store.closed == 1
-
-
 async def test_a_cancelled_closing_goes_on(clock: ManualClock) -> None:
     """A native ``task.cancel()`` reaches who waits for the end, and not the closing itself."""
-    store = GatedDistributor(counter())
-    store.open()
+    store = gated()
     generator = SegmentId(store, clock=clock)
     await generator.__aenter__()
     await drain(generator)
     store.close()
-    Call(generator.next_id)
-    await settle()
+    await settled(Call, generator.next_id)
     task = asyncio.create_task(generator.aclose())
     await settle()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     assert (store.closed, store.held) == (0, 1)
-    store.open()
-    await settle()
+    await settled(store.open)
     assert (tasks(), store.closed, clock.pending) == ([], 1, 0)
     async with generator:
         assert await generator.next_id() > 20
@@ -128,8 +102,7 @@ class Unclosable(WrappedDistributor):
 async def test_a_distributor_that_cannot_be_closed(how: str, clock: ManualClock) -> None:
     """Whoever closes is told; nothing is left all the same."""
     generator = SegmentId(Unclosable(counter()), clock=clock)
-    opening = Call(generator.run if how == "run" else generator.__aenter__)
-    await settle()
+    opening = await settled(Call, generator.run if how == "run" else generator.__aenter__)
     with pytest.raises(KeyError, match="odd"):
         await generator.aclose()
     await settle()
@@ -162,19 +135,16 @@ async def test_a_distributor_that_closes_for_ever(
 
 async def test_two_close_at_once(clock: ManualClock) -> None:
     """A generator that is closed while its provider is: both end when its call has landed."""
-    gate = GatedDistributor(counter())
-    gate.open()
+    gate = gated()
     provider = connect(OneDistributor(gate), clock=clock)
     await provider.__aenter__()
     orders = await provider.segment("order", step=10)
     await drain(orders)
     gate.close()
-    Call(orders.next_id)
-    await settle()
+    await settled(Call, orders.next_id)
     closing = [Call(orders.aclose), Call(provider.aclose)]
     await settle()
-    gate.open()
-    await settle()
+    await settled(gate.open)
     assert [call.is_done for call in closing] == [True, True]
 
 

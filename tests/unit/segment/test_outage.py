@@ -22,7 +22,6 @@ from aiocosid.errors import (
 from aiocosid.segment import SegmentChainId, SegmentId
 from aiocosid.testing import (
     FailingDistributor,
-    GatedDistributor,
     LossyDistributor,
     ManualClock,
     SlowDistributor,
@@ -30,8 +29,8 @@ from aiocosid.testing import (
     settle,
 )
 
-from .._kit import Call, Ear, tasks
-from ._kit import Generator, counter, drain
+from .._kit import Call, Ear, settled, tasks
+from ._kit import Generator, counter, drain, gated
 
 pytestmark = pytest.mark.asyncio
 
@@ -78,12 +77,22 @@ async def test_an_outage_is_not_seen_while_ids_are_in_hand(clock: ManualClock) -
     assert ids == list(range(1, len(ids) + 1))
 
 
+class InProcess(FailingDistributor):
+    """A store in this process that may fail all the same."""
+
+    def next_max_id_nowait(self, step: int) -> int:
+        self.steps.append(step)
+        self._failure.meet()
+        return self.inner.next_max_id_nowait(step)
+
+
 @KINDS
+@pytest.mark.parametrize("at", [FailingDistributor, InProcess])
 async def test_an_outage_shorter_than_the_wait_costs_only_time(
-    kind: type[Generator], clock: ManualClock
+    kind: type[Generator], at: type[FailingDistributor], clock: ManualClock
 ) -> None:
     """Who waits gets its id at most one pause after the store is back."""
-    store = FailingDistributor(counter())
+    store = at(counter())
     async with kind(store, wait_timeout=5, clock=clock) as generator:
         await drain(generator)
         store.fail()
@@ -279,8 +288,7 @@ async def test_a_silent_store_is_given_up_after_the_fetch_timeout(
     clock: ManualClock, ear: Ear
 ) -> None:
     """The call is torn, counted as unavailable, and made anew; its range may be lost."""
-    store = GatedDistributor(counter(), holds_replies=True)
-    store.open()
+    store = gated(holds_replies=True)
     generator = SegmentId(store, wait_timeout=5, fetch_timeout=2, clock=clock, instrument=ear)
     async with generator:
         await drain(generator)
@@ -292,8 +300,7 @@ async def test_a_silent_store_is_given_up_after_the_fetch_timeout(
         assert store.held == 0
         await clock.advance(0.1)
         assert store.held == 1
-        store.open()
-        await settle()
+        await settled(store.open)
         assert call.result == 21
         assert [type(event.error) for event in ear.of(FetchFailed)] == [StoreUnavailableError]
         assert ear.of(FetchFailed)[0].took == 2
@@ -301,8 +308,7 @@ async def test_a_silent_store_is_given_up_after_the_fetch_timeout(
 
 async def test_two_attempts_fit_into_one_wait(clock: ManualClock) -> None:
     """By default a second call is made in time to help whoever waited for the first."""
-    store = GatedDistributor(counter())
-    store.open()
+    store = gated()
     async with SegmentId(store, wait_timeout=5, clock=clock) as generator:
         await drain(generator)
         store.close()
@@ -310,8 +316,7 @@ async def test_two_attempts_fit_into_one_wait(clock: ManualClock) -> None:
         await clock.advance(4.2)
         assert store.calls == 1 + 3
         assert not call.is_done
-        store.open()
-        await settle()
+        await settled(store.open)
         assert call.result == 11
 
 
@@ -370,8 +375,7 @@ async def test_one_flight_at_a_time(kind: type[Generator], clock: ManualClock) -
 
 async def test_a_flight_belongs_to_nobody(clock: ManualClock) -> None:
     """Cancelling every caller leaves the call to the store alone; its ids are for the next."""
-    store = GatedDistributor(counter())
-    store.open()
+    store = gated()
     async with SegmentId(store, clock=clock) as generator:
         await drain(generator)
         store.close()
@@ -382,29 +386,10 @@ async def test_a_flight_belongs_to_nobody(clock: ManualClock) -> None:
         await settle()
         assert all(call.is_done for call in calls)
         assert store.held == 1
-        store.open()
-        await settle()
+        await settled(store.open)
         seen = generator.statistics()
         assert (seen.remaining, seen.ids_discarded, store.calls) == (10, 0, 2)
         assert await generator.next_id() == 11
-        await settle()
-
-
-async def test_opening_on_a_dead_store(clock: ManualClock) -> None:
-    """It is SegmentUnavailableError after the wait; nothing is left behind, and later it opens."""
-    store = FailingDistributor(counter())
-    store.fail()
-    generator = SegmentChainId(store, wait_timeout=5, clock=clock)
-    call = Call(generator.__aenter__)
-    await clock.advance(5)
-    await settle()
-    assert isinstance(call.error, SegmentUnavailableError)
-    assert isinstance(call.error.__cause__, StoreUnavailableError)
-    assert tasks() == []
-    assert clock.pending == 0
-    store.recover()
-    async with generator:
-        assert await generator.next_id() == 1
 
 
 @pytest.mark.parametrize("how", ["async with", "run"])
@@ -420,32 +405,6 @@ async def test_opening_says_what_no_retry_mends(how: str, clock: ManualClock) ->
     store.recover()
     async with generator:
         assert await generator.next_id() == 1
-
-
-class InProcess(FailingDistributor):
-    """A store in this process that may fail all the same."""
-
-    def next_max_id_nowait(self, step: int) -> int:
-        self.steps.append(step)
-        self._failure.meet()
-        return self.inner.next_max_id_nowait(step)
-
-
-@KINDS
-async def test_a_store_in_this_process_is_asked_again_too(
-    kind: type[Generator], clock: ManualClock
-) -> None:
-    """Who waits for a store that needs no flight gets its id when the store is back."""
-    store = InProcess(counter())
-    async with kind(store, wait_timeout=5, clock=clock) as generator:
-        taken = await drain(generator)
-        store.fail()
-        call = Call(generator.next_id)
-        await clock.advance(2)
-        assert not call.is_done
-        store.recover()
-        await clock.advance(1)
-        assert call.result == taken[-1] + 1
 
 
 @KINDS

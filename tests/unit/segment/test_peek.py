@@ -9,7 +9,7 @@ from aiocosid.errors import NotOpenError, StoreError, StoreUnavailableError, Uns
 from aiocosid.segment import SegmentChainId, SegmentId
 from aiocosid.testing import ManualClock, WrappedDistributor, settle
 
-from .._kit import Call
+from .._kit import Call, settled
 from ._kit import counter
 
 pytestmark = pytest.mark.asyncio
@@ -75,8 +75,7 @@ async def test_a_look_has_a_deadline_and_can_be_cancelled(clock: ManualClock) ->
     async with SegmentId(Mute(counter()), clock=clock, fetch_timeout=1) as generator:
         late, cancelled = Call(generator.peek), Call(generator.peek)
         await settle()
-        cancelled.cancel()
-        await settle()
+        await settled(cancelled.cancel)
         assert cancelled.is_done
         assert cancelled.error is None
         await clock.advance(1.1)

@@ -10,7 +10,7 @@ from aiocosid.errors import WouldBlock
 from aiocosid.segment import SegmentId
 from aiocosid.testing import GatedDistributor, ManualClock, WrappedDistributor, settle
 
-from .._kit import Call, Ear
+from .._kit import Call, Ear, settled
 from ._kit import counter
 
 pytestmark = pytest.mark.asyncio
@@ -88,12 +88,9 @@ async def test_with_a_step_of_1_what_a_cancelled_caller_leaves_is_a_gap(
     store = GatedDistributor(counter(step=1))
     generator = SegmentId(store, clock=clock, instrument=ear)
     async with generator:
-        call = Call(generator.next_ids, 3)
-        await settle()
-        call.cancel()
-        await settle()
-        store.open()
-        await settle()
+        call = await settled(Call, generator.next_ids, 3)
+        await settled(call.cancel)
+        await settled(store.open)
         assert [(e.count, e.reason) for e in ear.of(IdsDiscarded)] == [(3, "order")]
         assert await generator.next_id() == 4
 
@@ -107,13 +104,9 @@ async def test_with_a_step_of_1_nobody_gets_an_id_that_was_fetched_before_it_ask
         early = Call(generator.next_id)
         await store.arrived()  # the store has counted to 1
         between = await store.inner.next_max_id(1)  # another process has its 2 by now
-        late = Call(generator.next_id)
-        await settle()
-        early.cancel()
-        await settle()
-        store.open()
-        await settle()
+        late = await settled(Call, generator.next_id)
+        await settled(early.cancel)
+        await settled(store.open)
         assert late.result > between
         seen = generator.statistics()
         assert seen.ids_fetched == seen.ids_handed_out + seen.ids_discarded
-        await settle()

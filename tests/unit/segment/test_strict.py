@@ -23,7 +23,7 @@ from aiocosid.testing import (
 )
 
 from ...histories import History, Taken, violations
-from .._kit import Call, Ear, tasks
+from .._kit import Call, Ear, settled, tasks
 from ._kit import counter
 
 pytestmark = pytest.mark.asyncio
@@ -87,12 +87,9 @@ async def test_a_caller_joins_no_trip_that_was_sent(clock: ManualClock) -> None:
         early = [Call(generator.next_id) for _ in range(3)]
         await store.arrived()  # the store has counted to 3
         between = await store.inner.next_max_id(1)  # another process has its 4 by now
-        late = Call(generator.next_ids, 2)
-        await settle()
-        early[0].cancel()
-        await settle()
-        store.open()
-        await settle()
+        late = await settled(Call, generator.next_ids, 2)
+        await settled(early[0].cancel)
+        await settled(store.open)
         assert sorted(call.result for call in early[1:]) == [1, 2]
         assert min(late.result) > between
 
@@ -104,10 +101,8 @@ async def test_what_a_cancelled_caller_leaves_is_a_gap(clock: ManualClock, ear: 
     async with generator:
         call, other = Call(generator.next_ids, 3), Call(generator.next_id)
         await settle()
-        call.cancel()
-        await settle()
-        store.open()
-        await settle()
+        await settled(call.cancel)
+        await settled(store.open)
         assert [(e.count, e.reason) for e in ear.of(IdsDiscarded)] == [(3, "order")]
         assert await generator.next_id() == 5 > other.result
     seen = generator.statistics()
@@ -121,8 +116,7 @@ async def test_a_call_that_failed_is_sent_again_for_those_who_wait_then(clock: M
     async with SegmentId(store, clock=clock, strict=True) as generator:
         calls = [Call(generator.next_id) for _ in range(2)]
         await settle()
-        calls.append(Call(generator.next_id))
-        await settle()
+        calls.append(await settled(Call, generator.next_id))
         await clock.advance(1)
         assert sorted(call.result for call in calls) == [1, 2, 3]
         assert store.steps == [2, 3]
@@ -136,15 +130,12 @@ async def test_ids_of_several_trips_are_for_who_came_before_the_first(clock: Man
         many = Call(generator.next_ids, 5)
         await gate.arrived()  # for three
         between = await gate.inner.next_max_id(1)
-        late = Call(generator.next_id)
-        await settle()
+        late = await settled(Call, generator.next_id)
         gate.open()
         gate.close()
         await gate.arrived()  # for the rest; the first three are in hand
-        many.cancel()
-        await settle()
-        gate.open()
-        await settle()
+        await settled(many.cancel)
+        await settled(gate.open)
         assert late.result > between
 
 

@@ -7,15 +7,14 @@ import pytest
 from aiocosid.abc.events import IdsDiscarded
 from aiocosid.segment import SegmentChainId, SegmentId
 from aiocosid.testing import (
-    GatedDistributor,
     ManualClock,
     SlowDistributor,
     WrappedDistributor,
     settle,
 )
 
-from .._kit import Call, Ear, tasks
-from ._kit import counter, drain
+from .._kit import Call, Ear, settled, tasks
+from ._kit import counter, drain, gated
 
 pytestmark = pytest.mark.asyncio
 
@@ -138,28 +137,23 @@ async def test_the_time_counts_from_before_the_fetch(clock: ManualClock) -> None
 
 async def test_ids_that_expire_while_somebody_waits_are_not_served(clock: ManualClock) -> None:
     """A batch that waits for longer than a ttl is not filled with what was fresh when it began."""
-    store = GatedDistributor(counter())
-    store.open()
+    store = gated()
     generator = SegmentId(store, ttl=60, wait_timeout=200, fetch_timeout=200, clock=clock)
     async with generator:
         await drain(generator)
         store.close()
         first = Call(generator.next_id)
         await store.arrived(2)
-        batch = Call(generator.next_ids, 15)
-        await settle()
-        store.let_through()
-        await settle()
+        batch = await settled(Call, generator.next_ids, 15)
+        await settled(store.let_through)
         assert first.result == 11
         assert not batch.is_done  # nine ids are there: 12 to 20
         await clock.advance(100)
-        store.open()
-        await settle()
+        await settled(store.open)
         assert batch.result[0] > 20
         assert len(batch.result) == 15
         seen = generator.statistics()
         assert seen.ids_handed_out == 26
-        await settle()
 
 
 async def test_without_a_ttl_nothing_ages(clock: ManualClock) -> None:

@@ -11,10 +11,10 @@ from anyio.lowlevel import checkpoint
 
 from aiocosid._life.callers import TurnLine
 from aiocosid.segment import SegmentChainId, SegmentId
-from aiocosid.testing import GatedDistributor, ManualClock, WrappedDistributor, settle
+from aiocosid.testing import ManualClock, WrappedDistributor, settle
 
 from .._kit import Call
-from ._kit import Generator, counter
+from ._kit import Generator, counter, gated
 
 pytestmark = pytest.mark.asyncio
 
@@ -154,8 +154,7 @@ async def test_what_one_turn_hands_out(
 
 async def test_a_landing_gives_no_more_than_the_turn_has_left(clock: ManualClock) -> None:
     """What lands while somebody waits for a turn counts for the turn that begins then."""
-    store = GatedDistributor(counter(step=50_000))
-    store.open()
+    store = gated(step=50_000)
     taken = Counter[int]()
     turns = 0
 

@@ -13,16 +13,10 @@ from aiocosid.errors import ClosedError, SegmentUnavailableError, StoreUnavailab
 from aiocosid.segment import SegmentChainId, SegmentId
 from aiocosid.testing import FailingDistributor, GatedDistributor, ManualClock, settle
 
-from .._kit import Call, Ear
-from ._kit import counter, drain
+from .._kit import Call, Ear, settled
+from ._kit import counter, drain, gated
 
 pytestmark = pytest.mark.asyncio
-
-
-def gated(step: int = 10) -> GatedDistributor:
-    distributor = GatedDistributor(counter(step=step))
-    distributor.open()
-    return distributor
 
 
 @pytest.mark.parametrize("kind", [SegmentChainId, SegmentId])
@@ -34,17 +28,12 @@ async def test_first_come_first_served(
     async with kind(store, clock=clock) as generator:
         taken = await drain(generator)
         store.close()
-        calls = []
-        for n in (1, 4, 1, 12, 2, 1):
-            calls.append(Call(generator.next_ids, n))
-            await settle()
-        store.open()
-        await settle()
+        calls = [await settled(Call, generator.next_ids, n) for n in (1, 4, 1, 12, 2, 1)]
+        await settled(store.open)
         got = [call.result for call in calls]
         assert [len(ids) for ids in got] == [1, 4, 1, 12, 2, 1]
         flat = [*taken, *(each for ids in got for each in ids), await generator.next_id()]
         assert flat == list(range(1, len(flat) + 1))
-        await settle()
 
 
 async def test_nobody_behind_a_large_caller_is_served_before_it(clock: ManualClock) -> None:
@@ -57,10 +46,8 @@ async def test_nobody_behind_a_large_caller_is_served_before_it(clock: ManualClo
         await store.arrived(2)  # one segment is on its way
         large, small = Call(generator.next_ids, 25), None
         await settle()
-        small = Call(generator.next_id)
-        await settle()
-        store.let_through()
-        await settle()
+        small = await settled(Call, generator.next_id)
+        await settled(store.let_through)
         assert first.result == 11
         assert not large.is_done
         assert not small.is_done
@@ -68,11 +55,9 @@ async def test_nobody_behind_a_large_caller_is_served_before_it(clock: ManualClo
         # There would be enough for these.
         late = [Call(generator.next_ids, 2)]
         await settle()
-        late.append(Call(generator.next_id))
-        await settle()
+        late.append(await settled(Call, generator.next_id))
         assert not any(call.is_done for call in late)
-        store.open()
-        await settle()
+        await settled(store.open)
         assert large.result == list(range(12, 37))
         assert small.result == 37
         assert [call.result for call in late] == [[38, 39], 40]
@@ -102,18 +87,15 @@ async def test_a_batch_takes_nothing_until_all_of_it_is_there(clock: ManualClock
     async with SegmentId(store, clock=clock) as generator:
         assert await generator.next_id() == 1
         store.close()
-        batch = Call(generator.next_ids, 100)
-        await settle()
+        batch = await settled(Call, generator.next_ids, 100)
         seen = generator.statistics()
         assert (seen.remaining, seen.ids_handed_out, seen.waiting) == (9, 1, 1)
         assert [await generator.next_id() for _ in range(4)] == [2, 3, 4, 5]
-        batch.cancel()
-        await settle()
+        await settled(batch.cancel)
         assert generator.statistics().waiting == 0
         assert await generator.next_ids(5) == [6, 7, 8, 9, 10]
         assert generator.statistics().ids_discarded == 0
-        store.open()
-        await settle()
+        await settled(store.open)
 
 
 async def test_a_batch_raises_what_is_ordered(clock: ManualClock) -> None:
@@ -146,7 +128,6 @@ async def test_a_waiter_gives_up_at_its_deadline(clock: ManualClock, ear: Ear) -
         assert "cosid.order" in str(error)
         assert [event.waited for event in ear.of(WaitTimedOut)] == [3.0]
         assert chain.statistics().waiting == 0
-        await settle()
 
 
 async def test_without_an_answer_there_is_no_cause(clock: ManualClock) -> None:
@@ -157,13 +138,11 @@ async def test_without_an_answer_there_is_no_cause(clock: ManualClock) -> None:
         await drain(chain)
         await clock.advance(1)  # the flights of draining have landed
         await drain(chain)
-        store.close()
-        await settle()
+        await settled(store.close)
         call = Call(chain.next_id)
         await clock.advance(4)
         assert isinstance(call.error, SegmentUnavailableError)
-        store.open()
-        await settle()
+        await settled(store.open)
 
 
 async def test_each_waiter_has_a_deadline_of_its_own(clock: ManualClock) -> None:
@@ -192,24 +171,20 @@ async def test_who_leaves_makes_room(how: str, clock: ManualClock) -> None:
         await store.arrived(2)  # one segment is on its way
         large = Call(generator.next_ids, 100)
         await clock.advance(1)
-        small = Call(generator.next_ids, 3)
-        await settle()
+        small = await settled(Call, generator.next_ids, 3)
         behind = Call(generator.next_ids, 7)  # six will be there; it needs the store
         await settle()
-        store.let_through()
-        await settle()
+        await settled(store.let_through)
         assert generator.statistics().remaining == 9
         assert not small.is_done
         if how == "cancelled":
-            large.cancel()
-            await settle()
+            await settled(large.cancel)
         else:
             await clock.advance(2)
             assert isinstance(large.error, SegmentUnavailableError)
         assert small.result == [12, 13, 14]
         assert not behind.is_done
-        store.open()
-        await settle()
+        await settled(store.open)
 
 
 async def test_an_id_for_a_caller_that_was_cancelled_in_that_turn_is_a_gap(
@@ -230,20 +205,16 @@ async def test_an_id_for_a_caller_that_was_cancelled_in_that_turn_is_a_gap(
     async with generator:
         await drain(generator)
         store.close()
-        batch = Call(generator.next_ids, 4)
-        await settle()
-        other = Call(generator.next_id)
-        await settle()
+        batch = await settled(Call, generator.next_ids, 4)
+        other = await settled(Call, generator.next_id)
         scopes.append(batch)
-        store.open()
-        await settle()
+        await settled(store.open)
         assert batch.result is None
         assert other.result == 15
         assert await generator.next_id() == 16
         seen = generator.statistics()
         assert (seen.ids_discarded, seen.ids_handed_out) == (4, 12)
         assert [(e.count, e.reason) for e in ear.of(IdsDiscarded)] == [(4, "cancelled")]
-        await settle()
 
 
 async def test_closing_fails_all_who_wait(clock: ManualClock) -> None:
@@ -255,13 +226,11 @@ async def test_closing_fails_all_who_wait(clock: ManualClock) -> None:
         store.close()
         calls = [Call(generator.next_ids, n) for n in (1, 2, 3)]
         await settle()
-        closing = Call(generator.aclose)
-        await settle()
+        closing = await settled(Call, generator.aclose)
         assert [type(call.error) for call in calls] == [ClosedError] * 3
         assert len({id(call.error) for call in calls}) == 3
-        assert not closing.is_done  # it waits for the call under way
-        store.open()
-        await settle()
+        assert (closing.is_done, store.held) == (False, 1)  # it waits for the call under way
+        await settled(store.open)
         assert closing.is_done
     seen = generator.statistics()
     assert seen.ids_fetched == seen.ids_handed_out == 10
@@ -280,11 +249,9 @@ async def test_starvations_and_waits_are_counted_apart(clock: ManualClock, ear: 
             await settle()
             seen = generator.statistics()
             assert (seen.starvations, seen.waits, seen.waiting) == (spell, 5 * spell, 5)
-            store.open()
-            await settle()
+            await settled(store.open)
             await drain(generator)
         assert len(ear.of(Starved)) == 2
-        await settle()
 
 
 async def test_ids_are_rising_through_waits_and_batches(clock: ManualClock) -> None:
@@ -306,8 +273,7 @@ async def test_a_long_batch_that_is_cancelled_is_a_gap(clock: ManualClock, ear: 
         batch = Call(chain.next_ids, 60_000)
         for _ in range(3):
             await anyio.lowlevel.checkpoint()
-        batch.cancel()
-        await settle()
+        await settled(batch.cancel)
         assert batch.result is None
         assert [(e.count, e.reason) for e in ear.of(IdsDiscarded)] == [(60_000, "cancelled")]
         assert chain.statistics().ids_handed_out == 10

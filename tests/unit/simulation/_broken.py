@@ -244,7 +244,7 @@ BROKEN: dict[str, Broken] = {
             seed,
         )
         for rule, seed in (
-            *(("renewal", 61), ("lock", 5), ("boot", 21)),
+            *(("renewal", 81), ("lock", 5), ("boot", 37)),
             *(("time since", 1), ("floor", 8)),
         )
     },
@@ -293,7 +293,7 @@ BROKEN: dict[str, Broken] = {
     "cancelled call whose connection is pooled": Broken(
         broken(two_counters, (SimulatedRedisClient, "_exchange", PoolsCancelled._exchange)),
         "handed out twice",
-        62,
+        82,
     ),
     "waiters overtaken": Broken(
         broken(SCENARIOS["segment_chain_faults"], (WaiterQueue, "serve", serves_small)),

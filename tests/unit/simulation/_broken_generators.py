@@ -61,7 +61,7 @@ BROKEN: dict[str, Broken] = {
     "a ring that keeps the ids of its former lease": Broken(
         broken(SCENARIOS["cached_snowflakes"], (Ring, "_move", keeps_its_ids)),
         "machine id|handed out twice",
-        1,
+        4,
     ),
     "a segment as long as its row says": Broken(
         broken(SCENARIOS["leaf_segments"], (Supply, "_ask", asks_for_less)), "handed out twice", 1
@@ -69,7 +69,7 @@ BROKEN: dict[str, Broken] = {
     "a proxy that remembers too long": Broken(
         broken(SCENARIOS["http_snowflakes"], (HttpMachineIdDistributor, "_is_lost", believes)),
         "got no ids",
-        10,
+        13,
     ),
     "a lost id of a proxy's": Broken(
         broken(SCENARIOS["http_snowflakes"], (HttpMachineIdDistributor, "_guard", goes_on)),
