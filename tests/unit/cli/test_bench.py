@@ -127,7 +127,7 @@ def test_bench_leaves_real_counters_alone(aiocosid: Command) -> None:
     aiocosid("init")
     aiocosid("next", "order")
     aiocosid("bench", "--seconds", 0.01)
-    found = json.loads(aiocosid("inspect", "--format", "json").out)
+    found = aiocosid.json("inspect")
     counters = {each["namespaced_name"]: each["last_max_id"] for each in found}
     assert counters.pop("aiocosid-bench.bench") > 100_000
     assert counters == {"cosid.order": 1}
