@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import importlib.util
+import inspect
 import os
 import random
 import re
@@ -225,6 +226,16 @@ def pytest_runtest_call() -> Generator[None]:
 
 
 # Event loops
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: object) -> None:
+    """Run a coroutine on asyncio, unless a mark says on what."""
+    if name.startswith("test") and inspect.iscoroutinefunction(obj):
+        marks = {each.name for each in collector.iter_markers()}
+        marks |= {each.name for each in getattr(obj, "pytestmark", ())}
+        if not marks & {"asyncio", "anyio"}:
+            pytest.mark.asyncio(obj)
 
 
 def pytest_asyncio_loop_factories(

@@ -79,7 +79,6 @@ async def take(one: MachineIdDistributor) -> tuple[int, int]:
     return grant.machine_id, grant.floor_ms
 
 
-@pytest.mark.asyncio
 async def test_golden_file(tmp_path: Path) -> None:
     """The fork's file before and after; its own, read back, is the floor."""
     path = tmp_path / "shop" / "leafconf" / "8080" / "workerID.json"
@@ -103,7 +102,6 @@ async def test_golden_file(tmp_path: Path) -> None:
         assert await gen.next_id() > 0
 
 
-@pytest.mark.asyncio
 async def test_a_number_on_two_ports(tmp_path: Path) -> None:
     """Maps that disagree give it to two processes of a host: they share the lock, and the mark."""
     one = local(tmp_path, work_id_map={"10.0.0.1:8080": 7})
@@ -121,7 +119,6 @@ async def test_a_number_on_two_ports(tmp_path: Path) -> None:
     await two.aclose()
 
 
-@pytest.mark.asyncio
 async def test_leafs_own_file(tmp_path: Path) -> None:
     """With and without the time, and in the shape that Java's Properties write: I11."""
     directory = tmp_path / "shop" / "leafconf" / "8080"
@@ -143,7 +140,6 @@ async def test_leafs_own_file(tmp_path: Path) -> None:
     assert not (directory / "workerID.json").exists()
 
 
-@pytest.mark.asyncio
 async def test_a_stale_file_does_not_win(tmp_path: Path) -> None:
     """Nor does it lose in silence: I10; and what is damaged is told."""
     directory = tmp_path / "shop" / "leafconf" / "8080"
@@ -179,7 +175,6 @@ def test_maps_that_are_no_good(tmp_path: Path) -> None:
             local(tmp_path, name=bad)
 
 
-@pytest.mark.asyncio
 async def test_a_local_store(tmp_path: Path) -> None:
     told = f"name=shop&ip=10.0.0.1&port=8080&map={json.dumps(MAP)}"
     store = LeafLocalStore.from_url(f"leaf-local+file://{tmp_path}?{told}")

@@ -51,8 +51,6 @@ from aiocosid.testing import ManualClock
 
 from .segment._kit import tasks
 
-pytestmark = pytest.mark.asyncio
-
 LAYOUT = ShardedLayout(datetime(2019, 1, 1, tzinfo=UTC))
 
 

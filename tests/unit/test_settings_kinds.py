@@ -46,7 +46,6 @@ def problems(given: dict[str, Any]) -> list[str]:
     return [str(each) for each in caught.value.problems]
 
 
-@pytest.mark.asyncio
 async def test_leaf_takes_the_step_of_the_row(tmp_path: Path) -> None:
     """Whatever the settings say; and has keys of its own."""
     url = f"sqlite:///{tmp_path}/leaf.db"
@@ -62,7 +61,6 @@ async def test_leaf_takes_the_step_of_the_row(tmp_path: Path) -> None:
             assert order.statistics().ids_fetched == 20
 
 
-@pytest.mark.asyncio
 async def test_strict_order() -> None:
     """Of a segment alone, on a store that keeps it."""
     async with configure(settings("segment", strict=True), default=False) as ids:
@@ -71,7 +69,6 @@ async def test_strict_order() -> None:
         assert order.strict
 
 
-@pytest.mark.asyncio
 async def test_strict_order_in_groups() -> None:
     """With segments; chains fetch ahead."""
     year: dict[str, Any] = {"group_by": "year", "zone": "UTC", "strict": True, "step": 10}
@@ -82,7 +79,6 @@ async def test_strict_order_in_groups() -> None:
         assert [await each["order"].next_id() for each in (one, two, one)] == [1, 2, 3]
 
 
-@pytest.mark.asyncio
 async def test_leaf_on_a_counter_without_rows() -> None:
     """The usual step."""
     async with configure(settings("leaf", name="settings-kinds"), default=False) as ids:
@@ -94,7 +90,6 @@ async def test_leaf_on_a_counter_without_rows() -> None:
 TENANT: ContextVar[str] = ContextVar("tenant")
 
 
-@pytest.mark.asyncio
 async def test_groups_by_key() -> None:
     """By a function of the user's, which is named by its path, or given in a mapping."""
     clock = ManualClock(wall_ms=1_768_550_400_000)
@@ -129,7 +124,6 @@ def refused_key() -> str:
     raise LookupError
 
 
-@pytest.mark.asyncio
 async def test_cached() -> None:
     """With its ring, as it is told."""
     ring = {"boost": 2, "padding_factor": 60, "max_borrow": 10, "on_empty": "raise"}
@@ -144,7 +138,6 @@ async def test_cached() -> None:
             await order.next_ids(12 * 8192)
 
 
-@pytest.mark.asyncio
 async def test_a_random_start() -> None:
     """Is handed on."""
     async with configure(settings("snowflake", random_start=4096), default=False) as ids:
@@ -153,7 +146,6 @@ async def test_a_random_start() -> None:
         assert {order.layout.parse(await order.next_id()).sequence for _ in range(1000)} != {0}
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("kind", ["snowflake", "cosid"])
 async def test_a_sequence_that_begins_anew_in_each_tick(kind: str) -> None:
     """``"none"`` is the None of the argument: 0 in each tick, where -1 goes on from the last."""
@@ -181,7 +173,6 @@ def test_machine_ids_that_are_never_recycled() -> None:
     assert [lease.distributor.safe_guard for lease in provider._leases()] == [inf]
 
 
-@pytest.mark.asyncio
 async def test_kinds_that_need_no_store() -> None:
     """UUIDs, and a counter, as text too."""
     given: dict[str, Any] = {
@@ -217,7 +208,6 @@ def around(kind: str, inner: dict[str, Any], **others: Any) -> dict[str, Any]:
     return settings(kind, inner=inner, **others)
 
 
-@pytest.mark.asyncio
 async def test_kinds_around_another_one() -> None:
     """With its counter, store and life; what is inside is told of as if it stood alone."""
     inner = {"kind": "segment", "step": 10, "name": "around-1", "max_id": 100}
@@ -321,7 +311,6 @@ def test_remote() -> None:
     assert (report.counter, report.example) == ("", "")
 
 
-@pytest.mark.asyncio
 async def test_converters_of_other_formats() -> None:
     """The text of each; a Snowflake's shows its time."""
     blocked = SqidsConverter("abcdefgh", 6).as_str(1)

@@ -334,7 +334,6 @@ def test_a_batch_of_a_strict_generator_is_refused() -> None:
                 generator.next_id()
 
 
-@pytest.mark.asyncio
 async def test_a_batch_that_tells_a_time_grows_old() -> None:
     clock, piece = ManualClock(), iter([1, 2, 3])
     task = asyncio.create_task(grow_old(piece, clock))
@@ -345,7 +344,6 @@ async def test_a_batch_that_tells_a_time_grows_old() -> None:
     assert list(piece) == []
 
 
-@pytest.mark.asyncio
 async def test_a_batch_whose_loop_ends_does_not_stay_in_hand() -> None:
     piece = iter([1, 2, 3])
     task = asyncio.create_task(grow_old(piece, ManualClock()))

@@ -33,8 +33,6 @@ from aiocosid.testing import FailingDistributor, ManualClock
 from ..segment._kit import Call, OneDistributor, counter
 from ._kit import client
 
-pytestmark = pytest.mark.asyncio
-
 LOST = aiocosid.errors.MachineIdLostError("shop", 7, reason="gone")
 Orders = Annotated[IdGenerator, Depends(generator("order"))]
 

@@ -129,7 +129,6 @@ def test_levels_are_the_users(caplog: pytest.LogCaptureFixture) -> None:
             LoggingInstrument(pause=pause)
 
 
-@pytest.mark.asyncio
 async def test_a_chain_that_starves(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "aiocosid.abc.events")
     async with starved(LoggingInstrument()):

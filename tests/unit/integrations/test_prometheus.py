@@ -77,7 +77,6 @@ def test_counters_for_alerts_begin_at_zero(registry: CollectorRegistry) -> None:
     assert registry.get_sample_value("aiocosid_machine_losses_total", SHOP) == 0
 
 
-@pytest.mark.asyncio
 async def test_what_a_chain_and_a_snowflake_say(registry: CollectorRegistry) -> None:
     """Statistics are there while their provider is watched, and gone afterwards."""
     clock = ManualClock(wall_ms=1_770_000_000_000)
@@ -114,7 +113,6 @@ async def test_what_a_chain_and_a_snowflake_say(registry: CollectorRegistry) -> 
         assert read("ids_remaining", aiocosid_name="order") is None
 
 
-@pytest.mark.asyncio
 async def test_a_chain_that_starves(registry: CollectorRegistry) -> None:
     metrics = PrometheusInstrument(registry)
     async with starved(metrics) as chain:
@@ -140,7 +138,6 @@ def of(*pictures: Any) -> dict[str, Any]:
     return {f"name {at}": picture for at, picture in enumerate(pictures)}
 
 
-@pytest.mark.asyncio
 async def test_two_generators_of_one_name_are_one_series(registry: CollectorRegistry) -> None:
     """Two series with the same labels would spoil the scrape."""
     metrics = PrometheusInstrument(registry)
@@ -165,7 +162,6 @@ async def test_two_generators_of_one_name_are_one_series(registry: CollectorRegi
             assert f"aiocosid_{name}{{" not in text
 
 
-@pytest.mark.asyncio
 async def test_a_count_never_steps_back() -> None:
     """A thread may read in the middle of a step; the server would take a dip for a start at 0."""
     chain = replace(await chain_statistics(), fetches=4, ids_handed_out=900)
@@ -203,7 +199,6 @@ async def test_a_count_never_steps_back() -> None:
         assert seen == [900, 900, 1802, 1802]
 
 
-@pytest.mark.asyncio
 async def test_a_count_goes_on_when_one_of_several_providers_ends(
     registry: CollectorRegistry,
 ) -> None:
@@ -249,7 +244,6 @@ async def test_a_count_goes_on_when_one_of_several_providers_ends(
             assert registry.get_sample_value("aiocosid_ids_handed_out_total", event) == 11
 
 
-@pytest.mark.asyncio
 async def test_a_closed_snowflake_has_no_lease_and_a_lapsed_one_has(
     registry: CollectorRegistry,
 ) -> None:
@@ -283,7 +277,6 @@ async def test_a_closed_snowflake_has_no_lease_and_a_lapsed_one_has(
             assert read() == [None, None]
 
 
-@pytest.mark.asyncio
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 async def test_a_forked_child_watches_nothing(registry: CollectorRegistry) -> None:
@@ -305,7 +298,6 @@ async def test_a_forked_child_watches_nothing(registry: CollectorRegistry) -> No
         assert seen == 7
 
 
-@pytest.mark.asyncio
 async def test_a_generator_that_cannot_say_spoils_nothing(
     registry: CollectorRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -328,7 +320,6 @@ async def test_a_generator_that_cannot_say_spoils_nothing(
     assert len(caplog.records) == 2  # once for each time that it begins to fail
 
 
-@pytest.mark.asyncio
 async def test_groups_are_one_series(registry: CollectorRegistry) -> None:
     """Under the generator's own name; the counts of one group after another are no count."""
 

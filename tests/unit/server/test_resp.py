@@ -27,8 +27,6 @@ from aiocosid.testing import FailingDistributor, GatedDistributor, ManualClock, 
 
 from ._wire import Around, Wire, command
 
-pytestmark = pytest.mark.asyncio
-
 KEY = "cosid:{shop.order}.adder"
 SECRET = "aiocosid_of-nobody-else"  # noqa: S105 - to be looked for
 NO_ACCESS = "NOAUTH Authentication required."
