@@ -46,15 +46,6 @@ def test_what_json_has_no_word_for_becomes_text_or_nothing() -> None:
     }
 
 
-async def test_a_provider_tells_of_each_by_name() -> None:
-    async with aiocosid.connect("memory://") as ids:
-        await ids.segment_chain("order")
-        await ids.snowflake()
-        tree = ids.statistics()
-    assert set(json.loads(json.dumps(tree))) == {"order", "__share__"}
-    assert tree["order"]["kind"] == "SegmentChainId"
-
-
 def cosid_part(tree: dict[str, object]) -> dict[str, object]:
     """What CosId's actuator has of a segment."""
     keys = ("fetchTime", "maxId", "offset", "sequence", "step")

@@ -26,7 +26,7 @@ from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import ManualClock
 
 from ..machine._kit import Link, store_of
-from ._told import EVENTS, Picture, starved
+from ._told import EVENTS, Picture
 
 ORDER = {"aiocosid_namespace": "shop", "aiocosid_name": "order"}
 SHOP = {"aiocosid_namespace": "shop"}
@@ -111,17 +111,6 @@ async def test_what_a_chain_and_a_snowflake_say(registry: CollectorRegistry) -> 
                 labels = {"aiocosid_name": "event", "aiocosid_cause": cause}
                 assert read("waits_total", **labels) == 0
         assert read("ids_remaining", aiocosid_name="order") is None
-
-
-async def test_a_chain_that_starves(registry: CollectorRegistry) -> None:
-    metrics = PrometheusInstrument(registry)
-    async with starved(metrics) as chain:
-        with metrics.watch({"mine": chain}):
-            assert registry.get_sample_value("aiocosid_starvations_total", ORDER) == 1
-            assert registry.get_sample_value("aiocosid_prefetch_distance", ORDER) == 4
-            assert registry.get_sample_value("aiocosid_fetch_duration_seconds_sum", ORDER) == 1.0
-            waits = {**ORDER, "aiocosid_cause": "segment"}
-            assert registry.get_sample_value("aiocosid_waits_total", waits) == 1
 
 
 async def chain_statistics() -> SegmentStatistics:

@@ -24,7 +24,7 @@ from aiocosid.testing import (
     WrappedDistributor,
 )
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.nightly]
 
 
 def flat(error: BaseException) -> Iterator[BaseException]:
