@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -288,12 +286,3 @@ def test_leafs_keys_that_are_no_good() -> None:
         assert "secret" not in str(caught.value)
     with pytest.raises(InvalidArgumentError, match="address"):
         settings_from_leaf(ZK)
-
-
-def test_no_driver_is_loaded() -> None:
-    """By what needs none."""
-    code = (
-        "import aiocosid.compat.leaf_snowflake, sys;"
-        "print(*({'kazoo', 'sqlalchemy'} & {*sys.modules}))"
-    )
-    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == ""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +16,7 @@ from aiocosid.abc.variables import KEYS, TABLES
 from aiocosid.errors import InvalidSettingsError
 from aiocosid.provider.settings import ChainSettings, Settings, check_settings, load_settings
 from aiocosid.provider.settings._values import shown_url
+from tests.script import run_python
 
 Write = Callable[[str], Path]
 
@@ -484,13 +483,10 @@ def test_settings_can_be_made_in_python() -> None:
 
 def test_without_the_extra_it_is_named() -> None:
     """Settings alone ask for pydantic."""
-    code = (
-        "import sys; sys.modules['pydantic'] = None\n"
-        "from aiocosid.provider import configure\n"
-        "try: configure({})\n"
-        "except ImportError as error: print(error)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=30
-    )
-    assert (done.stderr, "pip install 'aiocosid[settings]'" in done.stdout) == ("", True)
+    code = """
+import json, sys; sys.modules['pydantic'] = None
+from aiocosid.provider import configure
+try: configure({})
+except ImportError as error: print(json.dumps(str(error)))
+"""
+    assert "pip install 'aiocosid[settings]'" in run_python(code)

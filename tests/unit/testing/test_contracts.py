@@ -640,18 +640,6 @@ def test_every_test_of_the_contracts_has_its_rule() -> None:
         assert [name for name, test in tests.items() if not test.__doc__] == []
 
 
-def test_the_kit_imports_no_pytest() -> None:
-    """A stranger may run it with another runner."""
-    import subprocess
-    import sys
-
-    code = "import aiocosid.testing, sys; print(*{'pytest', '_pytest', 'trio'} & set(sys.modules))"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=30
-    )
-    assert (done.stdout.strip(), done.stderr) == ("", "")
-
-
 def test_a_segment_id_is_a_generator_too() -> None:
     """What the kit is told to check is typed as the contract."""
     made: IdGenerator = SegmentId(MemoryStore().segment_distributor(name="order"))
