@@ -52,7 +52,6 @@ def block_of(page: Path, language: str, beginning: str) -> str:
 
 
 @pytest.mark.integration
-@pytest.mark.asyncio
 async def test_the_rights_that_a_redis_url_needs_besides(
     valkey: ValkeyServer, valkey_cluster: ValkeyCluster, namespace: str
 ) -> None:
@@ -91,7 +90,6 @@ async def test_the_rights_that_a_redis_url_needs_besides(
 
 
 @pytest.mark.integration
-@pytest.mark.asyncio
 async def test_the_markers_that_a_restore_deletes(
     valkey: ValkeyServer, etcd: EtcdServer, zookeeper: ZookeeperServer
 ) -> None:
@@ -209,7 +207,6 @@ def test_the_api_pages_have_every_module() -> None:
     assert set(aiocosid.__all__) - first <= {"errors"}
 
 
-@pytest.mark.asyncio
 async def test_the_tickets_of_the_readme_have_a_gap_for_each_insert_that_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

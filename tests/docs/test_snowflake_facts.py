@@ -109,7 +109,6 @@ async def lease_and_give_back(store: Store) -> None:
 
 
 @pytest.mark.integration
-@pytest.mark.asyncio
 async def test_the_rights_on_redis_suffice(valkey_factory: Callable[..., ValkeyServer]) -> None:
     """A user with the first line leases, gives back and frees; both look at all namespaces."""
     server = valkey_factory()
@@ -126,7 +125,6 @@ async def test_the_rights_on_redis_suffice(valkey_factory: Callable[..., ValkeyS
 
 
 @pytest.mark.integration
-@pytest.mark.asyncio
 async def test_the_rights_on_postgresql_suffice(
     postgres: PostgresServer, postgres_database: str, namespace: str
 ) -> None:

@@ -303,7 +303,6 @@ def test_a_quoted_cause_keeps_its_remedy_at_the_end() -> None:
     )
 
 
-@pytest.mark.asyncio
 async def test_what_goes_wrong_in_the_first_hour_says_what_to_do() -> None:
     """As it is raised, not as it is built."""
     ids = aiocosid.connect("memory://", namespace="shop")

@@ -36,8 +36,6 @@ from aiocosid.testing import (
 
 from ._kit import Call, Ear, settled, tasks
 
-pytestmark = pytest.mark.asyncio
-
 
 class Wrapping(Store):
     """A memory store whose distributors are wrapped, and which counts how often it is closed."""

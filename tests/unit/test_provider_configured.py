@@ -32,8 +32,6 @@ from aiocosid.testing import FailingDistributor, GatedDistributor, ManualClock, 
 from ._kit import Ear, tasks
 from .test_provider import Wrapping
 
-pytestmark = pytest.mark.asyncio
-
 SETTINGS: dict[str, Any] = {
     "namespace": "shop",
     "store": "main",

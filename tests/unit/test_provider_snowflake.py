@@ -23,8 +23,6 @@ from aiocosid.testing import ManualClock
 
 from ._kit import tasks
 
-pytestmark = pytest.mark.asyncio
-
 
 async def test_all_share_one_machine_id_and_give_it_back() -> None:
     """The same object for the same name; another width is refused."""

@@ -261,7 +261,6 @@ async def bench(request: pytest.FixtureRequest) -> AsyncIterator[Bench]:
 with_the_registry_alone = pytest.mark.parametrize("bench", [0.0], indirect=True)
 
 
-@pytest.mark.asyncio
 class TestLives:
     """Killed, and started again on the same machine."""
 
@@ -471,7 +470,6 @@ def ahead(*times_ms: int) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("after_leaf", times_ms, indirect=True)
 
 
-@pytest.mark.asyncio
 class TestAfterLeaf:
     """With the file of a node that has ended."""
 

@@ -26,7 +26,7 @@ def test_inspect_shows_all_namespaces(aiocosid: Command, namespace: str) -> None
     """Without --namespace nothing is left out."""
     aiocosid("next", "a", "--store", "memory:", "--namespace", namespace)
     aiocosid("next", "a", "--store", "memory:", "--namespace", f"{namespace}x")
-    found = json.loads(aiocosid("inspect", "--store", "memory:", "--format", "json").out)
+    found = aiocosid.json("inspect", "--store", "memory:")
     assert {f"{namespace}.a", f"{namespace}x.a"} <= {each["namespaced_name"] for each in found}
 
 
@@ -89,11 +89,10 @@ def test_set_floor_of_an_unknown_counter(aiocosid: Command, namespace: str) -> N
     """A misspelt name makes no counter; the error lists similar ones, and the way to make one."""
     where = ("--store", "memory:", "--namespace", namespace)
     aiocosid("next", "order", *where)
-    ended = aiocosid("set-floor", "ordr", "--above", 100, *where)
-    assert (ended.code, ended.out) == (4, "")
-    assert f"no counter '{namespace}.ordr'; similar are '{namespace}.order'" in ended.err
-    assert "create it with --create" in ended.err
-    found = json.loads(aiocosid("inspect", *where, "--format", "json").out)
+    refusal = aiocosid.refuses("set-floor", "ordr", "--above", 100, *where, code=4)
+    assert f"no counter '{namespace}.ordr'; similar are '{namespace}.order'" in refusal
+    assert "create it with --create" in refusal
+    found = aiocosid.json("inspect", *where)
     assert [each["namespaced_name"] for each in found] == [f"{namespace}.order"]
     made = aiocosid("set-floor", "ordr", "--above", 100, "--create", *where)
     assert made.out == f"{namespace}.ordr is at 100\n"

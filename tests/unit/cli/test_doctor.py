@@ -30,7 +30,7 @@ def test_a_store_that_is_ready(aiocosid: Command, tmp_path: Path) -> None:
     assert found["write"] == "skipped"
     assert ended.out.endswith("ok\n")
     assert aiocosid("next", "order").out == "2\n"
-    counters = json.loads(aiocosid("inspect", "--format", "json").out)
+    counters = aiocosid.json("inspect")
     assert [each["namespaced_name"] for each in counters] == ["cosid.order"]
 
 
@@ -44,9 +44,9 @@ def test_a_trial_stays_in_its_namespace(aiocosid: Command) -> None:
         "a counter of namespace aiocosid-doctor was written",
         "a machine id of namespace aiocosid-doctor was written",
     ]
-    counters = json.loads(aiocosid("inspect", "--format", "json").out)
+    counters = aiocosid.json("inspect")
     assert [each["namespaced_name"] for each in counters] == ["aiocosid-doctor.trial"]
-    [held] = json.loads(aiocosid("machines", "list", "--format", "json").out)
+    [held] = aiocosid.json("machines", "list")
     assert (held["namespace"], held["free"]) == ("aiocosid-doctor", True)
 
 

@@ -53,7 +53,7 @@ def test_a_row_a_machine_id(aiocosid: Command, scripted: ScriptedStore) -> None:
 def test_json_has_the_names_of_the_library(aiocosid: Command, scripted: ScriptedStore) -> None:
     """One object a machine id, with the names that `aiocosid.abc.Machine` has, and ``free``."""
     scripted.known = [[WEB, FREE]]
-    first, second = json.loads(aiocosid("machines", "list", "--format", "json").out)
+    first, second = aiocosid.json("machines", "list")
     assert first == {
         "namespace": "shop",
         "machine_id": 3,
@@ -73,7 +73,7 @@ def test_a_stamp_of_zero_is_no_time(
     never = Machine(namespace="shop", machine_id=5, instance_id="java:1", last_timestamp_ms=0)
     scripted.known = [[never]] * 3
     assert cells(aiocosid("machines", "list").out, "java:1")[3:5] == ["-", "-"]
-    [only] = json.loads(aiocosid("machines", "list", "--format", "json").out)
+    [only] = aiocosid.json("machines", "list")
     assert only["last_timestamp_ms"] is None
     monkeypatch.setattr("sys.stdin", Terminal("n\n"))
     asked = aiocosid("machines", "revert", "5", "--namespace", "shop")
@@ -83,7 +83,7 @@ def test_a_stamp_of_zero_is_no_time(
 def test_no_machine_ids(aiocosid: Command, scripted: ScriptedStore) -> None:
     """An empty store is no error: a sentence, or an empty array."""
     assert aiocosid("machines", "list").out == "no machine ids\n"
-    assert json.loads(aiocosid("machines", "list", "--format", "json").out) == []
+    assert aiocosid.json("machines", "list") == []
 
 
 def test_what_the_store_holds_is_only_text(aiocosid: Command, scripted: ScriptedStore) -> None:
@@ -108,9 +108,7 @@ def test_only_one_namespace(aiocosid: Command, namespace: str) -> None:
 def test_a_damaged_entry(aiocosid: Command, scripted: ScriptedStore) -> None:
     """It is the store's refusal, code 4, and names the place."""
     scripted.script = [CorruptMachineStateError("redis", place="cosid:{a}:itc_idx", found="'x'")]
-    ended = aiocosid("machines", "list")
-    assert (ended.code, ended.out) == (4, "")
-    assert "cosid:{a}:itc_idx" in ended.err
+    assert "cosid:{a}:itc_idx" in aiocosid.refuses("machines", "list", code=4)
 
 
 def test_revert_without_asking(aiocosid: Command, scripted: ScriptedStore) -> None:
@@ -189,7 +187,7 @@ def test_a_floor_is_raised_and_never_lowered(aiocosid: Command, namespace: str) 
         ended = aiocosid("machines", "floor", *words, *of)
         assert (ended.code, ended.err) == (0, "aiocosid: written to memory:\n")
         assert ended.out.startswith(said)
-    found = json.loads(aiocosid("machines", "list", *of, "--format", "json").out)
+    found = aiocosid.json("machines", "list", *of)
     assert [each["last_timestamp_ms"] for each in found] == [1640696400000] * 4
     assert [each["instance_id"] for each in found] == ["web-3", "", "", ""]
     again = aiocosid("machines", "floor", "--above-time", 1640696400000, *of, "--format", "json")
@@ -229,18 +227,14 @@ def test_a_floor_that_is_a_mistake(
     of = ("--store", "memory:", "--namespace", namespace)
     taken = MemoryStore.from_url().machine_id_distributor(namespace=namespace, instance_id="web-3")
     asyncio.run(taken.distribute(2, now_ms=0, latest_ms=2**53))
-    ended = aiocosid("machines", "floor", *of, *words)
-    assert (ended.code, ended.out) == (2, "")
-    assert said in ended.err
-    [only] = json.loads(aiocosid("machines", "list", *of, "--format", "json").out)
+    assert said in aiocosid.refuses("machines", "floor", *of, *words)
+    [only] = aiocosid.json("machines", "list", *of)
     assert only["last_timestamp_ms"] is None
 
 
 def test_a_store_without_machine_ids_has_no_floor(aiocosid: Command) -> None:
     words = ("--above-time", 1, "--up-to", 1, "--store", "leaf+sqlite:///leaf.db")
-    ended = aiocosid("machines", "floor", *words)
-    assert (ended.code, ended.out) == (4, "")
-    assert "no machine ids" in ended.err
+    assert "no machine ids" in aiocosid.refuses("machines", "floor", *words, code=4)
 
 
 def test_bits(aiocosid: Command, namespace: str) -> None:
@@ -285,7 +279,7 @@ def test_repair(aiocosid: Command, namespace: str) -> None:
     held = f"{told} is held by micro and stays as it is\n0 {count}"
     assert aiocosid("machines", "repair", *of).out == held
     assert aiocosid("machines", "revert", 0, *of, "--yes").code == 0
-    [found] = json.loads(aiocosid("machines", "repair", *of, "--format", "json").out)
+    [found] = aiocosid.json("machines", "repair", *of)
     assert (found["machine_id"], found["repaired"]) == (0, True)
     assert aiocosid("machines", "repair", *of).out == f"0 {count}"
 
@@ -295,16 +289,14 @@ def test_a_quarantine_is_told(aiocosid: Command, scripted: ScriptedStore) -> Non
     scripted.memory = MemoryStore(clock=ManualClock())
     scripted.memory.forget_machines(namespace="shop", everything=False)
     for _ in range(2):
-        ended = aiocosid("init", "--namespace", "shop")
-        assert (ended.code, ended.out) == (2, "")
-        assert "--yes" in ended.err
+        assert "--yes" in aiocosid.refuses("init", "--namespace", "shop")
     scripted.known = [[WEB]]
     told = "aiocosid: machine ids of namespace shop are in quarantine: 305 s\n"
     for command in (("machines", "list"), ("inspect",)):
         assert aiocosid(*command, "--namespace", "shop").err == told
         assert aiocosid(*command).err == told
         assert aiocosid(*command, "--namespace", "other").err == ""
-    assert json.loads(aiocosid("machines", "list", "--format", "json").out)
+    assert aiocosid.json("machines", "list")
     ready = "redis://host is ready, marked for the machine ids of namespace shop\n"
     assert aiocosid("init", "--namespace", "shop", "--confirm-no-holders").out == ready
     assert aiocosid("init", "--namespace", "shop").out == "redis://host is ready\n"

@@ -33,8 +33,6 @@ from aiocosid.testing import ManualClock
 
 from .. import _interrupted
 
-pytestmark = pytest.mark.asyncio
-
 VECTORS = Path(__file__).parents[2] / "vectors" / "segment.json"
 
 

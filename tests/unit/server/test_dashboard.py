@@ -21,8 +21,6 @@ from aiocosid.server._tokens import Access
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import ManualClock
 
-pytestmark = pytest.mark.asyncio
-
 WORDS = {verb: f"aiocosid_{verb}" for verb in Verb}
 TOKENS = [
     Token(name=verb, digest=digest_of(word), verbs=(verb, Verb.READ))

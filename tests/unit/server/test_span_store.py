@@ -103,7 +103,6 @@ class TestContract(IdSegmentDistributorContract):
             yield store.segment_distributor
 
 
-@pytest.mark.asyncio
 class TestCutting:
     async def test_many_segments_are_few_calls(self, root: Root, order: SpanDistributor) -> None:
         """A hundred segments of a tenth of a span cost a tenth of the calls at most."""
@@ -214,7 +213,6 @@ class TestCutting:
             await clock.advance(1.0)
 
 
-@pytest.mark.asyncio
 class TestOutages:
     async def test_it_serves_what_is_in_hand(
         self, root: Root, order: SpanDistributor, clock: ManualClock
@@ -276,7 +274,6 @@ class TestOutages:
         assert await order.next_max_id(5) == 2**63 - 1
 
 
-@pytest.mark.asyncio
 class TestFloors:
     async def test_a_floor_ends_what_is_in_hand(
         self, store: SpanStore, order: SpanDistributor
@@ -308,7 +305,6 @@ class TestFloors:
         assert not await store.counters()
 
 
-@pytest.mark.asyncio
 class TestLife:
     async def test_it_opens_by_itself_and_again(self, root: Root) -> None:
         """Also at the first use; what was in hand at closing is a gap."""
