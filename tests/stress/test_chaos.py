@@ -39,7 +39,17 @@ SHORT = {
 }
 
 
-@pytest.mark.parametrize(("name", "store"), sorted(SHORT))
+# ``make evidence`` has people on all of their stores, for longer.
+NIGHTLY = {("people", store) for store in STORES.keys() - {"sqlite", "valkey", "etcd"}}
+
+
+@pytest.mark.parametrize(
+    ("name", "store"),
+    [
+        pytest.param(*each, marks=pytest.mark.nightly) if each in NIGHTLY else each
+        for each in sorted(SHORT)
+    ],
+)
 def test_nothing_comes_twice(name: str, store: str) -> None:
     """In every scenario; but a Redis that forgets and is not guarded has to be seen to repeat."""
     result = run(name, SCENARIOS[name], SHORT[name, store])
