@@ -533,6 +533,20 @@ def test_who_keeps_an_id_in_a_quarantine(
     assert not found.changes
 
 
+@pytest.mark.parametrize(("born_ms", "is_kept"), [(99, True), (101, False)])
+def test_whose_receipt_is_later_keeps_an_id_in_a_quarantine(born_ms: int, is_kept: bool) -> None:
+    """By the server's times it took the id after the other lease was over."""
+    found = snapshot(seats={1: claimed("x", born_ms=born_ms)}, space=RUNNING)
+    assert (renew(found, replace(ME, owner="app"), taken=TAKEN).error is None) == is_kept
+
+
+def test_a_guest_that_holds_nothing_prolongs_no_quarantine() -> None:
+    for stranger, space in ((GUEST, None), (ME, replace(RUNNING, guard_ms=ENDLESS_MS))):
+        found = renew(snapshot(space=RUNNING), replace(stranger, guard_ms=ENDLESS_MS))
+        assert isinstance(found.error, MachineIdQuarantineError)
+        assert found.changes.space == space
+
+
 @pytest.mark.parametrize(
     ("facts", "taken", "space"),
     [

@@ -21,10 +21,6 @@ import aiocosid
 from aiocosid.cli import main
 from aiocosid.errors import CosIdError
 from aiocosid.stores.nats import BIAS
-from tests.chaos._arena import Arena
-from tests.chaos._fleet import forkserver
-from tests.chaos._history import HISTORY, History
-from tests.chaos._job import NAMESPACE, Place
 from tests.servers import (
     EtcdServer,
     IdService,
@@ -38,6 +34,10 @@ from tests.servers import (
 )
 
 from ._accidents import highest
+from ._arena import Arena
+from ._fleet import forkserver
+from ._history import HISTORY, History
+from ._job import NAMESPACE, Place
 
 Command: TypeAlias = tuple[Any, ...]
 """A method of the server and its arguments."""
@@ -334,7 +334,7 @@ class _Hurry:
             safe_guard=3.0,
             interval=0.6,
         )
-        self.folder = arena.options.histories or arena.records
+        self.folder = arena.histories
         self.history = History(self.folder / f"c-next{HISTORY}")
 
     def do(self, commands: Sequence[Command]) -> None:

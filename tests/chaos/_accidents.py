@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.chaos._arena import Arena
-from tests.chaos._history import HISTORY
-from tests.chaos._job import Place
-from tests.chaos._workers import server_of
 from tests.servers import EtcdEnsemble, ValkeyServer
 
-TAIL = 1 << 16  # bytes of a history, more than its last line has
+from ._arena import Arena
+from ._history import HISTORY, last_call
+from ._job import Place
+from ._workers import server_of
+
 # Cancelled now and then: ids that were fetched for one who has left must not go to a later one.
 STRICT: dict[str, Any] = {
     "kind": "strict",
@@ -99,25 +97,14 @@ def restored_floor(arena: Arena) -> None:
         while arena.goes_on():
             with fleet.nobody_there():
                 server.call("FLUSHALL")
-                folder = arena.options.histories or arena.records
-                arena.raise_floor(job, highest(folder))
+                arena.raise_floor(job, highest(arena.histories))
             arena.faults["counter lost"] += 1
             arena.pause(arena.between(0.3, 0.8))
 
 
 def highest(folder: Path, worker: str = "") -> int:
     """Return the highest id in the histories of the workers whose names begin so."""
-    return max(map(_highest, folder.glob(f"{worker}*{HISTORY}")), default=0)
-
-
-def _highest(history: Path) -> int:
-    return max((line[-1] for line in _tail(history) if line[0] == "call"), default=0)
-
-
-def _tail(history: Path) -> Iterator[list[Any]]:
-    for line in history.read_bytes()[-TAIL:].splitlines(keepends=True):
-        if line.startswith(b"[") and line.endswith(b"\n"):
-            yield json.loads(line)
+    return max((last_call(each)[-1] for each in folder.glob(f"{worker}*{HISTORY}")), default=0)
 
 
 def lost_leases(arena: Arena) -> None:
