@@ -6,7 +6,6 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, TypeAlias, cast
 
-import anyio
 import httpx
 import pytest
 from fastapi import APIRouter, Depends, FastAPI, WebSocket
