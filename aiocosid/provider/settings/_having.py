@@ -48,7 +48,7 @@ def having(options: type[Options], *names: str) -> Callable[[type[M]], type[M]]:
         }
         told = table.__doc__ or ""
         described = {name: None if f"    {name}: " in told else words.get(name) for name in found}
-        made: Any = create_model(
+        made: Any = cast("Any", create_model)(
             table.__name__,
             __base__=cast("Any", table.__bases__),
             __module__=table.__module__,

@@ -76,7 +76,8 @@ def test_a_reader_that_goes_away() -> None:
         assert process.out.readline() == "1\n"
         process.out.close()
         process.stdout = None
-        assert process.ended() == (141, None, "")
+        ended: tuple[object, ...] = process.ended()
+        assert ended == (141, None, "")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
