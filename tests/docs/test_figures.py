@@ -106,7 +106,6 @@ FACTS: Final[dict[Path, tuple[str, ...]]] = {
     DOCS / "explanation" / "guarantees.md": (
         f"stops within `margin`, {DEFAULT_MARGIN} s;",
         "`sync_interval` as it is by default, 2 min",  # NATS'
-        "twenty leaders, one every 3 s",
         f"new processes wait: {QUARANTINE:g} seconds by default",
         f"a chain holds ids for [{RESERVE:g} to {RESERVE * pace.REFILL:g} seconds]",
         "1,000 waiting tasks",

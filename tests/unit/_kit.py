@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, ParamSpec, TypeVar
 
 import anyio
+import trio
+from sniffio import current_async_library
 
 from aiocosid.abc.events import Event
 from aiocosid.testing import settle
@@ -37,7 +39,15 @@ class Call:
         self.error: BaseException | None = None
         self.is_done = False
         self.scope = anyio.CancelScope()
-        self.task = asyncio.create_task(self._run(function, args), name=f"call {function}")
+        if current_async_library() == "trio":
+            trio.lowlevel.spawn_system_task(self._run, function, args)
+            return
+        running = self._run(function, args)
+        try:
+            self.task = asyncio.create_task(running, name=f"call {function}")
+        finally:
+            if not hasattr(self, "task"):  # a signal handler has raised
+                running.close()
 
     def cancel(self) -> None:
         self.scope.cancel()
@@ -69,5 +79,5 @@ def calls_under_way() -> list[str]:
 
 
 def _named(prefix: str) -> list[str]:
-    names = (task.get_name() for task in asyncio.all_tasks())
+    names = (task.name or "" for task in anyio.get_running_tasks())
     return sorted(name for name in names if name.startswith(prefix))
