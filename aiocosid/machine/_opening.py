@@ -33,8 +33,7 @@ from ..errors import (
     StoreNotInitializedError,
     StoreUnavailableError,
 )
-from ._options import USUAL_LEAD
-from ._tenure import DiskBound, Tenure, not_locked
+from ._tenure import USUAL_LEAD, DiskBound, Tenure
 from .instance_ids import namesake
 
 if TYPE_CHECKING:
@@ -42,8 +41,7 @@ if TYPE_CHECKING:
 
     from .._life.open_state import Home
     from ..abc import MachineIdDistributor
-    from ._options import LeaseOptions
-    from ._tenure import MarkDemand
+    from ._tenure import LeaseOptions, MarkDemand
 
 __all__ = ("LeaseOpening",)
 
@@ -232,8 +230,8 @@ class LeaseOpening(OpenState):
         threshold = self._options.broken_threshold
         latest = 2**62 if threshold is None else now_ms + int(threshold * MS)
         found = await disk.find()
-        if found is None:
-            return not_locked()
+        if isinstance(found, CosIdError):
+            return found
         alone_ms = disk.floor_without_store(found, now_ms)
         if alone_ms is not None:
             self._patience = min(self._patience, OFFLINE_PATIENCE)
