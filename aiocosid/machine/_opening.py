@@ -74,9 +74,9 @@ class LeaseOpening(OpenState):
     """
 
     __slots__ = (
-        *("_call_by", "_demand", "_distributor", "_is_left", "_is_marked", "_options", "_patience"),
-        *("_settling", "_started", "_thefts", "_watching"),
-        *("bits", "failures", "hurry", "last_error", "losses", "mark_wait", "opened"),
+        *("_bits", "_call_by", "_demand", "_distributor", "_is_left", "_is_marked", "_options"),
+        *("_patience", "_settling", "_started", "_thefts", "_watching"),
+        *("failures", "hurry", "last_error", "losses", "mark_wait", "opened"),
         *("quarantine_ends_at", "refusal", "renewals", "tenure"),
     )
 
@@ -110,7 +110,7 @@ class LeaseOpening(OpenState):
         self._distributor = distributor
         self._options = options
         self._demand = demand
-        self.bits = bits
+        self._bits = bits
         timeout = options.call_timeout
         disk = DiskBound(distributor, home, bits=bits, demand=demand, call_timeout=timeout)
         self.tenure: Tenure = Tenure(
@@ -164,7 +164,6 @@ class LeaseOpening(OpenState):
         Args:
             prepare: makes the distributor ready for this lease.
         """
-        self._started = self.clock.monotonic()
         watching = self._watching = anyio.Event()
 
         def unstarted() -> None:
@@ -236,7 +235,7 @@ class LeaseOpening(OpenState):
         if alone_ms is not None:
             self._patience = min(self._patience, OFFLINE_PATIENCE)
         taken = await self._call(
-            self._distributor.distribute, self.bits, now_ms=now_ms, latest_ms=latest
+            self._distributor.distribute, self._bits, now_ms=now_ms, latest_ms=latest
         )
         self._patience = self._options.call_timeout
         is_unknown = isinstance(taken, StoreUnavailableError | MachineIdQuarantineError)
@@ -337,6 +336,7 @@ class LeaseOpening(OpenState):
             with self.until_woken():
                 await prepare()
             self.check()
+            self._started = self.clock.monotonic()
             self.name = self._distributor.instance_id.text  # another one in a forked child
             await self._take()
             self.start_soon(self._wait_for_floor, task="open", unstarted=self.opened.set)
