@@ -53,20 +53,9 @@ class HeldId:
     """
 
     __slots__ = (
-        "__weakref__",
-        "_bits_path",
-        "_floor_ms",
-        "_instance_id",
-        "_lock",
-        "_machine_id",
-        "_mark_ms",
-        "_mark_path",
-        "_mutex",
-        "_namespace",
-        "_state",
-        "_states",
-        "leavings",
-        "takings",
+        *("__weakref__", "_bits_path", "_floor_ms", "_instance_id", "_lock", "_machine_id"),
+        *("_mark_ms", "_mark_path", "_mutex", "_namespace", "_state", "_states"),
+        *("leavings", "takings"),
     )
 
     def __init__(

@@ -33,8 +33,7 @@ from ..errors import (
     StoreNotInitializedError,
     StoreUnavailableError,
 )
-from ._options import USUAL_LEAD
-from ._tenure import DiskBound, Tenure, not_locked
+from ._tenure import USUAL_LEAD, DiskBound, Tenure
 from .instance_ids import namesake
 
 if TYPE_CHECKING:
@@ -42,8 +41,7 @@ if TYPE_CHECKING:
 
     from .._life.open_state import Home
     from ..abc import MachineIdDistributor
-    from ._options import LeaseOptions
-    from ._tenure import MarkDemand
+    from ._tenure import LeaseOptions, MarkDemand
 
 __all__ = ("LeaseOpening",)
 
@@ -76,9 +74,9 @@ class LeaseOpening(OpenState):
     """
 
     __slots__ = (
-        *("_call_by", "_demand", "_distributor", "_is_left", "_is_marked", "_options", "_patience"),
-        *("_settling", "_started", "_thefts", "_watching"),
-        *("bits", "failures", "hurry", "last_error", "losses", "mark_wait", "opened"),
+        *("_bits", "_call_by", "_demand", "_distributor", "_is_left", "_is_marked", "_options"),
+        *("_patience", "_settling", "_started", "_thefts", "_watching"),
+        *("failures", "hurry", "last_error", "losses", "mark_wait", "opened"),
         *("quarantine_ends_at", "refusal", "renewals", "tenure"),
     )
 
@@ -112,7 +110,7 @@ class LeaseOpening(OpenState):
         self._distributor = distributor
         self._options = options
         self._demand = demand
-        self.bits = bits
+        self._bits = bits
         timeout = options.call_timeout
         disk = DiskBound(distributor, home, bits=bits, demand=demand, call_timeout=timeout)
         self.tenure: Tenure = Tenure(
@@ -166,7 +164,6 @@ class LeaseOpening(OpenState):
         Args:
             prepare: makes the distributor ready for this lease.
         """
-        self._started = self.clock.monotonic()
         watching = self._watching = anyio.Event()
 
         def unstarted() -> None:
@@ -232,13 +229,13 @@ class LeaseOpening(OpenState):
         threshold = self._options.broken_threshold
         latest = 2**62 if threshold is None else now_ms + int(threshold * MS)
         found = await disk.find()
-        if found is None:
-            return not_locked()
+        if isinstance(found, CosIdError):
+            return found
         alone_ms = disk.floor_without_store(found, now_ms)
         if alone_ms is not None:
             self._patience = min(self._patience, OFFLINE_PATIENCE)
         taken = await self._call(
-            self._distributor.distribute, self.bits, now_ms=now_ms, latest_ms=latest
+            self._distributor.distribute, self._bits, now_ms=now_ms, latest_ms=latest
         )
         self._patience = self._options.call_timeout
         is_unknown = isinstance(taken, StoreUnavailableError | MachineIdQuarantineError)
@@ -339,6 +336,7 @@ class LeaseOpening(OpenState):
             with self.until_woken():
                 await prepare()
             self.check()
+            self._started = self.clock.monotonic()
             self.name = self._distributor.instance_id.text  # another one in a forked child
             await self._take()
             self.start_soon(self._wait_for_floor, task="open", unstarted=self.opened.set)

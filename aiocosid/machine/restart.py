@@ -22,12 +22,10 @@ Pure.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ..abc.restart import Found, RestartRecord
-
-if TYPE_CHECKING:
-    from .cells import Seat
+from .cells import token_of
 
 __all__ = (
     "early_floor_ms",
@@ -37,8 +35,6 @@ __all__ = (
     "latest_ms",
     "least_floor_ms",
     "offline_floor_ms",
-    "renewal_of",
-    "token_of",
     "unconfirmed_record",
     "unconfirmed_since_ms",
 )
@@ -57,24 +53,6 @@ UNCONFIRMED: Final = "unconfirmed"
 def latest_ms(bound_ms: int, since_ms: int) -> int:
     """Return the latest time that ids may have so many milliseconds after a bound was set."""
     return bound_ms + since_ms + MARGIN_MS
-
-
-def renewal_of(seat: Seat | None, instance: str, machine_id: int) -> str:
-    """Return the name of the last write to a machine id; empty if it is not the instance's.
-
-    It differs after each renewal, each new owner, and each write by CosId.
-    """
-    note = seat.note if seat is not None else None
-    if seat is None or note is None or not note.token or note.instance != instance:
-        return ""
-    if [each.instance for each in seat.owners] != [instance]:
-        return ""
-    return f"{note.token} {note.turn} {seat.stamp_ms} {machine_id}"
-
-
-def token_of(renewal: str) -> str:
-    """Return the token in the name of a renewal."""
-    return renewal.partition(" ")[0]
 
 
 def is_last(renewal: str, former: str | None) -> bool:

@@ -45,18 +45,8 @@ class RestartFile:
     """
 
     __slots__ = (
-        "__weakref__",
-        "_boot",
-        "_calls",
-        "_inherit",
-        "_lock",
-        "_mutex",
-        "_path",
-        "former",
-        "found",
-        "offline",
-        "renewal",
-        "written",
+        *("__weakref__", "_boot", "_calls", "_inherit", "_lock", "_mutex", "_path"),
+        *("former", "found", "offline", "renewal", "written"),
     )
 
     def __init__(

@@ -19,7 +19,7 @@ from aiocosid.errors import (
     StoreError,
 )
 from aiocosid.machine.cells import Note, Owner, Seat
-from aiocosid.machine.restart import early_floor_ms, is_still_its, renewal_of
+from aiocosid.machine.restart import early_floor_ms, is_still_its
 from aiocosid.machine.restart_file import RestartFile
 from aiocosid.snowflake import COSID_MS, UID_GENERATOR_HA, CachedSnowflakeId, SnowflakeId
 from aiocosid.stores.memory import MemoryStore
@@ -125,9 +125,9 @@ class TestDecision:
         """And only that of the instance that holds the id."""
         note = Note("a", stable=True, mark_ms=9, token="t", turn=7)  # noqa: S106 - no password
         seat = Seat((Owner("a", 50),), note)
-        assert renewal_of(seat, "a", 3) == "t 7 50 3"
+        assert seat.renewal_of("a", 3) == "t 7 50 3"
         others = [
-            None,
+            Seat(),
             Seat((Owner("a", 50),)),
             Seat((Owner("", 50),), note),
             Seat((Owner("b", 50),), note),
@@ -135,7 +135,7 @@ class TestDecision:
             replace(seat, note=replace(note, instance="b")),
             replace(seat, note=replace(note, token="")),
         ]
-        assert [renewal_of(each, "a", 3) for each in others] == [""] * len(others)
+        assert [each.renewal_of("a", 3) for each in others] == [""] * len(others)
 
 
 def record(renewal: str, bound_ms: int) -> RestartRecord:

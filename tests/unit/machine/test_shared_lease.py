@@ -590,6 +590,28 @@ def test_a_sleep_on_another_threads_loop_is_left_alone() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.asyncio
+async def test_a_refused_opening_is_over_whoever_was_there_before(clock: ManualClock) -> None:
+    """A generator of an earlier life has not left yet; who comes next opens the lease again."""
+    link = Link(store_of(clock))
+    lease = MachineIdLease(link, clock=clock)
+    async with lease:
+        old = SnowflakeId(lease, name="old", clock=clock)
+        await old.__aenter__()
+    link.cut()
+    async with anyio.create_task_group() as group:
+        call = Call(group, SnowflakeId(lease, clock=clock).__aenter__)
+        await clock.advance(6)
+        assert isinstance(call.error, MachineIdUnavailableError)
+    link.heal()
+    async with SnowflakeId(lease, clock=clock) as generator:
+        assert generator.next_id_nowait() > 0
+        await old.aclose()
+        assert generator.next_id_nowait() > 0
+    assert link.calls[-1] == "revert"
+    assert tasks() == []
+
+
 async def leave_a_mark(link: Link, clock: ManualClock) -> None:
     """Be a former life that crashed, with a mark that is ahead."""
     grant = await link.inner.distribute(10, now_ms=clock.now_ms(), latest_ms=2**62)
