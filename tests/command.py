@@ -8,17 +8,20 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from aiocosid.cli import main
+from aiocosid.cli import _app, main
 
 ROOT = Path(__file__).parents[1]
 
 # A warning in the child would be a line on its standard error: an unclosed socket, for one.
 PYTHON = (sys.executable, "-W", "error", "-m")
+
+TREE = cache(_app.command_tree)  # made once: it takes ten times as long as most commands
 
 
 def command(*words: str | Path | int, module: str = "aiocosid") -> list[str]:
@@ -98,4 +101,5 @@ def in_process(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[st
     """Return what runs ``aiocosid``, in an environment that says nothing about it."""
     for name in [each for each in os.environ if each.startswith("AIOCOSID_")]:
         monkeypatch.delenv(name)
+    monkeypatch.setattr(_app, "command_tree", TREE)
     return Command(monkeypatch, capsys)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from io import StringIO
+from collections.abc import Callable
 
 import pytest
 
@@ -16,6 +16,8 @@ from tests.command import Command
 
 from ._doubles import ScriptedStore
 
+Types = Callable[[str], None]
+
 WEB = Machine(
     namespace="shop",
     machine_id=3,
@@ -25,13 +27,6 @@ WEB = Machine(
     stable=True,
 )
 FREE = Machine(namespace="shop", machine_id=4, instance_id="", last_timestamp_ms=1_700_000_000_000)
-
-
-class Terminal(StringIO):
-    """Somebody who types."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 def cells(out: str, word: str) -> list[str]:
@@ -67,7 +62,7 @@ def test_json_has_the_names_of_the_library(aiocosid: Command, scripted: Scripted
 
 
 def test_a_stamp_of_zero_is_no_time(
-    aiocosid: Command, scripted: ScriptedStore, monkeypatch: pytest.MonkeyPatch
+    aiocosid: Command, scripted: ScriptedStore, types: Types
 ) -> None:
     """A number that was never used, as CosId's on ZooKeeper: absent, not 1970."""
     never = Machine(namespace="shop", machine_id=5, instance_id="java:1", last_timestamp_ms=0)
@@ -75,7 +70,7 @@ def test_a_stamp_of_zero_is_no_time(
     assert cells(aiocosid("machines", "list").out, "java:1")[3:5] == ["-", "-"]
     [only] = aiocosid.json("machines", "list")
     assert only["last_timestamp_ms"] is None
-    monkeypatch.setattr("sys.stdin", Terminal("n\n"))
+    types("n\n")
     asked = aiocosid("machines", "revert", "5", "--namespace", "shop")
     assert "it was never renewed." in asked.out + asked.err
 
@@ -132,13 +127,13 @@ def test_revert_asks_nobody_without_a_terminal(aiocosid: Command, scripted: Scri
 def test_revert_asks_on_a_terminal(
     aiocosid: Command,
     scripted: ScriptedStore,
-    monkeypatch: pytest.MonkeyPatch,
+    types: Types,
     answer: str,
     code: int,
 ) -> None:
     """It says who holds the id and that it must not run; only a yes is one, and Ctrl-D is a no."""
     scripted.known = [[WEB]]
-    monkeypatch.setattr("sys.stdin", Terminal(answer))
+    types(answer)
     ended = aiocosid("machines", "revert", 3, "--namespace", "shop")
     assert ended.code == code
     assert scripted.reverted == ([("shop", 3)] if code == 0 else [])
@@ -149,12 +144,12 @@ def test_revert_asks_on_a_terminal(
 
 
 def test_revert_looks_again_after_the_answer(
-    aiocosid: Command, scripted: ScriptedStore, monkeypatch: pytest.MonkeyPatch
+    aiocosid: Command, scripted: ScriptedStore, types: Types
 ) -> None:
     """Whoever took the id while somebody was thinking is not the one who was meant."""
     other = Machine(namespace="shop", machine_id=3, instance_id="web-9", last_timestamp_ms=1)
     scripted.known = [[WEB], [other]]
-    monkeypatch.setattr("sys.stdin", Terminal("y\n"))
+    types("y\n")
     ended = aiocosid("machines", "revert", 3, "--namespace", "shop")
     assert (ended.code, ended.out, scripted.reverted) == (2, "", [])
 

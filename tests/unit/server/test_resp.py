@@ -278,8 +278,8 @@ async def test_another_token_allows_something_else() -> None:
     both[1] = replace(both[1], digest=digest_of("narrow"))
     wire = Wire(tokens=both)
     # What follows a token is its holder's, though it came together with it.
-    asked: list[str | bytes] = [f"auth {SECRET}", "INCR a", command("ECHO", "x" * 20_000)]
-    assert (await wire.ask(*asked))[:2] == [b"OK", 1]
+    long = command("ECHO", "x" * 20_000)
+    assert (await wire.ask(f"auth {SECRET}", "INCR a", long))[:2] == [b"OK", 1]
     (_, refused) = await wire.ask("AUTH narrow", "INCR a")
     assert refused.startswith("NOPERM")
 
@@ -449,10 +449,10 @@ async def test_a_command_has_a_minute_to_arrive() -> None:
     for byte in command("INCR", "a")[:3]:
         wire.feed(bytes([byte]))
         await clock.advance(19)
-    assert not wire.is_closed
+    assert [wire.is_closed, other.is_closed] == [False, False]
     wire.feed(b"\n$4")
     await clock.advance(19)
-    assert [each.is_closed for each in (wire, other)] == [True, True]
+    assert [wire.is_closed, other.is_closed] == [True, True]
 
 
 async def test_a_command_that_arrives_in_time_is_no_end() -> None:
