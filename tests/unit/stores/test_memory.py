@@ -160,6 +160,15 @@ async def test_a_thread_of_the_parents_does_not_hold_up_the_child() -> None:
     assert run_python(FORK) == []
 
 
+async def test_closing_keeps_the_counters() -> None:
+    """What shares the store goes on with them."""
+    async with MemoryStore() as store:
+        await store.create_schema()
+        distributor = store.segment_distributor(name="order")
+        await distributor.next_max_id(10)
+    assert await distributor.next_max_id(10) == 20
+
+
 @pytest.mark.parametrize("url", ["memory://x", "memory:///", "sqlite://", ""])
 async def test_a_url_with_more_in_it_is_refused(url: str) -> None:
     """There is one shared store, and nothing to say about it."""
