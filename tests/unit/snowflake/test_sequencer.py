@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
 import importlib.util
 import json
 from collections.abc import Callable, Iterator
 from operator import length_hint
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,9 +16,9 @@ from aiocosid.errors import InvalidArgumentError, LayoutExpiredError, WouldBlock
 from aiocosid.snowflake import SnowflakeLayout
 from aiocosid.snowflake._sequencer import PIECE, Behind, Full, Limited, Sequencer
 
+from .._vectors import load
 from ._kit import FOREVER_MS
 
-VECTORS = Path(__file__).parents[2] / "vectors"
 EPOCH = 1_577_203_200_000
 NOW = 1_700_000_000_000
 
@@ -80,9 +78,7 @@ def test_a_random_start_is_drawn_for_each_new_tick() -> None:
 
 
 def golden() -> list[Any]:
-    with gzip.open(VECTORS / "snowflake.json.gz") as file:
-        vectors = json.load(file)["vectors"]
-    runs = [each for each in vectors if each["op"] == "snowflake.generate_sequence"]
+    runs = load("snowflake", "snowflake.generate_sequence")
     assert len(runs) > 30
     # A threshold above the highest sequence burns a tick in Java; ours refuses it.
     return [

@@ -284,7 +284,7 @@ async def test_reopened_it_goes_on_above(clock: ManualClock) -> None:
     clock.step_wall_ms(-1000)
     opening = Call(gen.__aenter__)
     await clock.advance(0.9)
-    assert not opening.is_done
+    assert (opening.result, opening.error) == (None, None)
     await clock.advance(0.2)
     assert opening.result is gen
     assert await gen.next_id() > first[-1]
