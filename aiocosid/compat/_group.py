@@ -21,17 +21,17 @@ from ..errors import (
     StoreRolledBackError,
 )
 from ..stores.counters import WatchedDistributor
-from ..stores.over import FailOver, StoreHealth, no_answer
+from ..stores.over import FailOver, StoreHealth, no_answer, read_parts
 from ..stores.sql import executor_of
 from ._table_store import rows_of
-from ._url import split_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ..abc import Clock
+    from ..stores.counters import CounterOptions
     from ._table import Class, Examined
-    from ._table_distributor import CounterOptions, TableDistributor
+    from ._table_distributor import TableDistributor
     from ._table_rows import TableRows
     from ._table_store import TableStore
     from ._url import Options
@@ -255,7 +255,13 @@ class GroupStore(NotCopyable, Store):
             MissingExtraError: a driver is not installed.
         """
         system = cls.one.scheme
-        urls, options = split_group(url, system, {**cls.options, "store_timeout": float})
+        urls, options = read_parts(
+            url.removeprefix(f"{system}-group+"),
+            "striped",
+            {**cls.options, "store_timeout": float},
+            needs={"store"},
+            expected=f"{system}-group+striped:?store=URL&store=URL, percent-encoded",
+        )
         servers = [each.removeprefix(f"{system}+") for each in urls]
         engines = [None if url.endswith(cls.off) else executor_of(url) for url in servers]
         return cast("Callable[..., Self]", cls)(engines, **options)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypedDict, Unpack
+from typing import TYPE_CHECKING, Final, Unpack
 
 from ..abc.checks import check_text
 from ..errors import (
     StoreUnavailableError,
 )
 from ..stores.backend import as_integer
-from ..stores.counters import WatchedDistributor
+from ..stores.counters import CounterOptions, WatchedDistributor
 from ..stores.sql import OutOfRangeError
 from ._table_rows import TableRows
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..stores.sql import SqlExecutor
     from ._table import CounterTable, TableRow
 
-__all__ = ("CounterOptions", "TableDistributor")
+__all__ = ("TableDistributor",)
 
 # Retries for a row that is valid again, or has changed, when it is read.
 _ATTEMPTS: Final = 3
@@ -26,14 +26,6 @@ _ATTEMPTS: Final = 3
 _TYPE: Final = """
 SELECT data_type FROM information_schema.columns
 WHERE table_schema = DATABASE() AND table_name = :table AND column_name = :column"""
-
-
-class CounterOptions(TypedDict, total=False):
-    """Options of a counter; see `IdSegmentDistributor`."""
-
-    namespace: str
-    offset: int
-    step: int
 
 
 class TableDistributor(WatchedDistributor):

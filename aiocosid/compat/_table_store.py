@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy.ext.asyncio import AsyncEngine
 
+    from ..stores.counters import CounterOptions
     from ._table import CounterTable, Examined, TableRow
-    from ._table_distributor import CounterOptions
     from ._url import Options
 
 __all__ = ("TableStore", "of_row", "rows_of")

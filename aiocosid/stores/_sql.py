@@ -437,13 +437,8 @@ class SqlBackend(Backend):
         ((version,),) = await self.link.fetch_rows(self.dialect.version)
         migrators = [str(name) for (name,) in await self.link.fetch_rows(self.dialect.migrators)]
         schema = Schema.read(await self.link.fetch_rows(self.dialect.schema))
-        facts = (await self._findings()).facts(str(version))
+        facts = (await _findings(self.link, self.dialect)).facts(str(version))
         return replace(facts, migrators=migrators, is_disposable=schema.is_disposable)
-
-    async def _findings(self) -> Findings:
-        dialect = self.dialect
-        asked = [await self.link.fetch_rows(statement) for statement in dialect.settings]
-        return findings(dialect.rules, chain.from_iterable(asked))
 
     async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> bool:
         """Create what is missing; the first time with the store's marker; see `_dialect`.
@@ -492,7 +487,7 @@ class SqlBackend(Backend):
     async def _run(self, statement: str, **values: Value) -> Sequence[Row]:
         """Run a statement after a check of the settings; repeat it if the server rolled it back."""
         if self.durability.is_due:
-            self.durability.judge(self.label, await self._findings())
+            self.durability.judge(self.label, await _findings(self.link, self.dialect))
         for _ in range(ATTEMPTS - 1):
             try:
                 return await self._once(statement, **values)
@@ -539,7 +534,7 @@ class SqlBackend(Backend):
                 raise CounterMissingError(self.label, counter=name)
             is_emptied = await self._row(IS_MARKED) is not None
             raise CounterNotCreatedError(self.label, counter=name, is_emptied=is_emptied)
-        return self._sound(name, rows[0][0])
+        return _sound(self.label, name, rows[0][0])
 
     async def _added(self, values: dict[str, Value], *, create: bool) -> Sequence[Row]:
         add = self.dialect.add
@@ -568,8 +563,8 @@ class SqlBackend(Backend):
         return at if counter is None else counter.last_max_id
 
     async def raise_to(self, name: str, above: int, *, create: bool) -> Counter | None:
-        if create:
-            await self._ensure_not_emptied(name)
+        if create and await self._row_beside_cosid(self.dialect.is_emptied) is not None:
+            raise CounterNotCreatedError(self.label, counter=name, is_emptied=True)
         try:
             statement = self.dialect.raise_to.statement(create=create)
             rows = await self._fetch_rows(statement, name=name, above=above)
@@ -580,13 +575,8 @@ class SqlBackend(Backend):
         if not rows:
             await self._ensure_missing(name, 0, create=create)
             return None
-        max_id, fetch_time = self._sound(name, rows[0][0]), as_integer(rows[0][1])
+        max_id, fetch_time = _sound(self.label, name, rows[0][0]), as_integer(rows[0][1])
         return Counter(namespaced_name=name, last_max_id=max_id, last_fetch_time=fetch_time)
-
-    async def _ensure_not_emptied(self, name: str) -> None:
-        """Raise `CounterNotCreatedError` if the store had counters, and all of them are gone."""
-        if await self._row_beside_cosid(self.dialect.is_emptied) is not None:
-            raise CounterNotCreatedError(self.label, counter=name, is_emptied=True)
 
     async def _row_beside_cosid(self, statement: str) -> Row | None:
         """Run a statement on our cells; where CosId's table stands alone there is nothing to do."""
@@ -607,23 +597,18 @@ class SqlBackend(Backend):
     async def peek(self, name: str) -> int | None:
         rows = await self._fetch_rows(self.dialect.counter, name=name)
         row = next(iter(rows), None)
-        return None if row is None else self._sound(name, row[0])
+        return None if row is None else _sound(self.label, name, row[0])
 
     async def _ensure_missing(self, name: str, by: int, *, create: bool = False) -> None:
         """Raise the reason why a counter could not be advanced, unless it is missing."""
         row = await self._row(self.dialect.counter, name=name)
         if row is None and not create:
             return
-        if row is not None and self._sound(name, row[0]) > MAX_ID - by:
+        if row is not None and _sound(self.label, name, row[0]) > MAX_ID - by:
             raise IdOverflowError(name, limit=MAX_ID)
         raise StoreUnavailableError(
             self.label, f"{name!r} is being repaired by another client", remedy="try again"
         )
-
-    def _sound(self, name: str, value: object) -> int:
-        if (found := as_integer(value)) is None:
-            raise CorruptCounterError(self.label, counter=name, found=f"{value!r:.{SHOWN}}")
-        return found
 
     # Cells.
 
@@ -653,3 +638,19 @@ class SqlBackend(Backend):
 
     async def namespaces(self) -> Sequence[str]:
         return [str(row[0]) for row in await self._fetch_rows(self.dialect.namespaces)]
+
+
+def _sound(store: str, name: str, value: object) -> int:
+    """Return a counter's value.
+
+    Raises:
+        CorruptCounterError: it is no integer.
+    """
+    if (found := as_integer(value)) is None:
+        raise CorruptCounterError(store, counter=name, found=f"{value!r:.{SHOWN}}")
+    return found
+
+
+async def _findings(link: Executor, dialect: Dialect) -> Findings:
+    asked = [await link.fetch_rows(statement) for statement in dialect.settings]
+    return findings(dialect.rules, chain.from_iterable(asked))

@@ -288,7 +288,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
             InvalidArgumentError: the id is not held, or an argument is outside its range.
             StoreError: the store refuses or cannot be reached.
         """
-        self._check_namespace(namespace)
+        _check_namespace(namespace)
         check_integer("machine_id", machine_id, at_least=0, at_most=MAX_MACHINE_ID)
         owner: list[object] = []
 
@@ -314,7 +314,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
             CorruptMachineStateError: the id's cell is damaged; nothing was written.
             StoreError: the store refuses or cannot be reached.
         """
-        self._check_namespace(namespace)
+        _check_namespace(namespace)
         check_integer("machine_id", machine_id, at_least=0, at_most=MAX_MACHINE_ID)
         check_integer("above_ms", above_ms, at_least=0)
         latest_ms = SYSTEM_CLOCK.now_ms() + rules.MOST_AHEAD_MS
@@ -340,7 +340,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
             CorruptMachineStateError: a cell of aiocosid's is damaged.
             StoreError: the store refuses or cannot be reached.
         """
-        self._check_namespace(namespace)
+        _check_namespace(namespace)
         rule = partial(administration.repair, clock_ms=SYSTEM_CLOCK.now_ms())
         found: list[Machine] = await self._change(namespace, rule)
         return found
@@ -353,7 +353,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
             CorruptMachineStateError: the namespace's cell is damaged.
             StoreError: the store refuses or cannot be reached.
         """
-        self._check_namespace(namespace)
+        _check_namespace(namespace)
         space = (await read_cells(self._backend, namespace, Need())).space
         return space.bits or None if space is not None else None
 
@@ -369,7 +369,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
             CorruptMachineStateError: a cell is damaged; nothing was written.
             StoreError: the store refuses or cannot be reached.
         """
-        self._check_namespace(namespace)
+        _check_namespace(namespace)
         check_machine_bits(bits)
         await self._change(namespace, partial(administration.set_bits, bits=bits))
 
@@ -380,7 +380,10 @@ class BackendStore(NotCopyable, Store, Generic[B]):
             UnsupportedByStoreError: the store keeps no machine ids, or no marker for all of them.
             StoreError: the store refuses, cannot be reached, or hides its identity.
         """
-        self._check_marker()
+        if not self._backend.has_marker:
+            reason = "no commit spans its namespaces"
+            remedy = "mark each with 'aiocosid init --store URL --namespace NAMESPACE'"
+            raise UnsupportedByStoreError(type(self).__name__, reason, remedy=remedy)
         return rules.is_initialized(await read_cells(self._backend, EVERYWHERE, Need()))
 
     async def initialize(
@@ -421,7 +424,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
             InvalidArgumentError: the namespace still has machine ids, or is no text, or too long.
             StoreError: the store refuses or cannot be reached.
         """
-        self._check_namespace(namespace)
+        _check_namespace(namespace)
         is_forgotten: bool = await self._change(
             namespace,
             lambda snapshot, _: administration.forget(snapshot),
@@ -447,7 +450,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
             CorruptMachineStateError: a cell is damaged; nothing was written.
             StoreError: the store refuses, cannot be reached, or hides its identity.
         """
-        self._check_namespace(namespace)
+        _check_namespace(namespace)
         guard_ms = guard_ms_of(check_safe_guard(safe_guard))
         rule = partial(administration.mark, is_new=is_new)
         marker: MachineMarker = await self._change(namespace, rule, guard_ms=guard_ms)
@@ -501,19 +504,9 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         if namespace is None:
             names = sorted(await self._backend.namespaces())
         else:
-            self._check_namespace(namespace)
+            _check_namespace(namespace)
             names = [namespace]
         return [await read_cells(self._backend, name, WHOLE) for name in names]
-
-    def _check_namespace(self, namespace: str) -> None:
-        check_text("namespace", namespace, at_most=NAME_WIDTH)
-
-    def _check_marker(self) -> None:
-        if not self._backend.has_marker:
-            remedy = "mark each with 'aiocosid init --store URL --namespace NAMESPACE'"
-            raise UnsupportedByStoreError(
-                type(self).__name__, "no commit spans its namespaces", remedy=remedy
-            )
 
     # Lifecycle.
 
@@ -544,3 +537,7 @@ def _safe_guard(found: Snapshot) -> float | None:
     if found.space is None or not found.space.guard_ms:
         return None
     return inf if found.space.guard_ms >= ENDLESS_MS else found.space.guard_ms / 1000
+
+
+def _check_namespace(namespace: str) -> None:
+    check_text("namespace", namespace, at_most=NAME_WIDTH)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from .._life import fork
 from .._life.fork import NotCopyable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from .backend import Backend
 
-__all__ = ("CounterDistributor", "HighWater", "WatchedDistributor", "reached_by")
+__all__ = ("CounterDistributor", "CounterOptions", "HighWater", "WatchedDistributor", "reached_by")
 
 
 class HighWater:
@@ -89,6 +89,20 @@ def _went_back(counter: IdSegmentDistributor, seen: int, expected: int) -> Store
     )
 
 
+class CounterOptions(TypedDict, total=False):
+    """Options of a counter; see `IdSegmentDistributor`."""
+
+    namespace: str
+    offset: int
+    step: int
+
+
+class Described(CounterOptions):
+    """A counter's name and options."""
+
+    name: str
+
+
 class WatchedDistributor(NotCopyable, IdSegmentDistributor):
     """Checks each reply against those before.
 
@@ -100,7 +114,7 @@ class WatchedDistributor(NotCopyable, IdSegmentDistributor):
     fork_remedy: str = REOPEN
     """The remedy for a forked child, in messages."""
 
-    def __init__(self, **described: Any) -> None:  # noqa: ANN401 - a contract's
+    def __init__(self, **described: Unpack[Described]) -> None:
         """Describe a counter; see `aiocosid.abc.IdSegmentDistributor`."""
         super().__init__(**described)
         self._water = HighWater()
@@ -175,7 +189,7 @@ class CounterDistributor(WatchedDistributor):
 
     __slots__ = ("_backend", "fork_remedy", "order_risk", "store")
 
-    def __init__(self, backend: Backend, **described: Any) -> None:  # noqa: ANN401 - a contract's
+    def __init__(self, backend: Backend, **described: Unpack[Described]) -> None:
         """Describe a counter; nothing is sent yet.
 
         Args:

@@ -11,6 +11,7 @@ from abc import abstractmethod
 from contextlib import AsyncExitStack
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+from urllib.parse import parse_qsl
 
 import anyio
 
@@ -19,6 +20,7 @@ from ..abc import DEFAULT_NAMESPACE, DEFAULT_STEP, IdSegmentDistributor, Store
 from ..errors import (
     CosIdError,
     IdOverflowError,
+    InvalidArgumentError,
     StoreError,
     StoreRolledBackError,
     StoreUnavailableError,
@@ -26,11 +28,20 @@ from ..errors import (
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from ..abc import Clock
     from .counters import HighWater
 
-__all__ = ("Closings", "FailOver", "StoreHealth", "StoreOverStores", "no_answer")
+__all__ = (
+    "Closings",
+    "FailOver",
+    "StoreHealth",
+    "StoreOverStores",
+    "no_answer",
+    "read_option",
+    "read_parts",
+)
 
 D = TypeVar("D", bound=IdSegmentDistributor)
 
@@ -318,3 +329,45 @@ def no_answer(store: str, what: str, errors: Sequence[CosIdError]) -> StoreError
     error = kind(store, f"{what}: {reasons}", remedy=errors[-1].remedy)
     error.__cause__ = errors[-1]
     return error
+
+
+def read_parts(
+    url: str,
+    scheme: str,
+    options: Mapping[str, Callable[[str], Any]],
+    *,
+    needs: AbstractSet[str],
+    expected: str,
+) -> tuple[list[str], dict[str, Any]]:
+    """Return the stores of a URL of several stores, in their order, and its other options.
+
+    Args:
+        url: such as ``striped:?store=URL&store=URL``, percent-encoded.
+        scheme: what it begins with.
+        options: those that may be given, each once, and how their texts are read.
+        needs: what has to be given.
+        expected: the URL in messages.
+
+    Raises:
+        InvalidArgumentError: it is malformed; it is not shown, as it may hold passwords.
+    """
+    found, _, query = url.partition(":")
+    given = parse_qsl(query.removeprefix("?").replace("+", "%2B"), keep_blank_values=True)
+    urls = [text for name, text in given if name == "store"]
+    texts = {name: text for name, text in given if name in options}
+    is_known = len(urls) + len(texts) == len(given) and needs <= {name for name, _ in given}
+    if found.lower() != scheme or not query.startswith("?") or not is_known:
+        raise InvalidArgumentError("url", f"{scheme}:...", expected=expected)
+    return urls, {name: read_option(name, text, options[name]) for name, text in texts.items()}
+
+
+def read_option(name: str, text: str, kind: Callable[[str], Any]) -> Any:  # noqa: ANN401 - as its kind is
+    """Read an option of a URL.
+
+    Raises:
+        InvalidArgumentError: it is no number, as its kind wants.
+    """
+    try:
+        return kind(text)
+    except ValueError:
+        raise InvalidArgumentError(name, text, expected="a number") from None

@@ -19,7 +19,6 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
-from urllib.parse import parse_qsl
 
 from .._life.clock import SYSTEM_CLOCK
 from ..abc import DEFAULT_NAMESPACE, MAX_ID, Counter, Store
@@ -36,7 +35,7 @@ from ..errors import (
     UnsupportedByStoreError,
 )
 from .counters import WatchedDistributor
-from .over import Closings, FailOver, StoreHealth, StoreOverStores, no_answer
+from .over import Closings, FailOver, StoreHealth, StoreOverStores, no_answer, read_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -549,9 +548,9 @@ class StripedStore(StoreOverStores[StripedIdSegmentDistributor]):
             InvalidArgumentError: the URL, or one within, is malformed.
             MissingExtraError: a store's driver is not installed.
         """
-        urls, store_timeout = read_url(url)
-        stores = [open_store(each) for each in urls]
-        return cls(stores, store_timeout=store_timeout, owns_stores=True)
+        options = {"store_timeout": float}
+        urls, given = read_parts(url, "striped", options, needs={"store"}, expected=EXPECTED)
+        return cls([*map(open_store, urls)], owns_stores=True, **given)
 
     def __repr__(self) -> str:
         """Show the stores, without credentials."""
@@ -634,22 +633,3 @@ def _check_stores(stores: Any) -> None:  # noqa: ANN401 - whatever was given
         raise InvalidArgumentError("stores", stores, expected=expected)
     if len({id(each) for each in given}) < len(given):
         raise InvalidArgumentError("stores", stores, expected="each of them another one")
-
-
-def read_url(url: str) -> tuple[list[str], float]:
-    """Return the stores' URLs in their order, and the seconds that one has to answer.
-
-    Raises:
-        InvalidArgumentError: it is malformed; it is not shown, as it may hold passwords.
-    """
-    scheme, _, query = url.partition(":")
-    given = parse_qsl(query.removeprefix("?").replace("+", "%2B"), keep_blank_values=True)
-    stores = [text for name, text in given if name == "store"]
-    timeouts = [text for name, text in given if name == "store_timeout"]
-    is_known = len(stores) + len(timeouts) == len(given) and len(timeouts) <= 1
-    if scheme.lower() != "striped" or not query.startswith("?") or not stores or not is_known:
-        raise InvalidArgumentError("url", "striped:...", expected=EXPECTED)
-    try:
-        return stores, float(timeouts[0]) if timeouts else STORE_TIMEOUT
-    except ValueError:
-        raise InvalidArgumentError("store_timeout", timeouts[0], expected="a number") from None

@@ -38,7 +38,7 @@ INTERNAL = {
     "aiocosid.stores.striped": {
         *("EXPECTED", "FEWEST_STORES", "MOST_OPENINGS", "MOST_STORES", "MisplacedError"),
         *("ResidueClass", "STORE_TIMEOUT", "SUFFIX", "Stripe", "StripedIdSegmentDistributor"),
-        *("UNIT", "UnopenedError", "highest_id", "read_url"),
+        *("UNIT", "UnopenedError", "highest_id"),
     },
     "aiocosid.stores.tiered": {
         *("CACHE_TIMEOUT", "Call", "DIGITS", "LOCAL", "MAX_SPAN", "Outage", "PAUSE", "POLL"),
