@@ -92,7 +92,7 @@ class SegmentOpening:
         self.stock = Stock(self.life, self.hand)
         self.callers = Callers(self.life.clock, LONG_PIECE, options.wait_timeout)
         self.line = self.callers.line
-        self.demand = Demand(self.stock, self.line, pace, options.quiet_period)
+        self.demand = Demand(self.stock, self.line, pace, options.quiet_seconds)
         self.supply = Supply(self.stock, distributor, options, pace, row_step)
         self._expiry = Expiry(self.stock)
         self._gives_up_later = False  # closed in the middle of a step
@@ -162,7 +162,7 @@ class SegmentOpening:
     @atomic_step
     def _refill(self) -> None:
         """Put the next piece in hand if the last one is used up, and order what is missing."""
-        if self.options.ttl != FOREVER:
+        if self.options.lifetime != FOREVER:
             self._expiry.drop_old()
         if not self.hand.left:
             self.order()
@@ -260,7 +260,7 @@ class SegmentOpening:
         """Serve whom the ids in hand can serve; what is left over goes in hand if nobody waits."""
         line, supply = self.line, self.supply
         if line:
-            if self.options.ttl != FOREVER:
+            if self.options.lifetime != FOREVER:
                 self._expiry.drop_old()  # what was fresh when they began to wait
             sent = self.stock.oldest if self.pace.keeps_none else None
             line.serve(self.hand.ahead, self.stock.take, sent)

@@ -305,7 +305,7 @@ class Supply:
         if isinstance(distributor, BlockDistributor):
             self._next = distributor.next_block
         self.calls = OpeningCalls(
-            stock.life, timeout=options.fetch_timeout, close_timeout=options.close_timeout
+            stock.life, timeout=options.call_timeout, close_timeout=options.close_timeout
         )
         self.at_once = self.used_up = False
         self.sent = self.attempt = self.fetches = self.failures = 0
@@ -406,10 +406,10 @@ class Supply:
             return error
         if max_id < 1:
             return self._corrupt(f"{max_id}, below the first id")
-        return [IdSegment(max_id, count, reply.sent_at, self._options.ttl, distributor.stride)]
+        return [IdSegment(max_id, count, reply.sent_at, self._options.lifetime, distributor.stride)]
 
     def _judge_block(self, block: Block, reply: Reply) -> list[IdSegment] | CosIdError:
-        last, ttl = self._hand.floor or 0, self._options.ttl
+        last, ttl = self._hand.floor or 0, self._options.lifetime
         for each in block.ranges:
             if each[0] <= last:
                 # Of a clock that has stepped back, behind a server that was started anew.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from .._life.loop import Root
-    from ..abc import Clock, IdSegmentDistributor
+    from ..abc import IdSegmentDistributor
     from ._statistics import SegmentStatistics
     from .chain import IdsInHand
     from .options import SegmentOptions
@@ -46,7 +46,6 @@ class SegmentGenerator(Component, IdGenerator):
         distributor: IdSegmentDistributor,
         options: SegmentOptions,
         pace: Pace,
-        clock: Clock | None,
         row_step: Callable[[], Awaitable[int]] | None = None,
     ) -> None:
         limit = distributor.step_limit
@@ -57,7 +56,7 @@ class SegmentGenerator(Component, IdGenerator):
         self._options = options
         self._pace = pace  # at rest: each opening has a copy
         self._row_step = row_step
-        super().__init__(clock)
+        super().__init__(options.clock)
         self._reset()
 
     # The hot path.
@@ -111,7 +110,7 @@ class SegmentGenerator(Component, IdGenerator):
             self._distributor.peek,
             store=self._distributor.store,
             clock=self._clock,
-            within=self._options.fetch_timeout,
+            within=self._options.call_timeout,
         )
         if isinstance(answer, CosIdError):
             raise answer

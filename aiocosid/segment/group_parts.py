@@ -6,7 +6,7 @@ import logging
 from collections import OrderedDict
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol
 
 from .._life.component import (
     drain,
@@ -20,6 +20,7 @@ from .._life.component import (
 from ..abc import IdSegmentDistributor, Statistics
 from ..errors import ClosedError, WouldBlock
 from ._segment_ids import SegmentChainId, SegmentId
+from .options import CountedOptions, SegmentChainOptions, SegmentIdOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +42,6 @@ __all__ = (
     "GroupedStatistics",
     "Groups",
     "MakeDistributor",
-    "SegmentKind",
     "UnderOneName",
 )
 
@@ -50,13 +50,11 @@ logger = logging.getLogger("aiocosid")
 NS_PER_MS: Final = 1_000_000
 SECOND: Final = 1000 * NS_PER_MS
 
-SegmentKind: TypeAlias = Literal["chain", "segment"]
-"""Which generator a group has: `SegmentChainId` or `SegmentId`."""
-
-KINDS: Final[dict[str, type[SegmentChainId | SegmentId]]] = {
-    "chain": SegmentChainId,
-    "segment": SegmentId,
+KINDS: Final[dict[str, tuple[type[SegmentChainId | SegmentId], type[CountedOptions]]]] = {
+    "chain": (SegmentChainId, SegmentChainOptions),
+    "segment": (SegmentId, SegmentIdOptions),
 }
+"""The generator that each group has, and its options."""
 
 
 class MakeDistributor(Protocol):

@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Final
 from .._life.clock import SYSTEM_CLOCK
 from ..abc import TextIdGenerator
 from ..abc.dates import moment_of
+from ..abc.options import common, takes
 from ..errors import InvalidArgumentError
 from ..generators.wrapped import DelegatingGenerator
 from ._cosid_state import RADIX62, CosIdFriendlyText, CosIdState
 from ._snowflake_id import SnowflakeId
+from .options import CosIdGeneratorOptions, SnowflakeIdOptions
 
 if TYPE_CHECKING:
     from datetime import tzinfo
 
-    from ..abc import Clock, MachineIdDistributor
-    from ..abc.events import Instrument
+    from ..abc import MachineIdDistributor
     from ..machine import MachineIdLease
     from ._cosid_state import CosIdText
     from ._statistics import SnowflakeStatistics
@@ -44,55 +45,25 @@ class CosIdGenerator(DelegatingGenerator[SnowflakeId, str], TextIdGenerator):
 
     _stretch = 200
 
+    @takes(CosIdGeneratorOptions)
     def __init__(
-        self,
-        machine: MachineIdDistributor | MachineIdLease,
-        *,
-        name: str = "__share__",
-        text: CosIdText = RADIX62,
-        broken_threshold: float | None = 2.0,
-        max_forward_jump: float | None = None,
-        sequence_reset_threshold: int | None = -1,
-        wait_timeout: float = 5.0,
-        close_timeout: float = 5.0,
-        instrument: Instrument | None = None,
-        clock: Clock | None = None,
+        self, machine: MachineIdDistributor | MachineIdLease, options: CosIdGeneratorOptions, /
     ) -> None:
         """Describe a generator; the arguments are `SnowflakeId`'s, with ``text`` for ``layout``.
 
         Args:
             machine: the source of the machine id, of 20 bits by default.
-            name: the generator's name.
-            text: `RADIX62` (15 characters), `RADIX36` (17), or a `CosIdFriendlyText` with a zone of
-                constant offset.
-            broken_threshold: seconds that a call waits for a clock that stepped back.
-            max_forward_jump: as for `SnowflakeId`.
-            sequence_reset_threshold: as for `SnowflakeId`.
-            wait_timeout: seconds that a call waits for a lease that allows no ids.
-            close_timeout: seconds that closing may take.
-            instrument: receives events.
-            clock: time; the system's by default.
+            options: the keyword arguments: see `CosIdGeneratorOptions`.
 
         Raises:
             InvalidArgumentError: an argument is outside its range, or the zone has summer time.
         """
+        text = RADIX62 if options.text is None else options.text
         if isinstance(text, CosIdFriendlyText):
-            _check_zone(text, (clock or SYSTEM_CLOCK).now_ms())
+            _check_zone(text, (options.clock or SYSTEM_CLOCK).now_ms())
         self.text: CosIdFriendlyText | CosIdText = text
-        super().__init__(
-            SnowflakeId(
-                machine,
-                name=name,
-                layout=text.layout,
-                broken_threshold=broken_threshold,
-                max_forward_jump=max_forward_jump,
-                sequence_reset_threshold=sequence_reset_threshold,
-                wait_timeout=wait_timeout,
-                close_timeout=close_timeout,
-                instrument=instrument,
-                clock=clock,
-            )
-        )
+        both = common(options, SnowflakeIdOptions)
+        super().__init__(SnowflakeId(machine, layout=text.layout, **both))
 
     async def next_state(self) -> CosIdState:
         """Return the next id as its three fields."""

@@ -31,7 +31,7 @@ from ._batch_size import BatchSize
 from ._lane import Guess, Lane
 from ._replies import validated_reply
 from ._seconds_in_hand import NS, SecondsInHand
-from ._sharded_options import lane_width
+from ._sharded_sequences import lane_width
 from ._stamped import StampOpening
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ..machine import MachineIdLease
     from ._lane import Fallback
     from ._sharded_layout import ShardedLayout
-    from ._sharded_options import ShardedOptions
+    from .options import ShardedOptions
 
 __all__ = ("Granting",)
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from .._life.open_state import Home
     from ..machine import MachineIdLease
     from ._layout import SnowflakeLayout
-    from ._options import StampOptions
     from ._sequencer import Refusal
+    from .options import CachedIdOptions, SnowflakeIdOptions
 
 __all__ = ("MS", "NS_PER_MS", "Stamping")
 
@@ -57,7 +57,7 @@ class Stamping(StampOpening[Sequencer | Shut]):
         home: Home,
         before: Stamping | None,
         lease: MachineIdLease,
-        options: StampOptions,
+        options: SnowflakeIdOptions | CachedIdOptions,
     ) -> None:
         """Begin; ``before`` is the generator's last opening."""
         super().__init__(
