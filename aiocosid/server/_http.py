@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
 from .._life.clock import SYSTEM_CLOCK
-from ._direct import Sending
 from ._meters import ACCESS
 from ._problems import CONTENT_TYPE, Problem
 from ._tokens import Access
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 
     from starlette.types import Receive, Scope, Send
 
@@ -23,6 +22,7 @@ __all__ = (
     "JSON",
     "TEXT",
     "HttpAnswer",
+    "Sending",
     "access_of",
     "answer_of",
     "bearer_of",
@@ -48,6 +48,43 @@ FORM: Final = b"application/x-www-form-urlencoded"
 MOST_DIGITS: Final = 20  # of a number in a query
 
 EVERYTHING: Final = Access()
+
+
+class Sending:
+    """Sends an answer as an ASGI server does, or at once where ours takes it whole.
+
+    To HEAD it sends no body.
+
+    Attributes:
+        status: of the answer; 0 before.
+    """
+
+    __slots__ = ("_is_head", "_send", "_send_whole", "status")
+
+    def __init__(self, send: Send, *, is_head: bool) -> None:
+        """Send to a server, or to what is in front of it, which then sees each message."""
+        self.status: int = 0
+        self._send, self._is_head = send, is_head
+        server: Any = getattr(send, "__self__", None)
+        self._send_whole: Callable[[int, bytes, bytes], bool] | None
+        self._send_whole = None if is_head else getattr(server, "send_whole", None)
+
+    def __call__(self, message: MutableMapping[str, Any]) -> Awaitable[None]:
+        """Send one message."""
+        self.status = message.get("status", self.status)
+        if self._is_head and "body" in message:
+            message = {**message, "body": b""}
+        return self._send(message)
+
+    def whole(self, status: int, content_type: bytes, body: bytes) -> bool:
+        """Send an answer that no cache may keep; return whether the server takes it so."""
+        if self._send_whole is None:
+            return False
+        head = b"content-type: %b\r\ncontent-length: %d\r\ncache-control: no-store\r\n\r\n"
+        if not self._send_whole(status, head % (content_type, len(body)), body):
+            return False
+        self.status = status
+        return True
 
 
 class HttpAnswer(NamedTuple):
