@@ -20,7 +20,8 @@ from ..errors import (
     UnsupportedByStoreError,
 )
 from ..machine.operations import ReleaseOperation, RenewOperation, TakeOperation
-from ..stores.base import BackendStore, CounterDistributor, backend_of
+from ..stores.base import BackendStore, backend_of
+from ..stores.counters import CounterDistributor
 from ..stores.wire import LABEL, as_fault, as_values, ranges_json, values_json
 from . import _machines
 from ._http import access_of, answer_of, body_of

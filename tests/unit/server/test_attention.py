@@ -62,32 +62,39 @@ def marker(left: float) -> MachineMarker:
     return MachineMarker(namespace="shop", seconds_left=left)
 
 
-def test_ids_that_do_not_last() -> None:
-    waning = GeneratorState(chain(seconds_left=2.5, endurance=60.0))
-    [row] = shown(reports={"order": waning})
-    assert row == ["warn few ids in hand", "order", "its ids last 2.5 s without the store"]
+FULL = Counter(namespaced_name="shop.x", last_max_id=MAX_ID - 7)
+AHEAD = Machine(
+    namespace="shop", machine_id=3, instance_id="", last_timestamp_ms=NOW, mark_ms=NOW + 9 * DAY
+)
 
 
-def test_a_floor_near_its_end() -> None:
-    full = Counter(namespaced_name="shop.x", last_max_id=MAX_ID - 7)
-    [row] = shown(readings=[reading(counters=[full])])
-    assert row == ["bad floor near the end", "shop.x", "7 ids are left"]
-
-
-def test_a_mark_in_the_future() -> None:
-    machine = Machine(
-        namespace="shop", machine_id=3, instance_id="", last_timestamp_ms=NOW, mark_ms=NOW + 9 * DAY
-    )
-    [row] = shown(readings=[reading(machines=[machine])])
-    assert row[:2] == ["bad mark in the future", "shop: machine id 3"]
-    assert row[2] == "until 2023-11-23 22:13:20"
-
-
-def test_quarantines_with_their_end() -> None:
-    [row] = shown(readings=[reading(markers=[marker(30.0)])])
-    assert row == ["bad quarantine", "shop", "ends at 2023-11-14 22:13:50"]
-    [row] = shown(readings=[reading(markers=[marker(inf)])])
-    assert row[2] == "does not end by itself"
+@pytest.mark.parametrize(
+    ("about", "row"),
+    [
+        (
+            {"reports": {"order": GeneratorState(chain(seconds_left=2.5, endurance=60.0))}},
+            ["warn few ids in hand", "order", "its ids last 2.5 s without the store"],
+        ),
+        (
+            {"readings": [reading(counters=[FULL])]},
+            ["bad floor near the end", "shop.x", "7 ids are left"],
+        ),
+        (
+            {"readings": [reading(machines=[AHEAD])]},
+            ["bad mark in the future", "shop: machine id 3", "until 2023-11-23 22:13:20"],
+        ),
+        (
+            {"readings": [reading(markers=[marker(30.0)])]},
+            ["bad quarantine", "shop", "ends at 2023-11-14 22:13:50"],
+        ),
+        (
+            {"readings": [reading(markers=[marker(inf)])]},
+            ["bad quarantine", "shop", "does not end by itself"],
+        ),
+    ],
+)
+def test_what_needs_attention(about: dict[str, Any], row: list[str]) -> None:
+    assert shown(**about) == [row]
 
 
 def test_what_expires() -> None:
