@@ -19,7 +19,7 @@ from aiocosid.machine._tenure import Tenure
 from aiocosid.snowflake._stamping import Stamping
 from aiocosid.stores.redis import RedisStore, _backend, _sequence, _span
 from aiocosid.stores.redis._link import Script
-from aiocosid.stores.striped._stripe import UNIT, ResidueClass
+from aiocosid.stores.striped import UNIT, ResidueClass
 from aiocosid.stores.tiered import TieredStore
 from tests.simulation import (
     SCENARIOS,
@@ -244,7 +244,7 @@ BROKEN: dict[str, Broken] = {
             seed,
         )
         for rule, seed in (
-            *(("renewal", 61), ("lock", 5), ("boot", 21)),
+            *(("renewal", 81), ("lock", 5), ("boot", 37)),
             *(("time since", 1), ("floor", 8)),
         )
     },
@@ -293,7 +293,7 @@ BROKEN: dict[str, Broken] = {
     "cancelled call whose connection is pooled": Broken(
         broken(two_counters, (SimulatedRedisClient, "_exchange", PoolsCancelled._exchange)),
         "handed out twice",
-        62,
+        82,
     ),
     "waiters overtaken": Broken(
         broken(SCENARIOS["segment_chain_faults"], (WaiterQueue, "serve", serves_small)),

@@ -7,11 +7,8 @@ from typing import Any
 from aiocosid.machine._opening import LeaseOpening
 from aiocosid.segment._supply import Supply
 from aiocosid.snowflake._ring import Ring
-from aiocosid.stores.http._backend import Answer
-from aiocosid.stores.http._machine import LOST, HttpMachineIdDistributor
-from tests.simulation import (
-    SCENARIOS,
-)
+from aiocosid.stores.http._backend import LOST, Answer, HttpMachineIdDistributor
+from tests.simulation import SCENARIOS
 
 from ._breaking import Broken, broken
 
@@ -64,17 +61,15 @@ BROKEN: dict[str, Broken] = {
     "a ring that keeps the ids of its former lease": Broken(
         broken(SCENARIOS["cached_snowflakes"], (Ring, "_move", keeps_its_ids)),
         "machine id|handed out twice",
-        1,
+        4,
     ),
     "a segment as long as its row says": Broken(
-        broken(SCENARIOS["leaf_segments"], (Supply, "_ask", asks_for_less)),
-        "handed out twice",
-        1,
+        broken(SCENARIOS["leaf_segments"], (Supply, "_ask", asks_for_less)), "handed out twice", 1
     ),
     "a proxy that remembers too long": Broken(
         broken(SCENARIOS["http_snowflakes"], (HttpMachineIdDistributor, "_is_lost", believes)),
         "got no ids",
-        10,
+        13,
     ),
     "a lost id of a proxy's": Broken(
         broken(SCENARIOS["http_snowflakes"], (HttpMachineIdDistributor, "_guard", goes_on)),

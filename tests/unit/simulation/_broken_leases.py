@@ -20,13 +20,7 @@ from aiocosid.snowflake._sequencer import Sequencer
 from aiocosid.snowflake._stamping import Stamping
 from aiocosid.stores.memory import MemoryStore
 from tests.machine_disk import Disk
-from tests.simulation import (
-    Faults,
-    Node,
-    World,
-    churn,
-    trouble,
-)
+from tests.simulation import Faults, Node, World, churn, trouble
 from tests.simulation._restart_scenarios import restarting
 from tests.simulation._scenarios import INTERVAL, LAYOUT, SAFE_GUARD, parse
 
@@ -55,10 +49,7 @@ async def silent_past_the_lease(
 
     def make(node: Node) -> SnowflakeId:
         lease = MachineIdLease(
-            machine(node),
-            bits=LAYOUT.machine_bits,
-            lead=0.9 * SAFE_GUARD,
-            clock=node.clock,
+            machine(node), bits=LAYOUT.machine_bits, lead=0.9 * SAFE_GUARD, clock=node.clock
         )
         return SnowflakeId(lease, layout=LAYOUT, clock=node.clock)
 
