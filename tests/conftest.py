@@ -100,12 +100,10 @@ REPEATS = re.compile(
     | /test_sql_machine_quarantine\.py::TestPostgres::test_a_promoted_standby\[False\]
     | /test_redis_machine_lives\.py::test_replica_has_the_same\[redis_factory\]
     | /test_machines\.py::TestOnTheirOwn::test_two_hundred_lives_on_four_ids\[asyncio-postgres\]
-    | /test_processes\.py::test_\w+\[(redis|\w+-(50|2-\d+)\])
-    | /(stress/test_strict|test_guided)\.py::\w+\[20?\]
+    | /test_guided\.py::\w+\[20?\]
     | /test_lives\.py::TestFork::\w+\[(psycopg|asyncmy|aiomysql|.*valkey_)
     | /test_lives\.py::TestFork::\w+\[(?!sqlite)(\w+-)?(asyncio-(os|runner)|uvloop-sys)
     | /test_restart\.py::\w+\[(redis_server|postgres)\]
-    | /test_chaos\.py::test_nothing_comes_twice\[sentinel-tiered\]
     | /test_sync_celery\.py::test_prefork\[sqlite\]
     """,
     re.VERBOSE,

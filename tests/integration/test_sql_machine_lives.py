@@ -39,10 +39,15 @@ def test_fifty_instances_in_ten_processes(tables: Tables) -> None:
 
 @pytest.mark.stress
 @pytest.mark.parametrize("stable", ["", "stable"])
-@pytest.mark.parametrize("step", ["look", "take", "insert", "guard", "look again", "revert"])
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize(
+    ("when", "step"),
+    [
+        ("before", "look"),
+        *(("after", step) for step in ("look", "take", "insert", "guard", "look again", "revert")),
+    ],
+)
 def test_killed_at_any_step(tables: Tables, step: str, when: str, stable: str) -> None:
-    """A kill -9 beside any statement loses nothing for ever.
+    """A kill -9 between any two statements loses nothing for ever.
 
     The instance finds its own again, and once it is silent for good others get all four; only a
     stable one's stays its own.
@@ -210,44 +215,4 @@ if forked:
     os.write(theirs, json.dumps(asyncio.run(child(*objects))).encode())
     ENDING
 runner.close()
-"""
-
-# Each id is held under a lock of the system, which a second holder would find taken; in the file
-# lies the last time that was used.
-LIVES = f"""
-import asyncio, fcntl, json, os, sys
-from aiocosid import open_store
-from aiocosid.errors import StoreUnavailableError
-
-url, number, folder = sys.argv[1:]
-NOW = {NOW}
-
-async def persist(call):
-    while True:
-        try:
-            return await call()
-        except StoreUnavailableError:
-            pass  # a lock of SQLite's that was not to be had in time
-
-async def main():
-    lived = 0
-    async with open_store(url) as store:
-        for life in range(500):
-            one = store.machine_id_distributor(namespace="dev", instance_id=f"{{number}}-{{life}}")
-            grant = await persist(lambda: one.distribute(2, now_ms=NOW, latest_ms=2**53))
-            mine = grant.machine_id
-            with open(os.path.join(folder, str(mine)), "a+") as held:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                held.seek(0)
-                used = int(held.read() or -1)
-                assert 0 <= mine < 4 and grant.floor_ms >= used, (grant, used)
-                used = max(grant.floor_ms, NOW) + 1
-                await persist(lambda: one.guard(mine, now_ms=NOW, mark_ms=used + 60_000))
-                held.truncate(0)
-                held.write(str(used))
-            await persist(lambda: one.revert(mine, last_ms=used))
-            lived += 1
-    print(json.dumps(lived))
-
-asyncio.run(main())
 """

@@ -49,7 +49,7 @@ from aiocosid.snowflake import (
 from aiocosid.stores.memory import MemorySequenceDistributor, MemoryStore
 from aiocosid.testing import ManualClock
 
-from .segment._kit import tasks
+from ._kit import tasks
 
 LAYOUT = ShardedLayout(datetime(2019, 1, 1, tzinfo=UTC))
 

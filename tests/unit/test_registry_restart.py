@@ -21,7 +21,7 @@ from aiocosid.errors import (
     StoreUnavailableError,
 )
 from aiocosid.machine import MachineIdLease
-from aiocosid.machine._restart import (
+from aiocosid.machine.restart import (
     early_floor_ms,
     is_last,
     least_floor_ms,
@@ -29,11 +29,11 @@ from aiocosid.machine._restart import (
     unconfirmed_record,
     unconfirmed_since_ms,
 )
-from aiocosid.testing import ManualClock
+from aiocosid.testing import ManualClock, settle
 from tests.machine_disk import Disk, MemoryPlace
 
+from ._kit import Call
 from .machine._lives import highest, wait_of_start
-from .segment._kit import Call
 
 OFFLINE = 600.0
 NOW = 1_790_000_000_000
@@ -281,13 +281,13 @@ class TestLives:
         bench.kill()
         mark, bench.table.loses = bench.table.stamp, True
         lease = bench.lease()
-        async with anyio.create_task_group() as group:
-            opening = Call(group, lease.__aenter__)
-            while bench.table.stamp < mark + 2:
-                await bench.clock.advance(0.01)
-            bench.table.loses = False
-            await bench.clock.advance(0.7)
-            assert opening.is_done
+        opening = Call(lease.__aenter__)
+        while bench.table.stamp < mark + 2:
+            await bench.clock.advance(0.01)
+        bench.table.loses = False
+        await bench.clock.advance(0.7)
+        assert opening.is_done
+        await settle()
         assert bench.clock.now_ms() > await highest(lease, bench.clock) - 1 > bench.last_ms
 
     async def test_a_start_that_the_disk_refuses_does_not_count(self, bench: Bench) -> None:
@@ -524,11 +524,11 @@ class TestAfterLeaf:
         after_leaf.offline, found = offline, after_leaf.table.stamp
         late = after_leaf.lease(start_timeout=1)
         after_leaf.table.is_down = False
-        async with anyio.create_task_group() as group:
-            Call(group, late.__aenter__)
-            await after_leaf.clock.advance(0.01)
-            assert (late.machine_id, after_leaf.table.stamp) == (-1, found)
-            group.cancel_scope.cancel()
+        opening = Call(late.__aenter__)
+        await after_leaf.clock.advance(0.01)
+        assert (late.machine_id, after_leaf.table.stamp) == (-1, found)
+        opening.cancel()
+        await settle()
 
     @ahead(900)
     async def test_a_clock_that_is_behind_the_node_s_time(self, after_leaf: Bench) -> None:

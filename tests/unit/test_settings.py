@@ -55,7 +55,8 @@ def test_three_lines_are_enough(write: Write) -> None:
     settings = load_settings(path)
     order = settings.generators["order"]
     assert isinstance(order, ChainSettings)
-    assert (settings.namespace, order.step, order.safe_distance) == ("cosid", 100, 2)
+    distance = order.model_dump()["safe_distance"]
+    assert (settings.namespace, order.step, distance) == ("cosid", 100, 2)
     [seen] = check_settings(str(path)).generators
     assert (seen.kind, seen.store, seen.counter) == (
         "chain",
@@ -283,7 +284,7 @@ def test_the_environment_comes_before_the_file(
     )
     found = load_settings(path).generators["order"]
     assert isinstance(found, ChainSettings)
-    assert found.ttl == 1.5
+    assert found.model_dump()["ttl"] == 1.5
     # A mapping is told all there is to know.
     mapped = load_settings(json.loads('{"generators": {}, "namespace": "shop"}'))
     assert (mapped.namespace, mapped.store) == ("shop", None)

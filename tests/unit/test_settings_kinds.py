@@ -305,7 +305,7 @@ def test_remote() -> None:
     given = settings("remote", store=url, block=50, max_age=inf, limit="javascript")
     order = configure(given, default=False)["order"]
     assert isinstance(order, RemoteId)
-    assert (order._pace.step, order._options.ttl) == (50, inf)
+    assert (order._pace.step, order._options.lifetime) == (50, inf)
     assert order._options.max_id == 2**53 - 1
     [report] = check_settings(given).generators
     assert (report.counter, report.example) == ("", "")

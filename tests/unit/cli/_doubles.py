@@ -144,6 +144,8 @@ class ScriptedStore(Store):
         )
 
     async def is_initialized(self) -> bool:
+        if self.silent:
+            await self.answer()
         return await self.memory.is_initialized()
 
     async def initialize(

@@ -13,7 +13,7 @@ import pytest
 
 from aiocosid import open_store
 from aiocosid.errors import UnsupportedByStoreError
-from aiocosid.stores._schema import WITNESS
+from aiocosid.stores._dialect import WITNESS
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.stores.schema import SchemaDialect, schema_statements
 from aiocosid.testing import ManualClock

@@ -6,7 +6,6 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, TypeAlias, cast
 
-import anyio
 import httpx
 import pytest
 from fastapi import APIRouter, Depends, FastAPI, WebSocket
@@ -31,7 +30,8 @@ from aiocosid.integrations.fastapi import Ids, check_generators, generator, hand
 from aiocosid.integrations.starlette import generator_of, provider_of
 from aiocosid.testing import FailingDistributor, ManualClock
 
-from ..segment._kit import Call, OneDistributor, counter
+from .._kit import Call
+from ..segment._kit import OneDistributor, counter
 from ._kit import client
 
 LOST = aiocosid.errors.MachineIdLostError("shop", 7, reason="gone")
@@ -186,13 +186,12 @@ async def test_a_request_waits_for_two_failed_calls_at_most(is_configured: bool)
     async with (
         lifespan(source)(app) as state,
         client(app) as http,
-        anyio.create_task_group() as group,
     ):
         if not is_configured:
             await cast("aiocosid.IdProvider", state["aiocosid"]).segment("order", step=1)
         assert (await http.get("/order")).json() == 1
         distributor.fail()
-        call = Call(group, http.get, "/order")
+        call = Call(http.get, "/order")
         await clock.advance(0.5)
         assert call.is_done
         assert (call.result.status_code, call.result.headers["retry-after"]) == (503, "1")

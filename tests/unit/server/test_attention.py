@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from aiocosid.abc import MAX_ID, Counter, Machine, MachineMarker
+from aiocosid.integrations.state import GeneratorState
 from aiocosid.provider.settings import load_settings
 from aiocosid.server import Token, Verb, digest_of
 from aiocosid.server._attention import attention_rows
@@ -24,7 +25,7 @@ DAY = 86_400_000
 
 def shown(**about: Any) -> list[list[str]]:
     given: dict[str, Any] = {
-        "pictures": {},
+        "reports": {},
         "readings": [],
         "tokens": [],
         "certificate_ms": None,
@@ -49,12 +50,12 @@ def test_nothing() -> None:
         namespace="shop", machine_id=3, instance_id="a", last_timestamp_ms=NOW, mark_ms=NOW + 90_000
     )
     found = reading(counters=[counter], machines=[machine], markers=[marker(0.0)])
-    pictures = {
-        "order": [chain(seconds_left=30.0, endurance=60.0)],
-        "idle": [chain(seconds_left=1.0, endurance=0.0)],
+    reports = {
+        "order": GeneratorState(chain(seconds_left=30.0, endurance=60.0)),
+        "idle": GeneratorState(chain(seconds_left=1.0, endurance=0.0)),
     }
     tokens = [token("never", None), token("late", NOW + 15 * DAY)]
-    assert shown(readings=[found], pictures=pictures, tokens=tokens) == []
+    assert shown(readings=[found], reports=reports, tokens=tokens) == []
 
 
 def marker(left: float) -> MachineMarker:
@@ -71,7 +72,7 @@ AHEAD = Machine(
     ("about", "row"),
     [
         (
-            {"pictures": {"order": [chain(seconds_left=2.5, endurance=60.0)]}},
+            {"reports": {"order": GeneratorState(chain(seconds_left=2.5, endurance=60.0))}},
             ["warn few ids in hand", "order", "its ids last 2.5 s without the store"],
         ),
         (

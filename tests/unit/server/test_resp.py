@@ -580,6 +580,7 @@ def told(found: list[list[bytes]]) -> list[tuple[bytes, ...]]:
 
 
 @settings(max_examples=300, deadline=None)
+@pytest.mark.asyncio
 @given(st.lists(st.integers(0, len(TALK)), max_size=12))
 async def test_commands_are_split_alike_wherever_the_network_cuts(cuts: list[int]) -> None:
     whole, parts = Commands(most=1000), Commands(most=1000)
@@ -653,6 +654,7 @@ async def test_a_stranger_sends_little(data: bytes) -> None:
     assert wire.is_closed
 
 
+@pytest.mark.asyncio
 @settings(max_examples=200, deadline=None)
 @given(
     st.lists(st.one_of(st.binary(max_size=40), st.sampled_from([TALK, *(g for g, _ in GARBAGE)])))

@@ -10,6 +10,7 @@ import pytest
 
 from aiocosid.abc import Counter, Machine, MachineMarker, ServerFacts
 from aiocosid.errors import StoreUnavailableError
+from aiocosid.integrations.state import GeneratorState
 from aiocosid.machine import MachineIdStatistics
 from aiocosid.segment import SegmentStatistics
 from aiocosid.server._view import (
@@ -35,16 +36,6 @@ from aiocosid.server._view import (
 from aiocosid.stores.inspection import Rates, StoreReading, seconds_text
 
 SILENT = StoreUnavailableError("redis", "redis://user:password@host is away")
-
-
-class Open:
-    """A generator with statistics, and nothing else."""
-
-    def __init__(self, statistics: Any) -> None:
-        self._statistics = statistics
-
-    def statistics(self) -> Any:
-        return self._statistics
 
 
 def chain(**changed: Any) -> SegmentStatistics:
@@ -104,8 +95,9 @@ def named(columns: Sequence[str], row: Row) -> dict[str, Shown]:
 
 
 def generator(statistics: Any, rates: Rates | None = None, now: float = 0.0) -> dict[str, Shown]:
-    opened: Any = Open(statistics)
-    return named(GENERATORS, generator_row("order", opened, rates or Rates(), now))
+    return named(
+        GENERATORS, generator_row("order", GeneratorState(statistics), rates or Rates(), now)
+    )
 
 
 class TestRates:
