@@ -67,23 +67,27 @@ def _reaches(route: BaseRoute, head: str) -> bool:
 class Sending:
     """Sends an answer as an ASGI server does, or at once where ours takes it whole.
 
+    To HEAD it sends no body.
+
     Attributes:
         status: of the answer; 0 before.
     """
 
-    __slots__ = ("_send", "_send_whole", "status")
+    __slots__ = ("_is_head", "_send", "_send_whole", "status")
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, *, is_head: bool) -> None:
         """Send to a server, or to what is in front of it, which then sees each message."""
         self.status: int = 0
-        self._send = send
+        self._send, self._is_head = send, is_head
         server: Any = getattr(send, "__self__", None)
         self._send_whole: Callable[[int, bytes, bytes], bool] | None
-        self._send_whole = getattr(server, "send_whole", None)
+        self._send_whole = None if is_head else getattr(server, "send_whole", None)
 
     def __call__(self, message: MutableMapping[str, Any]) -> Awaitable[None]:
         """Send one message."""
         self.status = message.get("status", self.status)
+        if self._is_head and "body" in message:
+            message = {**message, "body": b""}
         return self._send(message)
 
     def whole(self, status: int, content_type: bytes, body: bytes) -> bool:

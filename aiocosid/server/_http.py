@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
 from .._life.clock import SYSTEM_CLOCK
@@ -13,7 +13,7 @@ from ._problems import CONTENT_TYPE, Problem
 from ._tokens import Access
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from starlette.types import Receive, Scope, Send
 
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 __all__ = (
     "JSON",
     "TEXT",
+    "HttpAnswer",
     "access_of",
+    "answer_of",
     "bearer_of",
     "body_of",
     "check_host",
@@ -32,9 +34,7 @@ __all__ = (
     "needs_token",
     "parts_of",
     "query_of",
-    "reply",
-    "reply_problem",
-    "reply_slowly",
+    "send_answer",
     "whole",
 )
 
@@ -43,58 +43,60 @@ TEXT: Final = b"text/plain; charset=utf-8"
 
 OWN_SITE: Final = {b"same-origin", b"none"}  # of Sec-Fetch-Site; none: the address bar
 BEARER: Final = b"Bearer "
-NO_STORE: Final = (b"cache-control", b"no-store")
+NO_STORE: Final = {"cache-control": "no-store"}
 FORM: Final = b"application/x-www-form-urlencoded"
 MOST_DIGITS: Final = 20  # of a number in a query
 
 EVERYTHING: Final = Access()
 
 
-async def reply(
-    send: Send,
-    body: bytes,
-    *,
-    content_type: bytes = JSON,
-    status: int = HTTPStatus.OK,
-    headers: Mapping[str, str] | None = None,
-    is_head: bool = False,
-) -> None:
-    """Send a whole answer, which no cache may keep."""
-    direct = send if isinstance(send, Sending) and not headers and not is_head else None
+class HttpAnswer(NamedTuple):
+    """An answer.
+
+    Attributes:
+        body: the whole body.
+        content_type: its type.
+        status: the HTTP status.
+        headers: further headers.
+        release: gives back the room that a long answer needs until it is read; None for a short
+            one.
+    """
+
+    body: bytes
+    content_type: bytes = JSON
+    status: int = HTTPStatus.OK
+    headers: Mapping[str, str] | None = None
+    release: Callable[[], None] | None = None
+
+
+async def send_answer(send: Send, answer: HttpAnswer) -> None:
+    """Send an answer, which no cache may keep unless its headers say so.
+
+    Of a long one it returns when the client has read most of it.
+    """
+    body, content_type, status, headers, release = answer
+    direct = send if isinstance(send, Sending) and not headers and release is None else None
     if direct is not None and direct.whole(status, content_type, body):
         return
-    lines = [
-        (b"content-type", content_type),
-        (b"content-length", b"%d" % len(body)),
-        NO_STORE,
+    lines = [(b"content-type", content_type), (b"content-length", b"%d" % len(body))]
+    lines += [
+        (name.encode(), text.encode()) for name, text in {**NO_STORE, **(headers or {})}.items()
     ]
-    if headers:
-        lines += [(name.encode(), text.encode()) for name, text in headers.items()]
     await send({"type": "http.response.start", "status": status, "headers": lines})
-    await send({"type": "http.response.body", "body": b"" if is_head else body})
+    if release is None:
+        await send({"type": "http.response.body", "body": body})
+        return
+    try:
+        await send({"type": "http.response.body", "body": body, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})  # waits until the other is written
+    finally:
+        release()
 
 
-async def reply_slowly(send: Send, body: bytes, *, content_type: bytes = JSON) -> None:
-    """Send a long answer, and return when the client has read most of it."""
-    lines = [
-        (b"content-type", content_type),
-        (b"content-length", b"%d" % len(body)),
-        NO_STORE,
-    ]
-    await send({"type": "http.response.start", "status": HTTPStatus.OK, "headers": lines})
-    await send({"type": "http.response.body", "body": body, "more_body": True})
-    await send({"type": "http.response.body", "body": b""})  # waits until the other is written
-
-
-async def reply_problem(send: Send, problem: Problem) -> None:
-    """Send problem details."""
-    await reply(
-        send,
-        problem.body(),
-        content_type=CONTENT_TYPE.encode(),
-        status=problem.status,
-        headers=problem.headers,
-    )
+def answer_of(problem: Problem) -> HttpAnswer:
+    """Return problem details."""
+    content_type = CONTENT_TYPE.encode()
+    return HttpAnswer(problem.body(), content_type, problem.status, problem.headers)
 
 
 def bearer_of(scope: Scope) -> str | None:

@@ -171,8 +171,7 @@ class Job:
     @asynccontextmanager
     async def _sharded(self, instrument: Instrument) -> AsyncGenerator[IdGenerator]:
         """Ids of a second, granted by a Redis that forgets: with our fence, or as published."""
-        from aiocosid.stores._url import read_url
-        from aiocosid.stores._url_specs import REDIS
+        from aiocosid.stores._url import REDIS, read_url
         from aiocosid.stores.redis import RedisStore
         from aiocosid.stores.redis._link import make_clients
 

@@ -159,7 +159,7 @@ CLAIMS: Final[dict[tuple[str, str], dict[str, str]]] = {
         "::test_a_return_that_arrives_late_takes_nothing_from_the_next_life",
         "a fork": "tests/unit/machine/test_lease_fork.py"
         "::test_the_parents_lease_gives_the_child_nothing",
-        "a clean close": f"{LEASE}::test_the_next_owner_may_begin_at_the_stamp",
+        "a clean close": "tests/unit/snowflake/test_sequencer.py::test_the_time_of_the_last_id",
         "two processes have the same instance id": "tests/integration/test_machine_twins.py"
         "::test_at_the_same_time",
         "two processes have the same manual": "tests/integration/test_machine_lock.py"

@@ -17,7 +17,8 @@ import pytest
 from aiocosid.abc import InstanceId
 from aiocosid.machine.cells import Note
 from aiocosid.machine.distributor import CellMachineIdDistributor
-from aiocosid.stores._executor import Executor, Row, Value
+from aiocosid.stores._dialect import Value
+from aiocosid.stores._executor import Executor, Row
 from aiocosid.stores._sql import SqlBackend
 from aiocosid.stores.mysql import MysqlStore
 from aiocosid.stores.postgres import PostgresStore

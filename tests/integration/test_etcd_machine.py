@@ -24,7 +24,7 @@ from aiocosid.machine.cells import Space
 from aiocosid.machine.distributor import CellMachineIdDistributor
 from aiocosid.machine.rules import RELEASE_STAMP_MARGIN
 from aiocosid.stores.etcd import EtcdStore
-from aiocosid.stores.etcd._driver import Member
+from aiocosid.stores.etcd._link import Member
 from tests.machine_marks import etcd_root, mark_etcd_store
 from tests.servers import EtcdServer, FaultProxy, eventually
 
@@ -290,7 +290,7 @@ class TestCalls:
         """A generator on a lease of it."""
         async with aetcd.Client(etcd.host, etcd.port) as client:
             machine = EtcdStore(client).machine_id_distributor(namespace=namespace)
-            async with SnowflakeId(machine=machine) as generator:
+            async with SnowflakeId(machine) as generator:
                 assert await generator.next_id() > 0
             assert [each.instance_id for each in await store.machines(namespace=namespace)] == [""]
 

@@ -25,14 +25,12 @@ from aiocosid.errors import (
 from aiocosid.generators import CounterId, IntegerIdGenerator, Uuid7Id
 from aiocosid.provider import ConfiguredProvider, configure
 from aiocosid.segment import GroupBy, GroupedSegmentId, SegmentChainId, SegmentId
-from aiocosid.stores.base import CounterDistributor
+from aiocosid.stores.counters import CounterDistributor
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import FailingDistributor, GatedDistributor, ManualClock, settle
 
-from .segment._kit import Ear, tasks
+from ._kit import Ear, tasks
 from .test_provider import Wrapping
-
-pytestmark = pytest.mark.asyncio
 
 SETTINGS: dict[str, Any] = {
     "namespace": "shop",

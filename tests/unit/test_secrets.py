@@ -184,7 +184,6 @@ FEW_OR_MANY: Final = pytest.mark.parametrize(
 
 
 @FEW_OR_MANY
-@pytest.mark.asyncio
 async def test_redis(
     many: bool,
     valkey_password: ValkeyServer,
@@ -249,7 +248,6 @@ def misconfigured(server: ValkeyServer) -> Iterator[tuple[tuple[str | int, ...],
 
 
 @pytest.mark.stress
-@pytest.mark.asyncio
 async def test_a_redis_that_takes_no_writes(
     valkey_factory: Callable[..., ValkeyServer], everything: Everything
 ) -> None:
@@ -274,7 +272,6 @@ async def test_a_redis_that_takes_no_writes(
 
 
 @FEW_OR_MANY
-@pytest.mark.asyncio
 async def test_postgresql(
     many: bool,
     postgres: PostgresServer,

@@ -64,7 +64,6 @@ def problems(given: object) -> list[str]:
     return [str(each) for each in caught.value.problems]
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("where", ["top", "generator", "stores"])
 async def test_a_store_as_an_object(where: str) -> None:
     """As for `connect`, its tables are created if that is asked for, and it stays open."""
@@ -83,7 +82,6 @@ async def test_a_store_as_an_object(where: str) -> None:
     assert configured_stores(given) == []
 
 
-@pytest.mark.asyncio
 async def test_a_test_can_have_its_store_fail() -> None:
     async with configure(settings(store=OwnStore(fails=True)), default=False) as ids:
         with pytest.raises(SegmentUnavailableError):
@@ -105,7 +103,6 @@ def warnings(generators: dict[str, Any]) -> list[str]:
     return [str(each) for each in check_settings({"generators": generators}).warnings]
 
 
-@pytest.mark.asyncio
 async def test_a_store_by_its_path(tmp_path: Path) -> None:
     """It is made with its options, and closed at the end, as it was made here."""
     file = tmp_path / "ids.toml"
@@ -187,7 +184,6 @@ class Dashed(IdConverter):
         return int(text.removeprefix(self.dash))
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(
     ("converter", "text"),
     [
@@ -246,7 +242,6 @@ def foreign() -> object:
     return type("Foreign", (IdGenerator,), dict.fromkeys(IdGenerator.__abstractmethods__))()
 
 
-@pytest.mark.asyncio
 async def test_a_generator_by_its_path() -> None:
     """Made by a function, or of a class; with a converter around it."""
     made = {"kind": "own", "make": f"{HERE}:own_generator", "options": {"width": 4}}

@@ -123,6 +123,32 @@ def in_hand(generator: sync.SyncIdGenerator[Any]) -> int:
     return length_hint(generator._piece)
 
 
+def wait_for_batch(generator: sync.SyncIdGenerator[Any]) -> None:
+    """Until the one that is under way has come."""
+    assert generator._flight is not None
+    generator._flight.result(10)
+
+
+class Nth:
+    """A handler that acts when it is called for the nth time.
+
+    Attributes:
+        has_acted: whether it was called so often.
+    """
+
+    def __init__(self, n: int, act: Callable[[], object]) -> None:
+        self._left, self._act = n, act
+
+    @property
+    def has_acted(self) -> bool:
+        return self._left <= 0
+
+    def __call__(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            self._act()
+
+
 # Taking ids.
 
 
@@ -151,9 +177,7 @@ def test_many_threads_share_one_generator(make: Make) -> None:
 def test_the_next_batch_comes_before_it_is_needed(make: Make) -> None:
     orders = make(Store(), batch=10)
     orders.next_id()
-    flight = orders._flight
-    assert flight is not None
-    flight.result(10)
+    wait_for_batch(orders)
     assert [orders.next_id_nowait() for _ in range(19)] == list(range(2, 21))
 
 
@@ -185,9 +209,7 @@ def test_a_running_loop_is_not_blocked(make: Make) -> None:
                 call()
 
     asyncio.run(main())
-    flight = fresh._flight
-    assert flight is not None
-    flight.result(10)
+    wait_for_batch(fresh)
     assert fresh.next_id_nowait() == 1
     assert orders.next_id() > max(ids)
 
@@ -312,7 +334,6 @@ def test_a_batch_of_a_strict_generator_is_refused() -> None:
                 generator.next_id()
 
 
-@pytest.mark.asyncio
 async def test_a_batch_that_tells_a_time_grows_old() -> None:
     clock, piece = ManualClock(), iter([1, 2, 3])
     task = asyncio.create_task(grow_old(piece, clock))
@@ -323,7 +344,6 @@ async def test_a_batch_that_tells_a_time_grows_old() -> None:
     assert list(piece) == []
 
 
-@pytest.mark.asyncio
 async def test_a_batch_whose_loop_ends_does_not_stay_in_hand() -> None:
     piece = iter([1, 2, 3])
     task = asyncio.create_task(grow_old(piece, ManualClock()))
@@ -525,9 +545,7 @@ def test_an_error_from_before_a_call_is_not_its_own(make: Make) -> None:
     store = Store(step=2)
     orders = make(store, batch=500, wait_timeout=5, max_distance=2)
     orders.open()
-    flight = orders._flight
-    assert flight is not None
-    flight.result(10)
+    wait_for_batch(orders)
     store.hold()
     orders.next_id()
     assert store.arrived.wait(10)
@@ -611,32 +629,28 @@ def test_whoever_interrupts_takes_no_id_twice(make: Make) -> None:
 
 def test_whoever_interrupts_the_opening_opens_nothing_twice(make: Make) -> None:
     """At the k-th line of the first call, for every k."""
-    left, made = 0, 0
+    ids: list[int] = []
+    made: list[aiocosid.SegmentChainId] = []
 
     def make_one() -> aiocosid.SegmentChainId:
-        nonlocal made
-        made += 1
-        return aiocosid.SegmentChainId(Store())
+        made.append(aiocosid.SegmentChainId(Store()))
+        return made[-1]
 
-    def handler() -> None:
-        nonlocal left
-        left -= 1
-        if left == 0:
-            with suppress(WouldBlock):
-                ids.append(orders.next_id_nowait())
+    def take() -> None:
+        with suppress(WouldBlock):
+            ids.append(orders.next_id_nowait())
 
-    keeper = make(Store())  # else each round would start a thread
-    keeper.open()
-    for k in range(1, 200):
-        ids: list[int] = []
-        left, made = k, 0
+    make(Store()).open()  # else each round would start a thread
+    handlers = [Nth(k, take) for k in range(1, 200)]
+    for handler in handlers:
+        ids.clear()
+        made.clear()
         orders = sync.SyncIdGenerator(make_one)
         with interrupted(sync, "line", handler):
             ids.append(orders.next_id())
-        assert made == 1
-        assert len(set(ids)) == len(ids)
+        assert (len(made), len(set(ids))) == (1, len(ids))
         orders.close()
-    assert left > 0, "there are more lines than that"
+    assert not handlers[-1].has_acted, "there are more lines than that"
 
 
 def test_a_batch_that_died_with_its_loop_is_asked_for_again(make: Make) -> None:
@@ -666,47 +680,33 @@ print(json.dumps(sorted(name for name in set(sys.modules) - before if "io" in na
     assert run_python(code) == []
 
 
+def interrupted_at(k: int, call: Callable[[], object]) -> bool:
+    """Raise KeyboardInterrupt where our k-th function is called; False if there are not so many."""
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    handler = Nth(k, interrupt)
+    with suppress(KeyboardInterrupt), interrupted(sync, "call", handler):
+        call()
+    return handler.has_acted
+
+
 def test_ctrl_c_leaves_gaps_at_most(make: Make) -> None:
     """Raised wherever one of our functions is called."""
     orders = make(Store(), batch=3)
     ids: list[int] = []
-    left = 0
 
-    def handler() -> None:
-        nonlocal left
-        left -= 1
-        if left == 0:
-            raise KeyboardInterrupt
+    def take() -> None:
+        ids.extend(orders.next_ids(4))
+        ids.append(orders.next_id())
 
-    for k in range(1, 60):
-        left = k
-        try:
-            with interrupted(sync, "call", handler):
-                ids += orders.next_ids(4)
-                ids.append(orders.next_id())
-        except KeyboardInterrupt:
-            ids.append(orders.next_id())
-    assert left > 0, "there are more calls than that"
+    k = 0
+    while interrupted_at(k := k + 1, take):
+        ids.append(orders.next_id())
+    assert 10 < k < 60
     assert len(ids) == len(set(ids))
     assert orders.next_id() > max(ids)
-
-
-def interrupted_at(k: int, call: Callable[[], object]) -> bool:
-    """Raise KeyboardInterrupt where our k-th function is called; False if there are not so many."""
-    left = k
-
-    def handler() -> None:
-        nonlocal left
-        left -= 1
-        if left == 0:
-            raise KeyboardInterrupt
-
-    try:
-        with interrupted(sync, "call", handler):
-            call()
-    except KeyboardInterrupt:
-        return True
-    return left <= 0
 
 
 def test_ctrl_c_in_the_first_call_is_no_dead_end(make: Make) -> None:
@@ -947,26 +947,17 @@ def test_two_kinds_cannot_both_have_a_name(make: Make) -> None:
     """Two threads ask at once, and meet between any two lines."""
     asked: list[str] = []
 
-    def handler() -> None:
-        if not asked:
-            asked.append("snowflake")
-            with suppress(BusyError):
-                ids.snowflake("order")
-                asked.append("and got it")
+    def ask() -> None:
+        asked.append("snowflake")
+        with suppress(BusyError):
+            ids.snowflake("order")
+            asked.append("and got it")
 
-    left = 0
     make(Store()).open()  # else each round would start a thread
-
-    def at_k() -> None:
-        nonlocal left
-        left -= 1
-        if left == 0:
-            handler()
-
     for k in range(1, 200):
-        ids, left, kind = sync.connect("memory://", namespace="sync-race"), k, "SnowflakeId"
+        ids, kind = sync.connect("memory://", namespace="sync-race"), "SnowflakeId"
         asked.clear()
-        with interrupted(sync, "line", at_k), suppress(BusyError):
+        with interrupted(sync, "line", Nth(k, ask)), suppress(BusyError):
             ids.segment_chain("order")
             kind = "SegmentChainId"
         if not asked:

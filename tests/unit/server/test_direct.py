@@ -14,8 +14,6 @@ from aiocosid.server import App, Token, Verb, digest_of
 from aiocosid.server._direct import Direct
 from aiocosid.server.dialects import cosid, leaf, tinyid
 
-pytestmark = pytest.mark.asyncio
-
 SECRET = "aiocosid_direct"  # noqa: S105 - of a test
 BEARER = {"authorization": f"Bearer {SECRET}"}
 TOKENS = [

@@ -10,7 +10,7 @@ import pytest
 from aiocosid.errors import CorruptMachineStateError
 from aiocosid.machine.cells import Changes, Need, Note, Owner, Seat, Snapshot, Space
 from aiocosid.stores._postgres import POSTGRES
-from aiocosid.stores._sql_cells import CellNames, CommitBuilder, Reading
+from aiocosid.stores._sql import CellNames, CommitBuilder, Reading
 
 STORE: Final = ("store", "us", None, 9, 0)
 ROW: Final = ("row", "n.00000001", "a", 1, 5)

@@ -10,7 +10,7 @@ import pytest
 from aiocosid import SegmentChainId
 from aiocosid.abc import IdSegmentDistributor
 from aiocosid.errors import InvalidArgumentError, StoreUnavailableError, WouldBlock
-from aiocosid.stores.base import CounterDistributor
+from aiocosid.stores.counters import CounterDistributor
 from aiocosid.stores.memory import MemoryBackend, MemoryStore
 from aiocosid.testing import (
     FailingDistributor,
