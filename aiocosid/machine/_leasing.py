@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ..abc import MachineIdDistributor
     from ..abc.events import Event
     from ._bound import MarkDemand
-    from ._options import LeaseOptions
+    from ._options import FittedOptions
 
 __all__ = ("Issuer", "Leasing")
 
@@ -106,7 +106,7 @@ class Leasing(OpenState):
         *,
         distributor: MachineIdDistributor,
         bits: int,
-        options: LeaseOptions,
+        options: FittedOptions,
         demand: MarkDemand,
     ) -> None:
         """Begin.

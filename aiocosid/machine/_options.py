@@ -1,18 +1,18 @@
 """The options of a lease, checked."""
-
-from __future__ import annotations
+# Without "from __future__ import annotations": the bounds of options are there at run time.
 
 import random
-from dataclasses import dataclass, replace
 from math import inf
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Annotated, Final
 
 from ..abc import DEFAULT_GUARD_INTERVAL
-from ..abc.checks import check_seconds
+from ..abc.checks import MAX_MACHINE_BITS
+from ..abc.leases import LeaseTerms
+from ..abc.options import Bounds, Seconds, SecondsOrZero
 from ..errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from ..abc import MachineIdDistributor
+    from ..abc import Clock, MachineIdDistributor
     from ..abc.events import Instrument
 
 __all__ = ("USUAL_LEAD", "LeaseOptions", "lead_of")
@@ -26,47 +26,36 @@ USUAL_PATIENCE: Final = 5.0  # seconds
 LEASE_SHARE: Final = 0.9  # of the safe guard: clocks differ, and a renewal takes time
 
 
-def lead_of(distributor: MachineIdDistributor) -> float:
+def lead_of(distributor: "MachineIdDistributor") -> float:
     """Return the seconds that a time mark is ahead of the clock by default."""
     return distributor.interval * LEAD_SHARE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseOptions:
-    """The options of `MachineIdLease`; see there.
+class LeaseOptions(LeaseTerms):
+    """The options of `MachineIdLease`.
 
     Attributes:
-        lease_time: seconds after a renewal in which the id is certainly ours, even if the store has
-            forgotten us.
-        offline: seconds that the mark of a stable id is ahead of the clock, and that it may be used
-            after a renewal, if that is more.
+        bits: the width of the machine id, 1 to 31, as the layouts have it that use it.
+        broken_threshold: seconds to wait for a clock that is behind a stored timestamp; None
+            for no limit.
+        close_timeout: seconds that closing may take, the id's return included.
+        instrument: receives events.
+        clock: time; the system's by default.
     """
 
-    on_lost: str
-    lead: float | None
-    peer_safe_guard: float | None
-    broken_threshold: float | None
-    start_timeout: float | None
-    call_timeout: float
-    close_timeout: float
-    instrument: Instrument | None
-    lease_time: float = inf
-    offline: float = 0.0
+    bits: Annotated[int, Bounds(1, MAX_MACHINE_BITS)] = 10
+    broken_threshold: SecondsOrZero | None = 2.0
+    close_timeout: Seconds = 5.0
+    instrument: "Instrument | None" = None
+    clock: "Clock | None" = None
 
     def __post_init__(self) -> None:
         """Check what does not depend on the distributor."""
         if self.on_lost not in {"redistribute", "raise"}:
             expected = "'redistribute' or 'raise'"
             raise InvalidArgumentError("on_lost", self.on_lost, expected=expected)
-        if self.broken_threshold is not None:
-            check_seconds("broken_threshold", self.broken_threshold, or_zero=True)
-        for name in ("lead", "peer_safe_guard", "start_timeout"):
-            if (value := getattr(self, name)) is not None:
-                check_seconds(name, value)
-        for name in ("call_timeout", "close_timeout"):
-            check_seconds(name, getattr(self, name))
 
-    def fitted(self, distributor: MachineIdDistributor) -> Self:
+    def fitted(self, distributor: "MachineIdDistributor") -> "FittedOptions":
         """Return the options with the defaults that depend on a distributor."""
         safe_guard = min(distributor.safe_guard, self.peer_safe_guard or inf)
         lease_time = safe_guard * LEASE_SHARE if distributor.is_leased else inf
@@ -79,7 +68,22 @@ class LeaseOptions:
                 expected=f"seconds, more than the interval of {distributor.interval:g} s and at "
                 f"most {lease_time:g} s, 0.9 of the safe guard",
             )
-        return replace(self, lead=lead, lease_time=lease_time, offline=offline)
+        given = {**vars(self), "lead": lead}
+        return FittedOptions(**given, lease_time=lease_time, offline=offline)
+
+
+class FittedOptions(LeaseOptions):
+    """The options of a lease on a distributor.
+
+    Attributes:
+        lease_time: seconds after a renewal in which the id is certainly ours, even if the store has
+            forgotten us.
+        offline: seconds that the mark of a stable id is ahead of the clock, and that it may be used
+            after a renewal, if that is more.
+    """
+
+    lease_time: float
+    offline: float
 
     @property
     def takes_another(self) -> bool:

@@ -48,16 +48,14 @@ def having(options: type[Options], *names: str) -> Callable[[type[M]], type[M]]:
         }
         told = table.__doc__ or ""
         described = {name: None if f"    {name}: " in told else words.get(name) for name in found}
+        for name, each in found.items():
+            own[name] = _type(each), Field(default=each.default, description=described[name])
         made: Any = create_model(
             table.__name__,
-            __base__=cast("Any", table.__bases__),
+            __base__=cast("tuple[type[BaseModel], ...]", table.__bases__),
             __module__=table.__module__,
             __doc__=table.__doc__,
             **own,
-            **{
-                name: (_type(each), Field(default=each.default, description=described[name]))
-                for name, each in found.items()
-            },
         )
         made.__annotations__ = {**made.__annotations__, **table.__annotations__}  # as written
         return cast("type[M]", made)
