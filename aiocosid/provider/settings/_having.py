@@ -55,6 +55,7 @@ def having(options: type[Options], *names: str) -> Callable[[type[M]], type[M]]:
             __base__=cast("tuple[type[BaseModel], ...]", table.__bases__),
             __module__=table.__module__,
             __doc__=table.__doc__,
+            __cls_kwargs__={**table.model_config},
             **own,
         )
         made.__annotations__ = {**made.__annotations__, **table.__annotations__}  # as written
