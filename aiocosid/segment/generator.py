@@ -149,7 +149,7 @@ class SegmentGenerator(Component, IdGenerator):
         except BaseException:
             opening.stock.discard(n, "cancelled")
             raise
-        self._check_process(process)
+        fork.ensure_own(process, self._home.label)
         return ids
 
     # Opening and closing.

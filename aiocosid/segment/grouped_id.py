@@ -7,9 +7,8 @@ from collections import OrderedDict
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from anyio.lowlevel import checkpoint
-
 from .._life import fork
+from .._life.callers import in_stretches
 from .._life.component import (
     Component,
     drain,
@@ -35,7 +34,7 @@ from .group_parts import (
 from .options import GroupedOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from ..abc import IdSegmentDistributor
     from ._segment_ids import SegmentChainId, SegmentId
@@ -169,7 +168,7 @@ class GroupedSegmentId(Component, IdGenerator):
             ids = await _labelled(await group.generator.next_ids(n), group)
         finally:
             self._leave(group)
-        self._check_process(process)
+        fork.ensure_own(process, self._home.label)
         return ids
 
     async def _next_id_slow(self) -> GroupedId:
@@ -453,16 +452,18 @@ class GroupedSegmentId(Component, IdGenerator):
 
 async def _labelled(ids: list[int], group: Group) -> list[GroupedId]:
     """Give ids their group, with a turn for the loop between long stretches."""
-    key, labelled = group.key, list[GroupedId]()
-    for start in range(0, len(ids), LABEL_STRETCH):
-        if start:
-            try:
-                await checkpoint()
-            except BaseException:
-                group.generator._opening.stock.discard(len(ids), "cancelled")
-                raise
-        for each in ids[start : start + LABEL_STRETCH]:
+    key = group.key
+
+    def label(some: Sequence[int]) -> list[GroupedId]:
+        labelled = list[GroupedId]()
+        for each in some:
             grouped_id = new_int(GroupedId, each)  # as in next_id
             grouped_id.group = key
             labelled.append(grouped_id)
-    return labelled
+        return labelled
+
+    try:
+        return await in_stretches(ids, label, LABEL_STRETCH)
+    except BaseException:
+        group.generator._opening.stock.discard(len(ids), "cancelled")
+        raise

@@ -7,16 +7,16 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from .._life.clock import SYSTEM_CLOCK
+from ..abc import TextIdGenerator
 from ..abc.dates import moment_of
 from ..abc.options import common, takes
 from ..errors import InvalidArgumentError
-from ..generators.text import WritingGenerator
+from ..generators.wrapped import DelegatingGenerator
 from ._cosid_state import RADIX62, CosIdFriendlyText, CosIdState
 from ._snowflake_id import SnowflakeId
 from .options import CosIdGeneratorOptions, SnowflakeIdOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from datetime import tzinfo
 
     from ..abc import MachineIdDistributor
@@ -32,7 +32,7 @@ ZONE_YEARS: Final = (
 ZONE_STEP_DAYS: Final = 20  # shorter than every period of summer time, Morocco's break included
 
 
-class CosIdGenerator(WritingGenerator[SnowflakeId]):
+class CosIdGenerator(DelegatingGenerator[SnowflakeId, str], TextIdGenerator):
     """Text ids of 44 bits of time, 20 of machine id and 16 of sequence: CosIdGenerator's.
 
     It has the contract of every generator, for text.  Texts of radix 62 and 36 sort by time.
@@ -65,14 +65,6 @@ class CosIdGenerator(WritingGenerator[SnowflakeId]):
         both = common(options, SnowflakeIdOptions)
         super().__init__(SnowflakeId(machine, layout=text.layout, **both))
 
-    async def next_id(self) -> str:
-        """Return the next id as text; see `SnowflakeId.next_id`."""
-        return self._written(await self._inner.next_id())
-
-    def next_id_nowait(self) -> str:
-        """Return the next id as text if there is one now; raises `WouldBlock` otherwise."""
-        return self._written(self._inner.next_id_nowait())
-
     async def next_state(self) -> CosIdState:
         """Return the next id as its three fields."""
         return self._state(await self._inner.next_id())
@@ -93,10 +85,7 @@ class CosIdGenerator(WritingGenerator[SnowflakeId]):
         timestamp = packed >> layout.sequence_bits + layout.machine_bits
         return CosIdState(timestamp, machine_id, sequence)
 
-    def _texts(self, ids: Iterable[int]) -> list[str]:
-        return list(map(self._written, ids))
-
-    def _written(self, packed: int) -> str:
+    def _one(self, packed: int) -> str:
         return self.text.as_text(self._state(packed))
 
 

@@ -124,7 +124,7 @@ class SnowflakeId(Component, IdGenerator):
         """
         process = fork.generation
         ids = await expand_ranges(await self._next_ranges(n))
-        self._check_process(process)
+        fork.ensure_own(process, self._home.label)
         return ids
 
     async def _next_ranges(self, n: int) -> list[range]:

@@ -139,7 +139,7 @@ class ShardedId(Component, IdGenerator):
         pieces = await self._opening.take(n)
         shifted = [range(each.start + offset, each.stop + offset) for each in pieces]
         ids = await expand_ranges(shifted)
-        self._check_process(process)
+        fork.ensure_own(process, self._home.label)
         return ids
 
     async def next_str(self, sharding_id: int | None = None, prefix: str = "") -> str:
@@ -190,7 +190,7 @@ class ShardedId(Component, IdGenerator):
 
     @property
     def _has_to_drain(self) -> bool:
-        return self._opening.has_joined or bool(self._opening.flights)
+        return self._opening.has_joined or bool(self._opening.calls.under_way)
 
     def _label(self) -> str:
         return f"{type(self).__name__} {self._distributor.namespaced_name}"

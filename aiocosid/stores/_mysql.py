@@ -23,16 +23,25 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from ..machine.cells import FORMAT
-from ._dialect import COLUMNS, MAY_CREATE, MIGRATORS, Advance, Dialect
+from ._dialect import (
+    CELL_TABLE,
+    COLUMNS,
+    MACHINE_TABLE,
+    MAY_CREATE,
+    MIGRATORS,
+    OBJECTS,
+    TABLE,
+    WITNESS,
+    Advance,
+    Dialect,
+)
 from ._durability import MYSQL as RULES
-from ._schema import CELL_TABLE, MACHINE_TABLE, OBJECTS, TABLE, WITNESS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ._dialect import SqlCommit
-    from ._executor import Row, Value
-    from ._schema import Creation
+    from ._dialect import Creation, SqlCommit, Value
+    from ._executor import Row
 
 __all__ = ("COMMIT", "MYSQL", "SESSION", "in_foreign_session", "run")
 

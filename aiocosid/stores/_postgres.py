@@ -10,26 +10,29 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..machine.cells import FORMAT
 from ._dialect import (
+    CELL_TABLE,
     COLUMNS,
     HAS_COUNTERS,
     IS_EMPTIED,
     MACHINE_INDEXES,
+    MACHINE_TABLE,
     MAY_CREATE,
     MIGRATORS,
     NOTE_COUNTERS,
+    OBJECTS,
     READ,
+    TABLE,
+    WITNESS,
     Advance,
     Dialect,
 )
 from ._durability import POSTGRES as RULES
-from ._schema import CELL_TABLE, MACHINE_TABLE, OBJECTS, TABLE, WITNESS
+from ._url import POSTGRES as SPEC
 from ._url import read_url
-from ._url_specs import POSTGRES as SPEC
 
 if TYPE_CHECKING:
-    from ._dialect import SqlCommit
+    from ._dialect import Creation, SqlCommit
     from ._durability import Durability
-    from ._schema import Creation
 
 __all__ = ("POSTGRES", "dsn_of", "without_durability")
 

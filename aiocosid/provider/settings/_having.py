@@ -50,9 +50,9 @@ def having(options: type[Options], *names: str) -> Callable[[type[M]], type[M]]:
         described = {name: None if f"    {name}: " in told else words.get(name) for name in found}
         for name, each in found.items():
             own[name] = _type(each), Field(default=each.default, description=described[name])
-        made: Any = create_model(
+        made: Any = cast("Any", create_model)(
             table.__name__,
-            __base__=cast("tuple[type[BaseModel], ...]", table.__bases__),
+            __base__=table.__bases__,
             __module__=table.__module__,
             __doc__=table.__doc__,
             __cls_kwargs__={**table.model_config},
