@@ -3,7 +3,7 @@
 
 import random
 from math import inf
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from ..abc import DEFAULT_GUARD_INTERVAL
 from ..abc.checks import MAX_MACHINE_BITS
@@ -68,7 +68,7 @@ class LeaseOptions(LeaseTerms):
                 expected=f"seconds, more than the interval of {distributor.interval:g} s and at "
                 f"most {lease_time:g} s, 0.9 of the safe guard",
             )
-        given = {**vars(self), "lead": lead}
+        given: dict[str, Any] = {**vars(self), "lead": lead}
         return FittedOptions(**given, lease_time=lease_time, offline=offline)
 
 

@@ -71,7 +71,8 @@ def _fits(option: Declared) -> bool:
 
 def _type(option: Declared) -> Any:  # noqa: ANN401 - a type's
     """Return its type for pydantic; None is ``inf`` where the default is a number."""
-    kind, bounds = FROM_TEXT.get(option.type, option.type), option.bounds
+    kind: Any = FROM_TEXT.get(option.type, option.type)
+    bounds = option.bounds
     is_inf = option.optional and option.default is not None
     if bounds is not None:
         ends: dict[str, Any] = {"gt" if bounds.above else "ge": bounds.at_least}
@@ -79,5 +80,5 @@ def _type(option: Declared) -> Any:  # noqa: ANN401 - a type's
             ends["lt" if bounds.below else "le"] = bounds.at_most
         if not option.is_whole and not is_inf:
             ends["allow_inf_nan"] = False
-        kind = Annotated[kind, Field(**ends)]
+        kind = cast("Any", Annotated[kind, Field(**ends)])
     return kind | None if option.optional and not is_inf else kind
