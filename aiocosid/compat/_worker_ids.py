@@ -23,6 +23,7 @@ from .._life.fork import NotCopyable
 from ..abc import InstanceId, MachineGrant, MachineIdDistributor, Store
 from ..abc.checks import MAX_MS, check_integer, check_machine_bits
 from ..abc.dates import iso_text
+from ..abc.restart import VOID
 from ..errors import (
     CosIdError,
     InvalidArgumentError,
@@ -30,7 +31,8 @@ from ..errors import (
     StoreUnavailableError,
     UnsupportedByStoreError,
 )
-from ..machine.files import VOID, restart_file, unconfirmed_since_ms
+from ..machine.restart import unconfirmed_since_ms
+from ..machine.restart_file import restart_file
 from ._stamps import LIVES, claim_stamp, name_of, named_stamps, stamp
 from ._table import Examined
 from ._url import split_options
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
     from ..abc import Counter, IdSegmentDistributor
-    from ..machine.files import RestartPlace, RestartRecord
+    from ..abc.restart import RestartPlace, RestartRecord
     from ._url import Options
 
 __all__ = (

@@ -13,7 +13,7 @@ import pytest
 import aiocosid
 from aiocosid import snowflake
 from aiocosid.abc import DEFAULT_GUARD_INTERVAL, DEFAULT_SAFE_GUARD, InstanceId, Store
-from aiocosid.machine import _options as machine_options
+from aiocosid.machine import _tenure as machine_options
 from aiocosid.machine._manual import DEFAULT_MARK_INTERVAL
 from aiocosid.machine.cells import Count, Marker, NamespaceCount, Note, Space
 from aiocosid.machine.distributor import CellMachineIdDistributor
@@ -109,7 +109,6 @@ async def lease_and_give_back(store: Store) -> None:
 
 
 @pytest.mark.integration
-@pytest.mark.asyncio
 async def test_the_rights_on_redis_suffice(valkey_factory: Callable[..., ValkeyServer]) -> None:
     """A user with the first line leases, gives back and frees; both look at all namespaces."""
     server = valkey_factory()
@@ -126,7 +125,6 @@ async def test_the_rights_on_redis_suffice(valkey_factory: Callable[..., ValkeyS
 
 
 @pytest.mark.integration
-@pytest.mark.asyncio
 async def test_the_rights_on_postgresql_suffice(
     postgres: PostgresServer, postgres_database: str, namespace: str
 ) -> None:
