@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from urllib.parse import parse_qsl, unquote
 
 from .._life.clock import SYSTEM_CLOCK
 from ._meters import ACCESS
 from ._problems import CONTENT_TYPE, Problem
-from ._tokens import Access
+from ._tokens import Access, Tokens
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 
     from starlette.types import Receive, Scope, Send
 
-    from ._service import Service
+    from ._hosts import Hosts
 
 __all__ = (
     "JSON",
@@ -147,7 +147,18 @@ def bearer_of(scope: Scope) -> str | None:
     return None
 
 
-def access_of(service: Service, scope: Scope) -> Access:
+class Guarded(Protocol):
+    """What says who may send requests, as `Service` does."""
+
+    tokens: Tokens
+    hosts: Hosts
+
+    def access(self, secret: str | None, now_ms: int) -> Access:
+        """Return what the holder of a token may do."""
+        ...
+
+
+def access_of(service: Guarded, scope: Scope) -> Access:
     """Return what the sender of a request may do.
 
     Raises:
@@ -161,7 +172,7 @@ def access_of(service: Service, scope: Scope) -> Access:
     return service.tokens.anybody
 
 
-def needs_token(service: Service, scope: Scope) -> bool:
+def needs_token(service: Guarded, scope: Scope) -> bool:
     """Return whether the sender of a request has to show a token."""
     server = _server_of(scope)
     return service.tokens.needed_at(server[0] if server[1] is None else server)
@@ -173,7 +184,7 @@ def _server_of(scope: Scope) -> tuple[str, int | None]:
     return found
 
 
-def check_host(service: Service, scope: Scope) -> None:
+def check_host(service: Guarded, scope: Scope) -> None:
     """Raise if a request without a token names another host than this one.
 
     A page of that host could send it, and would look like one of our own.  No page reaches a Unix
