@@ -18,7 +18,8 @@ from .._life.loop import Root, is_dead, running_loop
 from ..abc.checks import check_machine_bits
 from ..errors import InvalidArgumentError, MachineIdInUseError
 from ._opening import LeaseOpening
-from ._tenure import LeaseOptions, MarkDemand
+from ._options import LeaseOptions
+from ._tenure import MarkDemand
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
