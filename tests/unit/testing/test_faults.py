@@ -22,7 +22,8 @@ from aiocosid.testing import (
     WrappedDistributor,
     settle,
 )
-from tests.unit.segment._kit import Call
+
+from .._kit import Call
 
 pytestmark = pytest.mark.anyio
 

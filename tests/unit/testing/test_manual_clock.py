@@ -12,7 +12,8 @@ from aiocosid._life.clock import SystemClock
 from aiocosid.abc import Clock
 from aiocosid.errors import BusyError, InvalidArgumentError
 from aiocosid.testing import ManualClock, settle
-from tests.unit.segment._kit import Call
+
+from .._kit import Call
 
 pytestmark = pytest.mark.anyio
 
