@@ -136,7 +136,8 @@ def _write_finding(each: Finding, before: list[Finding]) -> None:
 
 
 def _examine(store: str | None, config: str | None, checkup: _Checkup) -> Iterator[Finding]:
-    yield _versions()
+    text = f"{PROGRAM} {version(PROGRAM)}, Python {platform.python_version()}"
+    yield Finding(check="versions", status=Status.OK, text=text)
     try:
         if named_url(store, config) is not None:
             yield from _examine_store(chosen_store(store, config), checkup)
@@ -164,11 +165,6 @@ def _examine(store: str | None, config: str | None, checkup: _Checkup) -> Iterat
 
 def _same(store: Store) -> Store:
     return store
-
-
-def _versions() -> Finding:
-    text = f"{PROGRAM} {version(PROGRAM)}, Python {platform.python_version()}"
-    return Finding(check="versions", status=Status.OK, text=text)
 
 
 def _driver_of(store: Store) -> str:

@@ -15,11 +15,10 @@ from .._life.clock import SYSTEM_CLOCK
 from ..abc import DEFAULT_NAMESPACE
 from ..errors import CosIdError
 from . import _dashboard, _health, _metrics, _store_api, _v1
-from ._direct import Direct, Sending
-from ._http import answer_of, send_answer
+from ._http import Sending, answer_of, send_answer
 from ._overview import remember
 from ._problems import FAILURES, Problem, problem_of
-from ._routes import routes_of
+from ._routes import Direct, routes_of
 from ._service import Service
 from ._tokens import EVERY
 

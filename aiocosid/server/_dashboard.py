@@ -152,8 +152,8 @@ class _Dashboard:
         self._actions: dict[str, Callable[[_Asked], Awaitable[ActionResult]]] = {
             "try": self._try,
             "parse": self._parse,
-            "drain": self._drain,
-            "undrain": self._undrain,
+            "drain": partial(self._drain, is_draining=True),
+            "undrain": partial(self._drain, is_draining=False),
             "floor": self._floor,
             "revert": self._revert,
         }
@@ -172,9 +172,13 @@ class _Dashboard:
         in_json = "application/json" in headers.get("accept", "")
         try:
             access = scope[ACCESS] = service.access(secret, SYSTEM_CLOCK.now_ms())
-            answer = await self._done(_Asked(access, fields)) if "action" in fields else None
-            if answer is None:
+            answer = None
+            if (name := fields.get("action")) is None:
                 service.check(access, Verb.READ)
+            elif (action := self._actions.get(name)) is not None:
+                answer = await action(_Asked(access, fields))
+            else:
+                raise _refused("there is no such action")
         except (Problem, CosIdError) as error:
             problem = error if isinstance(error, Problem) else problem_of(error)
             if in_json:
@@ -228,12 +232,6 @@ class _Dashboard:
 
     # Actions.
 
-    async def _done(self, asked: _Asked) -> ActionResult:
-        action = self._actions.get(asked.fields["action"])
-        if action is None:
-            raise _refused("there is no such action")
-        return await action(asked)
-
     async def _try(self, asked: _Asked) -> ActionResult:
         """Take one id."""
         name = asked.text("generator")
@@ -252,13 +250,7 @@ class _Dashboard:
             f"As an id of {name_text(name)}.", {k: str(v) for k, v in found.items()}
         )
 
-    async def _drain(self, asked: _Asked) -> ActionResult:
-        return self._set_draining(asked, is_draining=True)
-
-    async def _undrain(self, asked: _Asked) -> ActionResult:
-        return self._set_draining(asked, is_draining=False)
-
-    def _set_draining(self, asked: _Asked, *, is_draining: bool) -> ActionResult:
+    async def _drain(self, asked: _Asked, *, is_draining: bool) -> ActionResult:
         self._service.check(asked.access, Verb.ADMIN)
         asked.confirm("yes", "by its box")
         self._service.is_draining = is_draining

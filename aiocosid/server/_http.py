@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from urllib.parse import parse_qsl, unquote
 
 from .._life.clock import SYSTEM_CLOCK
-from ._direct import Sending
 from ._meters import ACCESS
 from ._problems import CONTENT_TYPE, Problem
-from ._tokens import Access
+from ._tokens import Access, Tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 
     from starlette.types import Receive, Scope, Send
 
-    from ._service import Service
+    from ._hosts import Hosts
 
 __all__ = (
     "JSON",
     "TEXT",
     "HttpAnswer",
+    "Sending",
     "access_of",
     "answer_of",
     "bearer_of",
@@ -48,6 +48,43 @@ FORM: Final = b"application/x-www-form-urlencoded"
 MOST_DIGITS: Final = 20  # of a number in a query
 
 EVERYTHING: Final = Access()
+
+
+class Sending:
+    """Sends an answer as an ASGI server does, or at once where ours takes it whole.
+
+    To HEAD it sends no body.
+
+    Attributes:
+        status: of the answer; 0 before.
+    """
+
+    __slots__ = ("_is_head", "_send", "_send_whole", "status")
+
+    def __init__(self, send: Send, *, is_head: bool) -> None:
+        """Send to a server, or to what is in front of it, which then sees each message."""
+        self.status: int = 0
+        self._send, self._is_head = send, is_head
+        server: Any = getattr(send, "__self__", None)
+        self._send_whole: Callable[[int, bytes, bytes], bool] | None
+        self._send_whole = None if is_head else getattr(server, "send_whole", None)
+
+    def __call__(self, message: MutableMapping[str, Any]) -> Awaitable[None]:
+        """Send one message."""
+        self.status = message.get("status", self.status)
+        if self._is_head and "body" in message:
+            message = {**message, "body": b""}
+        return self._send(message)
+
+    def whole(self, status: int, content_type: bytes, body: bytes) -> bool:
+        """Send an answer that no cache may keep; return whether the server takes it so."""
+        if self._send_whole is None:
+            return False
+        head = b"content-type: %b\r\ncontent-length: %d\r\ncache-control: no-store\r\n\r\n"
+        if not self._send_whole(status, head % (content_type, len(body)), body):
+            return False
+        self.status = status
+        return True
 
 
 class HttpAnswer(NamedTuple):
@@ -110,7 +147,18 @@ def bearer_of(scope: Scope) -> str | None:
     return None
 
 
-def access_of(service: Service, scope: Scope) -> Access:
+class Guarded(Protocol):
+    """What says who may send requests, as `Service` does."""
+
+    tokens: Tokens
+    hosts: Hosts
+
+    def access(self, secret: str | None, now_ms: int) -> Access:
+        """Return what the holder of a token may do."""
+        ...
+
+
+def access_of(service: Guarded, scope: Scope) -> Access:
     """Return what the sender of a request may do.
 
     Raises:
@@ -124,7 +172,7 @@ def access_of(service: Service, scope: Scope) -> Access:
     return service.tokens.anybody
 
 
-def needs_token(service: Service, scope: Scope) -> bool:
+def needs_token(service: Guarded, scope: Scope) -> bool:
     """Return whether the sender of a request has to show a token."""
     server = _server_of(scope)
     return service.tokens.needed_at(server[0] if server[1] is None else server)
@@ -136,7 +184,7 @@ def _server_of(scope: Scope) -> tuple[str, int | None]:
     return found
 
 
-def check_host(service: Service, scope: Scope) -> None:
+def check_host(service: Guarded, scope: Scope) -> None:
     """Raise if a request without a token names another host than this one.
 
     A page of that host could send it, and would look like one of our own.  No page reaches a Unix

@@ -182,12 +182,13 @@ class Watch:
         leases = [*_leases_of(pictures).values()]
         readings, now_ms = self._readings, self._clock.now_ms()
         traffic = self._traffic(pictures, leases)
+        table = partial(table_of, find=find)
         return Overview(
             is_draining=self._service.is_draining,
             curves=curves_of(self._service.history.samples),
             facts=self._facts(rows),
             tables=(
-                table_of(
+                table(
                     *("attention", "Needs attention", ATTENTION),
                     attention_rows(
                         reports,
@@ -197,47 +198,40 @@ class Watch:
                         now_ms,
                     ),
                     "Nothing does.",
-                    find=find,
                 ),
-                table_of(
+                table(
                     *("generators", "Generators", GENERATORS, rows, "There are no generators."),
-                    find=find,
                     remark="Of this process. Segments that the service hands out: see Counters.",
                 ),
-                table_of(
+                table(
                     *("stores", "Stores and clocks", STORES),
                     [store_row(each, traffic, silent.get(each.label, "")) for each in readings],
                     "The server has no store.",
-                    find=find,
                     remark="Clock error: how far this host's clock is ahead of the store's.",
                 ),
-                table_of(
+                table(
                     *("counters", "Counters", COUNTERS),
                     sorted(
                         (row for each in readings for row in counter_rows(each, rates, now)),
                         key=is_unused,
                     ),
                     self._why("counters", "There are no counters."),
-                    find=find,
                     remark="The last max id is the floor: every further segment is above it.",
                 ),
-                table_of(
+                table(
                     *("leases", "Machine ids of this process", LEASES),
                     [lease_row(each, now_ms) for each in leases],
                     "This process holds none.",
-                    find=find,
                 ),
-                table_of(
+                table(
                     *("machines", "Machine ids in the store", MACHINES),
                     [row for each in readings for row in machine_rows(each, leases)],
                     self._why("machines", "None was ever handed out."),
-                    find=find,
                 ),
-                table_of(
+                table(
                     *("quarantines", "Quarantines of machine ids", QUARANTINES),
                     [row for each in readings for row in quarantine_rows(each)],
                     self._why("markers", "No namespace has machine ids."),
-                    find=find,
                 ),
             ),
         )

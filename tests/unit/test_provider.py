@@ -401,17 +401,13 @@ async def test_memory_urls_share_one_store() -> None:
             assert await (await other.segment("order")).next_id() > first
 
 
-@pytest.mark.parametrize(
-    "url",
-    ["", "nonsense", "ftp://user:secret@host", "memory://elsewhere", None, 5, "://", "Memory//"],
-)
+@pytest.mark.parametrize("url", [None, 5, "://", "Memory//", "ftp://user:secret@host"])
 async def test_a_url_that_names_no_store(url: Any) -> None:
     """It is an InvalidArgumentError that names the known ones, and repeats no password."""
     for function in (connect, open_store):
-        with pytest.raises(InvalidArgumentError) as info:
+        with pytest.raises(InvalidArgumentError, match="memory:") as info:
             function(url)
         assert "secret" not in str(info.value)
-        assert "memory:" in str(info.value)
 
 
 async def test_an_event_tells_which_generator() -> None:
