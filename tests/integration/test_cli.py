@@ -248,6 +248,7 @@ class TestCtrlC:
             code, out, _ = await self.next_ids(url, namespace)
         assert (code, out) == (0, "7\n8\n9\n")
 
+    @pytest.mark.nightly
     async def test_postgres(
         self, postgres: PostgresServer, postgres_database: str, namespace: str
     ) -> None:

@@ -140,6 +140,7 @@ async def is_silent(lease: MachineIdLease) -> bool:
     return lease.limit_ms() == -1
 
 
+@pytest.mark.stress
 def test_it_starts_without_its_registry(server: Server, tmp_path: Path) -> None:
     """After a kill and after an orderly end; when the registry is back it is asked."""
     url = url_of(server, tmp_path)

@@ -115,6 +115,7 @@ class TestCluster:
             with pytest.raises(StoreError, match="slot"):
                 await take(store, "}x", "a")
 
+    @pytest.mark.nightly
     async def test_failover(
         self, cluster_factory: Callable[..., ValkeyCluster], namespace: str
     ) -> None:
@@ -166,6 +167,7 @@ class TestSentinel:
         async with RedisStore.from_url(valkey_sentinel.url) as store:
             await check(store, namespace)
 
+    @pytest.mark.nightly
     async def test_failover(
         self, sentinel_factory: Callable[..., ValkeySentinel], namespace: str
     ) -> None:
@@ -183,7 +185,9 @@ class TestSentinel:
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize("factory", ["valkey_factory", "redis_factory"])
+@pytest.mark.parametrize(
+    "factory", ["valkey_factory", pytest.param("redis_factory", marks=pytest.mark.nightly)]
+)
 async def test_replica_has_the_same(request: pytest.FixtureRequest, factory: str) -> None:
     """Whatever the master's clock has decided: effects are replicated, not scripts."""
     start = request.getfixturevalue(factory)

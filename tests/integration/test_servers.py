@@ -356,6 +356,7 @@ class TestFaultProxy:
         assert postgres.execute("SELECT n FROM t", database=namespace) == "7"
 
 
+@pytest.mark.stress
 class TestFailover:
     """A replica takes over, as far as the topology has one."""
 
