@@ -229,7 +229,6 @@ class TestRefusals:
         assert (done.code, done.out, done.err.count("\n")) == (3, "", 1)
 
 
-@pytest.mark.asyncio
 class TestCtrlC:
     """Ctrl-C while the answer is on its way: the range is a gap and belongs to nobody."""
 

@@ -89,7 +89,6 @@ async def cluster_store(cluster: ValkeyCluster, kind: str) -> AsyncGenerator[Red
         yield RedisStore(client)
 
 
-@pytest.mark.asyncio
 class TestCluster:
     """The keys of a namespace lie in one slot; namespaces lie on all masters."""
 
@@ -156,7 +155,6 @@ async def caught_up(master: ValkeyServer, replica: ValkeyServer) -> None:
     await asyncio.to_thread(wait_until, has_it, "the replica has caught up", deadline=FAILOVER)
 
 
-@pytest.mark.asyncio
 class TestSentinel:
     """Whoever is the master serves."""
 
@@ -184,7 +182,6 @@ class TestSentinel:
             assert (await store.machines(namespace=namespace))[0].mark_ms == T + 10
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(
     "factory", ["valkey_factory", pytest.param("redis_factory", marks=pytest.mark.nightly)]
 )

@@ -40,8 +40,6 @@ from aiocosid.testing import (
 from .. import _interrupted
 from .._kit import Call, Ear, settled, tasks
 
-pytestmark = pytest.mark.asyncio
-
 MIDNIGHT = 1_768_608_000_000  # 2026-01-17T00:00Z
 FRIDAY, SATURDAY = "20260116", "20260117"
 DAY = GroupBy.day(zone="UTC")

@@ -35,8 +35,6 @@ from .._kit import Call, settled
 from ..machine.test_lease_fork import in_child
 from ._sequences import LAYOUT, Sequences
 
-pytestmark = pytest.mark.asyncio
-
 AWAY = StoreUnavailableError("redis", "it is unplugged")
 START = 1_700_000_000
 BELOW_LANES = 458_751
