@@ -64,7 +64,7 @@ def write_space(run: Run, namespace: str, space: Space) -> None:
 
 def _epoch(run: Run) -> str | None:
     text = read_cell(run, "marker")
-    return Marker.read(text).epoch if text is not None else None
+    return Marker.read(text).marker_id if text is not None else None
 
 
 def mark(run: Run, namespace: str, identity: str) -> None:
@@ -102,6 +102,6 @@ def forget(run: Run, namespace: str, *, everything: bool) -> None:
         space = Space()
     epoch = _epoch(run)
     if epoch is not None:  # else a store that is marked as a whole would hand out at once
-        write_space(run, namespace, replace(space, identity="another", epoch=epoch))
+        write_space(run, namespace, replace(space, identity="another", marker_id=epoch))
     elif not everything:
         write_space(run, namespace, replace(space, identity="another"))

@@ -109,7 +109,7 @@ def mark_store(snapshot: Snapshot, asker: Asker, *, after_loss: bool = False) ->
 
     Args:
         snapshot: one of any namespace.
-        asker: its nonce becomes the marker's epoch.
+        asker: its nonce becomes the marker's id.
         after_loss: only allow that counters are created; the machine ids of all namespaces are in
             quarantine from then on.
     """

@@ -51,6 +51,9 @@ FORMAT: Final = 2
 _FIRST_FORMAT: Final = 1
 """That of a marker that names none."""
 
+_KEYS: Final = {"marker_id": "epoch"}
+"""The keys of fields that have another name in the stored JSON."""
+
 
 @dataclass(frozen=True, slots=True)
 class Owner:
@@ -72,7 +75,7 @@ class _Cell:
 
     def text(self) -> str:
         """Return the cell's text, as it is stored."""
-        facts = {name: getattr(self, name) for name in self.__slots__}
+        facts = {_KEYS.get(name, name): getattr(self, name) for name in self.__slots__}
         return json.dumps(facts, ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
@@ -93,15 +96,16 @@ class _Cell:
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Self:
         """Return the cell of these fields; raise ValueError if one has another type."""
-        if set(facts) != set(cls.__slots__):
+        names = {_KEYS.get(name, name): name for name in cls.__slots__}
+        if facts.keys() != names.keys():
             raise ValueError(facts)
         usual = cls()
-        for name, value in facts.items():
+        for key, value in facts.items():
             is_time = type(value) is int and -1 <= value <= MAX_MS
-            is_right = type(value) is type(getattr(usual, name))
+            is_right = type(value) is type(getattr(usual, names[key]))
             if not is_right or not (is_time or type(value) is not int):
                 raise ValueError(facts)
-        return cls(**facts)
+        return cls(**{names[key]: value for key, value in facts.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +144,7 @@ class Space(_Cell):
 
     Attributes:
         identity: the identity of the store for which this namespace is sound, or in quarantine.
-        epoch: the epoch of the store's marker at that time; empty if there was none.
+        marker_id: that of the store's marker at that time; empty if there was none.
         bits: the width of the machine ids, 1 to 31; 0 if none was handed out yet.
         guard_ms: the longest safe guard that was ever named, 0 for none, `ENDLESS_MS` for no end.
         quarantine: the name of the running quarantine, or empty.
@@ -150,7 +154,7 @@ class Space(_Cell):
     """
 
     identity: str = ""
-    epoch: str = ""
+    marker_id: str = ""
     bits: int = 0
     guard_ms: int = 0
     quarantine: str = ""
@@ -174,13 +178,13 @@ class Marker(_Cell):
     Attributes:
         identity: the identity of the store that it was written for; empty after a loss: counters
             may be created, but machine ids are in quarantine.
-        epoch: a new one each time that the marker is written; empty, as the identity is, if it only
-            lets counters be created, and says nothing about machine ids.
+        marker_id: a new one each time that the marker is written; empty, as the identity is, if it
+            only lets counters be created, and says nothing about machine ids.
         format: the version of the cells and keys of the process that wrote it.
     """
 
     identity: str = ""
-    epoch: str = ""
+    marker_id: str = ""
     format: int = FORMAT
 
     @classmethod
@@ -198,11 +202,11 @@ class Count(_Cell):
     """The number of machine ids of a namespace that have a `Note`; stored with the marker.
 
     Attributes:
-        epoch: the epoch of the marker under which they were counted.
+        marker_id: that of the marker under which they were counted.
         ids: how many.
     """
 
-    epoch: str = ""
+    marker_id: str = ""
     ids: int = 0
 
 
@@ -390,7 +394,7 @@ class Snapshot:
         return replace(self, seats=seats, is_complete=False, cells=-1)
 
     def counts_one_more(self, changes: Changes) -> bool:
-        """Return whether the count can be incremented without comparing it, under the same epoch.
+        """Return whether the count can be incremented without comparing it, under the same marker.
 
         One more machine id gets a note, and the note's cell is compared.  A process that counts all
         ids again also writes the cell of the namespace or the marker, which are compared too.
@@ -398,7 +402,7 @@ class Snapshot:
         every other.
         """
         old = self.count
-        return old is not None and changes.count == Count(old.epoch, old.ids + 1)
+        return old is not None and changes.count == Count(old.marker_id, old.ids + 1)
 
     def counts_one_namespace_more(self, changes: Changes) -> bool:
         """Return whether the number of namespaces can be incremented without comparing it.
@@ -412,7 +416,7 @@ class Snapshot:
     @property
     def is_marked(self) -> bool:
         """Whether there is a marker that says something about machine ids."""
-        return self.marker is not None and bool(self.marker.identity or self.marker.epoch)
+        return self.marker is not None and bool(self.marker.identity or self.marker.marker_id)
 
     def apply(self, changes: Changes) -> None:
         """Apply the changes, as after their commit."""

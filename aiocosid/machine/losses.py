@@ -30,11 +30,11 @@ __all__ = (
     "Soundness",
     "check_format",
     "doubt",
-    "epoch_of",
     "examine",
     "is_initialized",
     "is_known",
     "is_uncounted",
+    "marker_id_of",
     "missing_namespaces",
     "noted_in",
     "quarantine_ms",
@@ -131,9 +131,9 @@ def check_format(snapshot: Snapshot) -> None:
         raise StoreFormatError(snapshot.store, found=snapshot.marker.format, expected=FORMAT)
 
 
-def epoch_of(snapshot: Snapshot) -> str:
-    """Return the epoch of the store's marker; empty without a marker."""
-    return snapshot.marker.epoch if snapshot.marker is not None else ""
+def marker_id_of(snapshot: Snapshot) -> str:
+    """Return the id of the store's marker; empty without a marker."""
+    return snapshot.marker.marker_id if snapshot.marker is not None else ""
 
 
 def noted_in(snapshot: Snapshot, changes: Changes | None = None) -> int:
@@ -147,16 +147,14 @@ def noted_in(snapshot: Snapshot, changes: Changes | None = None) -> int:
 
 def is_known(snapshot: Snapshot) -> bool:
     """Whether the namespace's cell was written for the store as it is now."""
-    space = snapshot.space
-    return (
-        space is not None and space.epoch == epoch_of(snapshot) and snapshot.knows(space.identity)
-    )
+    space, marker_id = snapshot.space, marker_id_of(snapshot)
+    return space is not None and space.marker_id == marker_id and snapshot.knows(space.identity)
 
 
 def is_newly_initialized(snapshot: Snapshot) -> bool:
     """Whether the marker was written for this store after the namespace's cell."""
     space = snapshot.space
-    return is_initialized(snapshot) and (space is None or space.epoch != epoch_of(snapshot))
+    return is_initialized(snapshot) and (space is None or space.marker_id != marker_id_of(snapshot))
 
 
 def is_uncounted(snapshot: Snapshot) -> bool:
@@ -169,7 +167,7 @@ def is_short(snapshot: Snapshot) -> bool:
     counted = snapshot.count
     if counted is None:
         return missing_namespaces(snapshot) > 0
-    if counted.epoch != epoch_of(snapshot):
+    if counted.marker_id != marker_id_of(snapshot):
         return False
     if snapshot.is_sample:  # an upper bound; no quarantine begins before all was read
         return min(snapshot.cells, snapshot.notes) < counted.ids
@@ -224,7 +222,7 @@ def sound_space(snapshot: Snapshot, **further: Any) -> Space:  # noqa: ANN401 - 
     sound = replace(
         snapshot.space or Space(),
         identity=snapshot.identity,
-        epoch=epoch_of(snapshot),
+        marker_id=marker_id_of(snapshot),
         quarantine="",
         since_ms=0,
         is_new=False,

@@ -41,11 +41,11 @@ from .losses import (
     Decision,
     Soundness,
     check_format,
-    epoch_of,
     examine,
     is_initialized,
     is_known,
     is_uncounted,
+    marker_id_of,
     noted_in,
     quarantine_ms,
     refused,
@@ -308,7 +308,7 @@ def _choose(pool: _Pool, spread: int) -> int | None:
 def _is_enough(snapshot: Snapshot, pool: _Pool, number: int | None) -> bool:
     """Return whether a number can be taken whatever the sample leaves out."""
     counted, last_new = snapshot.count, snapshot.last_new
-    if counted is None or counted.epoch != epoch_of(snapshot):
+    if counted is None or counted.marker_id != marker_id_of(snapshot):
         return False  # all of them have to be counted
     if number is None or (last_new is not None and snapshot.cells > last_new + 1):
         return False  # a number is held that was not handed out yet
@@ -426,7 +426,7 @@ def recount(snapshot: Snapshot, changes: Changes, *, is_anew: bool) -> None:
         if snapshot.is_sample and snapshot.count is not None:
             noted += snapshot.count.ids - before
         space = changes.space or snapshot.space or Space()
-        changes.count = Count(space.epoch, noted)
+        changes.count = Count(space.marker_id, noted)
         there = snapshot.counted
         if snapshot.count is None and there is not None and there >= 0:
             # If it still has machine ids it is one of those that are missing, and was counted.

@@ -222,7 +222,8 @@ class ShardedPlaces(Places):
             noted = Tally(number % SHARDS for number, seat in seats.items() if seat.is_noted)
             for shard in range(SHARDS):
                 key, ids = self._shard(shard), noted[shard]
-                text, found = Count(changes.count.epoch, ids).text().encode(), before.get(key, b"")
+                text = Count(changes.count.marker_id, ids).text().encode()
+                found = before.get(key, b"")
                 is_first = snapshot.count is None and shard == 0  # a namespace without ids counts
                 if text != found and (ids or found or is_first):
                     texts[key] = text
@@ -231,11 +232,11 @@ class ShardedPlaces(Places):
     def total(self, texts: Mapping[str, bytes]) -> bytes:
         """Return the text of the sum of all counts that were written under the current marker."""
         marker = self._cell(Marker, self.marker, texts.get(self.marker, b""))
-        epoch = marker.epoch if marker is not None else ""
+        marker_id = marker.marker_id if marker is not None else ""
         keys = [self._shard(shard) for shard in range(SHARDS)]
         counts = [self._cell(Count, key, texts.get(key, b"")) for key in keys]
-        ids = [each.ids for each in counts if each is not None and each.epoch == epoch]
-        return Count(epoch, sum(ids)).text().encode() if ids else b""
+        ids = [each.ids for each in counts if each is not None and each.marker_id == marker_id]
+        return Count(marker_id, sum(ids)).text().encode() if ids else b""
 
     def _shard(self, number: int) -> str:
         return f"{self.count}{self.root[-1]}{number}"

@@ -284,8 +284,8 @@ class MemoryBackend(Backend):
             longest = 0 if everything or cells.space is None else cells.space.guard_ms
             if everything:
                 cells.seats, cells.raw, cells.count = {}, {}, None
-            epoch = self.marker.epoch if self.marker is not None else ""
-            cells.space = Space("another", epoch, guard_ms=longest)
+            marker_id = self.marker.marker_id if self.marker is not None else ""
+            cells.space = Space("another", marker_id, guard_ms=longest)
 
 
 def _value(seat: Seat | None) -> tuple[object, object] | None:

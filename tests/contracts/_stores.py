@@ -213,7 +213,7 @@ class Valkey(Backend):
         self.server.call("HDEL", MARKER, f"count:{namespace}")
         # Without a cell it would be sound, for the store is marked as a whole.
         marker = self.server.call("HGET", MARKER, "store")
-        self._put(namespace, Space("another one", Marker.read(f"{marker}").epoch))
+        self._put(namespace, Space("another one", Marker.read(f"{marker}").marker_id))
 
     def _space(self, namespace: str) -> Space:
         return Space.read(str(self.server.call("GET", f"cosid:{{{namespace}}}:space")))
@@ -347,7 +347,9 @@ class Zookeeper(Backend):
                 self.server.behind.delete(path, recursive=True)
             # Without a cell it would be sound, for the store is marked as a whole.
             marker = self.server.behind.exists("/aiocosid/marker")
-            space = Space(epoch=Marker.read(self._text("/aiocosid/marker")).epoch if marker else "")
+            space = Space(
+                marker_id=Marker.read(self._text("/aiocosid/marker")).marker_id if marker else ""
+            )
             for path in (at.entries, at.pool, at.notes, at.space):
                 self.server.behind.ensure_path(path)
         self._write(at.space, replace(space, identity="another").text())
@@ -394,7 +396,7 @@ class Etcd(Backend):
             self.server.delete(root)
             # Without a cell it would be sound, for the store is marked as a whole.
             marker = self.server.get(etcd_root("").replace("ns//", "store/marker"))
-            space = Space(epoch=Marker.read(marker).epoch if marker else "")
+            space = Space(marker_id=Marker.read(marker).marker_id if marker else "")
         self.server.put(f"{root}space", replace(space, identity="another").text())
 
     def vanish(self, namespace: str) -> None:
@@ -441,7 +443,7 @@ class Nats(Backend):
         if everything:
             self.server.purge("aiocosid_cells", nats_key(namespace, ">"))
         # Without a cell it would be sound, for the store is marked as a whole.
-        self._write(namespace, replace(space, identity="another", epoch=self._epoch()))
+        self._write(namespace, replace(space, identity="another", marker_id=self._epoch()))
 
     def vanish(self, namespace: str) -> None:
         count = nats_key(namespace, "*").replace(".ns.", ".store.count.")
@@ -451,7 +453,7 @@ class Nats(Backend):
     def _epoch(self) -> str:
         marker = "aiocosid.cell.store.marker"
         is_there = marker in self.server.subjects("aiocosid_cells", marker)
-        return Marker.read(self._text(marker)[0]).epoch if is_there else ""
+        return Marker.read(self._text(marker)[0]).marker_id if is_there else ""
 
     def _space(self, namespace: str) -> Space:
         return Space.read(self._text(nats_key(namespace, "space"))[0])

@@ -148,14 +148,14 @@ async def test_one_stale_cell_refuses_all(
     old, new = [await backend.read(namespace, ALL) for _ in range(2)]
     assert new.space is not None
     assert new.count is not None
-    epoch = new.count.epoch
+    epoch = new.count.marker_id
     meanwhile = {
         "marker": Changes(marker=Marker(new.identity, "another")),
         "space": Changes(space=replace(new.space, guard_ms=new.space.guard_ms + 1)),
         "count": Changes(
-            space=replace(new.space, gaps=True), count=replace(new.count, epoch=f"{epoch}x")
+            space=replace(new.space, gaps=True), count=replace(new.count, marker_id=f"{epoch}x")
         ),
-        "epoch": Changes(count=replace(new.count, epoch=f"{epoch}x")),
+        "epoch": Changes(count=replace(new.count, marker_id=f"{epoch}x")),
         "seat": signed(new, 1),
         "note": Changes("b", seats={1: Seat(new.seats[1].owners, Note("b", turn=9))}, signed=1),
         "own": replace(taken(new, 3, "c"), count=None),

@@ -249,7 +249,7 @@ async def test_another_format(etcd: EtcdServer, namespace: str, store: EtcdStore
     """Its cells may have other keys, so the store would seem to be empty: both are named."""
     key = f"/cosid/{namespace}/machine/store/marker"
     marker = Marker.read(etcd.get(key) or "")
-    former = f'{{"identity":"{marker.identity}","epoch":"{marker.epoch}"}}'
+    former = f'{{"identity":"{marker.identity}","epoch":"{marker.marker_id}"}}'
     etcd.put(key, former)
     with pytest.raises(StoreFormatError, match=r"format 1.* uses format 2"):
         await take(machine_of(store, "a"))

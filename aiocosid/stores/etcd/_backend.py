@@ -55,7 +55,7 @@ class EtcdBackend(Backend):
         super().__init__(STORE, link, name=link.name)
         self._root = prefix
         self._known: dict[str, bytes] = {}  # counters as this object wrote them last
-        # By namespace: cluster, epoch, revision.
+        # By namespace: cluster, marker id, revision.
         self._reached: dict[str, tuple[str, str, int]] = {}
         self._spares: dict[int, int] = {}  # unused leases, by their length in milliseconds
 
@@ -170,7 +170,7 @@ class EtcdBackend(Backend):
 
         Args:
             snapshot: what was read.
-            before: cluster, epoch and revision as they were known before the read.
+            before: cluster, marker id and revision as they were known before the read.
         """
         reached = _reached(snapshot)
         is_behind = before is not None and before[:2] == reached[:2] and before[2] > reached[2]
@@ -214,8 +214,8 @@ def _integer(value: bytes) -> int | None:
 
 
 def _reached(snapshot: Snapshot) -> tuple[str, str, int]:
-    epoch = snapshot.marker.epoch if snapshot.marker is not None else ""
-    return snapshot.identity.partition(" ")[0], epoch, snapshot.raw.revision
+    marker_id = snapshot.marker.marker_id if snapshot.marker is not None else ""
+    return snapshot.identity.partition(" ")[0], marker_id, snapshot.raw.revision
 
 
 async def _sample(member: Member, places: EtcdPlaces, need: Need) -> Snapshot:

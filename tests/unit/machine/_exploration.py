@@ -470,9 +470,9 @@ def _conflicts(
 
 def _one_more(now: Count | None, read: Count | None, written: Count) -> Count | None:
     """Add one to what the count is by now, where that is allowed; None where it is not."""
-    if now is None or read is None or written != Count(read.epoch, read.ids + 1):
+    if now is None or read is None or written != Count(read.marker_id, read.ids + 1):
         return None
-    return replace(now, ids=now.ids + 1) if now.epoch == read.epoch else None
+    return replace(now, ids=now.ids + 1) if now.marker_id == read.marker_id else None
 
 
 def _value(seat: Seat | None) -> tuple[tuple[Owner, ...], Note | None] | None:

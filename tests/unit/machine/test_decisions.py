@@ -95,7 +95,8 @@ def hand_out(found: Snapshot, asker: Asker = ME, **options: Any) -> Decision:
         # The namespace's cell is missing, or was written for another store.
         (
             {"space": None, "marker": None, "count": None},
-            *(replace(BEGUN, epoch="", bits=0, is_new=True), None, StoreNotInitializedError, False),
+            replace(BEGUN, marker_id="", bits=0, is_new=True),
+            *(None, StoreNotInitializedError, False),
         ),
         (
             {"space": None, "marker": Marker("elsewhere", "e")},
@@ -103,13 +104,13 @@ def hand_out(found: Snapshot, asker: Asker = ME, **options: Any) -> Decision:
         ),
         (
             {"space": replace(SPACE, identity="elsewhere"), "marker": None},
-            *(replace(BEGUN, epoch=""), None, 305.0, False),
+            *(replace(BEGUN, marker_id=""), None, 305.0, False),
         ),
         ({"is_doubtful": True}, BEGUN, None, 305.0, False),
         # The store was initialised since.
         ({"space": None}, SPACE, 1, 0, False),
         (
-            {"space": replace(RUNNING, epoch="former", is_new=True), "count": None},
+            {"space": replace(RUNNING, marker_id="former", is_new=True), "count": None},
             *(SPACE, 1, 0, False),
         ),
         # Fewer machine ids are there than were counted.
@@ -715,19 +716,19 @@ NEW: Final = MachineMarker(namespace="ns", is_new=True)
         ({"space": None}, False, replace(SPACE, bits=0), Count("e", 1), 0.0),
         (
             {"space": replace(SPACE, identity="x"), "marker": None},
-            *(False, replace(BEGUN, epoch=""), None, 305.0),
+            *(False, replace(BEGUN, marker_id=""), None, 305.0),
         ),
         ({"space": replace(RUNNING, guard_ms=0)}, False, None, None, 304.0),
         (
             {"space": replace(RUNNING, identity="x", guard_ms=1), "marker": None},
-            *(False, replace(BEGUN, epoch=""), None, 305.0),
+            *(False, replace(BEGUN, marker_id=""), None, 305.0),
         ),
         (
             {"space": replace(SPACE, guard_ms=1), "count": Count("e", 5)},
             *(False, BEGUN, None, 305.0),
         ),
         (
-            {"space": replace(SPACE, epoch="former"), "count": Count("e", 5)},
+            {"space": replace(SPACE, marker_id="former"), "count": Count("e", 5)},
             *(False, BEGUN, None, 305.0),
         ),
     ],
