@@ -170,9 +170,9 @@ def judge_reading(
     if "markers" not in reading.errors:
         yield from judge_markers(reading.markers)
     if "machines" not in reading.errors:
-        guards = {each.namespace: each.safe_guard for each in reading.markers}
+        markers = {each.namespace: each for each in reading.markers}
         now_ms = reading.at_ms - round(ahead * 1000)
-        yield judge_machines(reading.machines, guards, bits, now_ms)
+        yield judge_machines(reading.machines, markers, bits, now_ms)
     if "counters" not in reading.errors:
         yield from judge_counters(reading.counters, limits)
 
@@ -244,7 +244,7 @@ def judge_markers(markers: Sequence[MachineMarker]) -> Iterator[Finding]:
 
 def judge_machines(
     machines: Sequence[Machine],
-    guards: Mapping[str, float | None],
+    markers: Mapping[str, MachineMarker],
     bits: Mapping[str, int | None],
     now_ms: int,
 ) -> Finding:
@@ -252,12 +252,12 @@ def judge_machines(
 
     Args:
         machines: all of them.
-        guards: the longest safe guard of each namespace.
+        markers: that of each namespace, with its longest safe guard.
         bits: the width of each namespace's machine ids, where it is known.
         now_ms: the time by the store's clock.
     """
     held = Tally(
-        each.namespace for each in machines if _is_held(each, guards.get(each.namespace), now_ms)
+        each.namespace for each in machines if _is_held(each, markers.get(each.namespace), now_ms)
     )
     if not held:
         return Finding(check="machine ids", status=Status.OK, text="none is held")
@@ -276,8 +276,8 @@ def judge_machines(
     )
 
 
-def _is_held(machine: Machine, safe_guard: float | None, now_ms: int) -> bool:
-    until_ms = held_until_ms(machine, safe_guard)
+def _is_held(machine: Machine, marker: MachineMarker | None, now_ms: int) -> bool:
+    until_ms = held_until_ms(machine, marker)
     return bool(machine.instance_id) and (until_ms is None or until_ms > now_ms)
 
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from ..abc import Machine
+    from ..abc import Machine, MachineMarker
     from ..stores.inspection import StoreReading
 
 __all__ = ("counter_lines", "machine_lines", "watch")
@@ -112,18 +112,18 @@ def machine_lines(
     reading: StoreReading, namespace: str | None
 ) -> Iterator[tuple[str, str, str, str]]:
     """Yield namespace, machine id, holder and time left of each machine id that is held."""
-    guards = {each.namespace: each.safe_guard for each in reading.markers}
+    markers = {each.namespace: each for each in reading.markers}
     ahead, _ = reading.clock_error or (0.0, 0.0)
     now_ms = reading.at_ms - round(ahead * 1000)
     for each in reading.machines:
         if each.instance_id and namespace in {None, each.namespace}:
-            left = _left(each, guards.get(each.namespace), now_ms)
+            left = _left(each, markers.get(each.namespace), now_ms)
             holder = printable(each.instance_id)
             yield printable(each.namespace), str(each.machine_id), holder, left
 
 
-def _left(machine: Machine, safe_guard: float | None, now_ms: int) -> str:
-    until_ms = held_until_ms(machine, safe_guard)
+def _left(machine: Machine, marker: MachineMarker | None, now_ms: int) -> str:
+    until_ms = held_until_ms(machine, marker)
     if until_ms is None:
         return "-"
     if until_ms == inf:

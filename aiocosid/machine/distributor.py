@@ -63,9 +63,9 @@ MOST_ALARMS: Final = 9  # in succession, within a second, until one counts
 STAMPS_REMEMBERED: Final = 4096
 
 
-def guard_ms_of(safe_guard: float) -> int:
-    """Return a safe guard in milliseconds, as it is stored in cells."""
-    return ENDLESS_MS if safe_guard == inf else min(ceil(safe_guard * 1000), ENDLESS_MS)
+def guard_ms_of(seconds: float) -> int:
+    """Return seconds, as those of a safe guard, in milliseconds, as they are stored in cells."""
+    return ENDLESS_MS if seconds == inf else min(ceil(seconds * 1000), ENDLESS_MS)
 
 
 def nonce() -> str:

@@ -14,7 +14,7 @@ from ..stores.inspection import NOT_KEPT, held_until_ms, is_clock_wrong, number_
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ..abc import Machine
+    from ..abc import Machine, MachineMarker
     from ..integrations.state import GeneratorState
     from ..machine import MachineIdStatistics
     from ..stores.inspection import Rates, StoreReading
@@ -388,7 +388,7 @@ def machine_rows(reading: StoreReading, leases: Iterable[MachineIdStatistics]) -
         leases: those of this process, which know since when.
     """
     since_ms = {(e.namespace, e.machine_id, e.instance_id): e.taken_ms for e in leases}
-    guards = {each.namespace: each.safe_guard for each in reading.markers}
+    markers = {each.namespace: each for each in reading.markers}
     for each in sorted(reading.machines, key=lambda each: not each.instance_id):
         mark = _unknown("no mark") if each.mark_ms <= 0 else Shown(time_text(each.mark_ms))
         holder = since = until = _unknown("free")
@@ -401,7 +401,7 @@ def machine_rows(reading: StoreReading, leases: Iterable[MachineIdStatistics]) -
             since = _unknown("known to its holder")
             if taken_ms >= 0:
                 since = Shown(time_text(taken_ms))
-            until = _held_until(each, guards.get(each.namespace), reading.at_ms)
+            until = _held_until(each, markers.get(each.namespace), reading.at_ms)
         yield (
             Shown(name_text(each.namespace)),
             Shown(str(each.machine_id)),
@@ -413,10 +413,10 @@ def machine_rows(reading: StoreReading, leases: Iterable[MachineIdStatistics]) -
         )
 
 
-def _held_until(machine: Machine, safe_guard: float | None, now_ms: int) -> Shown:
+def _held_until(machine: Machine, marker: MachineMarker | None, now_ms: int) -> Shown:
     """Return until when a holder that renews no more keeps its id, at the longest."""
-    end_ms = held_until_ms(machine, safe_guard)
-    if end_ms is None or safe_guard is None:
+    end_ms = held_until_ms(machine, marker)
+    if end_ms is None or marker is None or marker.safe_guard is None:
         return _unknown("no safe guard stored")
     if isinstance(end_ms, float):  # inf
         return Shown(FOREVER)
@@ -424,7 +424,7 @@ def _held_until(machine: Machine, safe_guard: float | None, now_ms: int) -> Show
         return Shown("-", "never renewed: it may go to another instance", level="warn")
     if end_ms < now_ms:
         return Shown(time_text(end_ms), "expired: it may go to another instance", level="warn")
-    return Shown(time_text(end_ms), f"unless renewed; guard {seconds_text(safe_guard)}")
+    return Shown(time_text(end_ms), f"unless renewed; guard {seconds_text(marker.safe_guard)}")
 
 
 def quarantine_rows(reading: StoreReading) -> Iterator[Row]:

@@ -7,6 +7,7 @@ import random
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from .._life.callers import Callers
 from .._life.clock import as_cosid_error
 from .._life.component import RESOLUTION
 from .._life.open_state import FIRST_BACKOFF, LAST_BACKOFF, OpeningCalls, back_off, unavailable
@@ -31,6 +32,7 @@ from ._batch_size import BatchSize
 from ._lane import Guess, Lane
 from ._replies import validated_reply
 from ._seconds_in_hand import NS, SecondsInHand
+from ._sequencer import PIECE
 from ._sharded_sequences import lane_width
 from ._stamped import StampOpening
 
@@ -95,10 +97,10 @@ class Granting(StampOpening[SecondsInHand]):
             home,
             before,
             first if before is None else before.hand.successor(),  # not earlier than those before
+            callers=Callers(home.clock, PIECE, options.wait_timeout),
             namespace=distributor.namespace,
             name=distributor.name,
             instrument=options.instrument,
-            wait_timeout=options.wait_timeout,
         )
         self._distributor = distributor
         self._options = options

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from anyio.lowlevel import checkpoint
 
-from .._life.callers import MAX_BATCH, Callers
+from .._life.callers import MAX_BATCH
 from .._life.component import Component
 from .._life.open_state import OpenState
 from ..abc import IdGenerator
 from ..abc.checks import check_integer
 from ..errors import ClosedError, ForkedError, WouldBlock
-from ._sequencer import PIECE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from .._life.callers import Callers
     from .._life.open_state import Home
     from .._life.waiting_line import Waiter
     from ..abc.events import Instrument
@@ -61,14 +61,14 @@ class StampOpening(OpenState, Generic[H]):
         before: StampOpening[H] | None,
         hand: H,
         *,
+        callers: Callers,
         namespace: str,
         name: str,
         instrument: Instrument | None,
-        wait_timeout: float,
     ) -> None:
         super().__init__(home, before, namespace=namespace, name=name, instrument=instrument)
         self.hand: H = hand
-        self.callers = Callers(self.clock, PIECE, wait_timeout)
+        self.callers = callers
         self.joined: MachineIdLease | None = None
         self.read_ns: Callable[[], int] = self.clock.wall_reader()
 

@@ -6,6 +6,7 @@ import random
 from math import inf
 from typing import TYPE_CHECKING, Final, cast
 
+from .._life.callers import Callers
 from .._life.component import RESOLUTION
 from .._life.open_state import unavailable
 from ..abc.events import ClockBackwards, SnowflakeOpened, WaitTimedOut
@@ -19,7 +20,7 @@ from ..errors import (
     MachineIdUnavailableError,
     WouldBlock,
 )
-from ._sequencer import SHUT, Behind, Full, Limited, Sequencer, Shut
+from ._sequencer import PIECE, SHUT, Behind, Full, Limited, Sequencer, Shut
 from ._stamped import StampOpening
 
 if TYPE_CHECKING:
@@ -64,10 +65,10 @@ class Stamping(StampOpening[Sequencer | Shut]):
             home,
             before,
             SHUT,  # until it is open, and once it is over
+            callers=Callers(home.clock, PIECE),  # how long they wait depends on what for
             namespace=lease.namespace,
             name=options.name,
             instrument=options.instrument,
-            wait_timeout=inf,  # how long depends on what they wait for
         )
         self.layout: SnowflakeLayout = options.layout
         self._lease = lease

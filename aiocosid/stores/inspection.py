@@ -177,19 +177,20 @@ def is_clock_wrong(error: float, doubt: float) -> bool:
     return abs(error) - doubt > _CLOCK_TOLERANCE
 
 
-def held_until_ms(machine: Machine, safe_guard: float | None) -> int | float | None:
+def held_until_ms(machine: Machine, marker: MachineMarker | None) -> int | float | None:
     """Return until when a machine id stays its holder's if it is not renewed.
 
     Args:
         machine: a machine id that is held.
-        safe_guard: the longest safe guard of its namespace, in seconds; None if it is not known.
+        marker: that of its namespace, with the longest safe guard; None if it is not known.
 
     Returns:
         Unix time in milliseconds; ``inf`` if it does not expire; None if it is not known.
     """
-    if machine.stable or safe_guard == inf:
+    seconds = None if marker is None else marker.safe_guard
+    if machine.stable or seconds == inf:
         return inf
-    return None if safe_guard is None else machine.last_timestamp_ms + round(safe_guard * 1000)
+    return None if seconds is None else machine.last_timestamp_ms + round(seconds * 1000)
 
 
 class Rates:

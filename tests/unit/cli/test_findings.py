@@ -23,6 +23,7 @@ from aiocosid.errors import StoreAuthenticationError
 from aiocosid.stores.inspection import NOT_KEPT, StoreReading
 
 NOW_MS = 1_800_000_000_000
+MARKERS = {"shop": MachineMarker(namespace="shop", safe_guard=300.0)}
 
 
 def machine(number: int, *, age_ms: int = 0, instance: str = "host:1", **more: bool) -> Machine:
@@ -101,7 +102,7 @@ def test_quarantines(left: float, status: Status, words: str) -> None:
     ],
 )
 def test_machine_ids_that_are_left(held: int, status: Status, words: str) -> None:
-    found = judge_machines([machine(i) for i in range(held)], {"shop": 300.0}, {"shop": 3}, NOW_MS)
+    found = judge_machines([machine(i) for i in range(held)], MARKERS, {"shop": 3}, NOW_MS)
     assert (found.status, words in found.text) == (status, True)
 
 
@@ -109,7 +110,7 @@ def test_machine_ids_that_are_free() -> None:
     """One that was given back, and one whose holder has died; a stable one never expires."""
     machines = [machine(0, instance=""), machine(1, age_ms=300_001), machine(2, age_ms=299_999)]
     machines.append(machine(3, age_ms=10**9, stable=True))
-    found = judge_machines(machines, {"shop": 300.0}, {}, NOW_MS)
+    found = judge_machines(machines, MARKERS, {}, NOW_MS)
     assert found.text == "2 are held in namespace shop"
 
 
