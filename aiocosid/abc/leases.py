@@ -12,7 +12,23 @@ if TYPE_CHECKING:
 
     from .machines import InstanceId
 
-__all__ = ("InstanceOptions", "LeaseTerms", "MachineIdOptions")
+__all__ = ("InstanceOptions", "LeaseTerms", "MachineIdOptions", "RestartOptions")
+
+
+class RestartOptions(Options):
+    """How an instance starts again on its machine: early, and without the store.
+
+    Attributes:
+        state_dir: a directory on the machine's own disk, for a stable instance: after a crash
+            and a start on the same machine it does not wait for its time mark.
+        offline: for how many seconds a process may issue ids, and may start on the same
+            machine, while the store is down; 0, or above ``interval``.  It needs ``state_dir``.
+            A start of this instance on another machine has to wait that long, also after an
+            orderly end.
+    """
+
+    state_dir: "str | os.PathLike[str] | None" = None
+    offline: float = 0.0
 
 
 class InstanceOptions(Options):
@@ -22,12 +38,6 @@ class InstanceOptions(Options):
         instance_id: the instance that asks; by default a new, unique one for each process.
         safe_guard: seconds without a renewal after which an id may go to another instance.
         interval: seconds between two renewals; by default 60, and 10 for a stable instance.
-        state_dir: a directory on the machine's own disk, for a stable instance: after a crash
-            and a start on the same machine it does not wait for its time mark.
-        offline: for how many seconds a process may issue ids, and may start on the same
-            machine, while the store is down; 0, or above ``interval``.  It needs ``state_dir``.
-            A start of this instance on another machine has to wait that long, also after an
-            orderly end.
         offline_beside_cosid: allows ``offline`` where CosId on Java holds machine ids of the
             namespace: those nodes never take the id of an instance that is silent.  On JDBC
             stores they do, and on Redis when no other id is free.
@@ -36,12 +46,10 @@ class InstanceOptions(Options):
     instance_id: "InstanceId | str | None" = None
     safe_guard: float = DEFAULT_SAFE_GUARD
     interval: float | None = None
-    state_dir: "str | os.PathLike[str] | None" = None
-    offline: float = 0.0
     offline_beside_cosid: bool = False
 
 
-class MachineIdOptions(InstanceOptions):
+class MachineIdOptions(RestartOptions, InstanceOptions):
     """The options of `Store.machine_id_distributor`.
 
     Attributes:

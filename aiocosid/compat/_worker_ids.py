@@ -23,6 +23,7 @@ from .._life.fork import NotCopyable
 from ..abc import InstanceId, MachineGrant, MachineIdDistributor, Store
 from ..abc.checks import MAX_MS, check_integer, check_machine_bits
 from ..abc.dates import iso_text
+from ..abc.leases import RestartOptions
 from ..abc.restart import VOID
 from ..errors import (
     CosIdError,
@@ -38,7 +39,6 @@ from ._table import Examined
 from ._url import split_options
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Coroutine, Sequence
 
     from ..abc import Counter, IdSegmentDistributor
@@ -430,15 +430,13 @@ class WorkerIdStore(NotCopyable, Store):
     def _on(
         self,
         registry: Registry[Any],
+        options: RestartOptions | None = None,
         *,
-        state_dir: str | os.PathLike[str] | None = None,
-        offline: float = 0.0,
         inherit: Callable[[], RestartRecord | None] = lambda: None,
     ) -> None:
         self._registry, self._door = registry, registry.door
         restart = restart_file(
-            state_dir,
-            offline=offline,
+            options or RestartOptions(),
             interval=registry.times["interval"],
             store=self.scheme,
             address=registry.door.address,

@@ -228,8 +228,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
             raise InvalidArgumentError("state_dir", where, expected=expected)
         self.state_dir: Path | None = None if where is None else Path(where)
         self.restart: RestartPlace | None = restart_file(
-            where,
-            offline=options.offline,
+            options,
             interval=self.interval,
             store=backend.name,
             address=backend.address,

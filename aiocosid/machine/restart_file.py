@@ -21,6 +21,8 @@ from .files import LockFile, in_thread, read_text, write_text
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..abc.leases import RestartOptions
+
 __all__ = ("RestartFile", "RestartPlace", "restart_file")
 
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
@@ -163,9 +165,8 @@ class RestartFile:
 
 
 def restart_file(
-    state_dir: str | os.PathLike[str] | None,
+    options: RestartOptions,
     *,
-    offline: float,
     interval: float,
     store: str,
     address: str,
@@ -176,8 +177,7 @@ def restart_file(
     """Return where an instance keeps its record; None without a ``state_dir``.
 
     Args:
-        state_dir: the directory.
-        offline: seconds without the store.
+        options: the directory, and for how long it may be without the store.
         interval: seconds between two renewals.
         store: the kind of store.
         address: where it is; empty on a user's client, which may be another one next time.
@@ -189,6 +189,7 @@ def restart_file(
         InvalidArgumentError: ``offline`` is outside its range, or without what it needs; or
             ``state_dir`` is empty.
     """
+    state_dir, offline = options.state_dir, options.offline
     if state_dir is not None:
         check_text("state_dir", os.fspath(state_dir))
     check_seconds("offline", offline, or_zero=True)

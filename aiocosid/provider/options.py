@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 from ..abc import DEFAULT_NAMESPACE, DEFAULT_STEP, MAX_ID
 from ..abc.checks import MAX_MACHINE_BITS, Create
-from ..abc.leases import InstanceOptions, LeaseTerms
+from ..abc.leases import InstanceOptions, LeaseTerms, RestartOptions
 from ..abc.options import Bounds, Count, Options, Seconds
 from ..segment.options import (
     LeafSegmentOptions,
@@ -121,7 +121,7 @@ class NamedUncertainty(NamedInner):
     bits: Annotated[int, Bounds(1, 62)]
 
 
-class MachineOptions(LeaseTerms, InstanceOptions):
+class MachineOptions(LeaseTerms, RestartOptions, InstanceOptions):
     """Where machine ids come from, and how they are leased.
 
     Attributes:

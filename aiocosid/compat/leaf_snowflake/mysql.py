@@ -8,14 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ...abc.checks import MAX_MS
+from ...abc.options import takes
 from ...errors import CorruptMachineStateError, InvalidArgumentError, LeafWorkerIdsUsedUpError
 from ...stores.backend import as_integer
 from ...stores.sql import executor_of, executor_on
 from .._worker_ids import Entry, Registry, WorkerIdStore, examine_registry
 from ._address import ADDRESS, INTERVAL, OFFLINE, WHY, WORKER_BITS, LeafAddress
+from ._options import LeafOptions
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Sequence
 
     from sqlalchemy.ext.asyncio import AsyncEngine
@@ -136,35 +137,20 @@ class LeafWorkerIdStore(WorkerIdStore):
     why = WHY
     _connect = staticmethod(executor_of)
 
-    def __init__(
-        self,
-        engine: AsyncEngine,
-        *,
-        ip: str,
-        port: int | str,
-        state_dir: str | os.PathLike[str] | None = None,
-        offline: float = 0.0,
-    ) -> None:
+    @takes(LeafOptions)
+    def __init__(self, engine: AsyncEngine, options: LeafOptions, /) -> None:
         """Use your own engine, which is never closed here; nothing is sent yet.
 
         Args:
             engine: on MySQL or MariaDB.
-            ip: this process's address, at most 94 characters; none is guessed.  Any text that no
-                other process uses, such as a pod's stable name, works as well.
-            port: this process's, 1 to 65535.
-            state_dir: a directory on the machine's own disk: after a crash and a start on the same
-                machine the address does not wait for its time.
-            offline: seconds without the database for which ids may be issued, also by a process
-                that starts on the same machine; 0, or above 3.  It needs ``state_dir``, and
-                `from_url`.  The stored time is as far ahead, also after an orderly end: for so long
-                a start of this address elsewhere has to wait, and a fork node refuses to start.
+            options: the keyword arguments: see `LeafOptions`.
 
         Raises:
             InvalidArgumentError: an argument is outside its range, or the engine is another
                 database's, or yours with ``offline``.
         """
-        rows = _Rows(executor_on(engine), LeafAddress.of(ip, port))
-        self._on(rows, state_dir=state_dir, offline=offline)
+        address = LeafAddress.of(options.ip, options.port)
+        self._on(_Rows(executor_on(engine), address), options)
 
     async def examine(self) -> Sequence[Examined]:
         """Read and explain the worker ids of all addresses; nothing is written.

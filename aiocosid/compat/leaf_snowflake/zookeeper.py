@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from ...abc.checks import MAX_MS, check_integer, check_text
+from ...abc.options import takes
 from ...errors import (
     CorruptMachineStateError,
     LeafWorkerIdsUsedUpError,
@@ -40,6 +41,7 @@ from .._stamps import claim_stamp
 from .._worker_ids import Entry, Registry, WorkerIdStore, examine_registry
 from ._address import INTERVAL, NAMED, OFFLINE, WHY, WORKER_BITS, LeafAddress, check_leaf_name
 from ._local import directory_of, leave_to_leaf, record_of_leaf
+from ._options import LeafZkOptions
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
@@ -204,53 +206,27 @@ class LeafZkNormalStore(WorkerIdStore):
     why = WHY
     _connect = OwnedLink
 
-    def __init__(
-        self,
-        client: object,
-        *,
-        name: str,
-        ip: str,
-        port: int | str,
-        state_dir: str | os.PathLike[str] | None = None,
-        offline: float = 0.0,
-        leaf_dir: str | os.PathLike[str] | None = None,
-    ) -> None:
+    @takes(LeafZkOptions)
+    def __init__(self, client: object, options: LeafZkOptions, /) -> None:
         """Use your own client, which is never stopped here; nothing is sent yet.
 
         Args:
             client: your own ``kazoo.client.KazooClient``, started.
-            name: Leaf's ``leaf.name``.
-            ip: this process's address, at most 94 characters; none is guessed.  Any text that no
-                other process uses, such as a pod's stable name, works as well.
-            port: this process's, 1 to 65535; Leaf's ``leaf.snowflake.port``.
-            state_dir: a directory on the machine's own disk: after a crash and a start on the same
-                machine the address does not wait for its time.
-            offline: seconds without ZooKeeper for which ids may be issued, also by a process that
-                starts on the same machine; 0, or above 3.  It needs ``state_dir``, and `from_url`.
-                The timestamp is as far ahead, also after an orderly end: for so long a start of
-                this address elsewhere has to wait, and a Leaf node refuses to start.
-            leaf_dir: Java's ``java.io.tmpdir``: each renewal also writes the worker id and the time
-                to the fork's ``workerID.properties`` there, by which a Leaf node that takes the
-                address back starts without ZooKeeper.  If it cannot be written, the renewal fails.
-                With ``offline`` it is read, too: where this address has no record in ``state_dir``,
-                the first start without ZooKeeper takes the number from it, and begins above its
-                time, for ``offline`` seconds.  Nobody confirms that: use it only for an address
-                that is this host's own, and whose Leaf node has ended.  A file without a time is
-                not read, nor one with number 0.
+            options: the keyword arguments: see `LeafZkOptions`.
 
         Raises:
             InvalidArgumentError: an argument is outside its range, the client is none of kazoo's,
                 or yours with ``offline``.
         """
-        address = LeafAddress.of(ip, port)
-        registry = _Forever(as_link(client), name, address, "forever")
+        address, leaf_dir = LeafAddress.of(options.ip, options.port), options.leaf_dir
+        registry = _Forever(as_link(client), options.name, address, "forever")
         more: dict[str, Any] = {}
         if leaf_dir is not None:
             check_text("leaf_dir", os.fspath(leaf_dir))
-            registry.directory = directory_of(leaf_dir, name, address)
-            if offline:
-                more["inherit"] = partial(record_of_leaf, registry.directory, offline)
-        self._on(registry, state_dir=state_dir, offline=offline, **more)
+            registry.directory = directory_of(leaf_dir, options.name, address)
+            if options.offline:
+                more["inherit"] = partial(record_of_leaf, registry.directory, options.offline)
+        self._on(registry, options, **more)
 
     async def examine(self) -> Sequence[Examined]:
         """Read and explain the worker ids of all addresses; nothing is written.

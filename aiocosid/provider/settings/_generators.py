@@ -63,6 +63,7 @@ Converter: TypeAlias = Annotated[ConverterSettings, shorthand("type", path="make
 Layout: TypeAlias = Annotated[LayoutSettings, shorthand("name")]
 
 
+@having(ClockOptions, "wait_timeout")
 class _Generator(BaseModel):
     """The keys of all kinds.
 
@@ -84,7 +85,6 @@ class _Generator(BaseModel):
     store: StoreValue | None = None
     converter: Converter | None = None
     limit: Literal["int32", "javascript", "int64"] | None = None
-    wait_timeout: Timeout = 5.0
     close_timeout: Timeout | None = None
 
 
