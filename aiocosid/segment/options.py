@@ -25,6 +25,7 @@ __all__ = (
     "PREFETCH_AT",
     "SEGMENT_DURATION",
     "CountedOptions",
+    "EnduranceOption",
     "GroupOptions",
     "GroupedOptions",
     "LeafSegmentOptions",
@@ -149,7 +150,17 @@ class LeafSegmentOptions(CountedOptions):
     max_step: Count = MAX_STEP
 
 
-class SegmentChainOptions(CountedOptions):
+class EnduranceOption(Options):
+    """The endurance of what fetches ahead.
+
+    Attributes:
+        endurance: seconds that the ids in hand last at the measured rate.
+    """
+
+    endurance: SecondsOrZero = ENDURANCE
+
+
+class SegmentChainOptions(EnduranceOption, CountedOptions):
     """The options of `SegmentChainId`.
 
     Attributes:
@@ -167,7 +178,6 @@ class SegmentChainOptions(CountedOptions):
     """
 
     safe_distance: Count = 2
-    endurance: SecondsOrZero = ENDURANCE
     max_distance: Count = MAX_DISTANCE
     max_ids_ahead: Count = MAX_IDS_AHEAD
     quiet_period: Seconds = QUIET_PERIOD
@@ -197,7 +207,7 @@ class SegmentChainOptions(CountedOptions):
         )
 
 
-class RemoteOptions(SegmentOptions):
+class RemoteOptions(EnduranceOption, SegmentOptions):
     """The options of `RemoteId`.
 
     Attributes:
@@ -211,7 +221,6 @@ class RemoteOptions(SegmentOptions):
 
     block: Annotated[int, Bounds(1, MAX_BLOCK)] = BLOCK
     max_age: Seconds | None = MAX_AGE
-    endurance: SecondsOrZero = ENDURANCE
 
     def __post_init__(self) -> None:
         """Raise `InvalidArgumentError` for the first one outside its range."""

@@ -8,9 +8,10 @@ from functools import partial
 from secrets import token_hex
 from typing import TYPE_CHECKING, Final
 
+from ..abc.options import takes
 from ..errors import InvalidArgumentError
 from ..provider.settings import RespSettings, configured_stores
-from ..segment.pace import ENDURANCE
+from ._options import BrokerOptions
 from ._run import app_of, run_app
 from ._span_store import SpanStore
 from ._tokens import Verb
@@ -29,13 +30,8 @@ KEY_BYTES: Final = 32
 SOCKET: Final = "/run/aiocosid/broker.sock"
 
 
-def run_broker(
-    settings: Settings,
-    *,
-    socket: str | None = None,
-    mode: str | None = None,
-    endurance: float = ENDURANCE,
-) -> None:
+@takes(BrokerOptions)
+def run_broker(settings: Settings, options: BrokerOptions, /) -> None:
     """Run the broker of a host on a Unix socket, in this process, until a signal ends it.
 
     Workers use it as their store: ``aiocosid+unix:///run/aiocosid/broker.sock``.  It buys spans of
@@ -45,10 +41,7 @@ def run_broker(
     Args:
         settings: as `load_settings` returns them; what is in ``[server]`` about addresses,
             processes and the protocols of other systems is not used.
-        socket: the path of the socket; by default that of systemd's socket activation, and without
-            it ``/run/aiocosid/broker.sock``.
-        mode: its permissions, as ``"660"``; by default those of the settings.
-        endurance: seconds that the ids in memory last while the store is away.
+        options: the keyword arguments: see `BrokerOptions`.
 
     Raises:
         InvalidSettingsError: the settings are wrong.
@@ -60,6 +53,7 @@ def run_broker(
     if any(url.startswith("memory:") for url, *_ in configured_stores(settings)):
         expected = "one that outlives the broker, which would begin anew with each start"
         raise InvalidArgumentError("store", "memory:", expected=expected)
+    socket, mode = options.socket, options.mode
     if mode is not None and not MODE.fullmatch(mode):
         raise InvalidArgumentError("mode", mode, expected="three octal digits, as 660")
     if socket is not None:
@@ -82,6 +76,6 @@ def run_broker(
             **dict.fromkeys(("cosid", "leaf", "tinyid")),
         }
     )
-    over = partial(SpanStore, endurance=endurance)
+    over = partial(SpanStore, endurance=options.endurance)
     make = partial(app_of, over=over, offers=OFFERS)
     run_app(settings.model_copy(update={"server": server}), make)

@@ -16,7 +16,8 @@ from .._life.clock import SYSTEM_CLOCK
 from .._life.component import open_in, why_unusable
 from .._life.fork import NotCopyable
 from ..abc import DEFAULT_NAMESPACE, IdSegmentDistributor, Store
-from ..abc.checks import check_above, check_integer, check_seconds, check_step
+from ..abc.checks import check_above, check_step
+from ..abc.options import takes
 from ..errors import (
     ClosedError,
     CosIdError,
@@ -30,24 +31,18 @@ from ..errors import (
 from ..provider import IdProvider
 from ..provider.specs import GeneratorSpec
 from ..segment.generator import reached, resume
-from ..segment.pace import ENDURANCE, MAX_IDS_AHEAD
 from ..segment.run_chain import RunChain
 from ..stores.over import StoreOverStores
+from ._options import SpanOptions
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Sequence
 
-    from ..abc import Clock, Counter
-    from ..abc.events import Instrument
+    from ..abc import Counter
     from ..provider.specs import GeneratorHost
 
 __all__ = ("SpanDistributor", "SpanStore")
 
-SPAN: Final = 10_000
-"""Ids of a counter's first spans, before its rate is known."""
-
-WAIT_TIMEOUT: Final = 1.3  # seconds: a client's call has 1.5, and is to be answered
-FETCH_TIMEOUT: Final = 1.2  # seconds of a call to the store beneath
 COUNTERS_KEPT: Final = 10_000
 
 
@@ -130,61 +125,28 @@ class SpanStore(StoreOverStores[SpanDistributor]):
         largest: ids; a larger segment is one call to the root.
     """
 
-    __slots__ = ("_chains", "_opens", "_process", "_provider", "_span_options", "largest", "root")
+    __slots__ = ("_chains", "_opens", "_options", "_process", "_provider", "largest", "root")
 
-    def __init__(
-        self,
-        root: Store,
-        *,
-        endurance: float = ENDURANCE,
-        span: int = SPAN,
-        largest: int = MAX_IDS_AHEAD,
-        wait_timeout: float = WAIT_TIMEOUT,
-        fetch_timeout: float | None = None,
-        owns_root: bool = False,
-        instrument: Instrument | None = None,
-        clock: Clock | None = None,
-    ) -> None:
+    @takes(SpanOptions)
+    def __init__(self, root: Store, options: SpanOptions, /) -> None:
         """Describe it; nothing is sent yet.
 
         Args:
             root: the store beneath, whose counters grant contiguous ranges of any length.
-            endurance: seconds that the ids in hand last at the measured rate while the root does
-                not answer; at most ``largest`` and a thousandth of the ids that are left are held.
-            span: ids of a counter's spans before its rate is known, 1 or more.
-            largest: ids that one span, or what is in hand of a counter, has at most, unless callers
-                wait for more; a larger segment is one call to the root, and ends what is in hand.
-            wait_timeout: seconds that a call waits at most.
-            fetch_timeout: seconds of one call to the root, at most ``wait_timeout``; 1.2 by
-                default, or ``wait_timeout``.
-            owns_root: whether `aclose` closes the root.
-            instrument: receives the events of a chain for each counter.
-            clock: time; the system's by default.
+            options: the keyword arguments: see `SpanOptions`.
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
         """
-        check_integer("span", span, at_least=1)
-        check_integer("largest", largest, at_least=span)
-        check_seconds("endurance", endurance, or_zero=True)
-        check_seconds("wait_timeout", wait_timeout)
-        super().__init__((root,), owns_stores=owns_root)
+        super().__init__((root,), owns_stores=options.owns_root)
         self.root: Store = root
-        self.largest: int = largest
-        if fetch_timeout is None:
-            fetch_timeout = min(wait_timeout, FETCH_TIMEOUT)
-        self._span_options: dict[str, Any] = {
-            "endurance": endurance,
-            "max_ids_ahead": largest,
-            "wait_timeout": wait_timeout,
-            "fetch_timeout": fetch_timeout,
-            "fail_fast": True,  # a client asks again, and has ids in hand of its own
-        }
-        self._provider = IdProvider(root, instrument=instrument, clock=clock or SYSTEM_CLOCK)
+        self.largest: int = options.largest
+        self._options = options
+        clock = options.clock or SYSTEM_CLOCK
+        self._provider = IdProvider(root, instrument=options.instrument, clock=clock)
         self._chains: OrderedDict[str, RunChain] = OrderedDict()
         self._opens = anyio.Lock()
         self._process = fork.generation
-        self._span_options["step"] = span
 
     def __repr__(self) -> str:
         """Show the root, without credentials."""
@@ -314,12 +276,10 @@ class SpanStore(StoreOverStores[SpanDistributor]):
         if why_unusable(self._provider) is not None or self._process != fork.generation:
             await self.aopen()
         key = counter.namespaced_name
-        options = dict(self._span_options)
-        step = options.pop("step")
 
         def make(host: GeneratorHost, name: str) -> RunChain:
-            distributor = _root_counter(self.root, counter, step)
-            chain = RunChain(distributor, **host.with_defaults(options))
+            distributor = _root_counter(self.root, counter, self._options.span)
+            chain = RunChain(distributor, **host.with_defaults(self._options.of_chains()))
             resume(chain, host.floors.get(("counter", name)))
             return chain
 
