@@ -266,9 +266,14 @@ class MachineIdLease(Component):
         """Return whether it is neither open nor opening, and of another width than ``bits``."""
         return self.bits != bits and self._users == 0 and self._root is None
 
+    def _live_root(self) -> Root | None:
+        """Return where it is open, or is being closed; not the parent's, nor of a dead loop."""
+        root, is_ours = self._held_in, self._born == fork.generation
+        return None if root is None or not is_ours or is_dead(root.loop) else root
+
     def _forget_dead_life(self) -> None:
         """Start afresh in a forked child, or on another loop after the last one has ended."""
-        if self._held_in is not _live_root(self) or self._born != fork.generation:
+        if self._held_in is not self._live_root() or self._born != fork.generation:
             self._users, self._is_shared = 0, False
             self._root = self._closing = None
             self._born = fork.generation
@@ -331,19 +336,13 @@ class MachineIdLease(Component):
         return f"<{self._label()} {state} machine_id={self.machine_id} seconds_left={left:g}>"
 
 
-def _live_root(lease: MachineIdLease) -> Root | None:
-    """Return where it is open, or is being closed; not the parent's, nor of a dead loop."""
-    root, is_ours = lease._held_in, lease._born == fork.generation
-    return None if root is None or not is_ours or is_dead(root.loop) else root
-
-
 async def _take_over_distributor(lease: MachineIdLease) -> None:
     """Open its distributor, as the only lease on it: two would be given the same id."""
     distributor = lease.distributor
     while True:
         holder = _holders.get(distributor)
         other = holder() if holder is not None else None
-        root = None if other is None or other is lease else _live_root(other)
+        root = None if other is None or other is lease else other._live_root()
         if other is None or root is None:
             break
         if why_unusable(other) is None or root.loop is not running_loop():

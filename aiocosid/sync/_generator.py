@@ -118,8 +118,7 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
         check_make(make, "a generator")
         check_timeout(timeout)
         session = LoopSession(make, label="SyncIdGenerator", timeout=timeout)
-        self._describe(session, _itself, batch)
-        self._owns_session = True
+        self._describe(session, _itself, batch, owns_session=True)
 
     @classmethod
     def _of(
@@ -129,8 +128,7 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
     ) -> Self:
         """Return the handle of a generator that a provider opens and closes."""
         handle = cls.__new__(cls)
-        handle._describe(session, find, None)
-        handle._owns_session = False
+        handle._describe(session, find, None, owns_session=False)
         return handle
 
     def _describe(
@@ -138,9 +136,11 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
         session: LoopSession[Any],
         find: Callable[[Any], Awaitable[AnyGenerator]],
         batch: int | None,
+        *,
+        owns_session: bool,
     ) -> None:
         check_batch(batch)
-        self._session = session
+        self._session, self._owns_session = session, owns_session
         self._find = find
         self._asked_batch = batch
         self._flight: Future[Iterator[T]] | None = None  # the next batch
