@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ._schema import CELL_TABLE, MACHINE_TABLE, TABLE
+from ._schema import CELL_TABLE, MACHINE_TABLE, SERIES_TABLE, TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,6 +45,17 @@ CELL_COLUMNS: Final = f"""
     written_ms bigint NOT NULL,
     CONSTRAINT {CELL_TABLE}_pk PRIMARY KEY (name)
 """
+SERIES_COLUMNS: Final = f"""
+    name varchar({NAME_WIDTH}) NOT NULL,
+    tenant varchar({NAME_WIDTH}) NOT NULL DEFAULT '',
+    period varchar(40) NOT NULL DEFAULT '',
+    grouped_by varchar(100) NOT NULL DEFAULT '',
+    last_number bigint NOT NULL DEFAULT 0,
+    range_end bigint NOT NULL DEFAULT 9223372036854775807,
+    ranges text NOT NULL,
+    is_open integer NOT NULL DEFAULT 1,
+    CONSTRAINT {SERIES_TABLE}_pk PRIMARY KEY (name, tenant, period)
+"""
 
 _MIGRATORS: Final = (
     *("__diesel_schema_migrations", "__efmigrationshistory", "_prisma_migrations"),
@@ -61,6 +72,7 @@ COLUMNS: Final = {
     TABLE: COUNTER_COLUMNS,
     MACHINE_TABLE: MACHINE_COLUMNS,
     CELL_TABLE: CELL_COLUMNS,
+    SERIES_TABLE: SERIES_COLUMNS,
 }
 
 # Statements that all dialects share, but for parameters.

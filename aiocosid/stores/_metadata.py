@@ -19,8 +19,14 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import mysql
 
-from ._dialect import CELL_COLUMNS, COUNTER_COLUMNS, MACHINE_COLUMNS, MACHINE_INDEXES
-from ._schema import CELL_TABLE, MACHINE_TABLE, TABLE
+from ._dialect import (
+    CELL_COLUMNS,
+    COUNTER_COLUMNS,
+    MACHINE_COLUMNS,
+    MACHINE_INDEXES,
+    SERIES_COLUMNS,
+)
+from ._schema import CELL_TABLE, MACHINE_TABLE, SERIES_TABLE, TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +39,9 @@ _COLUMNS: Final = {
     TABLE: COUNTER_COLUMNS,
     MACHINE_TABLE: MACHINE_COLUMNS,
     CELL_TABLE: CELL_COLUMNS.format("varchar"),
+    SERIES_TABLE: SERIES_COLUMNS,
 }
+_KEY: Final = re.compile(r"PRIMARY KEY \((.+)\)")
 _COLUMN: Final = re.compile(
     r"^ +(\w+) (varchar|bigint|integer|text)(?:\((\d+)\))? NOT NULL(?: DEFAULT (\S+?))?,$",
     re.MULTILINE,
@@ -65,7 +73,8 @@ def schema_metadata(*, schema: str | None = None) -> MetaData:
     """
     metadata = MetaData(schema=schema)
     for name, columns in _COLUMNS.items():
-        key = PrimaryKeyConstraint("name", name=f"{name}_pk")
+        (key_columns,) = _KEY.findall(columns)
+        key = PrimaryKeyConstraint(*key_columns.split(", "), name=f"{name}_pk")
         Table(name, metadata, *_columns(name, columns), key, **_OPTIONS)
     for name, table, column in _INDEX.findall(MACHINE_INDEXES):
         indexed: Any = metadata.tables[f"{schema}.{table}" if schema else table]

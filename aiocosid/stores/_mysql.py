@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..machine.cells import FORMAT
 from ._dialect import COLUMNS, MAY_CREATE, MIGRATORS, Advance, Dialect
 from ._durability import MYSQL as RULES
-from ._schema import CELL_TABLE, MACHINE_TABLE, OBJECTS, TABLE, WITNESS
+from ._schema import CELL_TABLE, MACHINE_TABLE, OBJECTS, SERIES_TABLE, TABLE, WITNESS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -329,7 +329,7 @@ OR Variable_name RLIKE '^rpl_semi_sync_(master|source)_'
     f"""
 SELECT CONCAT('table ', TABLE_NAME), ENGINE FROM information_schema.TABLES
 WHERE TABLE_SCHEMA = DATABASE()
-AND TABLE_NAME IN ('{TABLE}', '{MACHINE_TABLE}', '{CELL_TABLE}')
+AND TABLE_NAME IN ('{TABLE}', '{MACHINE_TABLE}', '{CELL_TABLE}', '{SERIES_TABLE}')
 """,
 )
 

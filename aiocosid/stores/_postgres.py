@@ -22,7 +22,7 @@ from ._dialect import (
     Dialect,
 )
 from ._durability import POSTGRES as RULES
-from ._schema import CELL_TABLE, MACHINE_TABLE, OBJECTS, TABLE, WITNESS
+from ._schema import CELL_TABLE, MACHINE_TABLE, OBJECTS, SERIES_TABLE, TABLE, WITNESS
 from ._url import read_url
 from ._url_specs import POSTGRES as SPEC
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ("POSTGRES", "dsn_of", "without_durability")
 
-_TABLES: Final = TABLE, MACHINE_TABLE, CELL_TABLE
+_TABLES: Final = TABLE, MACHINE_TABLE, CELL_TABLE, SERIES_TABLE
 
 NOW: Final = "floor(extract(epoch from clock_timestamp()) * 1000)::bigint"
 

@@ -22,6 +22,7 @@ __all__ = (
     "CELL_TABLE",
     "MACHINE_TABLE",
     "OBJECTS",
+    "SERIES_TABLE",
     "TABLE",
     "WITNESS",
     "Creation",
@@ -33,10 +34,11 @@ __all__ = (
 TABLE: Final = "cosid"
 MACHINE_TABLE: Final = "cosid_machine"
 CELL_TABLE: Final = "aiocosid_cell"
+SERIES_TABLE: Final = "aiocosid_series"
 WITNESS: Final = "aiocosid_witness"
 
-_TABLES: Final = (TABLE, MACHINE_TABLE, CELL_TABLE)
-"""The tables; the loss of any of them repeats ids."""
+_TABLES: Final = (TABLE, MACHINE_TABLE, CELL_TABLE, SERIES_TABLE)
+"""The tables; the loss of any of them repeats ids or numbers."""
 
 OBJECTS: Final = (*_TABLES, WITNESS)
 """The names of all that a store creates in a database."""

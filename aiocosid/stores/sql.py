@@ -14,6 +14,7 @@ from ._engine import Outcome as Outcome
 from ._engine import OwnEngineExecutor
 from ._engine import SqlExecutor as SqlExecutor
 from ._engine_url import DialectName as DialectName
+from ._executor import PARAMETER as PARAMETER
 from ._executor import Executor as Executor
 from ._executor import Row as Row
 from ._executor import Value as Value
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
 
 __all__ = (
+    "PARAMETER",
     "DialectName",
     "EngineExecutor",
     "Executor",
