@@ -275,7 +275,9 @@ STATEMENTS: Final = {
 }
 
 
-def take(run: Run, statements: SeriesStatements, key: SeriesKey, count: int, label: str) -> int:
+def take(
+    run: Run, statements: SeriesStatements, key: SeriesKey, count: int, label: Callable[[], str]
+) -> int:
     """Take numbers in the caller's transaction, and return the last one.
 
     An isolation that only costs retries is logged as a warning, once for each label.
@@ -285,7 +287,7 @@ def take(run: Run, statements: SeriesStatements, key: SeriesKey, count: int, lab
         statements: the database's.
         key: the row.
         count: how many, 1 to 10,000.
-        label: the database in the warning.
+        label: names the database in the warning.
 
     Raises:
         InvalidArgumentError: the count is wrong, or the series is grouped otherwise.
@@ -300,7 +302,7 @@ def take(run: Run, statements: SeriesStatements, key: SeriesKey, count: int, lab
         if taken.matched:
             ((last, isolation),) = taken.rows or run(statements.read_back, row).rows
             if isolation and isolation != statements.wants:
-                _warn_once(label, str(isolation))
+                _warn_once(label(), str(isolation))
             return int(last)
         step = next_step(key, count, [Row(*each) for each in run(statements.look, row).rows])
         if step is None:

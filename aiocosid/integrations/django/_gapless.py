@@ -65,10 +65,13 @@ def gapless_batch(
             rows = cursor.fetchall() if cursor.description else ()
             return Outcome(len(rows) if cursor.description else cursor.rowcount, rows)
 
+    def label() -> str:
+        return f"the database {using!r}"
+
     try:
-        taken = take(run, statements, key, count, f"the database {using!r}")
+        taken = take(run, statements, key, count, label)
     except DatabaseError as error:
-        raise transaction_error(f"the database {using!r}", error.__cause__ or error) from error
+        raise transaction_error(label(), error.__cause__ or error) from error
     return key.numbers(taken, count)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from sqlalchemy import Connection, event, text
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ("begin_immediate", "gapless", "gapless_batch", "gapless_batch_sync", "gapless_sync")
 
+_text = cache(text)  # one object for each of our few statements
 _IMMEDIATE: Final = "aiocosid_immediate"
 
 
@@ -92,15 +94,17 @@ def gapless_batch_sync(
     _check_transaction(connection)
 
     def run(statement: str, values: dict[str, Value]) -> Outcome:
-        result = connection.execute(text(statement), values)
+        result = connection.execute(_text(statement), values)
         rows = result.fetchall() if result.returns_rows else ()
         return Outcome(len(rows) if result.returns_rows else result.rowcount, rows)
 
-    label = connection.engine.url.render_as_string(hide_password=True)
+    def label() -> str:
+        return connection.engine.url.render_as_string(hide_password=True)
+
     try:
         return key.numbers(take(run, statements, key, count, label), count)
     except DBAPIError as error:
-        raise transaction_error(label, error) from error
+        raise transaction_error(label(), error) from error
 
 
 def _check_transaction(connection: Connection) -> None:
