@@ -103,7 +103,7 @@ chaos: $(VENV)/.dev  ## Break real servers under real processes: SCENARIO, SECON
 	  --ids $(IDS) $(ARGS)
 
 evidence: $(VENV)/.dev  ## Histories of real processes under faults, for others to check: SCENARIO, SECONDS, IDS
-	$(BIN)/python -m tests.evidence $(SCENARIO) --seconds $(SECONDS) --processes $(PROCESSES) \
+	$(BIN)/python -m tests.chaos $(SCENARIO) --seconds $(SECONDS) --processes $(PROCESSES) \
 	  --ids $(IDS) --into $(HISTORIES) $(ARGS)
 
 mutants: $(VENV)/.dev  ## Change a line, see a test fail: MODULE=snowflake/_sequencer; which changes none notices

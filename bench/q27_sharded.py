@@ -15,8 +15,7 @@ from aiocosid.errors import CosIdError
 from aiocosid.snowflake import ShardedId, ShardedLayout
 from aiocosid.stores.redis import RedisStore
 from tests.chaos import SCENARIOS, Options, run
-from tests.chaos._check import check
-from tests.chaos._record import Record, read_runs
+from tests.consumers import overlaps, runs_of
 
 from ._harness import Answer
 from ._servers import valkey
@@ -36,12 +35,12 @@ async def _take(url: str, path: Path, seconds: float) -> int:
     """Take ids as fast as they come; return how many calls failed."""
     distributor = RedisStore.from_url(url).sequence_distributor(name="bench")
     errors = 0
-    with Record(path) as record:
+    with path.open("ab", buffering=0) as record:
         async with ShardedId(distributor, layout=LAYOUT, nodes=PROCESSES) as ids:
             end = time.monotonic() + seconds
             while time.monotonic() < end:
                 try:
-                    record.add(await ids.next_ids(BATCH))
+                    record.write(runs_of(await ids.next_ids(BATCH)))
                 except CosIdError:
                     errors += 1
     return errors
@@ -54,9 +53,9 @@ def take(url: str, path: Path, seconds: float) -> None:
 
 def _ids_a_second(folder: Path) -> Counter[int]:
     found: Counter[int] = Counter()
-    for path in folder.glob("*.ids"):
-        ends = read_runs(path, 0, path.stat().st_size)
-        for first, last in zip(ends[::2], ends[1::2], strict=True):
+    for path in folder.iterdir():
+        for line in path.read_text().splitlines():
+            first, last = map(int, line.split())
             found[LAYOUT.parse(first).second] += last - first + 1
     return found
 
@@ -66,20 +65,22 @@ def crowd(url: str, processes: int, seconds: float = SECONDS) -> dict[str, Any]:
     spawn = multiprocessing.get_context("spawn")
     with TemporaryDirectory() as name:
         folder = Path(name)
-        paths = [folder / f"{each}.ids" for each in range(processes)]
-        started = [spawn.Process(target=take, args=(url, path, seconds)) for path in paths]
+        started = [
+            spawn.Process(target=take, args=(url, folder / str(each), seconds))
+            for each in range(processes)
+        ]
         for process in started:
             process.start()
         for process in started:
             process.join()
-        verdict = check(paths, scratch=folder)
+        count, twice = overlaps(folder)
         by_second = _ids_a_second(folder)
     whole = sorted(by_second)[2:-2]  # all of them run in these
     rates = [by_second[each] for each in whole]
     return {
         "processes": processes,
-        "ids": verdict.ids,
-        "twice": verdict.duplicates,
+        "ids": count,
+        "twice": twice,
         "errors": sum(process.exitcode or 0 for process in started),
         "mean": sum(rates) / max(1, len(rates)),
         "highest": max(rates, default=0),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import importlib.util
+import inspect
 import os
 import random
 import re
@@ -68,9 +69,6 @@ LONG = re.compile(
     | /test_sync_gunicorn\.py::test_workers_of_a_preloaded_application\[wsgi\]
     | /test_cli\.py::TestCommands::test_many_at_once_share_nothing\[(sqlite|valkey)\]
     | /simulation/test_scenarios\.py::test_nothing_is_found_where_nothing_is\[
-    | /test_code_blocks\.py::test_every_block_of_a_page_runs\[docs/(ref|howto|tut)
-    | /docs/test_(examples|site)\.py::
-    | /testing/test_pytest_plugin\.py::
     | /test_(runtimes|server_run|task_queues|django_project)\.py::
     | /test_server_dashboard\.py::test_each_state_is_accessible_and_fits\[
     | /test_leaf_offline\.py::test_it_starts_without_its_registry\[
@@ -88,10 +86,7 @@ REPEATS = re.compile(
     | /contracts/test_eager\.py::
     | /unit/(segment|snowflake)/test_handlers\.py::
     | /unit/segment/test_fork\.py::test_fork\[any\ line\]
-    | /unit/testing/test_(machine_)?contracts?\.py::
     | /test_server_cosid\.py::TestContract::
-    | /test_code_blocks\.py::test_every_block_of_a_page_runs
-      \[docs/(?!index|tutorial|howto/configure|reference/settings)
     | /test_redis_topologies\.py::\w+::test_failover\[(redis|valkey)-py\]
     | /test_redis_cancellation\.py::test_two_counters_\w+\[uvloop-(?!url)
     | /test_sql_machine_lives\.py::test_killed_at_any_step\[(sqlite-.*-|postgres-.*-stable)\]
@@ -105,13 +100,10 @@ REPEATS = re.compile(
     | /test_sql_machine_quarantine\.py::TestPostgres::test_a_promoted_standby\[False\]
     | /test_redis_machine_lives\.py::test_replica_has_the_same\[redis_factory\]
     | /test_machines\.py::TestOnTheirOwn::test_two_hundred_lives_on_four_ids\[asyncio-postgres\]
-    | /test_processes\.py::test_\w+\[(redis|\w+-(50|2-\d+)\])
-    | /(stress/test_strict|test_guided)\.py::\w+\[20?\]
+    | /test_guided\.py::\w+\[20?\]
     | /test_lives\.py::TestFork::\w+\[(psycopg|asyncmy|aiomysql|.*valkey_)
     | /test_lives\.py::TestFork::\w+\[(?!sqlite)(\w+-)?(asyncio-(os|runner)|uvloop-sys)
     | /test_restart\.py::\w+\[(redis_server|postgres)\]
-    | /test_chaos\.py::test_nothing_comes_twice\[sentinel-tiered\]
-    | /test_newcomer\.py::test_the_page_installs_what_it_uses\[docs/tutorial
     | /test_sync_celery\.py::test_prefork\[sqlite\]
     """,
     re.VERBOSE,
@@ -225,6 +217,16 @@ def pytest_runtest_call() -> Generator[None]:
 
 
 # Event loops
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: object) -> None:
+    """Run a coroutine on asyncio, unless a mark says on what."""
+    if name.startswith("test") and inspect.iscoroutinefunction(obj):
+        marks = {each.name for each in collector.iter_markers()}
+        marks |= {each.name for each in getattr(obj, "pytestmark", ())}
+        if not marks & {"asyncio", "anyio"}:
+            pytest.mark.asyncio(obj)
 
 
 def pytest_asyncio_loop_factories(

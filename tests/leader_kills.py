@@ -96,7 +96,7 @@ async def _snowflakes(url: str, over: asyncio.Event) -> Taken:
         machine = store.machine_id_distributor(
             namespace="leaders", safe_guard=SAFE_GUARD, interval=INTERVAL
         )
-        async with SnowflakeId(machine=machine, wait_timeout=WAIT_TIMEOUT) as generator:
+        async with SnowflakeId(machine, wait_timeout=WAIT_TIMEOUT) as generator:
             return await _take("SnowflakeId", generator, over)
 
 

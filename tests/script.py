@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from typing import Any
@@ -33,7 +34,7 @@ if _sys.version_info >= (3, 14):
 """
 
 
-def run_python(code: str, *arguments: str) -> Any:
+def run_python(code: str, *arguments: str, **environ: str) -> Any:
     """Run it and return what it prints, as JSON; it has to end well and in silence."""
     done = subprocess.run(
         [sys.executable, "-W", FORKS_BESIDE_THREADS, "-c", HUSH + FORK + code, *arguments],
@@ -41,6 +42,7 @@ def run_python(code: str, *arguments: str) -> Any:
         text=True,
         check=False,
         timeout=30,
+        env={**os.environ, **environ},
     )
     assert (done.returncode, done.stderr) == (0, ""), f"{done.returncode}: {done.stderr}"
     return json.loads(done.stdout)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from anyio.lowlevel import checkpoint
 
@@ -29,7 +29,18 @@ if TYPE_CHECKING:
     from ..abc import Clock
     from .loop import Wakeup
 
-__all__ = ("MAX_BATCH", "STRETCH", "Callers", "Supplier", "TurnLine", "expand_ranges", "suspend")
+__all__ = (
+    "MAX_BATCH",
+    "STRETCH",
+    "Callers",
+    "Supplier",
+    "TurnLine",
+    "expand_ranges",
+    "in_stretches",
+    "suspend",
+)
+
+T = TypeVar("T")
 
 MAX_BATCH: Final = 10_000_000
 """Ids that one ``next_ids`` call may ask for; a list of them takes 400 MB."""
@@ -54,6 +65,17 @@ async def expand_ranges(pieces: Sequence[range]) -> list[int]:
                 turn_at += STRETCH
             ids += piece[start : start + STRETCH]
     return ids
+
+
+async def in_stretches(
+    ids: Sequence[int], make: Callable[[Sequence[int]], list[T]], stretch: int
+) -> list[T]:
+    """Make something of each id, with a turn for the loop between long stretches."""
+    made = make(ids[:stretch])
+    for start in range(stretch, len(ids), stretch):
+        await checkpoint()
+        made += make(ids[start : start + stretch])
+    return made
 
 
 async def suspend(

@@ -335,14 +335,6 @@ class Component:
         """End all sleeps."""
         self._home.wake()
 
-    def _check_process(self, begun_in: int) -> None:
-        """Raise if the calling coroutine was suspended in one process and goes on in its child.
-
-        Not by when the component was opened: the child may have opened it anew meanwhile.
-        """
-        if begun_in != fork.generation:
-            raise ForkedError(self._label())
-
     def _check_usable(self) -> None:
         """Raise unless it is open, in the right process and on the right loop."""
         unusable = self._home.ended

@@ -35,7 +35,8 @@ def ensure_own(born: int, what: str, *, remedy: str = REOPEN) -> None:
     """Raise in a child that was forked since.
 
     Args:
-        born: `generation` as it was when this process got hold of it.
+        born: `generation` as it was when this process got hold of it.  A call that was suspended
+            gives that of its own beginning: the child may have opened the object anew meanwhile.
         what: names it in the message.
         remedy: what to do about it.
 

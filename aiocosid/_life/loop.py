@@ -240,18 +240,27 @@ class Root:
     async def start(self, name: str) -> None:
         """Start the root task; returns when tasks can be started in it."""
         ready = anyio.Event()
-
-        async def main() -> None:
-            await self.hold(ready.set)
-
-        def unstarted() -> None:
-            self._ended.set()
-            ready.set()
-
-        self.task = start_root_task(main, name, unstarted=unstarted)
+        self.launch(name, ready.set, ready.set)
         # One turn of the loop; shielded, so that a cancelled opener cannot leave half a root.
         with anyio.move_on_after(START_TIMEOUT, shield=True):
             await ready.wait()
+
+    def launch(
+        self, name: str, on_ready: Callable[[], object], unstarted: Callable[[], object]
+    ) -> None:
+        """Start the root task, and do not wait.
+
+        Args:
+            name: the task's name.
+            on_ready: called in the task, when tasks can be started in it.
+            unstarted: called if the event loop is ended before, and perhaps later as well.
+        """
+
+        def never_ran() -> None:
+            self._ended.set()
+            unstarted()
+
+        self.task = start_root_task(partial(self.hold, on_ready), name, unstarted=never_ran)
 
     async def hold(
         self,

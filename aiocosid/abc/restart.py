@@ -20,8 +20,8 @@ class RestartRecord:
     """The bound of all ids that an instance issues before its next renewal.
 
     Attributes:
-        renewal: names the renewal in the store, as `renewal_of` does; several, separated by ``|``,
-            if each of them may be the last, as answers were lost.
+        renewal: names the renewal in the store, as `Seat.renewal_of` does; several, separated by
+            ``|``, if each of them may be the last, as answers were lost.
         lock: names the lock file that the instance holds.
         boot: names the boot of the machine.
         boot_ms: the boot clock when the bound was set, milliseconds.

@@ -30,6 +30,7 @@ from ._options import (
     AsTable,
     AsText,
     Config,
+    Count,
     Name,
     Namespace,
     Seconds,
@@ -145,9 +146,7 @@ def _program(
 def next_(
     name: Name,
     *,
-    count: Annotated[
-        int, typer.Option("--count", "-n", min=1, metavar="N", help="How many ids.")
-    ] = 1,
+    count: Count = 1,
     store: StoreUrl = None,
     config: Config = None,
     namespace: Namespace = None,

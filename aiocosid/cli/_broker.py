@@ -7,16 +7,14 @@ from typing import Annotated
 import typer
 
 from ..errors import InvalidArgumentError
+from ._options import Create, SettingsFile
 
 __all__ = ("broker",)
 
 
 def broker(
     *,
-    config: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="A TOML file (default: the file in AIOCOSID_CONFIG)."),
-    ] = None,
+    config: SettingsFile = None,
     store: Annotated[
         str | None,
         typer.Option(metavar="URL", help="Where ids are bought, instead of a file with settings."),
@@ -37,12 +35,7 @@ def broker(
             min=0, max=3600, metavar="SECONDS", help="How long it serves without its store."
         ),
     ] = 60.0,
-    create: Annotated[
-        bool,
-        typer.Option(
-            "--create", help="Create tables and files of the stores that were never there."
-        ),
-    ] = False,
+    create: Create = False,
 ) -> None:
     """Run the broker of a host until SIGTERM or Ctrl-C: one chain and one machine id for all.
 

@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
-from timeit import default_timer
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -20,6 +19,7 @@ from ..errors import (
     CosIdError,
     InvalidSettingsError,
     MissingExtraError,
+    StoreUnavailableError,
     UnsupportedByStoreError,
 )
 from ..machine import MachineIdLease
@@ -136,7 +136,8 @@ def _write_finding(each: Finding, before: list[Finding]) -> None:
 
 
 def _examine(store: str | None, config: str | None, checkup: _Checkup) -> Iterator[Finding]:
-    yield _versions()
+    text = f"{PROGRAM} {version(PROGRAM)}, Python {platform.python_version()}"
+    yield Finding(check="versions", status=Status.OK, text=text)
     try:
         if named_url(store, config) is not None:
             yield from _examine_store(chosen_store(store, config), checkup)
@@ -166,11 +167,6 @@ def _same(store: Store) -> Store:
     return store
 
 
-def _versions() -> Finding:
-    text = f"{PROGRAM} {version(PROGRAM)}, Python {platform.python_version()}"
-    return Finding(check="versions", status=Status.OK, text=text)
-
-
 def _driver_of(store: Store) -> str:
     """Return the driver of a store with its version; empty for none, or one that is not known."""
     name = DRIVERS.get(type(store).__module__.removeprefix(f"{PROGRAM}.stores."), "")
@@ -189,19 +185,27 @@ def _examine_store(chosen: ChosenStore, checkup: _Checkup) -> Iterator[Finding]:
     with session:
         cache = getattr(session.store, "cache", None)  # of a tiered store
         for each in parts_of(session.store):
-            found = _examine_cache if each is cache else _examine_part
-            for finding in found(session, each, checkup):
+            for finding in _examine_part(session, each, checkup, is_cache=each is cache):
                 yield replace(finding, store=label_of(each))
 
 
-def _examine_part(session: StoreSession, store: Store, checkup: _Checkup) -> Iterator[Finding]:
-    try:
-        facts, took = session.call(_ask, store)
-    except CosIdError as error:
-        yield failed("server", error)
-        return
-    yield from judge_server(facts, took, _driver_of(store))
+def _examine_part(
+    session: StoreSession, store: Store, checkup: _Checkup, *, is_cache: bool
+) -> Iterator[Finding]:
     reading = session.run(read_store, store, within=checkup.timeout)
+    facts = reading.server or ServerFacts(version="")  # another system's, or a user's
+    if is_cache:  # the Redis of a tiered store may lose what it has, and has no machine ids
+        facts = replace(facts, weaknesses=(), unproved=())
+    if silence := reading.silence:
+        if isinstance(silence, str):
+            silence = StoreUnavailableError("store", f"no answer within {checkup.timeout:g} s")
+        # Without its cache a tiered store goes on by its root.
+        finding = failed("server", silence)
+        yield replace(finding, status=Status.WARNING) if is_cache else finding
+        return
+    yield from judge_server(facts, reading.took, _driver_of(store))
+    if is_cache:
+        return
     bits: dict[str, int | None] = {}
     for namespace in {each.namespace for each in reading.machines}:
         with suppress(CosIdError):  # what cannot be read is in the reading already
@@ -213,47 +217,6 @@ def _examine_part(session: StoreSession, store: Store, checkup: _Checkup) -> Ite
     else:
         text = "not tried, because it needs a write; --write tries it"
         yield Finding(check="write", status=Status.SKIPPED, text=text)
-
-
-def _examine_cache(session: StoreSession, store: Store, _: _Checkup) -> Iterator[Finding]:
-    """Check the Redis of a tiered store, which may lose what it has, and has no machine ids."""
-    try:
-        facts, took = session.call(_ask, store)
-    except CosIdError as error:
-        yield replace(failed("server", error), status=Status.WARNING)  # the root serves meanwhile
-        return
-    yield from judge_server(replace(facts, weaknesses=(), unproved=()), took, _driver_of(store))
-
-
-async def _ask(store: Store) -> tuple[ServerFacts, float]:
-    """Return what the server says of itself, and the seconds of a call on an open connection."""
-    try:
-        facts = await store.ask_server()
-    except UnsupportedByStoreError:  # another system's, or a user's
-        facts = ServerFacts(version="")
-    return facts, await _time_answer(store)
-
-
-async def _time_answer(store: Store) -> float:
-    """Return the seconds of one round trip that reads nothing in use, and writes nothing.
-
-    Raises:
-        StoreError: the store refuses or cannot be reached.
-    """
-    counter = store.segment_distributor(namespace=NAMESPACE, name="none")
-    *others, last = counter.peek, store.ask_server, store.counters
-    for ask in others:
-        began = default_timer()
-        try:
-            await ask()
-        except CosIdError as error:
-            if error.retryable:
-                raise
-        else:
-            return default_timer() - began
-    began = default_timer()
-    await last()  # raises why the store refuses
-    return default_timer() - began
 
 
 def _try_to_write(session: StoreSession, store: Store, *, needs_mark: bool) -> Iterator[Finding]:

@@ -100,12 +100,6 @@ def code_of(error: CosIdError) -> ExitCode:
             return ExitCode.FAILED
 
 
-def _has_more(error: CosIdError) -> bool:
-    """Return whether the error's page says more than its text: not of a plain refusal or outage."""
-    plain = type(error) in {StoreError, StoreAuthenticationError, StoreUnavailableError}
-    return code_of(error) is not ExitCode.USAGE and not plain
-
-
 def report(error: Exception) -> int:
     """Write the error to standard error, and return the exit code.
 
@@ -117,7 +111,10 @@ def report(error: Exception) -> int:
     match error:
         case CosIdError():
             code = int(code_of(error))
-            sentences = [f"{error} (see {error.url})" if _has_more(error) else str(error)]
+            # Of a plain refusal or outage, the page says no more than the text.
+            plain = type(error) in {StoreError, StoreAuthenticationError, StoreUnavailableError}
+            has_more = code != ExitCode.USAGE and not plain
+            sentences = [f"{error} (see {error.url})" if has_more else str(error)]
             if isinstance(error, InvalidSettingsError):
                 sentences = list(map(str, error.problems))
         case OutputError():

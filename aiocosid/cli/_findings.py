@@ -102,17 +102,17 @@ def failed(check: str, error: CosIdError) -> Finding:
     return Finding(check=check, status=Status.FAILED, text=str(error), remedy=remedy)
 
 
-def judge_server(facts: ServerFacts, took: float, driver: str) -> Iterator[Finding]:
+def judge_server(facts: ServerFacts, took: float | None, driver: str) -> Iterator[Finding]:
     """Yield whether the server answers, and keeps what it grants.
 
     Args:
         facts: its answer.
-        took: seconds of one round trip.
+        took: seconds of one round trip; None if they are not known.
         driver: the driver and its version; empty for none.
     """
     version = facts.version or "a server that does not tell its version"
     by = f" by {driver}" if driver else ""
-    text = f"{version}{by}; it answers in {seconds_text(took)}"
+    text = f"{version}{by}; it answers" + ("" if took is None else f" in {seconds_text(took)}")
     yield Finding(check="server", status=Status.OK, text=text)
     if facts.weaknesses is None:
         text = "the server cannot be asked whether it keeps each write"

@@ -276,7 +276,8 @@ def floor(
         write_json({"namespace": namespace, "above_ms": above_ms, "raised": raised})
     else:
         subject = f"{len(numbers)} machine ids of namespace {printable(namespace)}"
-        write(f"{subject} begin above {_moment(above_ms)} UTC; {len(raised)} of them were raised\n")
+        moment = f"{time_text(above_ms)}.{above_ms % 1000:03d}"
+        write(f"{subject} begin above {moment} UTC; {len(raised)} of them were raised\n")
     session.tell_written()
 
 
@@ -308,10 +309,6 @@ def _known(session: StoreSession, namespace: str, up_to: int | None) -> list[int
         expected = "one that has machine ids; or give --up-to, if the store lost all of them"
         raise InvalidArgumentError("namespace", namespace, expected=expected)
     return sorted(found)
-
-
-def _moment(ms: int) -> str:
-    return f"{time_text(ms)}.{ms % 1000:03d}"
 
 
 def _owner(session: StoreSession, namespace: str, machine_id: int) -> Machine:

@@ -20,11 +20,14 @@ __all__ = (
     "AsText",
     "Bits",
     "Config",
+    "Count",
+    "Create",
     "Epoch",
     "Layout",
     "Name",
     "Namespace",
     "Seconds",
+    "SettingsFile",
     "StoreUrl",
     "Timeout",
     "Unit",
@@ -94,6 +97,18 @@ Config = Annotated[
         help="A TOML file whose store and namespace to take instead (default: AIOCOSID_CONFIG).",
     ),
 ]
+
+SettingsFile = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="A TOML file (default: the file in AIOCOSID_CONFIG)."),
+]
+
+Create = Annotated[
+    bool,
+    typer.Option("--create", help="Create tables and files of the stores that were never there."),
+]
+
+Count = Annotated[int, typer.Option("--count", "-n", min=1, metavar="N", help="How many ids.")]
 
 Namespace = Annotated[
     str | None,

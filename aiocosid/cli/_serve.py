@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import InvalidArgumentError
-from ._options import AsText
+from ._options import AsText, Create, SettingsFile
 from ._output import TextFormat, write, write_json
 
 if TYPE_CHECKING:
@@ -23,10 +23,7 @@ token = typer.Typer(help="Tokens of the id service.")
 
 def serve(
     *,
-    config: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="A TOML file (default: the file in AIOCOSID_CONFIG)."),
-    ] = None,
+    config: SettingsFile = None,
     listen: Annotated[
         list[str] | None,
         typer.Option(
@@ -53,12 +50,7 @@ def serve(
             help="Seconds to keep serving after SIGTERM, while /health/ready answers 503.",
         ),
     ] = None,
-    create: Annotated[
-        bool,
-        typer.Option(
-            "--create", help="Create tables and files of the stores that were never there."
-        ),
-    ] = False,
+    create: Create = False,
     insecure: Annotated[
         bool,
         typer.Option("--insecure", help="Serve other machines although there are no tokens."),

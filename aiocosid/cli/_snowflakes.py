@@ -15,6 +15,7 @@ from ._options import (
     AsText,
     Bits,
     Config,
+    Count,
     Epoch,
     Layout,
     Namespace,
@@ -59,9 +60,7 @@ def parse(
 
 def snowflake(
     *,
-    count: Annotated[
-        int, typer.Option("--count", "-n", min=1, metavar="N", help="How many ids.")
-    ] = 1,
+    count: Count = 1,
     store: StoreUrl = None,
     config: Config = None,
     layout: Layout = None,

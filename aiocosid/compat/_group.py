@@ -11,8 +11,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, ClassVar, Final, Self, Unpack, cast
 
 from .._life.fork import NotCopyable
-from ..abc import DEFAULT_NAMESPACE, Counter, IdSegmentDistributor, Store
-from ..abc.checks import check_seconds, check_step
+from ..abc import DEFAULT_NAMESPACE, Counter, Store
+from ..abc.checks import check_seconds
 from ..errors import (
     CorruptCounterError,
     CosIdError,
@@ -20,18 +20,18 @@ from ..errors import (
     InvalidArgumentError,
     StoreRolledBackError,
 )
-from ..stores.counters import HighWater, StoreHealth
-from ..stores.fail_over import FailOver, no_answer
+from ..stores.counters import WatchedDistributor
+from ..stores.over import FailOver, StoreHealth, no_answer, read_parts
 from ..stores.sql import executor_of
 from ._table_store import rows_of
-from ._url import split_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ..abc import Clock
+    from ..stores.counters import CounterOptions
     from ._table import Class, Examined
-    from ._table_distributor import CounterOptions, TableDistributor
+    from ._table_distributor import TableDistributor
     from ._table_rows import TableRows
     from ._table_store import TableStore
     from ._url import Options
@@ -64,7 +64,7 @@ class _Member:
         return f"database {self.place}"
 
 
-class GroupIdSegmentDistributor(IdSegmentDistributor):
+class GroupIdSegmentDistributor(WatchedDistributor):
     """A counter in several databases, of which any one is enough.
 
     Each object has a random order of the databases, and asks the first one that answers; so many
@@ -106,28 +106,22 @@ class GroupIdSegmentDistributor(IdSegmentDistributor):
         self.stride: int = one.stride
         self.step_limit: int | None = one.step_limit
         self._members = tuple(map(_Member, counters, rows, group.healths, count()))
-        self._water = HighWater()
         self._fail_over = FailOver(
             self._members, group, self._water, of=repr(self), judge=self._judge
         )
 
-    async def next_max_id(self, step: int) -> int:
-        """Take a segment from one of the databases; see `IdSegmentDistributor.next_max_id`.
+    async def _grant(self, step: int) -> int:
+        """Take a segment from one of the databases.
 
         A cancelled call, or one that has asked several databases, may leave gaps in each.
 
         Raises:
-            InvalidArgumentError: ``step`` is no integer, below 1 or above `step_limit`.
-            IdOverflowError: the ids of all databases are used up.
             StoreUnavailableError: no database answers; the last one's error is the cause.
             CorruptCounterError: a row is invalid, or shares ids with another one; nothing was
                 written, but if a row has changed since it was read, a range may be lost.
             StoreError: none answers, and a retry cannot help.
             StoreRolledBackError: the numbers of all databases went backwards.
-            ForkedError: the connections are the parent's.
         """
-        check_step(step)
-        self._water.ensure_own(repr(self))
         failed = await self._bind()
         above = self._water.baseline() or 0
         errors = [*failed.values()]
@@ -136,7 +130,6 @@ class GroupIdSegmentDistributor(IdSegmentDistributor):
             answer = await self._fail_over.ask(member, call)
             if not isinstance(answer, CosIdError):
                 self.stride = member.counter.stride
-                self._water.raise_to(answer)
                 return answer
             errors.append(answer)
         raise self._nobody(errors)
@@ -166,14 +159,14 @@ class GroupIdSegmentDistributor(IdSegmentDistributor):
         counter = member.counter
         if not member.is_bound:  # still in a cooldown, and the last resort
             await self._look_at(member)
-        self._check()
+        self._check_disjoint()
         max_id = await counter.next_max_id(step)
         if max_id - (step - 1) * counter.stride <= above:
             max_id = await counter._next_above(step, above)
-        self._check()  # the row may have changed
+        self._check_disjoint()  # the row may have changed
         return max_id
 
-    def _check(self) -> None:
+    def _check_disjoint(self) -> None:
         """Raise if two databases may have ids in common, as far as rows were read."""
         known = [each for each in self._members if each.rows.table.classes]
         for (index, member), (_, later) in combinations(enumerate(known), 2):
@@ -202,10 +195,6 @@ class GroupIdSegmentDistributor(IdSegmentDistributor):
             return errors[-1]
         return no_answer(self.store, "no database answers", errors)
 
-    def resume_above(self, reached: int) -> None:
-        """Grant nothing at or below ``reached``, from any database."""
-        self._water.raise_to(reached)
-
     async def aopen(self) -> None:
         """Get ready in this process.
 
@@ -214,7 +203,7 @@ class GroupIdSegmentDistributor(IdSegmentDistributor):
         """
         for member in self._members:
             await member.counter.aopen()
-        self._water.adopt()
+        await super().aopen()
 
 
 # Three of these are below the default 2 s timeout of a generator's call.
@@ -266,7 +255,13 @@ class GroupStore(NotCopyable, Store):
             MissingExtraError: a driver is not installed.
         """
         system = cls.one.scheme
-        urls, options = split_group(url, system, {**cls.options, "store_timeout": float})
+        urls, options = read_parts(
+            url.removeprefix(f"{system}-group+"),
+            "striped",
+            {**cls.options, "store_timeout": float},
+            needs={"store"},
+            expected=f"{system}-group+striped:?store=URL&store=URL, percent-encoded",
+        )
         servers = [each.removeprefix(f"{system}+") for each in urls]
         engines = [None if url.endswith(cls.off) else executor_of(url) for url in servers]
         return cast("Callable[..., Self]", cls)(engines, **options)

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, runtime_checkable
 
 from ..abc import MAX_ID
-from ..stores.counters import as_integer
+from ..stores.backend import as_integer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypedDict, Unpack
+from functools import partial
+from typing import TYPE_CHECKING, Final, Unpack
 
-from ..abc import IdSegmentDistributor
-from ..abc.checks import check_step, check_text
+from ..abc.checks import check_text
 from ..errors import (
-    InvalidArgumentError,
     StoreUnavailableError,
 )
-from ..stores.counters import HighWater, as_integer
-from ..stores.sql import EngineExecutor, OutOfRangeError
+from ..stores.backend import as_integer
+from ..stores.counters import CounterOptions, WatchedDistributor
+from ..stores.sql import OutOfRangeError
 from ._table_rows import TableRows
 
 if TYPE_CHECKING:
     from ..stores.sql import SqlExecutor
     from ._table import CounterTable, TableRow
 
-__all__ = ("CounterOptions", "TableDistributor")
+__all__ = ("TableDistributor",)
 
 # Retries for a row that is valid again, or has changed, when it is read.
 _ATTEMPTS: Final = 3
@@ -28,15 +28,7 @@ SELECT data_type FROM information_schema.columns
 WHERE table_schema = DATABASE() AND table_name = :table AND column_name = :column"""
 
 
-class CounterOptions(TypedDict, total=False):
-    """Options of a counter; see `IdSegmentDistributor`."""
-
-    namespace: str
-    offset: int
-    step: int
-
-
-class TableDistributor(IdSegmentDistributor):
+class TableDistributor(WatchedDistributor):
     """A row of another system's table, advanced by one statement for each segment.
 
     Get it from a store, as by ``LeafStore(engine).segment_distributor(name="order")``.  The row has
@@ -51,7 +43,7 @@ class TableDistributor(IdSegmentDistributor):
     """
 
     __slots__ = (
-        *("_may_be_cut", "_rows", "_water"),
+        *("_may_be_cut", "_rows"),
         *("remainder", "step_limit", "store", "stride"),
     )
 
@@ -79,42 +71,16 @@ class TableDistributor(IdSegmentDistributor):
         self.stride, self.remainder = (0, 0) if at.classes else (1, 0)
         self._rows = TableRows(executor, at)
         self._may_be_cut: bool | None = None  # not known
-        self._water = HighWater()
 
-    async def next_max_id(self, step: int) -> int:
-        """Advance the counter; see `aiocosid.abc.IdSegmentDistributor.next_max_id`.
-
-        A cancelled call may have taken effect; then its range is a gap.
-
-        Raises:
-            InvalidArgumentError: ``step`` is no integer, below 1 or above the limit; nothing was
-                sent.
-            IdOverflowError: the number would pass 2^63-1, or does not fit its column.
-            CounterMissingError: there is no such row; nothing was written.
-            CorruptCounterError: the row's value is no counter, or its step is below 1; nothing was
-                written.
-            SchemaMissingError: the table does not exist.
-            StoreUnavailableError: the database cannot be reached, is busy, or does not answer.
-            StoreRolledBackError: the counter is lower than it was.
-            ForkedError: the distributor, or the engine beneath it, is the parent process's.
-            WrongLoopError: the connections are in use on another event loop.
-        """
-        return await self._next_above(step, 0)
+    async def _grant(self, step: int) -> int:
+        return await self._advanced(step, 0)
 
     async def _next_above(self, step: int, above: int) -> int:
         """Advance the counter so that all ids are new and above ``above``."""
-        check_step(step)
-        if self.step_limit is not None and step > self.step_limit:
-            expected = f"an integer from 1 to {self.step_limit}"
-            raise InvalidArgumentError("step", step, expected=expected)
-        self._water.ensure_own(repr(self))
-        baseline = self._water.baseline()
-        try:
-            max_id = await self._advanced(step, above)
-        finally:
-            self._water.ensure_own(repr(self))  # suspended across a fork: the range is the parent's
-        span = (step - 1) * self.stride + 1
-        return self._water.check(self, max_id, step=span, baseline=baseline)
+        return await self._watched(step, partial(self._advanced, above=above))
+
+    def _rise(self, step: int) -> int:
+        return (step - 1) * self.stride + 1
 
     async def _advanced(self, step: int, above: int) -> int:
         """Let the row grant so many ids; return the last one."""
@@ -169,7 +135,7 @@ class TableDistributor(IdSegmentDistributor):
         The statement then returns the full number.  Only MySQL does so, on a user's engine.
         """
         executor = self._rows.executor
-        if executor.dialect_name != "mysql" or not isinstance(executor, EngineExecutor):
+        if executor.dialect_name != "mysql" or executor.is_own:
             return False
         if self._may_be_cut is None:
             column = {"table": self._rows.table.table, "column": self._rows.table.value}
@@ -217,10 +183,6 @@ class TableDistributor(IdSegmentDistributor):
         self.stride, self.remainder = self._rows.table.class_of(row) or known
         return row, known != (self.stride, self.remainder)
 
-    def resume_above(self, reached: int) -> None:
-        """Expect at least the value that a former object has seen."""
-        self._water.raise_to(reached)
-
     async def aopen(self) -> None:
         """Get ready in this process; connects when it is used.
 
@@ -228,4 +190,4 @@ class TableDistributor(IdSegmentDistributor):
             ForkedError: the user's engine is the parent's.
         """
         await self._rows.executor.aopen()
-        self._water.adopt()
+        await super().aopen()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import CorruptCounterError, CounterMissingError, IdOverflowError
-from ..stores.counters import as_integer
+from ..stores.backend import as_integer
 from ._table import Examined, TableRow
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Self, Unpack, cast
 from .._life.fork import NotCopyable
 from ..abc import DEFAULT_NAMESPACE, Counter, Store
 from ..abc.checks import check_above, check_text
-from ..stores.counters import as_integer
+from ..stores.backend import as_integer
 from ..stores.sql import OutOfRangeError, executor_of, executor_on
 from ._table_distributor import TableDistributor
 from ._table_rows import TableRows
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy.ext.asyncio import AsyncEngine
 
+    from ..stores.counters import CounterOptions
     from ._table import CounterTable, Examined, TableRow
-    from ._table_distributor import CounterOptions
     from ._url import Options
 
 __all__ = ("TableStore", "of_row", "rows_of")

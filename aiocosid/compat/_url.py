@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import unquote
 
 from ..errors import InvalidArgumentError
+from ..stores.over import read_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ("Options", "check_identifier", "check_one_of", "split_group", "split_options")
+__all__ = ("Options", "check_identifier", "check_one_of", "split_options")
 
 # The options of a query, and how their texts are read.
 Options: TypeAlias = Mapping[str, Callable[[str], Any]]
@@ -52,44 +53,12 @@ def split_options(
         elif name in read:
             raise InvalidArgumentError(name, text, expected="one of them, not several")
         else:
-            read[name] = _read(name, unquote(text), allowed[name])
+            read[name] = read_option(name, unquote(text), allowed[name])
     if needs_all and (missing := sorted(options.keys() - read.keys())):
         whole = "&".join(f"{name}=..." for name in options)
         expected = f"one with {', '.join(missing)} in its query: {scheme}+...?{whole}"
         raise InvalidArgumentError("url", f"{scheme}+...", expected=expected)
     return base + ("?" + "&".join(kept) if kept else ""), read
-
-
-def _read(name: str, text: str, kind: Callable[[str], Any]) -> Any:  # noqa: ANN401 - as its kind is
-    try:
-        return kind(text)
-    except ValueError:
-        raise InvalidArgumentError(name, text, expected="a number") from None
-
-
-def split_group(url: str, system: str, options: Options) -> tuple[list[str], dict[str, Any]]:
-    """Return the parts of a URL of several databases.
-
-    Args:
-        url: such as ``tinyid-group+striped:?store=URL&store=URL``.
-        system: the system's name.
-        options: the options for all databases, each at most once.
-
-    Returns:
-        The databases' URLs in their order, and their options.
-
-    Raises:
-        InvalidArgumentError: it is malformed; it is not shown, as it may hold passwords.
-    """
-    scheme, _, query = url.removeprefix(f"{system}-group+").partition(":?")
-    given = parse_qsl(query.replace("+", "%2B"), keep_blank_values=True)
-    urls = [text for name, text in given if name == "store"]
-    texts = {name: text for name, text in given if name != "store"}
-    is_known = texts.keys() <= options.keys() and len(urls) + len(texts) == len(given)
-    if scheme != "striped" or not urls or not is_known:
-        expected = f"{system}-group+striped:?store=URL&store=URL, percent-encoded"
-        raise InvalidArgumentError("url", f"{scheme}:...", expected=expected)
-    return urls, {name: _read(name, text, options[name]) for name, text in texts.items()}
 
 
 def check_identifier(argument: str, value: object) -> None:

@@ -6,13 +6,24 @@ from abc import ABC, abstractmethod
 from collections import Counter as Counted
 from dataclasses import dataclass, replace
 from math import inf
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, Self, TypeVar, cast
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Final,
+    Generic,
+    NoReturn,
+    Self,
+    TypeVar,
+    cast,
+)
 
 from .._life import fork
 from .._life.fork import NotCopyable
 from ..abc import InstanceId, MachineGrant, MachineIdDistributor, Store
 from ..abc.checks import MAX_MS, check_integer, check_machine_bits
 from ..abc.dates import iso_text
+from ..abc.restart import VOID
 from ..errors import (
     CosIdError,
     InvalidArgumentError,
@@ -20,7 +31,8 @@ from ..errors import (
     StoreUnavailableError,
     UnsupportedByStoreError,
 )
-from ..machine.files import VOID, restart_file, unconfirmed_since_ms
+from ..machine.restart import unconfirmed_since_ms
+from ..machine.restart_file import restart_file
 from ._stamps import LIVES, claim_stamp, name_of, named_stamps, stamp
 from ._table import Examined
 from ._url import split_options
@@ -30,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
     from ..abc import Counter, IdSegmentDistributor
-    from ..machine.files import RestartPlace, RestartRecord
+    from ..abc.restart import RestartPlace, RestartRecord
     from ._url import Options
 
 __all__ = (
@@ -70,7 +82,9 @@ class Registry(ABC, Generic[At]):
     ``At`` is what an attempt works on: a tree of nodes, or a database.
 
     Attributes:
-        door: the connection to the server, opened and closed with the store: a database by default.
+        door: the connection to the server, opened and closed with the store: a database, or a link
+            to ZooKeeper, which waits between two attempts.
+        store: the server, without credentials.
         namespace: the registry in messages.
         instance_id: the instance that asks.
         times: ``interval``, the seconds between two renewals, and ``safe_guard``, the seconds
@@ -84,14 +98,18 @@ class Registry(ABC, Generic[At]):
     is_leased: ClassVar[bool] = False
     by_address: ClassVar[bool] = True
 
-    def __init__(self, door: Any, namespace: str, who: InstanceId, **times: float) -> None:  # noqa: ANN401 - of the subclass
+    def __init__(
+        self,
+        door: Any,  # noqa: ANN401 - of the subclass
+        namespace: str,
+        who: InstanceId,
+        *,
+        store: str = "",
+        **times: float,
+    ) -> None:
         self.door, self.namespace, self.instance_id = door, namespace, who
+        self.store: str = store or str(door.label)
         self.times = {"safe_guard": inf, **times}
-
-    @property
-    def store(self) -> str:
-        """The server, without credentials."""
-        return str(self.door.label)
 
     @property
     def session(self) -> int:
@@ -100,6 +118,9 @@ class Registry(ABC, Generic[At]):
 
     async def run(self, attempt: Callable[[At], Coroutine[Any, Any, T | None]]) -> T:
         """Run an attempt until it returns a result: None means a conflict."""
+        if (until_done := getattr(self.door, "until_done", None)) is not None:
+            done: T = await until_done(attempt)
+            return done
         for _ in range(ATTEMPTS):
             if (found := await attempt(self.door)) is not None:
                 return found

@@ -34,6 +34,7 @@ from ._table_store import TableStore, of_row, rows_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from .._life.loop import Root
     from ..abc import Clock
     from ._table import TableRow
 
@@ -252,13 +253,7 @@ class LeafTags(Component, Generic[_G]):
         if self._root is not None:
             self._root.fail_fast = True
         for tag in self._tags.values():
-            self._hasten(tag.generator)
-
-    def _hasten(self, generator: object) -> None:
-        """Let a generator's callers fail soon, if those of all tags do; not a user's own class."""
-        root = root_of(generator) if isinstance(generator, Component) else None
-        if root is not None and self._root is not None and self._root.fail_fast:
-            root.fail_fast = True
+            _hasten(tag.generator, self._root)
 
     @property
     def names(self) -> frozenset[str]:
@@ -320,7 +315,7 @@ class LeafTags(Component, Generic[_G]):
             if self._tags is not tags or self._unusable is not None:
                 await tag_row.generator.aclose()
                 raise ClosedError(self._label())
-            self._hasten(tag_row.generator)
+            _hasten(tag_row.generator, self._root)
             tags[tag] = tag_row
             return tag_row.generator
         except CosIdError as error:
@@ -332,7 +327,11 @@ class LeafTags(Component, Generic[_G]):
 
     async def _described(self, tag: str) -> _Tag[_G]:
         asking = self._store.segment_distributor(namespace=self._namespace, name=tag)
-        row = await self._row(asking)
+        row: TableRow | None = None
+        with self._clock.move_on_after(_ROW_TIMEOUT):
+            row = await asking.row()
+        if row is None:
+            raise StoreUnavailableError(asking.store, f"no answer within {_ROW_TIMEOUT:g} s")
         distributor = of_row(self._store, row, self._namespace)
         reached, last = self._floors.get(row.name), _LEAF_ALLOC.last_id(row)
         if reached is not None and last is not None:
@@ -342,11 +341,6 @@ class LeafTags(Component, Generic[_G]):
                 raise StoreRolledBackError(distributor.store, **labels, seen=last, expected=reached)
             distributor.resume_above(reached)
         return _Tag(row.name, distributor, self._make(distributor))
-
-    async def _row(self, asking: TableDistributor) -> TableRow:
-        with self._clock.move_on_after(_ROW_TIMEOUT):
-            return await asking.row()
-        raise StoreUnavailableError(asking.store, f"no answer within {_ROW_TIMEOUT:g} s")
 
     # Looking at the table.
 
@@ -420,3 +414,10 @@ class LeafTags(Component, Generic[_G]):
 
     async def _release(self) -> None:
         """Leave the store open: it is the user's."""
+
+
+def _hasten(generator: object, tags: Root | None) -> None:
+    """Let a generator's callers fail soon, if those of all tags do; not a user's own class."""
+    root = root_of(generator) if isinstance(generator, Component) else None
+    if root is not None and tags is not None and tags.fail_fast:
+        root.fail_fast = True

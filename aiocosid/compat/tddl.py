@@ -15,7 +15,7 @@ from .._life.clock import SYSTEM_CLOCK
 from ..abc import MAX_ID
 from ..abc.checks import check_integer, check_text
 from ..errors import CounterMissingError
-from ..stores.counters import as_integer
+from ..stores.backend import as_integer
 from ._group import STORE_TIMEOUT, GroupStore
 from ._table import CounterTable, create_table, unless_there
 from ._table_store import TableStore, rows_of

@@ -28,6 +28,7 @@ from ..machine.instance_ids import host_port_instance_id, this_host
 from ..stores.zookeeper.tree import (
     OURS,
     STORE,
+    Nodes,
     OwnedLink,
     as_link,
     create_ephemeral,
@@ -36,14 +37,13 @@ from ..stores.zookeeper.tree import (
     node_of,
     write,
 )
-from ._worker_ids import Entry, WorkerIdStore, examine_registry
-from ._zookeeper_registry import ZookeeperRegistry
+from ._worker_ids import Entry, Registry, WorkerIdStore, examine_registry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..abc import InstanceId
-    from ..stores.zookeeper.tree import Change, Node, Nodes, ZookeeperLink
+    from ..stores.zookeeper.tree import Change, Node, ZookeeperLink
     from ._table import Examined
     from ._url import Options
 
@@ -79,7 +79,7 @@ class _Worker(Entry):
     is_ours: bool
 
 
-class _Servers(ZookeeperRegistry):
+class _Servers(Registry[Nodes]):
     """Twitter's nodes, and aiocosid's notes: ``mark|token`` of the object that took the id last.
 
     A session alone does not identify the holder of a node: another object may use the same client.
@@ -90,7 +90,8 @@ class _Servers(ZookeeperRegistry):
 
     def __init__(self, link: ZookeeperLink, path: str, who: InstanceId, ids: Sequence[int]) -> None:
         seconds = self._session_timeout = link.session_timeout
-        super().__init__(link, path, who, safe_guard=seconds, interval=seconds / _SIGNS)
+        times = {"safe_guard": seconds, "interval": seconds / _SIGNS}
+        super().__init__(link, path, who, store=STORE, **times)
         self._wanted, self._notes = ids, f"{OURS}/twitter/{node_of(path)}"
         self.adopt()
 
@@ -99,7 +100,7 @@ class _Servers(ZookeeperRegistry):
 
     @property
     def session(self) -> int:
-        return self.door.session
+        return int(self.door.session)
 
     def _path(self, worker_id: int) -> str:
         return f"{self.namespace}/{worker_id % _SIZE}"

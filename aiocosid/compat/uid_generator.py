@@ -19,7 +19,7 @@ from ..abc.checks import check_text
 from ..abc.dates import resolve_zone
 from ..errors import InvalidArgumentError, StoreError, WorkerIdsUsedUpError
 from ..machine.instance_ids import as_instance_id, this_host
-from ..stores.counters import as_integer
+from ..stores.backend import as_integer
 from ..stores.sql import executor_of, executor_on
 from ._table import Examined, create_table
 from ._worker_ids import Entry, Registry, WorkerIdDistributor, WorkerIdStore

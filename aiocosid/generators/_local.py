@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import count, islice
 from operator import length_hint
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final, Generic, TypeVar
 
 from .._life import fork
 from .._life.callers import MAX_BATCH, TurnLine
@@ -15,19 +15,18 @@ from ..errors import ForkedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import TypeVar
 
     from ..abc import Clock
     from ..errors import CosIdError
 
-    T = TypeVar("T")
-
 __all__ = ("CounterId", "LocalGenerator")
+
+T = TypeVar("T")
 
 NONE: Final[Iterator[int]] = iter(())
 
 
-class LocalGenerator(Component):
+class LocalGenerator(Component, Generic[T]):
     """Opens at once and holds nothing.  ``for _ in self._budget`` permits one id.
 
     The budget limits the ids of one turn of the event loop, because an ``await`` that does not
@@ -39,6 +38,9 @@ class LocalGenerator(Component):
 
     _stretch: ClassVar[int]
     """Ids between two turns of the event loop, about a millisecond."""
+
+    _one: Callable[[], T]
+    """Makes an id."""
 
     def __init__(self, *, namespace: str, name: str, clock: Clock | None) -> None:
         check_text("namespace", namespace)
@@ -68,14 +70,9 @@ class LocalGenerator(Component):
         while self._is_spent():
             if await self._turns.wait(self._is_spent, again=again):
                 self._renew()
-            self._check_process(process)
+            fork.ensure_own(process, self._home.label)
             self._check_usable()
             again = True
-
-    def _now(self) -> None:
-        """Permit one id even if a turn is due: a nowait caller cannot wait."""
-        self._check_usable()
-        self._renew()
 
     def _is_spent(self) -> bool:
         return not length_hint(self._budget)
@@ -85,8 +82,31 @@ class LocalGenerator(Component):
         if self._unusable is not None:
             self._budget = NONE  # closed by a signal handler a moment ago
 
-    async def _batch(self, n: int, make: Callable[[int], list[T]]) -> list[T]:
-        """Return ``n`` ids that ``make`` makes in stretches, with turns for the loop."""
+    def _many(self, n: int) -> list[T]:
+        """Make so many ids."""
+        return [self._one() for _ in range(n)]
+
+    async def next_id(self) -> T:
+        """Return the next id; see `aiocosid.abc.IdGenerator.next_id`."""
+        for _ in self._budget:
+            return self._one()
+        await self._wait_turn()
+        return await self.next_id()
+
+    def next_id_nowait(self) -> T:
+        """Return the next id, without a wait; see `aiocosid.abc.IdGenerator.next_id_nowait`."""
+        for _ in self._budget:
+            return self._one()
+        # Even if a turn is due: the caller cannot wait for it.
+        self._check_usable()
+        self._renew()
+        return self._one()
+
+    async def next_ids(self, n: int) -> list[T]:
+        """Return exactly ``n`` ids, 1 to 10 million, all or nothing; they need not be contiguous.
+
+        They are made in stretches, with turns for the loop.
+        """
         check_integer("n", n, at_least=1, at_most=MAX_BATCH)
         made: list[T] = []
         while len(made) < n:
@@ -94,7 +114,7 @@ class LocalGenerator(Component):
             left = length_hint(self._budget)
             some = min(n - len(made), left)
             self._renew(left - some)
-            made += make(some)
+            made += self._many(some)
         return made
 
     def _label(self) -> str:
@@ -123,14 +143,14 @@ class LocalGenerator(Component):
         return f"<{self._label()} {state}>"
 
 
-class CounterId(LocalGenerator, IdGenerator):
+class CounterId(LocalGenerator[int], IdGenerator):
     """Counts 1, 2, 3 ..., from 1 in each process: for tests and short-lived data.
 
     CosId's AtomicLongGenerator.  Each object has its own counter, which continues when it is opened
     again.  A forked child gets an error, because its parent continues with the same numbers.
     """
 
-    __slots__ = ("_made_in", "_numbers")
+    __slots__ = ("_made_in", "_numbers", "_one")
 
     _stretch = 10_000
 
@@ -152,26 +172,12 @@ class CounterId(LocalGenerator, IdGenerator):
             InvalidArgumentError: an argument is outside its range.
         """
         self._numbers = count(1)  # each step is one of C's: nobody gets in between
+        self._one: Callable[[], int] = self._numbers.__next__
         self._made_in = fork.generation
         super().__init__(namespace=namespace, name=name, clock=clock)
 
-    async def next_id(self) -> int:
-        """Return the next number; see `aiocosid.abc.IdGenerator.next_id`."""
-        for _ in self._budget:
-            return next(self._numbers)
-        await self._wait_turn()
-        return await self.next_id()
-
-    def next_id_nowait(self) -> int:
-        """Return the next number; never raises `WouldBlock`."""
-        for _ in self._budget:
-            return next(self._numbers)
-        self._now()
-        return next(self._numbers)
-
-    async def next_ids(self, n: int) -> list[int]:
-        """Return exactly ``n`` numbers, 1 to 10 million; they need not be contiguous."""
-        return await self._batch(n, lambda some: list(islice(self._numbers, some)))
+    def _many(self, n: int) -> list[int]:
+        return list(islice(self._numbers, n))
 
     async def _start(self) -> None:
         if self._made_in != fork.generation:

@@ -28,7 +28,7 @@ LOW_BITS: Final = 30  # of them behind the variant
 TAIL_BITS: Final = 32
 
 
-class UuidGenerator(LocalGenerator, TextIdGenerator):
+class UuidGenerator(LocalGenerator[str], TextIdGenerator):
     """Hands out UUIDs as text of 36 characters."""
 
     __slots__ = ()
@@ -54,35 +54,13 @@ class UuidGenerator(LocalGenerator, TextIdGenerator):
         """
         super().__init__(namespace=namespace, name=name, clock=clock)
 
-    def _new(self) -> str:
-        """Make one."""
-        raise NotImplementedError
-
-    async def next_id(self) -> str:
-        """Return a new UUID; see `aiocosid.abc.IdGenerator.next_id`."""
-        for _ in self._budget:
-            return self._new()
-        await self._wait_turn()
-        return await self.next_id()
-
-    def next_id_nowait(self) -> str:
-        """Return a new UUID; see `aiocosid.abc.IdGenerator.next_id_nowait`."""
-        for _ in self._budget:
-            return self._new()
-        self._now()
-        return self._new()
-
-    async def next_ids(self, n: int) -> list[str]:
-        """Return exactly ``n`` new UUIDs, 1 to 10 million, all or nothing."""
-        return await self._batch(n, lambda some: [self._new() for _ in range(some)])
-
 
 class Uuid4Id(UuidGenerator):
     """Random UUIDs, version 4, which do not sort by age.  CosId's UuidGenerator."""
 
     __slots__ = ()
 
-    def _new(self) -> str:
+    def _one(self) -> str:
         random = secrets.randbits(122)
         high, low = random >> 62, random & (1 << 62) - 1
         return _text((high >> 12) << 80 | VERSION_4 | (high & 0xFFF) << 64 | VARIANT | low)
@@ -107,7 +85,7 @@ class Uuid7Id(UuidGenerator):
             self._last: int = 0  # in a forked child the parent's would be counted on by both
             self._made_in = fork.generation
 
-    def _new(self) -> str:
+    def _one(self) -> str:
         if self._busy:
             raise WouldBlock
         try:  # a step as in `_life.atomic_step`, without the cost of a call

@@ -2,51 +2,17 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING
 
-from anyio.lowlevel import checkpoint
-
-from .._life import fork
-from .._life.delegating import DelegatingLifecycle
 from ..abc import IdConverter, IdGenerator, Statistics, TextIdGenerator
-from ..errors import ForkedError, InvalidArgumentError
+from ..errors import InvalidArgumentError
+from .wrapped import DelegatingGenerator
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Sequence
 
-__all__ = ("StringIdGenerator", "StringStatistics", "WritingGenerator")
-
-G = TypeVar("G", bound=IdGenerator)
-
-
-class WritingGenerator(DelegatingLifecycle, TextIdGenerator, Generic[G]):
-    """Writes the ids of the generator inside of it; a subclass says how."""
-
-    __slots__ = ("__weakref__", "_inner")
-
-    _stretch: ClassVar[int]
-    """Texts between two turns of the event loop, about a millisecond."""
-
-    def __init__(self, inner: G) -> None:
-        self._inner: G = inner
-
-    @abstractmethod
-    def _texts(self, ids: Iterable[int]) -> list[str]:
-        """Return the texts of some ids."""
-
-    async def next_ids(self, n: int) -> list[str]:
-        """Return exactly ``n`` ids as text, all or nothing; see `aiocosid.abc.IdGenerator`."""
-        process = fork.generation
-        ids = await self._inner.next_ids(n)
-        texts = self._texts(ids[: self._stretch])
-        for start in range(self._stretch, n, self._stretch):
-            await checkpoint()
-            texts += self._texts(ids[start : start + self._stretch])
-        if process != fork.generation:
-            raise ForkedError(repr(self))
-        return texts
+__all__ = ("StringIdGenerator", "StringStatistics")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +36,7 @@ class StringStatistics(Statistics):
         }
 
 
-class StringIdGenerator(WritingGenerator[IdGenerator]):
+class StringIdGenerator(DelegatingGenerator[IdGenerator, str], TextIdGenerator):
     """Hands out the ids of another generator as text.  CosId's StringIdGeneratorDecorator.
 
     It opens and closes that generator with itself.  An id that the converter has no text for
@@ -80,7 +46,7 @@ class StringIdGenerator(WritingGenerator[IdGenerator]):
         converter: what writes the ids, and reads them back with ``converter.as_int(id)``.
     """
 
-    __slots__ = ("_as_str", "converter")
+    __slots__ = ("_one", "converter")
 
     _stretch = 500
 
@@ -109,15 +75,7 @@ class StringIdGenerator(WritingGenerator[IdGenerator]):
                 inside = getattr(inside, "inner", None)
         super().__init__(generator)
         self.converter: IdConverter = converter
-        self._as_str = converter.as_str
-
-    async def next_id(self) -> str:
-        """Return the next id as text; see `aiocosid.abc.IdGenerator.next_id`."""
-        return self._as_str(await self._inner.next_id())
-
-    def next_id_nowait(self) -> str:
-        """Return the next id as text if one is in hand; see `aiocosid.abc.IdGenerator`."""
-        return self._as_str(self._inner.next_id_nowait())
+        self._one: Callable[[int], str] = converter.as_str
 
     def statistics(self) -> StringStatistics:
         """Return a frozen picture of generator and converter; cheap, and never waits."""
@@ -134,7 +92,7 @@ class StringIdGenerator(WritingGenerator[IdGenerator]):
         """Say what it writes and on what."""
         return f"<{type(self).__name__} {self.converter!r} on {self._inner!r}>"
 
-    def _texts(self, ids: Iterable[int]) -> list[str]:
+    def _many(self, ids: Sequence[int]) -> list[str]:
         return self.converter.convert_many(ids)
 
 

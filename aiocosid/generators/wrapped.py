@@ -5,11 +5,10 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
-
-from anyio.lowlevel import checkpoint
+from typing import TYPE_CHECKING, ClassVar, Final, Generic, TypeVar
 
 from .._life import fork
+from .._life.callers import MAX_BATCH, in_stretches
 from .._life.clock import SYSTEM_CLOCK, call_bounded
 from .._life.component import Component
 from .._life.delegating import DelegatingLifecycle
@@ -18,15 +17,21 @@ from ..abc.checks import check_integer
 from ..errors import ForkedError, IdOverflowError, InvalidArgumentError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from ..abc import AnyGenerator, IdSegmentDistributor, Store
 
 __all__ = (
     "MAX_INT32",
+    "DelegatingGenerator",
     "IntegerIdGenerator",
     "UncertaintyIdGenerator",
     "WrappedGenerator",
     "WrappedStatistics",
 )
+
+G = TypeVar("G", bound=IdGenerator)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,15 +49,50 @@ class WrappedStatistics(Statistics):
         return {"kind": self.kind, "actual": self.actual.as_tree()}
 
 
-class WrappedGenerator(DelegatingLifecycle, IdGenerator):
-    """Opens and closes with the wrapped generator; a subclass changes or checks its ids."""
+class DelegatingGenerator(DelegatingLifecycle, Generic[G, T]):
+    """Hands out what it makes of the ids of the generator inside; a subclass says what."""
 
     __slots__ = ("__weakref__", "_inner")
+
+    _stretch: ClassVar[int]
+    """Ids between two turns of the event loop, about a millisecond."""
+
+    _one: Callable[[int], T]
+    """Returns what is made of an id."""
+
+    def __init__(self, inner: G) -> None:
+        self._inner: G = inner
+
+    def _many(self, ids: Sequence[int]) -> list[T]:
+        """Return what is made of each of some ids."""
+        return list(map(self._one, ids))
+
+    async def next_id(self) -> T:
+        """Return the next id; see `aiocosid.abc.IdGenerator.next_id`."""
+        return self._one(await self._inner.next_id())
+
+    async def next_ids(self, n: int) -> list[T]:
+        """Return exactly ``n`` ids, all or nothing; see `aiocosid.abc.IdGenerator.next_ids`."""
+        process = fork.generation
+        ids = await in_stretches(await self._inner.next_ids(n), self._many, self._stretch)
+        if process != fork.generation:
+            raise ForkedError(repr(self))
+        return ids
+
+    def next_id_nowait(self) -> T:
+        """Return the next id in hand; see `aiocosid.abc.IdGenerator.next_id_nowait`."""
+        return self._one(self._inner.next_id_nowait())
+
+
+class WrappedGenerator(DelegatingGenerator[IdGenerator, int], IdGenerator):
+    """Opens and closes with the wrapped generator; a subclass changes or checks its ids."""
+
+    __slots__ = ()
 
     def __init__(self, generator: IdGenerator) -> None:
         if not isinstance(generator, IdGenerator):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
             raise InvalidArgumentError("generator", generator, expected="an IdGenerator")
-        self._inner: IdGenerator = generator
+        super().__init__(generator)
 
     def statistics(self) -> WrappedStatistics:
         """Return a frozen snapshot of both; cheap, and never waits."""
@@ -83,30 +123,17 @@ class IntegerIdGenerator(WrappedGenerator):
 
     __slots__ = ()
 
-    async def next_id(self) -> int:
-        """Return the next id; see `aiocosid.abc.IdGenerator.next_id`."""
-        new_id = await self._inner.next_id()
+    _stretch = MAX_BATCH  # it makes nothing of them
+
+    def _one(self, new_id: int) -> int:
         if new_id > MAX_INT32:
             raise self._overflow(MAX_INT32)
         return new_id
 
-    async def next_ids(self, n: int) -> list[int]:
-        """Return exactly ``n`` ids, all or nothing; see `aiocosid.abc.IdGenerator.next_ids`."""
-        ids = await self._inner.next_ids(n)
-        if ids[-1] > MAX_INT32:
-            raise self._overflow(MAX_INT32)
-        return ids
+    def _many(self, ids: Sequence[int]) -> list[int]:
+        self._one(ids[-1])
+        return [*ids]
 
-    def next_id_nowait(self) -> int:
-        """Return the next id in hand; see `aiocosid.abc.IdGenerator.next_id_nowait`."""
-        new_id = self._inner.next_id_nowait()
-        if new_id > MAX_INT32:
-            raise self._overflow(MAX_INT32)
-        return new_id
-
-
-STRETCH: Final = 4000
-"""Ids between two turns of the event loop, about a millisecond."""
 
 WORD: Final = 8  # bytes
 
@@ -143,6 +170,8 @@ class UncertaintyIdGenerator(WrappedGenerator):
 
     __slots__ = ("_limit", "bits")
 
+    _stretch = 4000
+
     def __init__(self, generator: IdGenerator, bits: int, *, store: Store | None = None) -> None:
         """Wrap a generator.
 
@@ -172,27 +201,10 @@ class UncertaintyIdGenerator(WrappedGenerator):
             if isinstance(found, Component):  # else it is a user's own
                 found._before = partial(_check_bits, record, bits)
 
-    async def next_id(self) -> int:
-        """Return the next id; see `aiocosid.abc.IdGenerator.next_id`."""
-        return self._blurred([await self._inner.next_id()])[0]
+    def _one(self, new_id: int) -> int:
+        return self._many((new_id,))[0]
 
-    async def next_ids(self, n: int) -> list[int]:
-        """Return exactly ``n`` ids, all or nothing; see `aiocosid.abc.IdGenerator.next_ids`."""
-        process = fork.generation
-        ids = await self._inner.next_ids(n)
-        blurred = self._blurred(ids[:STRETCH])
-        for start in range(STRETCH, n, STRETCH):
-            await checkpoint()
-            blurred += self._blurred(ids[start : start + STRETCH])
-        if process != fork.generation:
-            raise ForkedError(repr(self))
-        return blurred
-
-    def next_id_nowait(self) -> int:
-        """Return the next id in hand; see `aiocosid.abc.IdGenerator.next_id_nowait`."""
-        return self._blurred([self._inner.next_id_nowait()])[0]
-
-    def _blurred(self, ids: list[int]) -> list[int]:
+    def _many(self, ids: Sequence[int]) -> list[int]:
         if ids[-1] > self._limit:
             raise self._overflow(self._limit)
         bits, rest = self.bits, 64 - self.bits

@@ -9,21 +9,18 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import suppress
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from http import HTTPStatus
 from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..errors import CosIdError, NotOpenError, WouldBlock, WrongLoopError
-from ..machine import MachineIdStatistics
 from ..provider.default import default_provider
-from ..segment import SegmentStatistics
 from .failures import PROBLEM_JSON, FailureLog, answer_to
 from .source import STATE_KEY
+from .state import GeneratorState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ..abc import AnyGenerator, Provider
 
 __all__ = ("ErrorMiddleware", "Health", "HealthApp", "StatisticsApp", "check_health")
@@ -101,41 +98,29 @@ def check_health(provider: Provider | None = None) -> Health:
 
 
 def _look_at(generator: AnyGenerator) -> dict[str, object]:
-    error: Exception | None = None
+    report = GeneratorState(generator.statistics())
+    error, lease, chain = report.error, report.lease, report.chain
     known: dict[str, object] = {}
-    ended: CosIdError | None = None
-    has_lease, tells_end, lasts = True, False, False
-    for picture in _pictures(generator.statistics()):
-        error = error or getattr(picture, "last_error", None)
-        if not tells_end and hasattr(picture, "ended"):
-            tells_end, ended = True, picture.ended
-        if isinstance(picture, MachineIdStatistics):
-            left = picture.seconds_left
-            has_lease = picture.machine_id is not None and left > 0
-            known["machineId"] = picture.machine_id
-            known["secondsLeft"] = round(left, 3) if isfinite(left) else None
-            if picture.quarantine_left > 0:
-                wait = picture.quarantine_left
-                known["quarantineLeft"] = round(wait, 3) if isfinite(wait) else None
-        elif "remaining" not in known and hasattr(picture, "remaining"):
-            known["remaining"] = picture.remaining
-            if isinstance(picture, SegmentStatistics):
-                rest = picture.seconds_left
-                lasts = rest is not None and 0 < picture.endurance / 2 <= rest
-                known["secondsLeft"] = None if rest is None else round(rest, 3)
-    refused = ended if tells_end else _refusal(generator)
-    is_dry = error is not None and known.get("remaining") == 0
-    is_down = refused or is_dry or not has_lease
+    lasts = False
+    if report.remaining is not None:
+        known["remaining"] = report.remaining
+    if chain is not None:
+        rest = chain.seconds_left
+        lasts = rest is not None and 0 < chain.endurance / 2 <= rest
+        known["secondsLeft"] = None if rest is None else round(rest, 3)
+    if lease is not None:
+        known |= {"machineId": lease.machine_id, "secondsLeft": _rounded(lease.seconds_left)}
+        if lease.quarantine_left > 0:
+            known["quarantineLeft"] = _rounded(lease.quarantine_left)
+    refused = report.ended if report.tells_end else _refusal(generator)
+    is_dry = error is not None and report.remaining == 0
+    is_down = refused or is_dry or not report.has_machine_id
     status = _DOWN if is_down else _DEGRADED if error and not lasts else _UP
     return {"status": status, "error": _name(refused or error), **known}
 
 
-def _pictures(statistics: Any) -> Iterator[Any]:  # noqa: ANN401 - a dataclass of any kind
-    """Iterate over the statistics and those inside: of a lease, and of a wrapped generator."""
-    yield statistics
-    for each in fields(statistics):
-        if is_dataclass(inner := getattr(statistics, each.name)):
-            yield from _pictures(inner)
+def _rounded(seconds: float) -> float | None:
+    return round(seconds, 3) if isfinite(seconds) else None
 
 
 def _refusal(generator: AnyGenerator) -> CosIdError | None:

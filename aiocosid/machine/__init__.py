@@ -12,10 +12,10 @@ from ..abc.lazy import later
 if TYPE_CHECKING:
     from ..abc import InstanceId as InstanceId
     from ._lease import MachineIdLease as MachineIdLease
+    from ._lease import MachineIdStatistics as MachineIdStatistics
     from ._lease import lease_of as lease_of
     from ._manual import ManualMachineIdDistributor as ManualMachineIdDistributor
-    from ._stateful_set import StatefulSetMachineIdDistributor as StatefulSetMachineIdDistributor
-    from ._statistics import MachineIdStatistics as MachineIdStatistics
+    from ._manual import StatefulSetMachineIdDistributor as StatefulSetMachineIdDistributor
     from .instance_ids import as_instance_id as as_instance_id
     from .instance_ids import host_port_instance_id as host_port_instance_id
     from .instance_ids import unique_instance_id as unique_instance_id
@@ -38,9 +38,7 @@ if not TYPE_CHECKING:  # else every name would be one of ours
         {
             ".instance_ids": "as_instance_id host_port_instance_id unique_instance_id",
             "..abc": "InstanceId",
-            "._lease": "MachineIdLease lease_of",
-            "._manual": "ManualMachineIdDistributor",
-            "._stateful_set": "StatefulSetMachineIdDistributor",
-            "._statistics": "MachineIdStatistics",
+            "._lease": "MachineIdLease MachineIdStatistics lease_of",
+            "._manual": "ManualMachineIdDistributor StatefulSetMachineIdDistributor",
         },
     )

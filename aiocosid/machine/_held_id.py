@@ -1,4 +1,4 @@
-"""A machine id that one object of one process holds by a lock of the operating system.
+"""A machine id held by a lock of the operating system, and the files about it.
 
 Everything in here blocks: `ManualMachineIdDistributor` calls it in worker threads.  A call may run
 after its caller was cancelled and has asked for something else; the counters `takings` and
@@ -8,10 +8,14 @@ after its caller was cancelled and has asked for something else; the counters `t
 from __future__ import annotations
 
 import hashlib
+import re
+from base64 import b64encode, urlsafe_b64encode
+from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from .._life import fork
+from ..abc import MAX_ID
 from ..abc.checks import MAX_MACHINE_BITS
 from ..abc.machines import WIDTH_EXPECTED, check_same_bits
 from ..errors import (
@@ -20,16 +24,14 @@ from ..errors import (
     InvalidArgumentError,
     MachineIdLostError,
 )
-from ._files import STORE, create_text, read_text, write_text
-from ._lock_file import LockFile
-from ._storage import MachineState, StateFiles, url_base64
+from .files import STORE, LockFile, create_text, read_text, remove, write_text
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from ..abc import InstanceId
 
-__all__ = ("HeldId",)
+__all__ = ("NOT_FOUND", "HeldId", "MachineState", "StateFiles")
 
 MAX_NAMESPACE: Final = 150
 """Bytes of a namespace in a file name of ours; a longer one is hashed."""
@@ -51,20 +53,9 @@ class HeldId:
     """
 
     __slots__ = (
-        "__weakref__",
-        "_bits_path",
-        "_floor_ms",
-        "_instance_id",
-        "_lock",
-        "_machine_id",
-        "_mark_ms",
-        "_mark_path",
-        "_mutex",
-        "_namespace",
-        "_state",
-        "_states",
-        "leavings",
-        "takings",
+        *("__weakref__", "_bits_path", "_floor_ms", "_instance_id", "_lock", "_machine_id"),
+        *("_mark_ms", "_mark_path", "_mutex", "_namespace", "_state", "_states"),
+        *("leavings", "takings"),
     )
 
     def __init__(
@@ -220,3 +211,131 @@ def _file_name_part(namespace: str) -> str:
     if len(part) <= MAX_NAMESPACE:
         return part
     return hashlib.sha256(namespace.encode()).hexdigest()
+
+
+# What an instance stores about its machine id from one process to the next.
+
+MAX_FILE_NAME: Final = 255
+"""Bytes, on nearly every file system."""
+
+
+class StateFiles:
+    """One small file per instance, with the names and in the format of CosId on Java.
+
+    Unlike CosId's it is replaced atomically, so a crash leaves no partial file, and it is read to
+    its end: a second line counts as damage.  An empty file, as CosId leaves it in a crash, counts
+    as none.  The methods block: for worker threads.
+    """
+
+    __slots__ = ("directory",)
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def get(self, namespace: str, instance_id: InstanceId) -> MachineState:
+        """Read the file, or CosId's older one, whose name has no stable flag; or `NOT_FOUND`.
+
+        Raises:
+            CorruptMachineStateError: what is stored is damaged.
+            StoreError: it cannot be read.
+        """
+        path = self.path(namespace, instance_id)
+        text = read_text(path)
+        if text is None and (legacy := self._legacy(namespace, instance_id)) is not None:
+            path, text = legacy, read_text(legacy)
+        return NOT_FOUND if text is None else _parsed(path, text)
+
+    def set(self, namespace: str, instance_id: InstanceId, state: MachineState) -> None:
+        """Replace the file, and remove the older one.
+
+        Raises:
+            InvalidArgumentError: the state is `NOT_FOUND`.
+            StoreError: it cannot be written.
+        """
+        write_text(self.path(namespace, instance_id), str(_worth_keeping(state)))
+        self._remove_legacy(namespace, instance_id)
+
+    def remove(self, namespace: str, instance_id: InstanceId) -> None:
+        """Remove both."""
+        remove(self.path(namespace, instance_id))
+        self._remove_legacy(namespace, instance_id)
+
+    def path(self, namespace: str, instance_id: InstanceId) -> Path:
+        """Return the path: ``v2.NAMESPACE.INSTANCE.STABLE``, the first two parts in base64."""
+        words = (url_base64(namespace), url_base64(instance_id.text))
+        return self.directory / ".".join(["v2", *words, str(instance_id.stable).lower()])
+
+    def _remove_legacy(self, namespace: str, instance_id: InstanceId) -> None:
+        if (legacy := self._legacy(namespace, instance_id)) is not None:
+            remove(legacy)
+
+    def _legacy(self, namespace: str, instance_id: InstanceId) -> Path | None:
+        name = b64encode(f"{namespace}__{instance_id.text}".encode()).decode()
+        # Plain base64, not the one for file names: CosId could never write a name with a slash.
+        return None if "/" in name or len(name) > MAX_FILE_NAME else self.directory / name
+
+
+def url_base64(text: str) -> str:
+    """Return a text as in CosId's file names: base64 for URLs, without padding."""
+    return urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def _parsed(path: Path, text: str) -> MachineState:
+    line = text.removesuffix("\n").removesuffix("\r")
+    if not line:
+        return NOT_FOUND
+    try:
+        return MachineState.parse(line)
+    except InvalidArgumentError:
+        found = repr(text[:60])
+        raise CorruptMachineStateError(STORE, place=str(path), found=found) from None
+
+
+def _worth_keeping(state: MachineState) -> MachineState:
+    if state.machine_id < 0:
+        raise InvalidArgumentError("state", state, expected="the state of a machine id")
+    return state
+
+
+MAX_MACHINE_ID: Final = 2**MAX_MACHINE_BITS - 1
+
+TEXT: Final = re.compile(r"([+-]?[0-9]{1,20})\|([+-]?[0-9]{1,20})")
+"""What Java's ``Integer.parseInt`` and ``Long.parseLong`` accept, without forms that no program
+writes.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class MachineState:
+    """A machine id as it is stored.
+
+    Unlike CosId's, two states are equal only if both numbers are.
+
+    Attributes:
+        machine_id: the number, or -1 where there is none.
+        last_timestamp_ms: the owner's last renewal, unix time in milliseconds, or -1.
+    """
+
+    machine_id: int
+    last_timestamp_ms: int
+
+    def __str__(self) -> str:
+        """Write it as CosId does: ``machine_id|last_timestamp_ms``."""
+        return f"{self.machine_id}|{self.last_timestamp_ms}"
+
+    @classmethod
+    def parse(cls, text: str) -> MachineState:
+        """Read ``machine_id|last_timestamp_ms``.
+
+        Raises:
+            InvalidArgumentError: the text is anything else; its ``value`` is what was found.
+        """
+        found = TEXT.fullmatch(text)
+        numbers = (int(found[1]), int(found[2])) if found else (-2, -2)
+        if not (-1 <= numbers[0] <= MAX_MACHINE_ID and -1 <= numbers[1] <= MAX_ID):
+            raise InvalidArgumentError("machine state", text, expected="machine_id|timestamp_ms")
+        return cls(*numbers)
+
+
+NOT_FOUND: Final = MachineState(-1, -1)
+"""No state is stored; CosId's ``MachineState.NOT_FOUND``."""

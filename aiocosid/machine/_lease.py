@@ -7,39 +7,71 @@ time mark in the store.  Past either of them no id is issued.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary, ref
 
-import anyio
-
 from .._life import fork
 from .._life.component import Component, why_unusable
-from .._life.loop import is_dead, running_loop, start_root_task
+from .._life.loop import Root, is_dead, running_loop
 from ..abc.checks import check_machine_bits
-from ..errors import (
-    ClosedError,
-    CosIdError,
-    InvalidArgumentError,
-    MachineIdInUseError,
-)
-from ._bound import MarkDemand
-from ._leasing import Issuer, Leasing
-from ._options import LeaseOptions
-from ._statistics import MachineIdStatistics
+from ..errors import InvalidArgumentError, MachineIdInUseError
+from ._opening import LeaseOpening
+from ._tenure import LeaseOptions, MarkDemand
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from .._life.loop import Root
     from ..abc import Clock, MachineIdDistributor
     from ..abc.events import Instrument
+    from ..errors import CosIdError
+    from ._tenure import Issuer
 
-__all__ = ("MachineIdLease", "lease_of")
+__all__ = ("MachineIdLease", "MachineIdStatistics", "lease_of")
 
 
 _holders: Final[WeakKeyDictionary[MachineIdDistributor, ref[MachineIdLease]]] = WeakKeyDictionary()
 """The lease that was opened last on a distributor."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineIdStatistics:
+    """The state of a `MachineIdLease` at one moment.
+
+    Attributes:
+        namespace: the namespace of the machine id.
+        instance_id: the holder.
+        machine_id: the id, or None while there is none.
+        bits: its width.
+        term: how many ids were taken so far, counted over all openings.
+        seconds_left: how long it may be used without a further renewal; ``inf`` for an id that is
+            held by a lock of the system.
+        mark_ms: no id is issued with a later time, unix time in milliseconds; -1 for none at all.
+        mark_wait: seconds waited, or still to be waited, for the marks of former owners to pass.
+        renewals: renewals that the store has accepted.
+        failures: calls to the store that failed.
+        losses: how often the id was lost.
+        last_error: the error of the last call, or None if it succeeded.
+        quarantine_left: seconds for which the store hands out no ids, because it may have lost the
+            record of who holds which, by its last answer; ``inf`` if that does not end by itself.
+        taken_ms: when the id was taken, unix time in milliseconds; -1 while there is none.
+    """
+
+    namespace: str
+    instance_id: str
+    machine_id: int | None
+    bits: int
+    term: int
+    seconds_left: float
+    mark_ms: int
+    mark_wait: float
+    renewals: int
+    failures: int
+    losses: int
+    last_error: Exception | None
+    quarantine_left: float = 0.0
+    taken_ms: int = -1
 
 
 class MachineIdLease(Component):
@@ -50,13 +82,14 @@ class MachineIdLease(Component):
     Attributes:
         distributor: the source of the id.
         bits: the width of the machine id.
+        namespace: the namespace of the machine id.
     """
 
-    _opening: Leasing
+    _opening: LeaseOpening
 
     __slots__ = (
-        *("__weakref__", "_demand", "_host", "_is_shared", "_options", "_starting", "_users"),
-        *("bits", "distributor"),
+        *("__weakref__", "_demand", "_host", "_is_shared", "_options", "_users"),
+        *("bits", "distributor", "namespace"),
     )
 
     def __init__(
@@ -113,10 +146,10 @@ class MachineIdLease(Component):
         self._users = 0
         self._host: Root | None = None  # where its task runs, if it is a provider's
         self._is_shared = False  # a generator opened it, and the last one closes it
-        self._starting: _SharedStart | None = None  # on behalf of generators, in a task of its own
         self._demand = MarkDemand()
         self.bits: int = bits
         self.distributor: MachineIdDistributor = distributor
+        self.namespace: str = distributor.namespace
         self._options = options.fitted(distributor)
         super().__init__(clock)
         self._reset()
@@ -124,24 +157,19 @@ class MachineIdLease(Component):
     # For generators.
 
     @property
-    def namespace(self) -> str:
-        """The namespace of the machine id."""
-        return self.distributor.namespace
-
-    @property
     def machine_id(self) -> int:
         """The id; -1 while there is none."""
-        return self._opening.machine_id
+        return self._opening.tenure.machine_id
 
     @property
     def term(self) -> int:
         """How many ids were taken so far; who sees a new term begins above `floor_ms`."""
-        return self._opening.term
+        return self._opening.tenure.term
 
     @property
     def floor_ms(self) -> int:
         """Ids of this term have to be later, in milliseconds since 1970."""
-        return self._opening.floor_ms
+        return self._opening.tenure.floor_ms
 
     @property
     def taken_ms(self) -> int:
@@ -149,16 +177,16 @@ class MachineIdLease(Component):
 
         No id has an earlier tick, even if the former owner left no mark.
         """
-        return self._opening.taken_ms
+        return self._opening.tenure.taken_ms
 
     @property
     def issuers(self) -> dict[str, Issuer]:
         """The sequencers that stamp ids under it, by name."""
-        return self._opening.issuers
+        return self._opening.tenure.issuers
 
     def limit_ms(self) -> int:
         """Return the latest time that ids may have now, in ms since 1970; -1 for none at all."""
-        return self._opening.limit_ms()
+        return self._opening.tenure.limit_ms()
 
     def lag_ms(self, now_ms: int, limit_ms: int) -> int:
         """Return by how many milliseconds ids have to be behind a clock that is past the limit.
@@ -170,7 +198,7 @@ class MachineIdLease(Component):
             now_ms: the wall clock, above the limit.
             limit_ms: what `limit_ms` has returned.
         """
-        return now_ms - limit_ms if 0 <= limit_ms < self._opening.reach_ms() else 0
+        return now_ms - limit_ms if 0 <= limit_ms < self._opening.tenure.reach_ms() else 0
 
     def let_borrow(self, seconds: float) -> None:
         """Let an issuer be ahead of the clock by so many seconds; call it before the issuer joins.
@@ -204,15 +232,16 @@ class MachineIdLease(Component):
         It has no effect while the store fails: the back-off decides when to try again.  Nor in a
         forked child or on another loop, which must not end this loop's sleep.
         """
-        is_here = self._born == fork.generation and self._find_loop() is self._loop
-        opening = self._opening
-        if is_here and opening.last_error is None:
-            opening.hurry = True
-            opening.wake()
+        if self._born == fork.generation and self._find_loop() is self._loop:
+            opening = self._opening
+            if opening.last_error is None:
+                opening.hurry = True
+                if opening.opened.is_set():
+                    opening.wake()
 
     def changed(self) -> Callable[[], Coroutine[object, object, None]]:
         """Return a function that waits until the lease is next renewed, lost or taken again."""
-        return self._opening.changed.wait
+        return self._opening.tenure.changed.wait
 
     @property
     def lead(self) -> float:
@@ -240,76 +269,47 @@ class MachineIdLease(Component):
         self._forget_dead_life()
         self._users += 1
         try:
-            await self._be_open()
+            while self._closing is not None:
+                await self.aclose()  # waits until the last opening has ended
+            if self._root is None:
+                self._launch()
+            self._check_usable()
+            await self._opening.wait_for_id()
             self._check_usable()
         except BaseException:
             await self.leave()
             raise
 
-    async def _be_open(self) -> None:
-        while True:
-            if self._closing is not None:
-                await self.aclose()  # waits until the last opening has ended
-            if self._root is None and self._starting is None:
-                self._start_shared()
-            start = self._starting
-            if start is None:
-                break
-            await start.ended.wait()
-            error = start.error
-            if isinstance(error, ClosedError) and start.is_given_up:
-                continue  # by all that wanted it before
-            if error is not None:
-                raise error.again() if isinstance(error, CosIdError) else error
-        if self._opening.mark_ms < 0 and self._unusable is None:
-            await self._opening.wait_for_id()
-
-    def _start_shared(self) -> None:
-        start = self._starting = _SharedStart()  # first: an eager task may end before the call
-        start.task = start_root_task(
-            partial(self._open_shared, start),
-            f"aiocosid open {self._label()}",
-            unstarted=partial(self._end_start, start),
-        )
-
-    async def _open_shared(self, start: _SharedStart) -> None:
-        """Open in a task of its own: the first generator may give up while others wait."""
-        try:
-            if self._users:
-                await self._open(self._host)
-                self._is_shared = True
-        except Exception as error:  # noqa: BLE001 - for all who wait
-            start.error = error
-        finally:
-            self._end_start(start)
-
-    def _end_start(self, start: _SharedStart) -> None:
-        if self._starting is start:  # otherwise its loop has died, or the process was forked
-            self._starting = None
-        start.ended.set()
+    def _launch(self) -> None:
+        """Open it on behalf of all generators, whichever of them gives up; does not wait."""
+        root = self._host or Root(lambda: (self,))
+        self._claim(root)
+        self._owns_root, self._is_shared = root is not self._host, True
+        opening = self._opening
+        begin = partial(opening.begin, partial(_take_over_distributor, self))
+        if self._owns_root:
+            root.launch(f"aiocosid {self._label()}", begin, opening.opened.set)
+        else:
+            begin()
 
     async def leave(self) -> None:
-        """Remove a generator; the last one closes the lease if a generator opened it."""
+        """Remove a generator; the last one closes the lease if a generator opened it.
+
+        The first one does if the lease could not be opened.
+        """
         self._users = max(0, self._users - 1)
-        if self._users == 0 and (self._is_shared or self._starting is not None):
+        if self._opening.refusal is not None or (self._users == 0 and self._is_shared):
             self._is_shared = False
-            if self._starting is not None:
-                self._starting.is_given_up = True
             await self.aclose()
 
     def _is_left_by(self, bits: int) -> bool:
         """Return whether it is neither open nor opening, and of another width than ``bits``."""
         return self.bits != bits and self._users == 0 and self._root is None
 
-    def _live_root(self) -> Root | None:
-        """Return where it is open, or is being closed; not the parent's, nor of a dead loop."""
-        root, is_ours = self._held_in, self._born == fork.generation
-        return None if root is None or not is_ours or is_dead(root.loop) else root
-
     def _forget_dead_life(self) -> None:
         """Start afresh in a forked child, or on another loop after the last one has ended."""
-        if self._held_in is not self._live_root() or self._born != fork.generation:
-            self._users, self._is_shared, self._starting = 0, False, None
+        if self._held_in is not _live_root(self) or self._born != fork.generation:
+            self._users, self._is_shared = 0, False
             self._root = self._closing = None
             self._born = fork.generation
 
@@ -321,10 +321,10 @@ class MachineIdLease(Component):
         return self._options.close_timeout
 
     def _label(self) -> str:
-        return f"{type(self).__name__} {self.distributor.namespace}"
+        return f"{type(self).__name__} {self.namespace}"
 
     def _reset(self) -> None:
-        self._opening = Leasing(
+        self._opening = LeaseOpening(
             self._home,
             self._opening,
             distributor=self.distributor,
@@ -334,27 +334,8 @@ class MachineIdLease(Component):
         )
 
     async def _start(self) -> None:
-        await self._take_over_distributor()
-        opening = self._opening
-        try:
-            await self.distributor.aopen()
-            await opening.start(self._retire)
-        except CosIdError as error:
-            opening.refuse(error)
-            raise
-
-    async def _take_over_distributor(self) -> None:
-        """Become the only lease on the distributor, which would give two leases the same id."""
-        while True:
-            holder = _holders.get(self.distributor)
-            other = holder() if holder is not None else None
-            root = None if other is None or other is self else other._live_root()
-            if other is None or root is None:
-                break
-            if why_unusable(other) is None or root.loop is not running_loop():
-                raise MachineIdInUseError(repr(self.distributor), holder=repr(other))
-            await other.aclose()  # it gives its id back first; others may wait for that as well
-        _holders[self.distributor] = ref(self)
+        self._opening.begin(partial(_take_over_distributor, self))
+        await self._opening.wait_for_id()
 
     async def _release(self) -> None:
         holder = _holders.get(self.distributor)
@@ -372,41 +353,44 @@ class MachineIdLease(Component):
             machine_id=self.machine_id if self.machine_id >= 0 else None,
             bits=self.bits,
             term=self.term,
-            seconds_left=self._opening.seconds_left,
-            mark_ms=opening.mark_ms,
+            seconds_left=self._opening.tenure.seconds_left,
+            mark_ms=opening.tenure.mark_ms,
             mark_wait=opening.mark_wait,
             renewals=opening.renewals,
             failures=opening.failures,
             losses=opening.losses,
             last_error=opening.last_error,
-            quarantine_left=opening.quarantine_left(),
+            quarantine_left=max(0.0, opening.quarantine_ends_at - self._clock.monotonic()),
             taken_ms=self.taken_ms if self.machine_id >= 0 else -1,
         )
 
     def __repr__(self) -> str:
         """Name the id and the seconds that the lease has left."""
         state = "open" if self._unusable is None else type(self._unusable).__name__
-        left = self._opening.seconds_left
+        left = self._opening.tenure.seconds_left
         return f"<{self._label()} {state} machine_id={self.machine_id} seconds_left={left:g}>"
 
 
-class _SharedStart:
-    """An opening under way, for all generators that wait for its end.
+def _live_root(lease: MachineIdLease) -> Root | None:
+    """Return where it is open, or is being closed; not the parent's, nor of a dead loop."""
+    root, is_ours = lease._held_in, lease._born == fork.generation
+    return None if root is None or not is_ours or is_dead(root.loop) else root
 
-    Attributes:
-        ended: set when it has ended, with or without an error.
-        error: what went wrong.
-        is_given_up: whether at some time no generator waited for it any more.
-        task: the running task; referenced here to keep it from the garbage collector.
-    """
 
-    __slots__ = ("ended", "error", "is_given_up", "task")
-
-    def __init__(self) -> None:
-        self.ended = anyio.Event()
-        self.error: Exception | None = None
-        self.is_given_up = False
-        self.task: object = None
+async def _take_over_distributor(lease: MachineIdLease) -> None:
+    """Open its distributor, as the only lease on it: two would be given the same id."""
+    distributor = lease.distributor
+    while True:
+        holder = _holders.get(distributor)
+        other = holder() if holder is not None else None
+        root = None if other is None or other is lease else _live_root(other)
+        if other is None or root is None:
+            break
+        if why_unusable(other) is None or root.loop is not running_loop():
+            raise MachineIdInUseError(repr(distributor), holder=repr(other))
+        await other.aclose()  # it gives its id back first; others may wait for that as well
+    _holders[distributor] = ref(lease)
+    await distributor.aopen()
 
 
 _leases: Final[WeakKeyDictionary[MachineIdDistributor, ref[MachineIdLease]]] = WeakKeyDictionary()

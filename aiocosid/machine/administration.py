@@ -15,13 +15,13 @@ from .cells import Changes, Marker, NamespaceCount, Need, Note, Owner, Space
 from .losses import (
     Asker,
     Decision,
-    epoch_of,
     examine,
     is_known,
     is_uncounted,
     missing_namespaces,
     refused,
     remembering,
+    sound_space,
     space_written,
 )
 from .rules import (
@@ -153,16 +153,7 @@ def mark(snapshot: Snapshot, asker: Asker, *, is_new: bool) -> Decision:
     is_there = snapshot.space is not None or snapshot.is_marked
     if is_there and not is_new:
         return _look_at_marker(snapshot, asker)
-    space = replace(
-        snapshot.space or Space(),
-        identity=snapshot.identity,
-        epoch=epoch_of(snapshot),
-        quarantine="",
-        since_ms=0,
-        is_new=False,
-        guard_ms=asker.guard_ms,
-    )
-    changes = Changes(space=space)
+    changes = Changes(space=sound_space(snapshot, guard_ms=asker.guard_ms))
     recount(snapshot, changes, is_anew=True)
     return Decision(changes, MachineMarker(namespace=snapshot.namespace, is_new=True))
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, cast
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,6 +36,7 @@ __all__ = (
     "Space",
     "freed",
     "read_note",
+    "token_of",
 )
 
 MAX_MS: Final = 2**53 - 1
@@ -64,8 +65,47 @@ class Owner:
     stamp_ms: int
 
 
+class _Cell:
+    """A cell of our own, whose text is the JSON of its fields."""
+
+    __slots__: tuple[str, ...] = ()
+
+    def text(self) -> str:
+        """Return the cell's text, as it is stored."""
+        facts = {name: getattr(self, name) for name in self.__slots__}
+        return json.dumps(facts, ensure_ascii=False, separators=(",", ":"))
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """Parse what `text` returned.
+
+        Raises:
+            ValueError: the text is something else.
+        """
+        try:
+            found: Any = json.loads(text)
+        except RecursionError:
+            raise ValueError(text) from None
+        if type(found) is not dict:
+            raise ValueError(text)
+        return cls.of(cast("dict[str, Any]", found))
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> Self:
+        """Return the cell of these fields; raise ValueError if one has another type."""
+        if set(facts) != set(cls.__slots__):
+            raise ValueError(facts)
+        usual = cls()
+        for name, value in facts.items():
+            is_time = type(value) is int and -1 <= value <= MAX_MS
+            is_right = type(value) is type(getattr(usual, name))
+            if not is_right or not (is_time or type(value) is not int):
+                raise ValueError(facts)
+        return cls(**facts)
+
+
 @dataclass(frozen=True, slots=True)
-class Note:
+class Note(_Cell):
     """aiocosid's own cell about one machine id, beside CosId's.
 
     Attributes:
@@ -89,26 +129,13 @@ class Note:
     claimed: str = ""
     born_ms: int = 0
 
-    def text(self) -> str:
-        """Return the cell's text, as it is stored."""
-        return _text(self)
-
-    @classmethod
-    def read(cls, text: str) -> Self:
-        """Parse what `text` returned.
-
-        Raises:
-            ValueError: the text is something else.
-        """
-        return cls(**_facts(text, cls()))
-
 
 read_note: Final = lru_cache(maxsize=4096)(Note.read)
 """Parses a note, cached: of the many notes that a hand-out reads most have not changed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Space:
+class Space(_Cell):
     """aiocosid's own cell about a namespace.
 
     Attributes:
@@ -131,25 +158,17 @@ class Space:
     gaps: bool = False
     is_new: bool = False
 
-    def text(self) -> str:
-        """Return the cell's text, as it is stored."""
-        return _text(self)
-
     @classmethod
-    def read(cls, text: str) -> Self:
-        """Parse what `text` returned.
-
-        Raises:
-            ValueError: the text is something else.
-        """
-        found = cls(**_facts(text, cls()))
+    def of(cls, facts: Mapping[str, Any]) -> Self:
+        """Return the cell of these fields; raise ValueError if it cannot be one."""
+        found = super(Space, cls).of(facts)
         if not 0 <= found.bits <= 31:  # noqa: PLR2004 - MAX_MACHINE_BITS, of another room
-            raise ValueError(text)
+            raise ValueError(found.bits)
         return found
 
 
 @dataclass(frozen=True, slots=True)
-class Marker:
+class Marker(_Cell):
     """The store's own cell: while it is there, the store has lost nothing since it was written.
 
     Attributes:
@@ -164,27 +183,18 @@ class Marker:
     epoch: str = ""
     format: int = FORMAT
 
-    def text(self) -> str:
-        """Return the cell's text, as it is stored."""
-        return _text(self)
-
     @classmethod
-    def read(cls, text: str) -> Self:
-        """Parse what `text` returned; of another format only its number is read.
-
-        Raises:
-            ValueError: the text is something else.
-        """
-        found = _tree(text)
-        is_first = set(found) == {"identity", "epoch"}
-        version = _FIRST_FORMAT if is_first else found.get("format")
+    def of(cls, facts: Mapping[str, Any]) -> Self:
+        """Return the cell of these fields; of another format only its number is read."""
+        is_first = set(facts) == {"identity", "epoch"}
+        version = _FIRST_FORMAT if is_first else facts.get("format")
         if type(version) is int and version != FORMAT:
             return cls(format=version)
-        return cls(**_checked(text, found, cls()))
+        return super(Marker, cls).of(facts)
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
+class Count(_Cell):
     """The number of machine ids of a namespace that have a `Note`; stored with the marker.
 
     Attributes:
@@ -195,22 +205,9 @@ class Count:
     epoch: str = ""
     ids: int = 0
 
-    def text(self) -> str:
-        """Return the cell's text, as it is stored."""
-        return _text(self)
-
-    @classmethod
-    def read(cls, text: str) -> Self:
-        """Parse what `text` returned.
-
-        Raises:
-            ValueError: the text is something else.
-        """
-        return cls(**_facts(text, cls()))
-
 
 @dataclass(frozen=True, slots=True)
-class NamespaceCount:
+class NamespaceCount(_Cell):
     """How many namespaces ever handed out a machine id; it lies beside the marker.
 
     It is no part of the marker's value, or each renewal would conflict with each new namespace.
@@ -220,19 +217,6 @@ class NamespaceCount:
     """
 
     number: int = 0
-
-    def text(self) -> str:
-        """Return the cell's text, as it is stored."""
-        return _text(self)
-
-    @classmethod
-    def read(cls, text: str) -> Self:
-        """Parse what `text` returned.
-
-        Raises:
-            ValueError: the text is something else.
-        """
-        return cls(**_facts(text, cls()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,6 +267,16 @@ class Seat:
     def floor_ms(self) -> int:
         """The time that the next owner's ids have to be above; -1 if the id never had an owner."""
         return max(self.stamp_ms, self.mark_ms)
+
+    def renewal_of(self, instance: str, machine_id: int) -> str:
+        """Return the name of the last write to the machine id; empty if it is not the instance's.
+
+        It differs after each renewal, each new owner, and each write by CosId.
+        """
+        note = self.note_about(instance)
+        if note is None or not note.token or [each.instance for each in self.owners] != [instance]:
+            return ""
+        return f"{note.token} {note.turn} {self.stamp_ms} {machine_id}"
 
     def note_about(self, instance: str) -> Note | None:
         """Return the note if it describes that instance."""
@@ -527,37 +521,9 @@ class CellBackend(Protocol):
         raise NotImplementedError
 
 
-_Cell: TypeAlias = "Note | Space | Marker | Count | NamespaceCount"
-
-
-def _text(cell: _Cell) -> str:
-    facts = {name: getattr(cell, name) for name in cell.__slots__}
-    return json.dumps(facts, ensure_ascii=False, separators=(",", ":"))
-
-
-def _facts(text: str, like: _Cell) -> Mapping[str, Any]:
-    """Read the fields of a cell; each has the same type as in ``like``."""
-    return _checked(text, _tree(text), like)
-
-
-def _tree(text: str) -> Mapping[str, Any]:
-    try:
-        found: Any = json.loads(text)
-    except RecursionError:
-        raise ValueError(text) from None
-    if type(found) is not dict:
-        raise ValueError(text)
-    return cast("dict[str, Any]", found)
-
-
-def _checked(text: str, facts: Mapping[str, Any], like: _Cell) -> Mapping[str, Any]:
-    if set(facts) != set(like.__slots__):
-        raise ValueError(text)
-    for name, value in facts.items():
-        is_time = type(value) is int and -1 <= value <= MAX_MS
-        if type(value) is not type(getattr(like, name)) or not (is_time or type(value) is not int):
-            raise ValueError(text)
-    return facts
+def token_of(renewal: str) -> str:
+    """Return the token in the name of a renewal."""
+    return renewal.partition(" ")[0]
 
 
 def freed(seat: Seat, stamp_ms: int, **fields: Any) -> Seat:  # noqa: ANN401 - fields of a note

@@ -26,12 +26,17 @@ from ..abc import (
 )
 from ..abc.checks import check_integer, check_machine_bits
 from ..abc.machines import STABLE_GUARD_INTERVAL
-from ..errors import InvalidArgumentError, MachineIdInUseError, StoreUnavailableError
+from ..errors import (
+    ForkedError,
+    InvalidArgumentError,
+    MachineIdInUseError,
+    StoreUnavailableError,
+)
 from . import operations, rules
-from ._restart import has_proof, token_of
-from .cells import ENDLESS_MS, MAX_MS
+from .cells import ENDLESS_MS, MAX_MS, token_of
 from .instance_ids import as_instance_id, namesake
 from .operations import ReleaseOperation, Renewed, RenewOperation, TakeOperation, Took
+from .restart import has_proof
 from .restart_file import restart_file
 from .rules import Decision, Taken
 
@@ -190,21 +195,9 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
     """
 
     __slots__ = (
-        "_asked",
-        "_backend",
-        "_born",
-        "_foreign",
-        "_is_unique",
-        "_receipt",
-        "_sent",
-        "_snapshot",
-        "_taken",
-        "_token",
-        "offline",
-        "offline_beside_cosid",
-        "restart",
-        "state_dir",
-        "store",
+        *("_asked", "_backend", "_born", "_foreign", "_is_unique", "_receipt", "_sent"),
+        *("_snapshot", "_taken", "_token", "offline", "offline_beside_cosid", "restart"),
+        *("state_dir", "store"),
     )
 
     is_remote: bool = False
@@ -306,9 +299,10 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         check_machine_bits(bits)
         check_integer("now_ms", now_ms, at_least=0, at_most=MAX_MS)
         check_integer("latest_ms", latest_ms, at_least=-1)
+        described = self._described()
         self._asked = self._asked or nonce()
         asked = TakeOperation(
-            **self._described(),
+            **described,
             bits=bits,
             now_ms=now_ms,
             latest_ms=min(latest_ms, MAX_MS),
@@ -317,7 +311,6 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
             offline_ms=guard_ms_of(self.offline),
             beside_cosid=self.offline_beside_cosid,
         )
-        self._ensure_own()
         took = await self.ask_take(asked)
         while took.twin_ms:
             former = self._revealed(took.former)
@@ -400,7 +393,6 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
             is_valid=is_valid,
             receipt=self._receipt,
         )
-        self._ensure_own()
         done = await self.ask_renew(asked)
         self._receipt = done.receipt or self._receipt
         if self.restart is not None:
@@ -424,7 +416,6 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         asked = ReleaseOperation(
             **self._described(), machine_id=machine_id, last_ms=last_ms, token=self._token
         )
-        self._ensure_own()
         await self.ask_release(asked)
 
     # What is asked of the store; a server asks so, too.
@@ -502,7 +493,8 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
     # Common to all calls.
 
     def _described(self) -> dict[str, Any]:
-        """Return who asks, for an operation."""
+        """Return who asks, for an operation of this process."""
+        self._ensure_own()
         who = self.instance_id
         return {
             "instance": who.text,
@@ -511,7 +503,8 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         }
 
     def _ensure_own(self) -> None:
-        fork.ensure_own(self._born, repr(self), remedy=self._backend.fork_remedy)
+        if self._born != fork.generation:
+            raise ForkedError(repr(self), remedy=self._backend.fork_remedy)
 
     async def aopen(self) -> None:
         """Get ready in this process; in a forked child as a new instance, on new connections.

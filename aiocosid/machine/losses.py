@@ -26,6 +26,7 @@ __all__ = (
     "UNNAMED_MS",
     "Asker",
     "Decision",
+    "Requester",
     "Soundness",
     "check_format",
     "doubt",
@@ -39,6 +40,7 @@ __all__ = (
     "quarantine_ms",
     "refused",
     "remembering",
+    "sound_space",
     "space_written",
 )
 
@@ -48,28 +50,38 @@ UNNAMED_MS: Final = int(DEFAULT_SAFE_GUARD * 1000)
 
 
 @dataclass(frozen=True, slots=True)
-class Asker:
-    """The caller.
+class Requester:
+    """An instance that asks for something, perhaps through a server.
 
     Attributes:
         instance: the instance id.
         stable: whether the instance keeps its id when it is closed.
         guard_ms: its safe guard, `ENDLESS_MS` for no end; 0 for a caller that holds no id.
-        nonce: a fresh name, for a quarantine that this call begins.
-        is_guest: whether it asks a server, which believes less than a process on the store itself.
-        owner: names the guest's access; empty if anybody has it.
-        least_guard_ms: milliseconds without a renewal before which no guest takes an id.
-        clock_ms: the server's wall clock; not every store has one.
+        owner: set by a server: names the guest's access; empty if anybody has it.
+        is_guest: set by a server, which believes less than a process on the store itself.
+        least_guard_ms: set by a server: milliseconds without a renewal before which no guest takes
+            an id.
+        clock_ms: set by a server: its wall clock; not every store has one.
     """
 
     instance: str
     stable: bool = False
     guard_ms: int = 0
-    nonce: str = ""
-    is_guest: bool = False
     owner: str = ""
+    is_guest: bool = False
     least_guard_ms: int = 0
     clock_ms: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Asker(Requester):
+    """The caller, in one call.
+
+    Attributes:
+        nonce: a fresh name, for a quarantine that this call begins.
+    """
+
+    nonce: str = ""
 
     def signed(self, token: str) -> str:
         """Return a token as it is stored: it names the guest that took the id."""
@@ -192,14 +204,7 @@ def examine(snapshot: Snapshot, asker: Asker) -> Soundness:
             found.is_recounted = True
         return found
     if not was_known and is_newly_initialized(snapshot):
-        found.space = replace(
-            found.space,
-            identity=snapshot.identity,
-            epoch=epoch_of(snapshot),
-            quarantine="",
-            since_ms=0,
-            is_new=False,
-        )
+        found.space = sound_space(snapshot)
         found.is_recounted = was_known = True
     if was_known and not is_short(snapshot):
         return found
@@ -207,19 +212,24 @@ def examine(snapshot: Snapshot, asker: Asker) -> Soundness:
     # A namespace that has lost its cell has also forgotten its longest safe guard.
     is_lost = snapshot.space is None and missing_namespaces(snapshot) > 0
     guard_ms = max(asker.guard_ms, UNNAMED_MS) if is_lost else asker.guard_ms
-    found.space = remembering(
-        replace(
-            found.space,
-            identity=snapshot.identity,
-            epoch=epoch_of(snapshot),
-            quarantine=asker.nonce,
-            since_ms=now_ms,
-            is_new=snapshot.space is None and not snapshot.is_marked,
-        ),
-        guard_ms,
-    )
+    is_new = snapshot.space is None and not snapshot.is_marked
+    space = sound_space(snapshot, quarantine=asker.nonce, since_ms=now_ms, is_new=is_new)
+    found.space = remembering(space, guard_ms)
     found.left_ms = quarantine_ms(found.space)
     return found
+
+
+def sound_space(snapshot: Snapshot, **further: Any) -> Space:  # noqa: ANN401 - fields of a space
+    """Return the namespace's cell as that of the store as it is now, without a quarantine."""
+    sound = replace(
+        snapshot.space or Space(),
+        identity=snapshot.identity,
+        epoch=epoch_of(snapshot),
+        quarantine="",
+        since_ms=0,
+        is_new=False,
+    )
+    return replace(sound, **further)
 
 
 def remembering(space: Space, guard_ms: int) -> Space:

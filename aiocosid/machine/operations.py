@@ -7,14 +7,14 @@ server.  Pure.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ..abc import MachineGrant
 from ..errors import InvalidArgumentError
 from . import rules
-from ._restart import renewal_of, token_of
-from .cells import Need, Note, Seat
+from .cells import Need, Note, Seat, token_of
+from .losses import Requester
 from .rules import Asker, Decision, Taken
 
 if TYPE_CHECKING:
@@ -39,26 +39,8 @@ SAMPLE: Final = 8  # ids that can be taken, in the first read; rarely do more pr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
-    """Who asks.
-
-    Attributes:
-        instance: the instance id.
-        stable: whether the instance keeps its id when it is closed.
-        guard_ms: its safe guard, `ENDLESS_MS` for no end; 0 if nothing depends on it.
-        owner: set by a server: names the access of its caller; empty if anybody has it.
-        is_guest: set by a server.
-        least_guard_ms: set by a server: its least safe guard.
-        clock_ms: set by a server: its wall clock.
-    """
-
-    instance: str
-    stable: bool = False
-    guard_ms: int = 0
-    owner: str = ""
-    is_guest: bool = False
-    least_guard_ms: int = 0
-    clock_ms: int = -1
+class Operation(Requester):
+    """What is asked, and who asks."""
 
     def asker(self, nonce: str) -> Asker:
         """Return the caller as the rules know it.
@@ -66,16 +48,8 @@ class Operation:
         Args:
             nonce: a fresh name.
         """
-        return Asker(
-            self.instance,
-            self.stable,
-            self.guard_ms,
-            nonce,
-            self.is_guest,
-            self.owner,
-            self.least_guard_ms,
-            self.clock_ms,
-        )
+        who = {each.name: getattr(self, each.name) for each in fields(Requester)}
+        return Asker(**who, nonce=nonce)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,7 +221,7 @@ def hand_out(
         return decision
     number = grant.machine_id
     seat = snapshot.seats.get(number, Seat())
-    former = renewal_of(seat, asked.instance, number)
+    former = seat.renewal_of(asked.instance, number)
     is_ours = token_of(former) in {token, asked.former} - {""}
     if not is_ours and (twin_ms := _twin_ms(asked, seat)) and former and not is_over(former):
         # With the token a caller of a server could release what the other process has.
@@ -318,7 +292,7 @@ def renew(asked: RenewOperation, snapshot: Snapshot, asker: Asker) -> Decision:
     )
     seat = decision.changes.seats.get(number, before)
     decision.answer = Renewed(
-        renewal=renewal_of(seat, asked.instance, number),
+        renewal=seat.renewal_of(asked.instance, number),
         found_ms=_stamp_ms(before, asked.instance),
         stamp_ms=_stamp_ms(seat, asked.instance),
     )

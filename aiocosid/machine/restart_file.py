@@ -16,9 +16,7 @@ from .._life.clock import boot_ms
 from ..abc.checks import check_seconds, check_text
 from ..abc.restart import VOID, Found, RestartPlace, RestartRecord
 from ..errors import InvalidArgumentError, MachineIdInUseError, StoreError
-from ._files import read_text, write_text
-from ._lock_file import LockFile
-from ._storage import in_thread
+from .files import LockFile, in_thread, read_text, write_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,18 +45,8 @@ class RestartFile:
     """
 
     __slots__ = (
-        "__weakref__",
-        "_boot",
-        "_calls",
-        "_inherit",
-        "_lock",
-        "_mutex",
-        "_path",
-        "former",
-        "found",
-        "offline",
-        "renewal",
-        "written",
+        *("__weakref__", "_boot", "_calls", "_inherit", "_lock", "_mutex", "_path"),
+        *("former", "found", "offline", "renewal", "written"),
     )
 
     def __init__(

@@ -408,6 +408,11 @@ def _left_by(seat: Seat, instance: str) -> Seat:
     others = tuple(each for each in seat.owners if each.instance not in {instance, ""})
     if others:  # held by two owners, by a fault of another program
         return replace(seat, owners=others)
+    return _left(seat)
+
+
+def _left(seat: Seat) -> Seat:
+    """Return a seat as released although its owner may use it until its mark."""
     stamp_ms = seat.stamp_ms
     if seat.mark_ms >= 0:
         stamp_ms = max(stamp_ms, min(seat.mark_ms + RELEASE_STAMP_MARGIN, MAX_MS))
@@ -532,20 +537,13 @@ def _assert(
 ) -> Decision:
     """Give an id to its owner again, unless another instance has a better claim."""
     space, number = found.space, taken.machine_id
-    for other, seat in snapshot.seats.items():
-        claim = seat.note
-        if claim is None or claim.claimed != space.quarantine or not claim.instance:
-            continue
-        is_rival = other == number or claim.instance == asker.instance
-        if is_rival and _keeps_it(claim, asker.instance, taken, is_proven=bool(asker.owner)):
-            holder = Seat((Owner(claim.instance, 0),))
-            reason = _loss(holder, asker.instance)
-            error = MachineIdLostError(snapshot.namespace, number, reason=reason)
-            changes = Changes(space=space_written(snapshot, space))
-            return Decision(changes, error=error, is_alarm=found.is_alarm)
     before = snapshot.seats.get(number, Seat())
-    if (peer := _living_peer(snapshot, before, asker.instance, space)) is not None:
-        error = MachineIdLostError(snapshot.namespace, number, reason=f"{peer} holds it")
+    holder = _rival(snapshot, asker, taken, space)
+    if holder is None:
+        holder = _living_peer(snapshot, before, asker.instance, space)
+    if holder is not None:
+        reason = _loss(Seat((Owner(holder, 0),)), asker.instance)
+        error = MachineIdLostError(snapshot.namespace, number, reason=reason)
         changes = Changes(space=space_written(snapshot, space))
         return Decision(changes, error=error, is_alarm=found.is_alarm)
     changes = _taking(snapshot, asker, number, token=taken.token, now_ms=now_ms)
@@ -562,6 +560,18 @@ def _assert(
         space = replace(space, gaps=True)
     changes.space = space_written(snapshot, replace(space, bits=taken.bits))
     return Decision(changes, is_alarm=found.is_alarm)
+
+
+def _rival(snapshot: Snapshot, asker: Asker, taken: Taken, space: Space) -> str | None:
+    """Return the instance whose own assertion comes before this one, if there is one."""
+    for number, seat in snapshot.seats.items():
+        claim = seat.note
+        if claim is None or claim.claimed != space.quarantine or not claim.instance:
+            continue
+        is_rival = number == taken.machine_id or claim.instance == asker.instance
+        if is_rival and _keeps_it(claim, asker.instance, taken, is_proven=bool(asker.owner)):
+            return claim.instance
+    return None
 
 
 def _keeps_it(claim: Note, instance: str, taken: Taken, *, is_proven: bool) -> bool:
@@ -637,10 +647,7 @@ def take_away(snapshot: Snapshot, machine_id: int) -> Decision:
         expected = f"one that is held in namespace {snapshot.namespace!r}"
         return Decision(error=InvalidArgumentError("machine_id", machine_id, expected=expected))
     changes = Changes()
-    stamp_ms = seat.stamp_ms
-    if seat.mark_ms >= 0:
-        stamp_ms = max(stamp_ms, min(seat.mark_ms + RELEASE_STAMP_MARGIN, MAX_MS))
-    changes.seats[machine_id] = freed(seat, stamp_ms)
+    changes.seats[machine_id] = _left(seat)
     for holder in seat.holders:
         changes.own[holder] = None
     return Decision(changes)

@@ -2,72 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Never, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import anyio
 
 from .._life.clock import SYSTEM_CLOCK
 from .._life.component import open_in, why_unusable
-from ..abc import DEFAULT_NAMESPACE
 from ..abc.checks import check_create
+from ..abc.options import common, takes
 from ..segment.generator import reached
+from . import kinds
 from ._creation import create_in
 from .default import generator_named
 from .hosting import Hosting, OwnGenerator, StoreHost
-from .kind_methods import KindMethods
-from .kinds import MachineOptions, own
+from .kind_methods import named, plain, shared, text
+from .options import ConnectOptions, MachineOptions, ProviderOptions
+from .specs import own
 
 if TYPE_CHECKING:
-    from ..abc import AnyGenerator, Clock, Store
-    from ..abc.checks import Create
-    from ..abc.events import Instrument
-    from ..generators import (
-        CounterId,
-        IntegerIdGenerator,
-        UncertaintyIdGenerator,
-        Uuid4Id,
-        Uuid7Id,
-    )
-    from ..generators.text import StringIdGenerator
+    from collections.abc import Coroutine
+
+    from ..abc import AnyGenerator, Store
     from ..machine import MachineIdLease
-    from ..segment import GroupedSegmentId, LeafSegmentId, RemoteId, SegmentChainId, SegmentId
+    from ..segment import GroupedSegmentId
     from ..segment.generator import SegmentGenerator
-    from ..snowflake import CachedSnowflakeId, CosIdGenerator, ShardedId, SnowflakeId
-    from .kinds import GeneratorSpec
+    from .specs import GeneratorSpec
 
 __all__ = ("IdProvider", "connect")
 
 _G = TypeVar("_G", bound="AnyGenerator")
 
 
-def connect(
-    url: str | Store,
-    *,
-    namespace: str = DEFAULT_NAMESPACE,
-    instrument: Instrument | None = None,
-    close_timeout: float = 5.0,
-    clock: Clock | None = None,
-    create: Create = False,
-    **machine: Unpack[MachineOptions],
-) -> IdProvider:
+@takes(ConnectOptions)
+def connect(url: str | Store, options: ConnectOptions, /) -> IdProvider:
     """Return a provider of generators on one store, to be opened by ``async with``.
 
     Args:
         url: as for `open_store`; or a store made from your own client, which stays open.
-        namespace: the namespace of all its counters.
-        instrument: receives the events of all its generators, and of a store made from a URL.
-        close_timeout: seconds that closing waits for calls under way, also of each generator.
-        clock: time; the system's by default.
-        create: what opening may create.  True: tables and files that were never there, in a store
-            that can tell so: memory, SQLite, PostgreSQL, MySQL, MariaDB.  Others cannot tell new
-            from emptied, and need ``aiocosid init`` once, or the last day on which a new one is
-            prepared, such as ``"2026-12-31"``.  ``"disposable"``: a store for tests, in which
-            whatever is dropped or emptied is made again.  Without it a SQLite file that is missing
-            is an error.
-        **machine: where the machine ids of Snowflakes come from, and how they are leased:
-            ``machine``, ``instance_id``, ``safe_guard``, ``interval``, ``state_dir``,
-            ``on_lost`` ... as in `MachineOptions`.
+        options: the keyword arguments: see `ConnectOptions`.
 
     Raises:
         InvalidArgumentError: the URL names no store, or is malformed; or an option of the store's
@@ -77,39 +49,11 @@ def connect(
     from ..abc import Store
     from .store_urls import open_store
 
-    return IdProvider(
-        url if isinstance(url, Store) else open_store(url, instrument=instrument),
-        namespace=namespace,
-        instrument=instrument,
-        close_timeout=close_timeout,
-        clock=clock,
-        create=create,
-        owns_store=not isinstance(url, Store),
-        **machine,
-    )
+    store = url if isinstance(url, Store) else open_store(url, instrument=options.instrument)
+    return IdProvider(store, owns_store=store is not url, **common(options, ProviderOptions))
 
 
-class IdProvider(
-    Hosting,
-    KindMethods[
-        Never,
-        Coroutine[object, object, "SegmentChainId"],
-        Coroutine[object, object, "SegmentId"],
-        Coroutine[object, object, "LeafSegmentId"],
-        Coroutine[object, object, "GroupedSegmentId"],
-        Coroutine[object, object, "IntegerIdGenerator"],
-        Coroutine[object, object, "UncertaintyIdGenerator"],
-        Coroutine[object, object, "SnowflakeId"],
-        Coroutine[object, object, "CachedSnowflakeId"],
-        Coroutine[object, object, "CosIdGenerator"],
-        Coroutine[object, object, "ShardedId"],
-        Coroutine[object, object, "RemoteId"],
-        Coroutine[object, object, "Uuid4Id"],
-        Coroutine[object, object, "Uuid7Id"],
-        Coroutine[object, object, "CounterId"],
-        Coroutine[object, object, "StringIdGenerator"],
-    ],
-):
+class IdProvider(Hosting):
     """Named generators on one store; the same object for the same name.
 
     The method of a kind has to be awaited: it returns the generator once that is open.  All of them
@@ -131,28 +75,47 @@ class IdProvider(
         "store",
     )
 
-    def __init__(
-        self,
-        store: Store,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        instrument: Instrument | None = None,
-        close_timeout: float = 5.0,
-        clock: Clock | None = None,
-        create: Create = False,
-        owns_store: bool = False,
-        **machine: Unpack[MachineOptions],
-    ) -> None:
-        """Describe a provider; see `connect`."""
-        self.namespace: str = namespace
+    @takes(ProviderOptions)
+    def __init__(self, store: Store, options: ProviderOptions, /) -> None:
+        """Describe a provider.
+
+        Args:
+            store: the store of its counters and machine ids.
+            options: the keyword arguments: see `ProviderOptions`.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range, or an option of the store's
+                machine ids is given with a ``machine``.
+        """
+        self.namespace: str = options.namespace
         self.store: Store = store
-        self._owns_store = owns_store
-        self._creates = check_create(create)
-        defaults = {"instrument": instrument, "close_timeout": close_timeout}
-        self._host = StoreHost(store, namespace, machine, defaults, clock or SYSTEM_CLOCK)
+        self._owns_store = options.owns_store
+        self._creates = check_create(options.create)
+        clock = options.clock or SYSTEM_CLOCK
+        defaults = {
+            "instrument": options.instrument,
+            "close_timeout": options.close_timeout,
+            "clock": clock,
+        }
+        self._host = StoreHost(store, self.namespace, common(options, MachineOptions), defaults)
         self._specs: dict[str, GeneratorSpec[Any]] = {}
         self._being_opened: dict[str, anyio.Event] = {}
-        super().__init__(close_timeout=close_timeout, clock=clock)
+        super().__init__(close_timeout=options.close_timeout, clock=options.clock)
+
+    segment_chain = named(kinds.segment_chain)
+    segment = named(kinds.segment)
+    leaf = named(kinds.leaf)
+    grouped = named(kinds.grouped)
+    int32 = named(kinds.int32)
+    uncertainty = named(kinds.uncertainty)
+    snowflake = shared(kinds.snowflake)
+    cached = shared(kinds.cached)
+    cosid = text(kinds.cosid)
+    sharded = named(kinds.sharded)
+    remote = named(kinds.remote)
+    uuid4 = plain(kinds.uuid4)
+    uuid7 = plain(kinds.uuid7)
+    counter = plain(kinds.counter)
 
     async def _start(self) -> None:
         await super()._start()
@@ -162,11 +125,7 @@ class IdProvider(
         self._drop_generators()  # they are another loop's, or the parent process's
         self._being_opened = {}
 
-    def _ask(
-        self, name: str, spec: GeneratorSpec[_G], batch: None
-    ) -> Coroutine[object, object, _G]:
-        if batch is not None:
-            raise TypeError("unexpected keyword argument 'batch', which is for threads")
+    def _ask(self, name: str, spec: GeneratorSpec[_G]) -> Coroutine[object, object, _G]:
         return self._named(name, spec)
 
     async def add(self, name: str, generator: _G) -> _G:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 from .._life.component import Component, drain_all, label_of, leave_root, retire
 from ..abc import IdGenerator, MachineIdDistributor, TextIdGenerator
 from ..abc.checks import check_seconds
+from ..abc.options import declared
 from ..errors import ClosedError, GeneratorMissingError, InvalidArgumentError
-from .kinds import LeaseTerms, MachineOptions
+from .options import LeaseTerms, MachineOptions
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -31,10 +32,8 @@ __all__ = (
 
 _D = TypeVar("_D")
 
-LEASE_TERMS: Final = LeaseTerms.__annotations__.keys()
-OF_STORE: Final = (
-    *("instance_id", "safe_guard", "interval", "state_dir", "offline", "offline_beside_cosid"),
-)
+LEASE_TERMS: Final = declared(LeaseTerms).keys()
+OF_STORE: Final = (*(declared(MachineOptions).keys() - LEASE_TERMS - {"machine"}),)
 """The `MachineOptions` of the store's own machine ids."""
 
 
@@ -265,17 +264,22 @@ class StoreHost:
         self,
         store: Store,
         namespace: str,
-        options: MachineOptions,
-        defaults: Mapping[str, object],
-        clock: Clock,
+        options: Mapping[str, Any],
+        defaults: Mapping[str, Any],
     ) -> None:
-        if unknown := options.keys() - MachineOptions.__annotations__.keys():
-            raise TypeError(f"unexpected keyword argument {min(unknown)!r}")
+        """Describe it.
+
+        Args:
+            store: the store.
+            namespace: the namespace of its counters.
+            options: the `MachineOptions` that are not as by default.
+            defaults: a generator's options, where it has none; a clock among them.
+        """
         if options.get("machine") is not None:
             _refuse(options, OF_STORE)
         self.store = store
         self.namespace = namespace
-        self.clock = clock
+        self.clock: Clock = defaults["clock"]
         self.root: Root | None = None
         self.leases: dict[str, MachineIdLease] = {}
         self.counters: dict[str, CounterId] = {}
@@ -311,7 +315,7 @@ class StoreHost:
             if not isinstance(machine, MachineIdDistributor):
                 expected = "a MachineIdDistributor or a MachineIdLease"
                 raise InvalidArgumentError("machine", machine, expected=expected)
-            lease = lease_of(machine, bits=bits, clock=self.clock, **self._terms(options))
+            lease = lease_of(machine, bits=bits, **self._terms(options))
         _check_terms(lease, options)
         return lease
 
@@ -331,7 +335,7 @@ class StoreHost:
                 namespace=namespace, **self._chosen(options, OF_STORE)
             )
             lease = self.leases[namespace] = MachineIdLease(
-                distributor, bits=bits, clock=self.clock, **self._terms(options)
+                distributor, bits=bits, **self._terms(options)
             )
         lease._host = self.root
         return lease

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import InvalidArgumentError
+from ..stores.over import read_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -133,8 +134,7 @@ def open_tiered(
         MissingExtraError: the driver of Redis is not installed.
     """
     if root_url is not None and options.get("root_name") is None:
-        module = import_module("..stores.tiered._root_name", __package__)
-        options["root_name"] = module.name_of_url(root_url)
+        options["root_name"] = _class_at("stores.tiered", "name_of_url")(root_url)
     made: Store = _class_at("stores.tiered", "TieredStore")(root, cache, **options)
     return made
 
@@ -158,25 +158,8 @@ def _class_at(module: str, name: str) -> Any:  # noqa: ANN401 - the class of a s
 
 
 def _tiered(url: str, instrument: Instrument | None) -> Store:
-    query = url.partition(":")[2]
-    from urllib.parse import parse_qsl
-
-    given = parse_qsl(query.removeprefix("?").replace("+", "%2B"), keep_blank_values=True)
-    options = {name: text for name, text in given if name in TIERED}
-    if (
-        not query.startswith("?")
-        or len(options) < len(given)
-        or not {"root", "cache"} <= {*options}
-    ):
-        # Not the URL itself, which may hold passwords.
-        expected = f"tiered:?root=URL&cache=URL, percent-encoded; options are {', '.join(TIERED)}"
-        raise InvalidArgumentError("url", "tiered:...", expected=expected)
-    read: dict[str, Any] = {}
-    for name, text in options.items():
-        try:
-            read[name] = TIERED[name](text)
-        except ValueError:
-            raise InvalidArgumentError(name, text, expected="a number") from None
+    expected = f"tiered:?root=URL&cache=URL, percent-encoded; options are {', '.join(TIERED)}"
+    _, read = read_parts(url, "tiered", TIERED, needs={"root", "cache"}, expected=expected)
     root_url = read.pop("root")
     root, cache = open_store(root_url), open_store(read.pop("cache"))
     return open_tiered(

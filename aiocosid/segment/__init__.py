@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 from ..abc.lazy import later
 
 if TYPE_CHECKING:
-    from ._double_buffer import MAX_STEP as MAX_STEP
-    from ._double_buffer import PREFETCH_AT as PREFETCH_AT
-    from ._double_buffer import SEGMENT_DURATION as SEGMENT_DURATION
     from ._group_key import GroupBy as GroupBy
     from ._leaf_segment_id import LeafSegmentId as LeafSegmentId
     from ._leaf_segment_id import RowStepped as RowStepped
@@ -21,6 +18,9 @@ if TYPE_CHECKING:
     from .group_parts import GroupedStatistics as GroupedStatistics
     from .group_parts import MakeDistributor as MakeDistributor
     from .grouped_id import GroupedSegmentId as GroupedSegmentId
+    from .options import MAX_STEP as MAX_STEP
+    from .options import PREFETCH_AT as PREFETCH_AT
+    from .options import SEGMENT_DURATION as SEGMENT_DURATION
     from .pace import MAX_DISTANCE as MAX_DISTANCE
     from .pace import MAX_IDS_AHEAD as MAX_IDS_AHEAD
     from .remote_id import RemoteId as RemoteId
@@ -49,11 +49,11 @@ if not TYPE_CHECKING:  # else every name would be one of ours
     __getattr__, __dir__ = later(
         __name__,
         {
-            "._double_buffer": "MAX_STEP PREFETCH_AT SEGMENT_DURATION",
             ".group_parts": "GroupedStatistics MakeDistributor",
             ".grouped_id": "GroupedSegmentId",
             "._group_key": "GroupBy",
             "._leaf_segment_id": "LeafSegmentId RowStepped",
+            ".options": "MAX_STEP PREFETCH_AT SEGMENT_DURATION",
             ".pace": "MAX_DISTANCE MAX_IDS_AHEAD",
             ".chain": "FOREVER IdSegment",
             ".remote_id": "RemoteId",

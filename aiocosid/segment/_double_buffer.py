@@ -10,22 +10,10 @@ from __future__ import annotations
 from math import ceil
 from typing import Final, Self
 
+from .options import MAX_STEP, PREFETCH_AT, SEGMENT_DURATION
 from .pace import Pace
 
-__all__ = ("MAX_STEP", "PREFETCH_AT", "SEGMENT_DURATION", "DoubleBuffer")
-
-PREFETCH_AT: Final = 0.1
-"""When this part of a segment is used, the next one is loaded; Leaf's ``idle < 0.9 * step``."""
-
-SEGMENT_DURATION: Final = 900.0
-"""Seconds that a segment ought to last; Leaf's ``SEGMENT_DURATION``, 15 minutes.
-
-If a segment lasts less, the step doubles; if it lasts at least twice as long, the step halves.
-"""
-
-MAX_STEP: Final = 1_000_000
-"""Ids; the step never doubles beyond it.  Leaf's ``MAX_STEP``."""
-
+__all__ = ("DoubleBuffer",)
 
 UNKNOWN: Final = 2
 """Loads with the row's step, before it is known how long a segment lasts."""

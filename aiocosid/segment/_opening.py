@@ -27,7 +27,7 @@ from ..errors import (
 )
 from ._demand import Demand
 from ._stock import Expiry, Stock
-from ._supply import Supply
+from ._supply import FLIGHT, Supply
 from .chain import FOREVER, IdsInHand
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class SegmentOpening:
         self.hand: IdsInHand = IdsInHand(None if before is None else before.hand.floor)
         self.stock = Stock(self.life, self.hand)
         self.line = WaiterQueue()
-        self.demand = Demand(self.stock, self.line, pace, options.quiet_period)
+        self.demand = Demand(self.stock, self.line, pace, options.quiet_seconds)
         self.supply = Supply(self.stock, distributor, options, pace, row_step)
         self._expiry = Expiry(self.stock)
         self._turns = TurnLine()
@@ -162,7 +162,7 @@ class SegmentOpening:
     @atomic_step
     def _refill(self) -> None:
         """Put the next piece in hand if the last one is used up, and order what is missing."""
-        if self.options.ttl != FOREVER:
+        if self.options.lifetime != FOREVER:
             self._expiry.drop_old()
         if not self.hand.left:
             self.order()
@@ -227,7 +227,7 @@ class SegmentOpening:
     def _time_out(self) -> None:
         """Fail the first in line, whose time is up."""
         self.life.emit(WaitTimedOut, waited=self.options.wait_timeout)
-        self.line.fail_first(self.supply.unavailable(self.options.wait_timeout))
+        self.line.fail_first(self.supply.no_segment(self.options.wait_timeout))
         self._serve()  # there may be enough for whoever stood behind
 
     @atomic_step
@@ -240,7 +240,7 @@ class SegmentOpening:
         if len(self.line) >= self.options.max_waiters:
             reason = f"{len(self.line)} callers wait already, and max_waiters is as many"
             remedy = "try again, or raise max_waiters"
-            raise self.supply.unavailable(reason=reason, remedy=remedy)
+            raise self.supply.no_segment(reason=reason, remedy=remedy)
         self.demand.waits += waiter.n > 0
         self.line.add(waiter)
         if in_hand >= wanted:
@@ -280,7 +280,7 @@ class SegmentOpening:
         """Serve whom the ids in hand can serve; what is left over goes in hand if nobody waits."""
         line, supply = self.line, self.supply
         if line:
-            if self.options.ttl != FOREVER:
+            if self.options.lifetime != FOREVER:
                 self._expiry.drop_old()  # what was fresh when they began to wait
             sent = self.stock.oldest if self.pace.keeps_none else None
             line.serve(self.hand.ahead, self.stock.take, sent)
@@ -307,11 +307,12 @@ class SegmentOpening:
             self.demand.take_off()
             reply = supply.ask_now(segments)
             if reply is None:
-                self._take_off(segments)
+                supply.calls.start(FLIGHT, self._fly, segments, task="prefetch")
                 return
             if not self.take_in(reply):
                 if self.line and isinstance(reply.answer, CosIdError):
-                    self._take_off(segments)  # a flight goes on asking
+                    # A flight goes on asking.
+                    supply.calls.start(FLIGHT, self._fly, segments, task="prefetch")
                 return
 
     def missing(self, at_least: int = 0) -> int:
@@ -327,19 +328,6 @@ class SegmentOpening:
         if segments == 0 and self.line:
             return 1  # somebody waits for anything at all
         return min(segments, max(1, supply.most // pace.step))
-
-    def _take_off(self, segments: int) -> None:
-        """Start a flight, if there is a task group for it still."""
-        supply = self.supply
-        # First: an eager task may land before the call returns.
-        supply.is_under_way, starts = True, False
-        try:
-            starts = self.life.start_soon(
-                self._fly, segments, task="prefetch", unstarted=supply.land
-            )
-        finally:
-            if not starts:
-                supply.is_under_way = False  # else no flight would start any more
 
     async def _fly(self, segments: int) -> None:
         """Fetch until nothing is missing; `order` starts the next flight."""
@@ -359,7 +347,7 @@ class SegmentOpening:
                         break
                 segments = self.missing()
         finally:
-            supply.land()
+            supply.calls.end(FLIGHT)
 
     @atomic_step
     def take_in(self, reply: Reply) -> bool:
@@ -402,7 +390,7 @@ class SegmentOpening:
             if self.life.ended is None:
                 self.stop(error)
         elif not error.retryable or (supply.attempt > 1 and supply.fails_fast):
-            self.line.fail(supply.unavailable)
+            self.line.fail(supply.no_segment)
         return False
 
     # The end.
@@ -442,7 +430,7 @@ class SegmentOpening:
         if reason is not None:
             # What the step has left, or has brought after it was closed just before.
             self._give_up(reason)
-        await self.supply.drain()
+        await self.supply.calls.drain()
 
     # Looking inside.
 

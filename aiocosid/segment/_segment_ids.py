@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..abc import MAX_ID
-from ..abc.checks import check_boolean
+from ..abc.options import takes
 from ..errors import UnsupportedByStoreError
 from .generator import SegmentGenerator
-from .options import MAX_WAITERS, SegmentOptions
-from .pace import ENDURANCE, MAX_DISTANCE, MAX_IDS_AHEAD, QUIET_PERIOD, Pace
+from .options import SegmentChainOptions, SegmentIdOptions
+from .pace import Pace
 
 if TYPE_CHECKING:
-    from ..abc import Clock, IdSegmentDistributor
-    from ..abc.events import Instrument
+    from ..abc import IdSegmentDistributor
 
 __all__ = ("SegmentChainId", "SegmentId")
 
@@ -27,77 +25,18 @@ class SegmentChainId(SegmentGenerator):
 
     __slots__ = ()
 
-    def __init__(
-        self,
-        distributor: IdSegmentDistributor,
-        *,
-        safe_distance: int = 2,
-        endurance: float = ENDURANCE,
-        ttl: float | None = None,
-        wait_timeout: float = 5.0,
-        fetch_timeout: float | None = None,
-        close_timeout: float = 5.0,
-        max_id: int = MAX_ID,
-        max_distance: int = MAX_DISTANCE,
-        max_ids_ahead: int = MAX_IDS_AHEAD,
-        quiet_period: float = QUIET_PERIOD,
-        max_waiters: int = MAX_WAITERS,
-        fail_fast: bool | None = None,
-        instrument: Instrument | None = None,
-        clock: Clock | None = None,
-    ) -> None:
+    @takes(SegmentChainOptions)
+    def __init__(self, distributor: IdSegmentDistributor, options: SegmentChainOptions, /) -> None:
         """Describe a chain; nothing is fetched before it is opened.
 
         Args:
             distributor: asks the store; closing closes what the distributor opened itself.
-            safe_distance: segments kept ahead of the consumer at rest, 1 to ``max_distance``.
-                CosId's code has the same default.
-            endurance: seconds that the ids in hand last at the measured rate, even if the store
-                fails at the worst moment; 0 to keep no more than the distances below.  The chain
-                refills to one and a half times that; the ids are lost if the process crashes.  At
-                most ``ttl`` (with a shorter ``ttl`` the default is ``ttl``), and bounded by
-                ``max_ids_ahead`` and by a thousandth of the ids left below ``max_id``.
-            ttl: seconds after which fetched ids are no longer handed out; None for no limit.
-            wait_timeout: maximum seconds that a caller waits for ids.
-            fetch_timeout: seconds for one call to the store, at most ``wait_timeout``; None for two
-                fifths of it, so that a second attempt fits in.
-            close_timeout: seconds that `aclose` waits for a call under way before it cancels the
-                call.
-            max_id: the highest id ever handed out, 1 to 2^63-1; 2^53-1 for JavaScript.
-            max_distance: maximum ids kept ahead because the store is slow, under any load.
-            max_ids_ahead: maximum ids kept ahead at all, for a high rate or a large step.  Neither
-                maximum limits the safe distance or the size of a caller's batch.
-            quiet_period: seconds after which an unneeded distance halves.
-            max_waiters: how many callers may wait at a time, 1 or more; the next one fails at once.
-            fail_fast: whether callers fail as soon as two calls to the store have failed in a row,
-                and later ones with the next that fails, instead of after ``wait_timeout``.  None
-                follows the provider: False, but True in the web integrations.
-            instrument: receives events.
-            clock: time; the system's by default.
+            options: the keyword arguments: see `SegmentChainOptions`.
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
         """
-        options = SegmentOptions.checked(
-            ttl=ttl,
-            wait_timeout=wait_timeout,
-            fetch_timeout=fetch_timeout,
-            close_timeout=close_timeout,
-            quiet_period=quiet_period,
-            max_id=max_id,
-            instrument=instrument,
-            max_waiters=max_waiters,
-            fail_fast=fail_fast,
-        )
-        pace = Pace.checked(
-            step=distributor.step,
-            safe_distance=safe_distance,
-            max_distance=max_distance,
-            max_ids_ahead=max_ids_ahead,
-            endurance=endurance,
-            ttl=options.ttl,
-        )
-        super().__init__(distributor, options, pace, clock)
+        super().__init__(distributor, options, options.pace(distributor.step))
 
 
 class SegmentId(SegmentGenerator):
@@ -119,60 +58,24 @@ class SegmentId(SegmentGenerator):
 
     __slots__ = ("strict",)
 
-    def __init__(
-        self,
-        distributor: IdSegmentDistributor,
-        *,
-        strict: bool = False,
-        ttl: float | None = None,
-        wait_timeout: float = 5.0,
-        fetch_timeout: float | None = None,
-        close_timeout: float = 5.0,
-        max_id: int = MAX_ID,
-        max_waiters: int = MAX_WAITERS,
-        fail_fast: bool | None = None,
-        instrument: Instrument | None = None,
-        clock: Clock | None = None,
-    ) -> None:
+    @takes(SegmentIdOptions)
+    def __init__(self, distributor: IdSegmentDistributor, options: SegmentIdOptions, /) -> None:
         """Describe a generator; nothing is fetched before it is opened.
 
         Args:
             distributor: asks the store; closing closes what the distributor opened itself.
-            strict: whether ids are in order over all processes; the distributor's step is not used.
-            ttl: seconds after which fetched ids are no longer handed out; None for no limit.
-            wait_timeout: maximum seconds that a caller waits for ids.
-            fetch_timeout: seconds for one call to the store, at most ``wait_timeout``; None for two
-                fifths of it.
-            close_timeout: seconds that `aclose` waits for a call under way before it cancels the
-                call.
-            max_id: the highest id ever handed out, 1 to 2^63-1.
-            max_waiters: how many callers may wait at a time, 1 or more; the next one fails at once.
-            fail_fast: whether callers fail as soon as two calls to the store have failed in a row,
-                and later ones with the next that fails, instead of after ``wait_timeout``.  None
-                follows the provider: False, but True in the web integrations.
-            instrument: receives events.
-            clock: time; the system's by default.
+            options: the keyword arguments: see `SegmentIdOptions`.
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
             UnsupportedByStoreError: ``strict`` is true, and the store is not linearizable; the
                 error says why.
         """
-        check_boolean("strict", strict)
+        strict = options.strict
         if strict and distributor.order_risk:
             reason = f"it cannot keep strict order: {distributor.order_risk}"
             remedy = "take a linearizable store, or leave out strict"
             raise UnsupportedByStoreError(distributor.store, reason, remedy=remedy)
-        options = SegmentOptions.checked(
-            ttl=ttl,
-            wait_timeout=wait_timeout,
-            fetch_timeout=fetch_timeout,
-            close_timeout=close_timeout,
-            max_id=max_id,
-            instrument=instrument,
-            max_waiters=max_waiters,
-            fail_fast=fail_fast,
-        )
         pace = Pace(step=1 if strict else distributor.step, safe_distance=0)
-        super().__init__(distributor, options, pace, clock)
+        super().__init__(distributor, options, pace)
         self.strict: bool = strict

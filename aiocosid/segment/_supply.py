@@ -7,9 +7,8 @@ import random
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import anyio
-
-from .._life.clock import as_cosid_error, call_bounded
+from .._life.clock import as_cosid_error
+from .._life.store_calls import LAST_BACKOFF, OpeningCalls, back_off, unavailable
 from ..abc import MAX_ID
 from ..errors import (
     CorruptCounterError,
@@ -31,12 +30,11 @@ if TYPE_CHECKING:
     from .options import SegmentOptions
     from .pace import Pace
 
-__all__ = ("Reply", "Supply")
+__all__ = ("FLIGHT", "Reply", "Supply")
 
 logger = logging.getLogger("aiocosid")
 
-FIRST_BACKOFF: Final = 0.05  # seconds after the first failure, doubled by each further one
-LAST_BACKOFF: Final = 1.0  # seconds; an outage is over for us at most this long after it ended
+FLIGHT: Final = 0  # the key of the one task that calls
 BACKOFF_SHARE: Final = 0.2  # of wait_timeout: who begins to wait during a pause sees an attempt
 
 
@@ -59,9 +57,9 @@ class Supply:
 
     Attributes:
         at_once: the store is in this process and needs no flight.
+        calls: the flight, if there is one: a task that asks until nothing is missing.
         sent: calls sent, answered or not.
         distributor: asks the store.
-        is_under_way: a flight is, which asks until nothing is missing.
         attempt: calls that failed in a row.
         last_error: the latest failure; None after a success.
         last_max_id: the counter after the latest segment; None before the first.
@@ -71,9 +69,9 @@ class Supply:
     """
 
     __slots__ = (
-        *("_asked", "_clock", "_flight", "_hand", "_landed", "_life", "_most"),
-        *("_next", "_options", "_pace", "_row_step", "at_once", "attempt", "distributor"),
-        *("failures", "fetches", "is_under_way", "last_error", "last_max_id", "sent", "used_up"),
+        *("_asked", "_clock", "_hand", "_life", "_most", "_next", "_options", "_pace"),
+        *("_row_step", "at_once", "attempt", "calls", "distributor", "failures", "fetches"),
+        *("last_error", "last_max_id", "sent", "used_up"),
     )
 
     def __init__(
@@ -93,9 +91,10 @@ class Supply:
         self._next: Callable[[int], Awaitable[object]] = distributor.next_max_id
         if isinstance(distributor, BlockDistributor):
             self._next = distributor.next_block
-        self._flight: anyio.CancelScope | None = None
-        self._landed: anyio.Event | None = None  # set at the landing, for who waits to close
-        self.at_once = self.is_under_way = self.used_up = False
+        self.calls = OpeningCalls(
+            stock.life, timeout=options.call_timeout, close_timeout=options.close_timeout
+        )
+        self.at_once = self.used_up = False
         self.sent = self.attempt = self.fetches = self.failures = 0
         self.last_error: CosIdError | None = None
         self.last_max_id: int | None = None
@@ -103,6 +102,11 @@ class Supply:
         self._asked = 0  # by the latest call
 
     # Asking.
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether there is a flight."""
+        return bool(self.calls.under_way)
 
     @property
     def most(self) -> int:
@@ -129,37 +133,17 @@ class Supply:
         """Return how many ids to ask for: less than one segment close to the counter's end."""
         return min(segments * self._pace.step, self.most)
 
-    def land(self) -> None:
-        """End a flight."""
-        self.is_under_way = False
-        self._flight = None
-        if self._landed is not None:
-            self._landed.set()
-
     async def fetch(self, segments: int) -> Reply:
-        """Make one call to the store.
-
-        The call is shielded: it belongs to all callers and to none, and a torn one would leave its
-        reply on the connection.
-        """
+        """Make one call to the store."""
         count = self._ids_of(segments)
         sent_at = self._clock.monotonic()
         self.sent += 1
-        answer: object = await call_bounded(
-            partial(self._ask, count),
-            store=self.distributor.store,
-            clock=self._clock,
-            within=self._options.fetch_timeout,
-            shield=True,
-            began=self._took_off,
+        answer: object = await self.calls.call(
+            FLIGHT, self.distributor.store, partial(self._ask, count)
         )
-        self._flight = None
         if isinstance(answer, tuple):
             answer, count = answer
         return Reply(answer, count, sent_at)
-
-    def _took_off(self, flight: anyio.CancelScope) -> None:
-        self._flight = flight
 
     async def _ask(self, count: int) -> tuple[object, int]:
         """Return the new maximum or a block, and how many ids were asked for.
@@ -181,8 +165,7 @@ class Supply:
     @property
     def _pause(self) -> float:
         """Seconds until the store is asked again at most, after a failure."""
-        longest = min(LAST_BACKOFF, self._options.wait_timeout * BACKOFF_SHARE)
-        return min(longest, FIRST_BACKOFF * (1 << min(max(0, self.attempt - 1), 10)))
+        return back_off(self.attempt, min(LAST_BACKOFF, self._options.wait_timeout * BACKOFF_SHARE))
 
     # Judging.
 
@@ -206,10 +189,10 @@ class Supply:
             )
         if max_id < 1:
             return self._corrupt(f"{max_id}, below the first id")
-        return [IdSegment(max_id, count, reply.sent_at, self._options.ttl, distributor.stride)]
+        return [IdSegment(max_id, count, reply.sent_at, self._options.lifetime, distributor.stride)]
 
     def _judge_block(self, block: Block, reply: Reply) -> list[IdSegment] | CosIdError:
-        last, ttl = self._hand.floor or 0, self._options.ttl
+        last, ttl = self._hand.floor or 0, self._options.lifetime
         for each in block.ranges:
             if each[0] <= last:
                 # Of a clock that has stepped back, behind a server that was started anew.
@@ -260,34 +243,17 @@ class Supply:
         limit = min(self._options.max_id, MAX_ID)
         return IdOverflowError(self.distributor.namespaced_name, limit=limit)
 
-    def unavailable(self, waited: float = 0, reason: str = "", remedy: str = "") -> CosIdError:
+    def no_segment(self, waited: float = 0, reason: str = "", remedy: str = "") -> CosIdError:
         """Return the error of a caller that gets no ids, with the store's own as its cause."""
         cause = self.last_error
         retryable = cause is None or cause.retryable
-        error = SegmentUnavailableError(
+        facts = {"reason": reason, "remedy": remedy}
+        return unavailable(
+            SegmentUnavailableError,
             self.distributor.namespaced_name,
+            cause,
             waited=waited,
-            reason=reason or str(cause or ""),
             retryable=retryable,
             retry_after=self._pause if retryable else None,
-            remedy=remedy or ("" if cause is None else cause.remedy),
+            **{name: text for name, text in facts.items() if text},
         )
-        error.__cause__ = cause
-        return error
-
-    # Closing.
-
-    async def drain(self) -> None:
-        """Await the flight; after the close timeout tear it, and its connection with it."""
-        if not self.is_under_way:
-            return
-        # Two may drain at once: its own closing, and its provider's.
-        landed = self._landed = self._landed or anyio.Event()
-        try:
-            with self._clock.move_on_after(self._options.close_timeout):
-                await landed.wait()
-        finally:
-            if self._flight is not None:
-                self._flight.cancel()
-        with self._clock.move_on_after(self._options.close_timeout):
-            await landed.wait()

@@ -18,7 +18,7 @@ from ._opening import SegmentOpening
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from ..abc import Clock, IdSegmentDistributor
+    from ..abc import IdSegmentDistributor
     from ._statistics import SegmentStatistics
     from .chain import IdsInHand
     from .options import SegmentOptions
@@ -44,7 +44,6 @@ class SegmentGenerator(Component, IdGenerator):
         distributor: IdSegmentDistributor,
         options: SegmentOptions,
         pace: Pace,
-        clock: Clock | None,
         row_step: Callable[[], Awaitable[int]] | None = None,
     ) -> None:
         limit = distributor.step_limit
@@ -55,7 +54,7 @@ class SegmentGenerator(Component, IdGenerator):
         self._options = options
         self._pace = pace  # what each opening's begins like
         self._row_step = row_step
-        super().__init__(clock)
+        super().__init__(options.clock)
         self._reset()
 
     # The hot path.
@@ -109,7 +108,7 @@ class SegmentGenerator(Component, IdGenerator):
             self._distributor.peek,
             store=self._distributor.store,
             clock=self._clock,
-            within=self._options.fetch_timeout,
+            within=self._options.call_timeout,
         )
         if isinstance(answer, CosIdError):
             raise answer
@@ -150,7 +149,7 @@ class SegmentGenerator(Component, IdGenerator):
         except BaseException:
             opening.stock.discard(n, "cancelled")
             raise
-        self._check_process(process)
+        fork.ensure_own(process, self._home.label)
         return ids
 
     # Opening and closing.

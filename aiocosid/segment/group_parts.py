@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol
 
 from ..abc import IdSegmentDistributor, Statistics
 from ..errors import WouldBlock
 from ._segment_ids import SegmentChainId, SegmentId
+from .options import CountedOptions, SegmentChainOptions, SegmentIdOptions
 
 if TYPE_CHECKING:
     from ..abc.events import Event, Instrument
@@ -22,17 +23,14 @@ __all__ = (
     "GroupDistributor",
     "GroupedStatistics",
     "MakeDistributor",
-    "SegmentKind",
     "UnderOneName",
 )
 
-SegmentKind: TypeAlias = Literal["chain", "segment"]
-"""Which generator a group has: `SegmentChainId` or `SegmentId`."""
-
-KINDS: Final[dict[str, type[SegmentChainId | SegmentId]]] = {
-    "chain": SegmentChainId,
-    "segment": SegmentId,
+KINDS: Final[dict[str, tuple[type[SegmentChainId | SegmentId], type[CountedOptions]]]] = {
+    "chain": (SegmentChainId, SegmentChainOptions),
+    "segment": (SegmentId, SegmentIdOptions),
 }
+"""The generator that each group has, and its options."""
 
 
 class MakeDistributor(Protocol):

@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Unpack
-
-from anyio.lowlevel import checkpoint
+from typing import TYPE_CHECKING, Any, Final
 
 from .._life import fork
+from .._life.callers import in_stretches
 from .._life.component import (
     Component,
     drain,
@@ -20,8 +19,8 @@ from .._life.component import (
     retire,
     why_unusable,
 )
-from ..abc import DEFAULT_NAMESPACE, DEFAULT_STEP, GroupedId, IdGenerator, Store
-from ..abc.checks import check_boolean, check_integer
+from ..abc import GroupedId, IdGenerator, Store
+from ..abc.options import common, takes
 from ..errors import ClosedError, CosIdError, InvalidArgumentError
 from ._group_key import GroupBy
 from .generator import resume
@@ -32,14 +31,14 @@ from .group_parts import (
     GroupedStatistics,
     UnderOneName,
 )
+from .options import GroupedOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from ..abc import Clock, IdSegmentDistributor
+    from ..abc import IdSegmentDistributor
     from ._segment_ids import SegmentChainId, SegmentId
-    from .group_parts import MakeDistributor, SegmentKind
-    from .options import SegmentChainOptions
+    from .group_parts import MakeDistributor
 
 __all__ = ("GroupedSegmentId",)
 
@@ -47,8 +46,6 @@ logger = logging.getLogger("aiocosid")
 
 LABEL_STRETCH: Final = 1000
 """Ids that are given their group between two turns of the event loop, about a millisecond."""
-
-MAX_GROUPS: Final = 1000
 
 NS_PER_MS: Final = 1_000_000
 SECOND: Final = 1000 * NS_PER_MS
@@ -97,75 +94,39 @@ class GroupedSegmentId(Component, IdGenerator):
         "namespace",
     )
 
-    def __init__(
-        self,
-        store: Store | MakeDistributor,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        name: str,
-        group_by: GroupBy,
-        offset: int = 0,
-        step: int = DEFAULT_STEP,
-        kind: SegmentKind = "chain",
-        strict: bool = False,
-        max_groups: int = MAX_GROUPS,
-        clock: Clock | None = None,
-        **options: Unpack[SegmentChainOptions],
-    ) -> None:
+    @takes(GroupedOptions)
+    def __init__(self, store: Store | MakeDistributor, options: GroupedOptions, /) -> None:
         """Describe a generator; nothing is fetched before it is opened.
 
         Args:
             store: a store, which stays open; or a function that makes a distributor of one counter,
                 as ``store.segment_distributor``.
-            namespace: the namespace of the counters.
-            name: the generator's name.
-            group_by: ``GroupBy.day(zone="Europe/Berlin")``, or another.
-            offset: where a new counter starts; the first id of a group is ``offset + 1``.
-            step: ids per segment.  At the end of a period, or of the process, the unused ids of a
-                segment are a gap.
-            kind: ``"chain"`` fetches ahead, as `SegmentChainId`; ``"segment"`` as `SegmentId`.
-            strict: whether ids of a group are in order over all processes, as by ``strict`` of
-                `SegmentId`; with ``kind="segment"``.
-            max_groups: maximum groups in memory, 1 or more.  A new group replaces the least
-                recently used one, whose ids in hand are a gap; a group for which a caller waits is
-                never replaced.
-            clock: time; the system's by default.
-            **options: the options of the kind: ``safe_distance``, ``ttl``, ``wait_timeout`` ...
-                Events have the generator's name, not the group's.
+            options: the keyword arguments: see `GroupedOptions`.
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
             UnsupportedByStoreError: ``strict`` is true, and the store is not linearizable.
         """
-        if not isinstance(group_by, GroupBy):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
+        if not isinstance(options.group_by, GroupBy):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
             expected = "a GroupBy, as GroupBy.day(zone='UTC')"  # type: ignore[unreachable]
-            raise InvalidArgumentError("group_by", group_by, expected=expected)
-        if kind not in KINDS:
-            raise InvalidArgumentError("kind", kind, expected=f"one of {', '.join(KINDS)}")
-        check_integer("max_groups", max_groups, at_least=1)
-        check_boolean("strict", strict)
-        if strict and kind != "segment":
-            expected = "False for chains, which fetch ahead"
-            raise InvalidArgumentError("strict", strict, expected=expected)
-        self.namespace: str = namespace
-        self.name: str = name
-        self.group_by: GroupBy = group_by
+            raise InvalidArgumentError("group_by", options.group_by, expected=expected)
+        self.namespace: str = options.namespace
+        self.name: str = options.name
+        self.group_by: GroupBy = options.group_by
         self._store = store
-        self._offset = offset
-        self._step = step
-        self._kind = KINDS[kind]
-        self._max_groups = max_groups
-        self._options: dict[str, Any] = {**options, "clock": clock}
-        if strict:
-            self._options["strict"] = True
-        instrument = options.get("instrument")
-        if instrument is not None:
-            self._options["instrument"] = UnderOneName(instrument, name)
+        self._offset = options.offset
+        self._step = options.step
+        self._kind, of_kind = KINDS[options.kind]
+        self._max_groups = options.max_groups
+        self._options = common(options, of_kind)
+        if options.instrument is not None:
+            self._options["instrument"] = UnderOneName(options.instrument, self.name)
         self._floors: OrderedDict[str, int] = OrderedDict()  # of groups that are gone
         self._groups: OrderedDict[str, Group] = OrderedDict()  # the longest unused first
-        counter = self._counter(name) if strict else None
-        self._timeout = self._generator(counter, name).close_timeout  # raises for bad arguments
-        super().__init__(clock)
+        counter = self._counter(self.name) if options.strict else None
+        self._timeout = options.close_timeout
+        self._generator(counter, self.name)  # raises for bad arguments
+        super().__init__(options.clock)
         self._reset()
 
     # The hot path.
@@ -207,7 +168,7 @@ class GroupedSegmentId(Component, IdGenerator):
             ids = await _labelled(await group.generator.next_ids(n), group)
         finally:
             self._leave(group)
-        self._check_process(process)
+        fork.ensure_own(process, self._home.label)
         return ids
 
     async def _next_id_slow(self) -> GroupedId:
@@ -300,7 +261,8 @@ class GroupedSegmentId(Component, IdGenerator):
             offset=self._offset,
             step=self._step,
         )
-        return self._kind(own, **self._options)
+        generator: SegmentChainId | SegmentId = self._kind(own, **self._options)
+        return generator
 
     def _freshen(self, group: Group) -> None:
         """Make it the last one to be given up."""
@@ -490,16 +452,18 @@ class GroupedSegmentId(Component, IdGenerator):
 
 async def _labelled(ids: list[int], group: Group) -> list[GroupedId]:
     """Give ids their group, with a turn for the loop between long stretches."""
-    key, labelled = group.key, list[GroupedId]()
-    for start in range(0, len(ids), LABEL_STRETCH):
-        if start:
-            try:
-                await checkpoint()
-            except BaseException:
-                group.generator._opening.stock.discard(len(ids), "cancelled")
-                raise
-        for each in ids[start : start + LABEL_STRETCH]:
+    key = group.key
+
+    def label(some: Sequence[int]) -> list[GroupedId]:
+        labelled = list[GroupedId]()
+        for each in some:
             grouped_id = new_int(GroupedId, each)  # as in next_id
             grouped_id.group = key
             labelled.append(grouped_id)
-    return labelled
+        return labelled
+
+    try:
+        return await in_stretches(ids, label, LABEL_STRETCH)
+    except BaseException:
+        group.generator._opening.stock.discard(len(ids), "cancelled")
+        raise

@@ -1,104 +1,309 @@
-"""The settings that all segment generators share, validated on creation.  Pure."""
+"""The options of all segment generators.  Pure."""
+# Without "from __future__ import annotations": the bounds of options are there at run time.
 
-from __future__ import annotations
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias, get_args
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypedDict
-
-from ..abc import MAX_ID
-from ..abc.checks import check_integer, check_seconds
+from ..abc import DEFAULT_NAMESPACE, DEFAULT_STEP, MAX_ID
+from ..abc.options import Bounds, Count, Options, Seconds, SecondsOrZero, declared
 from ..errors import InvalidArgumentError
+from .blocks import MAX_BLOCK
 from .chain import FOREVER
-from .pace import QUIET_PERIOD
+from .pace import ENDURANCE, MAX_DISTANCE, MAX_IDS_AHEAD, QUIET_PERIOD, Pace
 
 if TYPE_CHECKING:
+    from ..abc import Clock
     from ..abc.events import Instrument
+    from ._group_key import GroupBy
 
-__all__ = ("MAX_WAITERS", "SegmentChainOptions", "SegmentIdOptions", "SegmentOptions")
+__all__ = (
+    "BLOCK",
+    "MAX_AGE",
+    "MAX_GROUPS",
+    "MAX_STEP",
+    "MAX_WAITERS",
+    "OF_CHAINS",
+    "PREFETCH_AT",
+    "SEGMENT_DURATION",
+    "CountedOptions",
+    "GroupOptions",
+    "GroupedOptions",
+    "LeafSegmentOptions",
+    "RemoteIdOptions",
+    "RemoteOptions",
+    "SegmentChainOptions",
+    "SegmentIdOptions",
+    "SegmentKind",
+    "SegmentOptions",
+)
 
 MAX_WAITERS: Final = 10_000
 """Callers of one generator; each holds about 2 kB, and more of them than that are an overload."""
 
 FETCH_SHARE = 0.4  # of wait_timeout: two attempts and the pauses between them fit into one wait
 
+PREFETCH_AT: Final = 0.1
+"""When this part of a segment is used, the next one is loaded; Leaf's ``idle < 0.9 * step``."""
 
-@dataclass(frozen=True, slots=True)
-class SegmentOptions:
-    """See `SegmentChainId` for what each means."""
+SEGMENT_DURATION: Final = 900.0
+"""Seconds that a segment ought to last; Leaf's ``SEGMENT_DURATION``, 15 minutes.
 
-    ttl: float
-    wait_timeout: float
-    fetch_timeout: float
-    close_timeout: float
-    quiet_period: float
-    max_id: int
-    instrument: Instrument | None
-    max_waiters: int
-    fail_fast: bool | None
+If a segment lasts less, the step doubles; if it lasts at least twice as long, the step halves.
+"""
 
-    @classmethod
-    def checked(
-        cls,
-        *,
-        ttl: float | None = None,
-        wait_timeout: float = 5.0,
-        fetch_timeout: float | None = None,
-        close_timeout: float = 5.0,
-        quiet_period: float = QUIET_PERIOD,
-        max_id: int = MAX_ID,
-        instrument: Instrument | None = None,
-        max_waiters: int = MAX_WAITERS,
-        fail_fast: bool | None = None,
-    ) -> SegmentOptions:
-        """Build them, or raise `InvalidArgumentError` for the first one outside its range."""
-        check_seconds("wait_timeout", wait_timeout)
-        if fetch_timeout is None:
-            fetch_timeout = wait_timeout * FETCH_SHARE
-        check_seconds("fetch_timeout", fetch_timeout)
-        if fetch_timeout > wait_timeout:
+MAX_STEP: Final = 1_000_000
+"""Ids; the step never doubles beyond it.  Leaf's ``MAX_STEP``."""
+
+BLOCK: Final = 100  # ids
+MAX_AGE: Final = 1.0  # seconds
+
+
+class SegmentOptions(Options):
+    """The options of all generators that reserve ids in ranges.
+
+    Attributes:
+        wait_timeout: maximum seconds that a caller waits for ids.
+        fetch_timeout: seconds for one call to the store, at most ``wait_timeout``; by default two
+            fifths of it, so that a second attempt fits in.
+        close_timeout: seconds that `aclose` waits for a call under way before it cancels the
+            call.
+        max_id: the highest id ever handed out, 1 to 2^63-1; 2^53-1 for JavaScript.
+        max_waiters: how many callers may wait at a time, 1 or more; the next one fails at once.
+        fail_fast: whether callers fail as soon as two calls to the store have failed in a row,
+            and later ones with the next that fails, instead of after ``wait_timeout``.  None
+            follows the provider: False, but True in the web integrations.
+        instrument: receives events.
+        clock: time; the system's by default.
+    """
+
+    wait_timeout: Seconds = 5.0
+    fetch_timeout: Seconds | None = None
+    close_timeout: Seconds = 5.0
+    max_id: Count = MAX_ID
+    max_waiters: Count = MAX_WAITERS
+    fail_fast: bool | None = None
+    instrument: "Instrument | None" = None
+    clock: "Clock | None" = None
+
+    def __post_init__(self) -> None:
+        """Raise `InvalidArgumentError` for the first one outside its range."""
+        if self.call_timeout > self.wait_timeout:
             expected = (
-                f"a finite number of seconds above 0, at most {wait_timeout:g} (wait_timeout)"
+                f"a finite number of seconds above 0, at most {self.wait_timeout:g} (wait_timeout)"
             )
-            raise InvalidArgumentError("fetch_timeout", fetch_timeout, expected=expected)
-        check_seconds("close_timeout", close_timeout)
-        check_seconds("quiet_period", quiet_period)
-        if ttl is not None:
-            check_seconds("ttl", ttl)
-        check_integer("max_id", max_id, at_least=1)
-        check_integer("max_waiters", max_waiters, at_least=1)
-        if fail_fast is not None and type(fail_fast) is not bool:
-            raise InvalidArgumentError("fail_fast", fail_fast, expected="True, False or None")
-        return cls(
-            ttl=FOREVER if ttl is None else ttl,
-            wait_timeout=wait_timeout,
-            fetch_timeout=fetch_timeout,
-            close_timeout=close_timeout,
-            quiet_period=quiet_period,
-            max_id=max_id,
-            instrument=instrument,
-            max_waiters=max_waiters,
-            fail_fast=fail_fast,
+            raise InvalidArgumentError("fetch_timeout", self.fetch_timeout, expected=expected)
+
+    @property
+    def call_timeout(self) -> float:
+        """Seconds for one call to the store."""
+        given = self.fetch_timeout
+        return self.wait_timeout * FETCH_SHARE if given is None else given
+
+    @property
+    def lifetime(self) -> float:
+        """Seconds after which fetched ids are no longer handed out."""
+        return FOREVER
+
+    @property
+    def quiet_seconds(self) -> float:
+        """Seconds after which an unneeded distance halves."""
+        return QUIET_PERIOD
+
+
+class CountedOptions(SegmentOptions):
+    """The options of all generators on a counter of a store.
+
+    Attributes:
+        ttl: seconds after which fetched ids are no longer handed out; by default no limit.
+    """
+
+    ttl: Seconds | None = None
+
+    @property
+    def lifetime(self) -> float:
+        """Seconds after which fetched ids are no longer handed out."""
+        return FOREVER if self.ttl is None else self.ttl
+
+
+class SegmentIdOptions(CountedOptions):
+    """The options of `SegmentId`.
+
+    Attributes:
+        strict: whether ids are in order over all processes; the distributor's step is not used.
+    """
+
+    strict: bool = False
+
+
+class LeafSegmentOptions(CountedOptions):
+    """The options of `LeafSegmentId`.
+
+    Attributes:
+        prefetch_at: the part of a segment, 0 to below 1, that is used when the next is loaded.
+        segment_duration: seconds; if a segment lasts less, the step doubles; if it lasts at
+            least twice as long, the step halves.
+        max_step: ids; the step never doubles beyond it.  A row's own step may be above it.
+    """
+
+    prefetch_at: Annotated[float, Bounds(0, 1, below=True)] = PREFETCH_AT
+    segment_duration: Seconds = SEGMENT_DURATION
+    max_step: Count = MAX_STEP
+
+
+class SegmentChainOptions(CountedOptions):
+    """The options of `SegmentChainId`.
+
+    Attributes:
+        safe_distance: segments kept ahead of the consumer at rest, 1 to ``max_distance``.
+            CosId's code has the same default.
+        endurance: seconds that the ids in hand last at the measured rate, even if the store
+            fails at the worst moment; 0 to keep no more than the distances below.  The chain
+            refills to one and a half times that; the ids are lost if the process crashes.  At
+            most ``ttl`` (with a shorter ``ttl`` the default is ``ttl``), and bounded by
+            ``max_ids_ahead`` and by a thousandth of the ids left below ``max_id``.
+        max_distance: maximum ids kept ahead because the store is slow, under any load.
+        max_ids_ahead: maximum ids kept ahead at all, for a high rate or a large step.  Neither
+            maximum limits the safe distance or the size of a caller's batch.
+        quiet_period: seconds after which an unneeded distance halves.
+    """
+
+    safe_distance: Count = 2
+    endurance: SecondsOrZero = ENDURANCE
+    max_distance: Count = MAX_DISTANCE
+    max_ids_ahead: Count = MAX_IDS_AHEAD
+    quiet_period: Seconds = QUIET_PERIOD
+
+    def __post_init__(self) -> None:
+        """Raise `InvalidArgumentError` for the first one outside its range."""
+        super().__post_init__()
+        if self.safe_distance > self.max_distance:
+            expected = f"an integer from 1 to {self.max_distance}"
+            raise InvalidArgumentError("safe_distance", self.safe_distance, expected=expected)
+        check_endurance(self.endurance, self.lifetime, "ttl")
+
+    @property
+    def quiet_seconds(self) -> float:
+        """Seconds after which an unneeded distance halves."""
+        return self.quiet_period
+
+    def pace(self, step: int) -> Pace:
+        """Return the pace of a chain whose segments have ``step`` ids."""
+        return Pace(
+            step=step,
+            safe_distance=self.safe_distance,
+            max_distance=self.max_distance,
+            max_ids_ahead=self.max_ids_ahead,
+            endurance=self.endurance,
+            ttl=self.lifetime,
         )
 
 
-class SegmentIdOptions(TypedDict, total=False):
-    """The options of `SegmentId`."""
+class RemoteOptions(SegmentOptions):
+    """The options of `RemoteId`.
 
-    ttl: float | None
-    wait_timeout: float
-    fetch_timeout: float | None
-    close_timeout: float
-    max_id: int
-    max_waiters: int
-    fail_fast: bool | None
-    instrument: Instrument | None
+    Attributes:
+        block: ids that one request asks for while few are needed, 1 to 10,000.  Two blocks are
+            kept ahead at rest, and more at a higher rate.
+        max_age: seconds after their request when ids in hand are dropped, because their time
+            would be too old; None for never.
+        endurance: seconds that the ids in hand last at the measured rate while the server is
+            down; at most ``max_age``; with a shorter ``max_age`` the default is ``max_age``.
+    """
+
+    block: Annotated[int, Bounds(1, MAX_BLOCK)] = BLOCK
+    max_age: Seconds | None = MAX_AGE
+    endurance: SecondsOrZero = ENDURANCE
+
+    def __post_init__(self) -> None:
+        """Raise `InvalidArgumentError` for the first one outside its range."""
+        super().__post_init__()
+        check_endurance(self.endurance, self.lifetime, "max_age")
+
+    @property
+    def lifetime(self) -> float:
+        """Seconds after which fetched ids are no longer handed out."""
+        return FOREVER if self.max_age is None else self.max_age
+
+    def pace(self) -> Pace:
+        """Return the pace of blocks."""
+        return Pace(step=self.block, safe_distance=2, endurance=self.endurance, ttl=self.lifetime)
 
 
-class SegmentChainOptions(SegmentIdOptions, total=False):
-    """The options of `SegmentChainId`."""
+class RemoteIdOptions(RemoteOptions):
+    """The options of `RemoteId`, its name included.
 
-    safe_distance: int
-    endurance: float
-    max_distance: int
-    max_ids_ahead: int
-    quiet_period: float
+    Attributes:
+        namespace: names it in events and statistics.
+        name: the generator's name on the server.
+    """
+
+    namespace: str
+    name: str
+
+
+SegmentKind: TypeAlias = Literal["chain", "segment"]
+"""Which generator a group has: `SegmentChainId` or `SegmentId`."""
+
+MAX_GROUPS: Final = 1000
+
+
+class GroupOptions(SegmentChainOptions):
+    """The options of `GroupedSegmentId`.  Events have the generator's name, not the group's.
+
+    Attributes:
+        group_by: ``GroupBy.day(zone="Europe/Berlin")``, or another.
+        offset: where a new counter starts; the first id of a group is ``offset + 1``.
+        step: ids per segment.  At the end of a period, or of the process, the unused ids of a
+            segment are a gap.
+        kind: ``"chain"`` fetches ahead, as `SegmentChainId`; ``"segment"`` as `SegmentId`, without
+            the options that only a chain has.
+        strict: whether ids of a group are in order over all processes, as by ``strict`` of
+            `SegmentId`; with ``kind="segment"``.
+        max_groups: maximum groups in memory, 1 or more.  A new group replaces the least
+            recently used one, whose ids in hand are a gap; a group for which a caller waits is
+            never replaced.
+    """
+
+    group_by: "GroupBy"
+    offset: int = 0
+    step: int = DEFAULT_STEP
+    kind: SegmentKind = "chain"
+    strict: bool = False
+    max_groups: Count = MAX_GROUPS
+
+    def __post_init__(self) -> None:
+        """Raise for the first one outside its range."""
+        kinds = get_args(SegmentKind)
+        if self.kind not in kinds:
+            raise InvalidArgumentError("kind", self.kind, expected=f"one of {', '.join(kinds)}")
+        super().__post_init__()
+        if self.kind == "chain":
+            if self.strict:
+                expected = "False for chains, which fetch ahead"
+                raise InvalidArgumentError("strict", self.strict, expected=expected)
+            return
+        for name in OF_CHAINS:
+            if getattr(self, name) != declared(SegmentChainOptions)[name].default:
+                raise TypeError(f"unexpected keyword argument {name!r}, which goes with chains")
+
+
+class GroupedOptions(GroupOptions):
+    """The options of `GroupedSegmentId`, its name included.
+
+    Attributes:
+        namespace: the namespace of the counters.
+        name: the generator's name.
+    """
+
+    namespace: str = DEFAULT_NAMESPACE
+    name: str
+
+
+OF_CHAINS: Final = declared(SegmentChainOptions).keys() - declared(CountedOptions).keys()
+"""The options that only chains have."""
+
+
+def check_endurance(seconds: float, limit: float, name: str) -> None:
+    """Raise if ids would have to last longer than they may be used; the default gives way."""
+    if seconds > limit and seconds != ENDURANCE:
+        expected = f"at most {limit:g} ({name}): older ids are not handed out"
+        raise InvalidArgumentError("endurance", seconds, expected=expected)

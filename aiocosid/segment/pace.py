@@ -19,9 +19,6 @@ from __future__ import annotations
 from math import inf
 from typing import Final, Self
 
-from ..abc.checks import check_integer, check_seconds
-from ..errors import InvalidArgumentError
-
 __all__ = (
     "CHAIN_STEP",
     "ENDURANCE",
@@ -144,38 +141,6 @@ class Pace:
         self._ttl = ttl
         self._piece = SMALLEST_PIECE
         self._cut_at = 0.0
-
-    @classmethod
-    def checked(
-        cls,
-        *,
-        step: int,
-        safe_distance: int = 2,
-        max_distance: int = MAX_DISTANCE,
-        max_ids_ahead: int = MAX_IDS_AHEAD,
-        endurance: float = ENDURANCE,
-        ttl: float = inf,
-        ttl_name: str = "ttl",
-    ) -> Self:
-        """Build the pace of a chain, or raise `InvalidArgumentError` for the first wrong one.
-
-        The default of ``endurance`` gives way to a shorter ``ttl``, which has ``ttl_name``.
-        """
-        check_integer("max_distance", max_distance, at_least=1)
-        check_integer("max_ids_ahead", max_ids_ahead, at_least=1)
-        check_integer("safe_distance", safe_distance, at_least=1, at_most=max_distance)
-        check_seconds("endurance", endurance, or_zero=True)
-        if endurance > ttl and endurance != ENDURANCE:
-            expected = f"at most {ttl:g} ({ttl_name}): older ids are not handed out"
-            raise InvalidArgumentError("endurance", endurance, expected=expected)
-        return cls(
-            step=step,
-            safe_distance=safe_distance,
-            max_distance=max_distance,
-            max_ids_ahead=max_ids_ahead,
-            endurance=endurance,
-            ttl=ttl,
-        )
 
     def at_rest(self) -> Self:
         """Return a pace within the same limits that has seen nothing yet."""

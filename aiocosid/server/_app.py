@@ -8,18 +8,17 @@ from http import HTTPStatus
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
-from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.responses import Response
+from starlette.routing import Router
 
 from .._life.clock import SYSTEM_CLOCK
 from ..abc import DEFAULT_NAMESPACE
 from ..errors import CosIdError
 from . import _dashboard, _health, _metrics, _store_api, _v1
-from ._direct import Direct, Sending
-from ._http import reply_problem
+from ._http import Sending, answer_of, send_answer
 from ._overview import remember
-from ._problems import CONTENT_TYPE, FAILURES, Problem, problem_of
+from ._problems import FAILURES, Problem, problem_of
+from ._routes import Direct, routes_of
 from ._service import Service
 from ._tokens import EVERY
 
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
         Sequence,
     )
 
-    from starlette.requests import Request
     from starlette.routing import BaseRoute
     from starlette.types import Receive, Scope, Send
 
@@ -45,6 +43,9 @@ if TYPE_CHECKING:
     Dialect = Callable[[Service], Sequence[BaseRoute]]
 
 __all__ = ("App",)
+
+BUSIEST: Final = 2
+"""Native routes that come before those of dialects: ids and segments."""
 
 BUG: Final = Problem(HTTPStatus.INTERNAL_SERVER_ERROR, "bug")
 
@@ -112,60 +113,50 @@ class App:
         self._has_dashboard = dashboard
         self.resp: Mapping[bytes, Command | Adder] | None = resp
         # They are tried one after the other, so the busiest come first.
-        ids, segments, *others = _v1.routes(self.service)
+        native = routes_of(
+            self.service,
+            (
+                *_v1.OPERATIONS,
+                *_store_api.OPERATIONS,
+                *_metrics.OPERATIONS,
+                *_health.OPERATIONS,
+                *(_dashboard.operations(self.service) if dashboard else ()),
+            ),
+        )
         spoken = {_name_of(dialect): dialect(self.service) for dialect in dialects}
-        ours: list[Any] = [
-            *others,
-            _store_api.route(self.service),
-            *_metrics.routes(self.service),
-            *_health.routes(self.service),
-            *(_dashboard.routes(self.service) if dashboard else ()),
-        ]
-        named: list[tuple[str, Sequence[Any]]] = [
-            *spoken.items(),
-            ("native", [ids, segments, *ours]),
-        ]
+        named: list[tuple[str, Sequence[Any]]] = [*spoken.items(), ("native", native)]
         self.service.meters.routes = {
             each.endpoint: (name, each.path) for name, found in named for each in found
         }
-        routes = [
-            ids,
-            segments,
-            *filter(None, chain.from_iterable(zip_longest(*spoken.values()))),
-            *ours,
-        ]
+        theirs = filter(None, chain.from_iterable(zip_longest(*spoken.values())))
+        routes = [*native[:BUSIEST], *theirs, *native[BUSIEST:]]
         self._direct = Direct(routes)
-        self._app: Any = Starlette(
-            routes=routes,
-            exception_handlers={
-                Problem: _problem,
-                CosIdError: _cosid_error,
-                HTTPException: _http_exception,
-                Exception: _bug,
-            },
-            lifespan=self.running,
-        )
         # Another path than the one that was asked for would take an id.
-        self._app.router.redirect_slashes = False
+        self._app: Any = Router(routes, redirect_slashes=False, lifespan=self.running)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection's request, or the application's life."""
+        scope["app"] = self  # so that the framework raises what it refuses
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        sending, began = Sending(send), SYSTEM_CLOCK.monotonic()
-        endpoint = self._direct.find(scope) or self._app
+        sending = Sending(send, is_head=scope["method"] == "HEAD")
+        began, problem = SYSTEM_CLOCK.monotonic(), None
         try:
-            await endpoint(scope, receive, sending)
-        except Problem as problem:
-            await reply_problem(sending, problem)
+            await (self._direct.find(scope) or self._app)(scope, receive, sending)
+        except Problem as error:
+            problem = error
         except CosIdError as error:
-            await reply_problem(sending, problem_of(error))
+            problem = problem_of(error)
+        except HTTPException as error:  # an unknown path, a wrong method
+            kind = HTTPStatus(error.status_code).phrase.lower().replace(" ", "-")
+            problem = Problem(error.status_code, kind, headers=dict(error.headers or {}))
         except Exception as error:  # noqa: BLE001 - whatever a bug raises
-            # The framework has answered already, by `_bug`; the server would log a traceback.
+            # It is answered without a trace of what went wrong, which is in the log.
             FAILURES.note(error, "a request has failed", trace=True)
-            if not sending.status:
-                await reply_problem(sending, BUG)
+            problem = BUG
+        if problem is not None and not sending.status:
+            await send_answer(sending, answer_of(problem))
         if sending.status:
             took = SYSTEM_CLOCK.monotonic() - began
             self.service.meters.note(scope, sending.status, took)
@@ -192,31 +183,3 @@ def _name_of(dialect: Dialect) -> str:
     """Return the module that a dialect's routes are from."""
     module: str = getattr(dialect, "func", dialect).__module__
     return module.rpartition(".")[2]
-
-
-def _response(problem: Problem) -> Response:
-    headers = {**problem.headers, "cache-control": "no-store"}
-    return Response(problem.body(), problem.status, headers, CONTENT_TYPE)
-
-
-async def _problem(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, Problem)  # noqa: S101 - Starlette's table says so
-    return _response(error)
-
-
-async def _cosid_error(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, CosIdError)  # noqa: S101 - as above
-    return _response(problem_of(error))
-
-
-async def _http_exception(_request: Request, error: Exception) -> Response:
-    """Answer what Starlette's routing refuses: an unknown path, a wrong method."""
-    found: Any = error
-    kind = HTTPStatus(found.status_code).phrase.lower().replace(" ", "-")
-    return _response(Problem(found.status_code, kind, headers=found.headers))
-
-
-async def _bug(_request: Request, error: Exception) -> Response:
-    """Answer without a trace of what went wrong, which is in the log."""
-    del error  # Starlette raises it on, to `App`
-    return _response(BUG)

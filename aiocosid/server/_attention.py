@@ -7,14 +7,13 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING, Final
 
 from ..abc import MAX_ID
-from ..segment import SegmentStatistics
 from ..stores.inspection import number_text, seconds_text
 from ._view import FOREVER, Shown, name_text, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from typing import Any
 
+    from ..integrations.state import GeneratorState
     from ..stores.inspection import StoreReading
     from ._tokens import Token
     from ._view import Row
@@ -31,7 +30,7 @@ FULL: Final = 0.9  # of all ids
 
 
 def attention_rows(
-    pictures: Mapping[str, Sequence[Any]],
+    reports: Mapping[str, GeneratorState],
     readings: Sequence[StoreReading],
     tokens: Iterable[Token],
     certificate_ms: int | None,
@@ -40,14 +39,14 @@ def attention_rows(
     """Return the rows, those that are urgent first.
 
     Args:
-        pictures: the statistics of each generator, by its name.
+        reports: the state of each generator, by its name.
         readings: what the stores have answered.
         tokens: those of the server.
         certificate_ms: when its certificate ends; None without one.
         now_ms: the present time.
     """
     rows = chain(
-        _counters_in_need(pictures),
+        _counters_in_need(reports),
         *(_of_store(each, now_ms) for each in readings),
         _ending("token", ((each.name, each.expires_ms) for each in tokens), now_ms),
         _ending("certificate", [("of the server", certificate_ms)], now_ms),
@@ -55,15 +54,12 @@ def attention_rows(
     return sorted(rows, key=lambda row: row[0].level != "bad")
 
 
-def _counters_in_need(pictures: Mapping[str, Sequence[Any]]) -> Iterator[Row]:
-    for name, found in pictures.items():
-        for each in found:
-            if not isinstance(each, SegmentStatistics) or each.seconds_left is None:
-                continue
-            left = each.seconds_left
-            if left < each.endurance / 2:
-                stands = Shown(f"its ids last {seconds_text(left)} without the store")
-                yield Shown("few ids in hand", level="warn"), Shown(name_text(name)), stands
+def _counters_in_need(reports: Mapping[str, GeneratorState]) -> Iterator[Row]:
+    for name, report in reports.items():
+        left = None if report.chain is None else report.chain.seconds_left
+        if report.chain is not None and left is not None and left < report.chain.endurance / 2:
+            stands = Shown(f"its ids last {seconds_text(left)} without the store")
+            yield Shown("few ids in hand", level="warn"), Shown(name_text(name)), stands
 
 
 def _of_store(reading: StoreReading, now_ms: int) -> Iterator[Row]:

@@ -7,8 +7,8 @@ who has one.  Where no tokens are configured, a browser's request from another s
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
+from functools import partial
 from gzip import compress
 from hashlib import sha256
 from http import HTTPStatus
@@ -16,31 +16,30 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl
 
-from starlette.routing import Route
-
 from .._life.clock import SYSTEM_CLOCK
 from ..errors import CosIdError, CounterMissingError
 from ._api_page import api_page
-from ._http import bearer_of, body_of, check_host, check_site, query_of, reply, whole
+from ._http import HttpAnswer, bearer_of, body_of, check_host, check_site, query_of, whole
 from ._meters import ACCESS
-from ._openapi import TREE
 from ._overview import Watch
 from ._page import ActionResult, page, token_page
 from ._parse import parse
 from ._problems import Problem, problem_of
+from ._routes import HttpOperation, as_json
 from ._tokens import Verb
+from ._v1 import TREE
 from ._view import name_text
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from starlette.routing import BaseRoute
-    from starlette.types import Receive, Scope, Send
+    from starlette.types import Scope
 
+    from ._routes import HttpCall
     from ._service import Service
     from ._tokens import Access
 
-__all__ = ("routes",)
+__all__ = ("operations",)
 
 HTML: Final = b"text/html; charset=utf-8"
 POLICY: Final = (
@@ -53,6 +52,7 @@ HEADERS: Final = {
     "referrer-policy": "same-origin",
     "x-frame-options": "DENY",
 }
+PAGES: Final = ("/", "/dashboard")
 STATIC: Final = {
     "dashboard.css": b"text/css; charset=utf-8",
     "dashboard.js": b"text/javascript; charset=utf-8",
@@ -63,71 +63,46 @@ LEVEL: Final = 5  # of compression: a tenth of the size in some milliseconds
 MOST_FIELDS: Final = 20  # of a form
 
 
-def routes(service: Service) -> Sequence[BaseRoute]:
-    """Return the routes of pages: ``/``, all below ``/dashboard``, and ``/docs``."""
-    watch = Watch(service)
+def operations(service: Service) -> Sequence[HttpOperation]:
+    """Return those of pages: ``/``, all below ``/dashboard``, and ``/docs``."""
     static = files("aiocosid.server") / "static"
     contents = {name: (static / name).read_bytes() for name in STATIC}
     version = sha256(b"".join(contents.values())).hexdigest()[:8]
-    dashboard = _Dashboard(service, watch, version)
-    return [
-        Route("/", dashboard, methods=["GET", "POST"]),
-        Route("/dashboard", dashboard, methods=["GET", "POST"]),
-        Route("/dashboard/overview.json", _Live(service, watch), methods=["GET"]),
-        Route("/dashboard/{name}", _Static(contents), methods=["GET"]),
-        Route("/docs", _Docs(version), methods=["GET"]),
-    ]
+    watch = Watch(service)
+    show, docs = _Dashboard(service, watch, version).serve, api_page(TREE, version=version)
 
+    async def live(call: HttpCall) -> HttpAnswer:
+        """Answer with what the page shows, as JSON."""
+        if not service.tokens:
+            check_host(service, call.scope)
+        access = service.access(bearer_of(call.scope), SYSTEM_CLOCK.now_ms())
+        call.scope[ACCESS] = access
+        service.check(access, Verb.READ)
+        overview = await watch.overview(query_of(call.scope).get("find", ""))
+        return as_json(overview.as_tree())
 
-class _Static:
-    """A file of the package."""
-
-    def __init__(self, contents: Mapping[str, bytes]) -> None:
-        self._contents = contents
-
-    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        name: str = scope["path_params"]["name"]
-        content = self._contents.get(name)
-        if content is None:
+    async def file(call: HttpCall) -> HttpAnswer:
+        name = call.path["name"]
+        if name not in contents:
             raise Problem(HTTPStatus.NOT_FOUND, "not-found")
-        headers = [
-            (b"content-type", STATIC[name]),
-            (b"content-length", b"%d" % len(content)),
-            (b"cache-control", b"public, max-age=86400"),  # its address changes with its content
-            (b"x-content-type-options", b"nosniff"),
-        ]
-        await send({"type": "http.response.start", "status": HTTPStatus.OK, "headers": headers})
-        body = b"" if scope["method"] == "HEAD" else content
-        await send({"type": "http.response.body", "body": body})
+        headers = {
+            "cache-control": "public, max-age=86400",  # its address changes with its content
+            "x-content-type-options": "nosniff",
+        }
+        return HttpAnswer(contents[name], STATIC[name], headers=headers)
 
+    async def describe(call: HttpCall) -> HttpAnswer:
+        """Show people the API, as ``/v1/openapi.json`` shows it everyone."""
+        return _as_page(call.scope, docs)
 
-class _Docs:
-    """``GET /docs``: the API for people, who may see what ``/v1/openapi.json`` shows everyone."""
-
-    def __init__(self, version: str) -> None:
-        self._html = api_page(TREE, version=version)
-
-    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        await _send_page(scope, send, self._html)
-
-
-class _Live:
-    """``GET /dashboard/overview.json``: what the page shows, as JSON."""
-
-    def __init__(self, service: Service, watch: Watch) -> None:
-        self._service = service
-        self._watch = watch
-
-    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        if not self._service.tokens:
-            check_host(self._service, scope)
-        access = scope[ACCESS] = self._service.access(bearer_of(scope), SYSTEM_CLOCK.now_ms())
-        self._service.check(access, Verb.READ)
-        overview = await self._watch.overview(query_of(scope).get("find", ""))
-        await reply(send, json.dumps(overview.as_tree()).encode(), is_head=_is_head(scope))
+    public = partial(HttpOperation, is_public=True)
+    pages = [public(method, path, show) for path in PAGES for method in ("GET", "POST")]
+    return [
+        *pages,
+        public("GET", "/dashboard/overview.json", live),
+        public("GET", "/dashboard/{name}", file),
+        public("GET", "/docs", describe),
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,48 +152,46 @@ class _Dashboard:
         self._actions: dict[str, Callable[[_Asked], Awaitable[ActionResult]]] = {
             "try": self._try,
             "parse": self._parse,
-            "drain": self._drain,
-            "undrain": self._undrain,
+            "drain": partial(self._drain, is_draining=True),
+            "undrain": partial(self._drain, is_draining=False),
             "floor": self._floor,
             "revert": self._revert,
         }
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+    async def serve(self, call: HttpCall) -> HttpAnswer:
+        """Show the page, after an action if one is sent."""
+        scope, service = call.scope, self._service
         headers = _headers(scope)
         fields: dict[str, str] = {}
-        if not self._service.tokens:
-            check_host(self._service, scope)
+        if not service.tokens:
+            check_host(service, scope)
         if scope["method"] == "POST":
             check_site(scope)
-            fields = await self._form(headers, scope, receive)
+            fields = await self._form(headers, call)
         secret = bearer_of(scope) or fields.pop("token", "").strip() or None
         in_json = "application/json" in headers.get("accept", "")
         try:
-            access = scope[ACCESS] = self._service.access(secret, SYSTEM_CLOCK.now_ms())
-            answer = await self._done(_Asked(access, fields)) if "action" in fields else None
-            if answer is None:
-                self._service.check(access, Verb.READ)
+            access = scope[ACCESS] = service.access(secret, SYSTEM_CLOCK.now_ms())
+            answer = None
+            if (name := fields.get("action")) is None:
+                service.check(access, Verb.READ)
+            elif (action := self._actions.get(name)) is not None:
+                answer = await action(_Asked(access, fields))
+            else:
+                raise _refused("there is no such action")
         except (Problem, CosIdError) as error:
             problem = error if isinstance(error, Problem) else problem_of(error)
             if in_json:
                 raise problem from error
-            await self._show_problem(scope, send, problem, secret)
-            return
+            return await self._as_problem(scope, problem, secret)
         if in_json and answer is not None:
-            await reply(send, json.dumps(answer.as_tree()).encode())
-            return
-        if access.allows(Verb.READ):
-            await self._show(scope, send, answer)
-        else:
-            await _send_page(scope, send, token_page(version=self._version, answer=answer), 200)
+            return as_json(answer.as_tree())
+        return await self._shown(scope, access, answer)
 
-    async def _form(
-        self, headers: Mapping[str, str], scope: Scope, receive: Receive
-    ) -> dict[str, str]:
+    async def _form(self, headers: Mapping[str, str], call: HttpCall) -> dict[str, str]:
         if headers.get("content-type", "").partition(";")[0].strip() != FORM:
             raise Problem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "not-a-form", f"send {FORM}")
-        body = await body_of(scope, receive, self._service.limits.body)
+        body = await body_of(call.scope, call.receive, self._service.limits.body)
         try:
             found = parse_qsl(
                 body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict"
@@ -229,17 +202,15 @@ class _Dashboard:
 
     # The page.
 
-    async def _show(
-        self,
-        scope: Scope,
-        send: Send,
-        answer: ActionResult | None,
-        status: int = 200,
-    ) -> None:
+    async def _shown(
+        self, scope: Scope, access: Access, answer: ActionResult | None, status: int = 200
+    ) -> HttpAnswer:
+        """Show the page, or the form that asks for a token, if this one is not for reading."""
+        if not access.allows(Verb.READ):
+            return _as_page(scope, token_page(version=self._version, answer=answer), status)
         find = query_of(scope).get("find", "")
-        overview = await self._watch.overview(find)
         html = page(
-            overview,
+            await self._watch.overview(find),
             version=self._version,
             needs_token=bool(self._service.tokens),
             namespace=self._service.namespace,
@@ -247,32 +218,19 @@ class _Dashboard:
             answer=answer,
             find=find,
         )
-        await _send_page(scope, send, html, status)
+        return _as_page(scope, html, status)
 
-    async def _show_problem(
-        self, scope: Scope, send: Send, problem: Problem, secret: str | None
-    ) -> None:
+    async def _as_problem(self, scope: Scope, problem: Problem, secret: str | None) -> HttpAnswer:
         """Show the page with the problem, or the form that asks for a token."""
         answer = ActionResult(problem.detail or problem.kind, is_error=True)
         if problem.status == HTTPStatus.UNAUTHORIZED:
-            html = token_page(version=self._version, answer=answer if secret else None)
             # The page as such is there: a browser would report an error on it.
-            await _send_page(scope, send, html, HTTPStatus.OK)
-            return
+            html = token_page(version=self._version, answer=answer if secret else None)
+            return _as_page(scope, html)
         access = self._service.access(secret, SYSTEM_CLOCK.now_ms())
-        if access.allows(Verb.READ):
-            await self._show(scope, send, answer, problem.status)
-        else:
-            html = token_page(version=self._version, answer=answer)
-            await _send_page(scope, send, html, problem.status)
+        return await self._shown(scope, access, answer, problem.status)
 
     # Actions.
-
-    async def _done(self, asked: _Asked) -> ActionResult:
-        action = self._actions.get(asked.fields["action"])
-        if action is None:
-            raise _refused("there is no such action")
-        return await action(asked)
 
     async def _try(self, asked: _Asked) -> ActionResult:
         """Take one id."""
@@ -292,13 +250,7 @@ class _Dashboard:
             f"As an id of {name_text(name)}.", {k: str(v) for k, v in found.items()}
         )
 
-    async def _drain(self, asked: _Asked) -> ActionResult:
-        return self._set_draining(asked, is_draining=True)
-
-    async def _undrain(self, asked: _Asked) -> ActionResult:
-        return self._set_draining(asked, is_draining=False)
-
-    def _set_draining(self, asked: _Asked, *, is_draining: bool) -> ActionResult:
+    async def _drain(self, asked: _Asked, *, is_draining: bool) -> ActionResult:
         self._service.check(asked.access, Verb.ADMIN)
         asked.confirm("yes", "by its box")
         self._service.is_draining = is_draining
@@ -347,25 +299,14 @@ class _Dashboard:
         return ActionResult(f"Machine id {machine_id} of {name_text(namespace)} is free.")
 
 
-async def _send_page(scope: Scope, send: Send, html: str, status: int = HTTPStatus.OK) -> None:
+def _as_page(scope: Scope, html: str, status: int = HTTPStatus.OK) -> HttpAnswer:
     body = html.encode(errors="backslashreplace")  # a name may hold half a surrogate pair
     headers = HEADERS
     if "gzip" in _headers(scope).get("accept-encoding", ""):
         body, headers = compress(body, LEVEL), {**HEADERS, "content-encoding": "gzip"}
-    await reply(
-        send,
-        body,
-        content_type=HTML,
-        status=status,
-        headers=headers,
-        is_head=_is_head(scope),
-    )
+    return HttpAnswer(body, HTML, status, headers)
 
 
 def _headers(scope: Scope) -> dict[str, str]:
     found: list[tuple[bytes, bytes]] = scope["headers"]
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in found}
-
-
-def _is_head(scope: Scope) -> bool:
-    return bool(scope["method"] == "HEAD")

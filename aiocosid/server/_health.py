@@ -2,67 +2,49 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from http import HTTPStatus
-from typing import TYPE_CHECKING
-
-from starlette.routing import Route
+from typing import TYPE_CHECKING, Final
 
 from ..errors import NotOpenError
 from ..integrations.asgi import check_health
-from ._http import access_of, bearer_of, needs_token, reply
+from ._http import access_of, bearer_of, needs_token
 from ._problems import Problem
+from ._routes import HttpOperation, as_json
 from ._tokens import Verb
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from starlette.types import Scope
 
-    from starlette.routing import BaseRoute
-    from starlette.types import Receive, Scope, Send
-
+    from ._http import HttpAnswer
+    from ._routes import HttpCall
     from ._service import Service
 
-__all__ = ("routes",)
-
-METHODS = ("GET", "HEAD")
+__all__ = ("OPERATIONS",)
 
 
-def routes(service: Service) -> Sequence[BaseRoute]:
-    """Return the routes."""
-    return [
-        Route("/health/live", _Live(), methods=METHODS),
-        Route("/health/ready", _Ready(service), methods=METHODS),
-    ]
+async def _live(_call: HttpCall) -> HttpAnswer:
+    """Answer 200 while the event loop runs."""
+    return as_json({"status": "up"})
 
 
-class _Live:
-    """``GET /health/live``: 200 while the event loop runs."""
+async def _ready(call: HttpCall) -> HttpAnswer:
+    """Answer 200 if each generator can hand out ids, and the server stays."""
+    service = call.service
+    found = service.condition
+    tree: dict[str, object] = {"status": found.status}
+    if found.reasons:
+        tree["reasons"] = found.reasons
+    if _may_see_names(service, call.scope):
+        with suppress(NotOpenError):
+            tree["generators"] = check_health(service.provider).generators
+    return as_json(tree, HTTPStatus.OK if found.is_ready else HTTPStatus.SERVICE_UNAVAILABLE)
 
-    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        await reply(send, b'{"status":"up"}', is_head=scope["method"] == "HEAD")
 
-
-class _Ready:
-    """``GET /health/ready``: 200 if each generator can hand out ids, and the server stays."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-
-    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        service = self._service
-        found = service.condition
-        tree: dict[str, object] = {"status": found.status}
-        if found.reasons:
-            tree["reasons"] = found.reasons
-        if _may_see_names(service, scope):
-            with suppress(NotOpenError):
-                tree["generators"] = check_health(service.provider).generators
-        status = HTTPStatus.OK if found.is_ready else HTTPStatus.SERVICE_UNAVAILABLE
-        body = json.dumps(tree).encode()
-        await reply(send, body, status=status, is_head=scope["method"] == "HEAD")
+OPERATIONS: Final = (
+    HttpOperation("GET", "/health/live", _live, is_public=True),
+    HttpOperation("GET", "/health/ready", _ready, is_public=True),
+)
 
 
 def _may_see_names(service: Service, scope: Scope) -> bool:

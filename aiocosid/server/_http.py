@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from urllib.parse import parse_qsl, unquote
 
 from .._life.clock import SYSTEM_CLOCK
-from ._direct import Sending
 from ._meters import ACCESS
 from ._problems import CONTENT_TYPE, Problem
-from ._tokens import Access
+from ._tokens import Access, Tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 
     from starlette.types import Receive, Scope, Send
 
-    from ._service import Service
+    from ._hosts import Hosts
 
 __all__ = (
     "JSON",
     "TEXT",
+    "HttpAnswer",
+    "Sending",
     "access_of",
+    "answer_of",
     "bearer_of",
     "body_of",
     "check_host",
@@ -32,9 +34,7 @@ __all__ = (
     "needs_token",
     "parts_of",
     "query_of",
-    "reply",
-    "reply_problem",
-    "reply_slowly",
+    "send_answer",
     "whole",
 )
 
@@ -43,58 +43,97 @@ TEXT: Final = b"text/plain; charset=utf-8"
 
 OWN_SITE: Final = {b"same-origin", b"none"}  # of Sec-Fetch-Site; none: the address bar
 BEARER: Final = b"Bearer "
-NO_STORE: Final = (b"cache-control", b"no-store")
+NO_STORE: Final = {"cache-control": "no-store"}
 FORM: Final = b"application/x-www-form-urlencoded"
 MOST_DIGITS: Final = 20  # of a number in a query
 
 EVERYTHING: Final = Access()
 
 
-async def reply(
-    send: Send,
-    body: bytes,
-    *,
-    content_type: bytes = JSON,
-    status: int = HTTPStatus.OK,
-    headers: Mapping[str, str] | None = None,
-    is_head: bool = False,
-) -> None:
-    """Send a whole answer, which no cache may keep."""
-    direct = send if isinstance(send, Sending) and not headers and not is_head else None
+class Sending:
+    """Sends an answer as an ASGI server does, or at once where ours takes it whole.
+
+    To HEAD it sends no body.
+
+    Attributes:
+        status: of the answer; 0 before.
+    """
+
+    __slots__ = ("_is_head", "_send", "_send_whole", "status")
+
+    def __init__(self, send: Send, *, is_head: bool) -> None:
+        """Send to a server, or to what is in front of it, which then sees each message."""
+        self.status: int = 0
+        self._send, self._is_head = send, is_head
+        server: Any = getattr(send, "__self__", None)
+        self._send_whole: Callable[[int, bytes, bytes], bool] | None
+        self._send_whole = None if is_head else getattr(server, "send_whole", None)
+
+    def __call__(self, message: MutableMapping[str, Any]) -> Awaitable[None]:
+        """Send one message."""
+        self.status = message.get("status", self.status)
+        if self._is_head and "body" in message:
+            message = {**message, "body": b""}
+        return self._send(message)
+
+    def whole(self, status: int, content_type: bytes, body: bytes) -> bool:
+        """Send an answer that no cache may keep; return whether the server takes it so."""
+        if self._send_whole is None:
+            return False
+        head = b"content-type: %b\r\ncontent-length: %d\r\ncache-control: no-store\r\n\r\n"
+        if not self._send_whole(status, head % (content_type, len(body)), body):
+            return False
+        self.status = status
+        return True
+
+
+class HttpAnswer(NamedTuple):
+    """An answer.
+
+    Attributes:
+        body: the whole body.
+        content_type: its type.
+        status: the HTTP status.
+        headers: further headers.
+        release: gives back the room that a long answer needs until it is read; None for a short
+            one.
+    """
+
+    body: bytes
+    content_type: bytes = JSON
+    status: int = HTTPStatus.OK
+    headers: Mapping[str, str] | None = None
+    release: Callable[[], None] | None = None
+
+
+async def send_answer(send: Send, answer: HttpAnswer) -> None:
+    """Send an answer, which no cache may keep unless its headers say so.
+
+    Of a long one it returns when the client has read most of it.
+    """
+    body, content_type, status, headers, release = answer
+    direct = send if isinstance(send, Sending) and not headers and release is None else None
     if direct is not None and direct.whole(status, content_type, body):
         return
-    lines = [
-        (b"content-type", content_type),
-        (b"content-length", b"%d" % len(body)),
-        NO_STORE,
+    lines = [(b"content-type", content_type), (b"content-length", b"%d" % len(body))]
+    lines += [
+        (name.encode(), text.encode()) for name, text in {**NO_STORE, **(headers or {})}.items()
     ]
-    if headers:
-        lines += [(name.encode(), text.encode()) for name, text in headers.items()]
     await send({"type": "http.response.start", "status": status, "headers": lines})
-    await send({"type": "http.response.body", "body": b"" if is_head else body})
+    if release is None:
+        await send({"type": "http.response.body", "body": body})
+        return
+    try:
+        await send({"type": "http.response.body", "body": body, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})  # waits until the other is written
+    finally:
+        release()
 
 
-async def reply_slowly(send: Send, body: bytes, *, content_type: bytes = JSON) -> None:
-    """Send a long answer, and return when the client has read most of it."""
-    lines = [
-        (b"content-type", content_type),
-        (b"content-length", b"%d" % len(body)),
-        NO_STORE,
-    ]
-    await send({"type": "http.response.start", "status": HTTPStatus.OK, "headers": lines})
-    await send({"type": "http.response.body", "body": body, "more_body": True})
-    await send({"type": "http.response.body", "body": b""})  # waits until the other is written
-
-
-async def reply_problem(send: Send, problem: Problem) -> None:
-    """Send problem details."""
-    await reply(
-        send,
-        problem.body(),
-        content_type=CONTENT_TYPE.encode(),
-        status=problem.status,
-        headers=problem.headers,
-    )
+def answer_of(problem: Problem) -> HttpAnswer:
+    """Return problem details."""
+    content_type = CONTENT_TYPE.encode()
+    return HttpAnswer(problem.body(), content_type, problem.status, problem.headers)
 
 
 def bearer_of(scope: Scope) -> str | None:
@@ -108,7 +147,18 @@ def bearer_of(scope: Scope) -> str | None:
     return None
 
 
-def access_of(service: Service, scope: Scope) -> Access:
+class Guarded(Protocol):
+    """What says who may send requests, as `Service` does."""
+
+    tokens: Tokens
+    hosts: Hosts
+
+    def access(self, secret: str | None, now_ms: int) -> Access:
+        """Return what the holder of a token may do."""
+        ...
+
+
+def access_of(service: Guarded, scope: Scope) -> Access:
     """Return what the sender of a request may do.
 
     Raises:
@@ -122,7 +172,7 @@ def access_of(service: Service, scope: Scope) -> Access:
     return service.tokens.anybody
 
 
-def needs_token(service: Service, scope: Scope) -> bool:
+def needs_token(service: Guarded, scope: Scope) -> bool:
     """Return whether the sender of a request has to show a token."""
     server = _server_of(scope)
     return service.tokens.needed_at(server[0] if server[1] is None else server)
@@ -134,7 +184,7 @@ def _server_of(scope: Scope) -> tuple[str, int | None]:
     return found
 
 
-def check_host(service: Service, scope: Scope) -> None:
+def check_host(service: Guarded, scope: Scope) -> None:
     """Raise if a request without a token names another host than this one.
 
     A page of that host could send it, and would look like one of our own.  No page reaches a Unix

@@ -249,7 +249,7 @@ class InstanceMachines:
     def _asker(self, access: Access, who: InstanceId, safe_guard: float = 0.0) -> Asker:
         owner = _machines.owner_of(access, self._owner)
         guard_ms = min(guard_ms_of(safe_guard), MOST_GUARD_MS)
-        return Asker(who.text, who.stable, guard_ms, nonce(), owner=owner)
+        return Asker(who.text, who.stable, guard_ms, owner, nonce=nonce())
 
     def _remember(self, namespace: str, asker: Asker, machine_id: int) -> None:
         key = asker.owner, namespace, asker.instance

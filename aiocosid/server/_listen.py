@@ -263,7 +263,7 @@ class _Cycle(RequestResponseCycle):
         is_usual = self.keep_alive and not (
             self.response_started or self.flow.write_paused or self.access_log
         )
-        if not is_usual or CLOSE in self.default_headers or self.scope["method"] == "HEAD":
+        if not is_usual or CLOSE in self.default_headers:
             return False
         self.response_started = self.response_complete = True
         self.waiting_for_100_continue = False
@@ -348,7 +348,7 @@ def _awaited(connection: Any) -> object | None:  # noqa: ANN401 - of either prot
     if isinstance(connection, RespProtocol):
         # A client of Redis may keep its connection for as long as it likes, but has to show its
         # token, and to read.
-        return connection if connection.is_stranger else connection.unread
+        return connection if connection.session.is_stranger else connection.unread
     if not isinstance(connection, HttpToolsProtocol):
         return None
     cycle: Any = connection.cycle  # one request and its answer; None before the first

@@ -10,7 +10,7 @@ import hashlib
 import re
 from dataclasses import replace
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -20,7 +20,7 @@ from ..abc.checks import check_integer, check_machine_bits
 from ..errors import InvalidArgumentError
 from ..machine import operations as ops
 from ..machine.cells import MAX_MS
-from ..machine.distributor import CellMachineIdDistributor, guard_ms_of, nonce, twin
+from ..machine.distributor import CellMachineIdDistributor, guard_ms_of
 from ._problems import Problem
 from ._receipts import Lasting, is_signed, receipt_of, times_of
 from ._tokens import Verb
@@ -33,22 +33,17 @@ if TYPE_CHECKING:
     from ._tokens import Access
 
 __all__ = (
+    "Holder",
     "Lease",
     "Release",
     "Renew",
     "Repaired",
     "Take",
-    "guest",
-    "machines_of",
     "owner_of",
     "release",
-    "released",
     "renew",
-    "renewed",
     "repair",
-    "repaired",
     "take",
-    "taken",
 )
 
 O = TypeVar("O", ops.TakeOperation, ops.RenewOperation, ops.ReleaseOperation)  # noqa: E741 - an operation
@@ -138,6 +133,18 @@ class Lease(BaseModel):
     above_ms: int
     lease: str
     safe_guard: float
+
+
+class Repaired(BaseModel):
+    """What a repair has found.
+
+    Attributes:
+        repaired: the machine ids that were mended; they can be taken again.
+        held: those that were left alone, because an instance holds them.
+    """
+
+    repaired: list[int]
+    held: list[int]
 
 
 async def take(
@@ -266,84 +273,3 @@ def machines_of(service: Service, namespace: str, asked: ops.Operation) -> CellM
         detail = "the server's store keeps no leases of machine ids"
         raise Problem(HTTPStatus.NOT_IMPLEMENTED, "not-supported", detail)
     return found
-
-
-# Version 1.
-
-
-class Repaired(BaseModel):
-    """What a repair has found.
-
-    Attributes:
-        repaired: the machine ids that were mended; they can be taken again.
-        held: those that were left alone, because an instance holds them.
-    """
-
-    repaired: list[int]
-    held: list[int]
-
-
-async def repaired(service: Service, access: Access, namespace: str) -> Repaired:
-    """Mend machine ids; see `repair`."""
-    found = await repair(service, access, namespace)
-    free, held = (
-        [each.machine_id for each in found if bool(each.instance_id) == is_held]
-        for is_held in (False, True)
-    )
-    return Repaired(repaired=free, held=held)
-
-
-async def taken(service: Service, access: Access, namespace: str, asked: Take) -> Lease:
-    """Take a machine id; see `take`.
-
-    Raises:
-        MachineIdInUseError: a process that may be offline has it.
-    """
-    operation = ops.TakeOperation(
-        **_holder(asked),
-        bits=asked.bits,
-        now_ms=asked.now_ms,
-        latest_ms=asked.now_ms if asked.latest_ms is None else asked.latest_ms,
-        token=nonce(),
-    )
-    took = await take(service, access, namespace, operation)
-    if took.twin_ms:
-        raise twin(namespace, asked.instance_id, took)
-    return Lease(
-        machine_id=took.machine_id,
-        above_ms=took.floor_ms,
-        lease=took.token,
-        safe_guard=asked.safe_guard,
-    )
-
-
-async def renewed(
-    service: Service, access: Access, namespace: str, machine_id: int, asked: Renew
-) -> None:
-    """Renew a machine id; see `renew`."""
-    operation = ops.RenewOperation(
-        **_holder(asked),
-        machine_id=machine_id,
-        now_ms=asked.now_ms,
-        mark_ms=asked.mark_ms,
-        token=asked.lease,
-    )
-    await renew(service, access, namespace, operation)
-
-
-async def released(
-    service: Service, access: Access, namespace: str, machine_id: int, asked: Release
-) -> None:
-    """Give a machine id back; see `release`."""
-    operation = ops.ReleaseOperation(
-        **_holder(asked), machine_id=machine_id, last_ms=asked.last_ms, token=asked.lease
-    )
-    await release(service, access, namespace, operation)
-
-
-def _holder(asked: Holder) -> dict[str, Any]:
-    return {
-        "instance": asked.instance_id,
-        "stable": asked.stable,
-        "guard_ms": guard_ms_of(asked.safe_guard),
-    }

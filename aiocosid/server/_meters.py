@@ -5,12 +5,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from functools import partial
 from operator import add
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 from ..integrations.metrics import BUCKETS, MACHINE_ID, READ, Metric
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from starlette.types import Scope
 
@@ -27,6 +27,8 @@ __all__ = (
     "merged",
 )
 
+K = TypeVar("K")
+
 Figures: TypeAlias = "dict[Metric, dict[Where, Any]]"
 """The series of each metric; a histogram's is the counts of its buckets, and the sum."""
 
@@ -35,93 +37,56 @@ ACCESS: Final = "aiocosid.access"
 
 ROUTE: Final = ("aiocosid.dialect", "aiocosid.route")
 
-REQUESTS: Final = Metric(
-    "counter",
-    "aiocosid.server.requests",
-    "{request}",
-    "Requests that were answered.",
-    (*ROUTE, "aiocosid.token", "aiocosid.status"),
-    add,
+
+def _metric(
+    kind: Literal["counter", "gauge", "histogram"],
+    name: str,
+    unit: str,
+    description: str,
+    attributes: tuple[str, ...] = (),
+    *,
+    merge: Callable[[float, float], float] = add,
+) -> Metric:
+    return Metric(kind, f"aiocosid.server.{name}", unit, description, attributes, merge)
+
+
+_counter, _histogram = partial(_metric, "counter"), partial(_metric, "histogram")
+_gauge = partial(_metric, "gauge")
+
+TOKEN, STATUS, COMMAND = "aiocosid.token", "aiocosid.status", "aiocosid.command"
+
+REQUESTS: Final = _counter(
+    "requests", "{request}", "Requests that were answered.", (*ROUTE, TOKEN, STATUS)
 )
-DURATION: Final = Metric(
-    "histogram", "aiocosid.server.duration", "s", "How long a request took.", ROUTE, add
+DURATION: Final = _histogram("duration", "s", "How long a request took.", ROUTE)
+COMMANDS: Final = _counter(
+    "commands", "{command}", "Commands of RESP that were answered.", (COMMAND, TOKEN, STATUS)
 )
-COMMANDS: Final = Metric(
-    "counter",
-    "aiocosid.server.commands",
-    "{command}",
-    "Commands of RESP that were answered.",
-    ("aiocosid.command", "aiocosid.token", "aiocosid.status"),
-    add,
+COMMAND_DURATION: Final = _histogram(
+    "commands.duration", "s", "How long a command of RESP took.", (COMMAND,)
 )
-COMMAND_DURATION: Final = Metric(
-    "histogram",
-    "aiocosid.server.commands.duration",
-    "s",
-    "How long a command of RESP took.",
-    ("aiocosid.command",),
-    add,
-)
-REFUSED: Final = Metric(
-    "counter",
-    "aiocosid.server.tokens.refused",
-    "{request}",
+REFUSED: Final = _counter(
+    *("tokens.refused", "{request}"),
     "Requests without a token that is needed, and is valid.",
     ("reason",),
-    add,
 )
-OVER_QUOTA: Final = Metric(
-    "counter",
-    "aiocosid.server.quotas.refused",
-    "{request}",
+OVER_QUOTA: Final = _counter(
+    *("quotas.refused", "{request}"),
     "Requests and commands that a token's quota has refused.",
-    ("aiocosid.token",),
-    add,
+    (TOKEN,),
 )
-CONNECTIONS: Final = Metric(
-    "gauge", "aiocosid.server.connections", "{connection}", "Connections that are open.", (), add
+CONNECTIONS: Final = _gauge("connections", "{connection}", "Connections that are open.")
+STORE_CALLS: Final = _counter(
+    "store.calls", "{call}", "Additions to counters that requests have asked the store for."
 )
-STORE_CALLS: Final = Metric(
-    "counter",
-    "aiocosid.server.store.calls",
-    "{call}",
-    "Additions to counters that requests have asked the store for.",
-    (),
-    add,
-)
-STORE_FAILURES: Final = Metric(
-    "counter", "aiocosid.server.store.failures", "{call}", "Those of them that failed.", (), add
-)
-STORE_TIME: Final = Metric(
-    "counter",
-    "aiocosid.server.store.time",
-    "s",
-    "How long all of them together have taken.",
-    (),
-    add,
-)
-STORE_UP: Final = Metric(
-    "gauge", "aiocosid.server.store.up", "", "Whether every store answers: 1 or 0.", (), min
-)
-PROCESSES: Final = Metric(
-    "gauge", "aiocosid.server.processes", "{process}", "Processes that serve.", (), add
-)
+STORE_FAILURES: Final = _counter("store.failures", "{call}", "Those of them that failed.")
+STORE_TIME: Final = _counter("store.time", "s", "How long all of them together have taken.")
+STORE_UP: Final = _gauge("store.up", "", "Whether every store answers: 1 or 0.", merge=min)
+PROCESSES: Final = _gauge("processes", "{process}", "Processes that serve.")
 
 SERVED: Final = (
-    *(
-        REQUESTS,
-        DURATION,
-        COMMANDS,
-        COMMAND_DURATION,
-        REFUSED,
-        OVER_QUOTA,
-        CONNECTIONS,
-        STORE_CALLS,
-        STORE_FAILURES,
-        STORE_TIME,
-        STORE_UP,
-    ),
-    PROCESSES,
+    *(REQUESTS, DURATION, COMMANDS, COMMAND_DURATION, REFUSED, OVER_QUOTA, CONNECTIONS),
+    *(STORE_CALLS, STORE_FAILURES, STORE_TIME, STORE_UP, PROCESSES),
 )
 """Of the service itself."""
 
@@ -162,11 +127,7 @@ class Meters:
         access = scope.get(ACCESS)
         token = None if access is None else access.token
         key = scope.get("endpoint"), "" if token is None else token.name, status
-        cell = self._cells.get(key)
-        if cell is None:
-            cell = self._cells[key] = [*NO_BUCKETS, 0.0]
-        cell[bisect_left(BUCKETS, took)] += 1
-        cell[-1] += took
+        _count(self._cells, key, took)
 
     def note_commands(
         self, name: bytes, token: str, status: bytes, took: float, count: int = 1
@@ -180,12 +141,7 @@ class Meters:
             took: seconds, of each.
             count: how many.
         """
-        key = name, token, status
-        cell = self._commands.get(key)
-        if cell is None:
-            cell = self._commands[key] = [*NO_BUCKETS, 0.0]
-        cell[bisect_left(BUCKETS, took)] += count
-        cell[-1] += took * count
+        _count(self._commands, (name, token, status), took, count)
 
     def figures(self) -> Figures:
         """Return what was counted."""
@@ -212,6 +168,14 @@ class Meters:
         }
 
 
+def _count(cells: dict[K, list[float]], key: K, took: float, count: int = 1) -> None:
+    cell = cells.get(key)
+    if cell is None:
+        cell = cells[key] = [*NO_BUCKETS, 0.0]
+    cell[bisect_left(BUCKETS, took)] += count
+    cell[-1] += took * count
+
+
 def _summed(one: list[float] | None, other: list[float]) -> list[float]:
     return [*other] if one is None else [*map(add, one, other)]
 
@@ -229,18 +193,9 @@ def merged(processes: Iterable[tuple[int, bool, Figures]]) -> Figures:
         for metric, series in figures.items():
             if metric.kind == "gauge" and not is_running:
                 continue
-            into, merge = found.setdefault(metric, {}), _merge_of(metric)
+            into = found.setdefault(metric, {})
+            merge: Any = _summed if metric.kind == "histogram" else metric.merge
             for labels, value in series.items():
                 where = (*labels, str(number)) if metric is MACHINE_ID else labels
                 into[where] = merge(into[where], value) if where in into else value
     return found
-
-
-def _merge_of(metric: Metric) -> Any:  # noqa: ANN401 - of numbers, or of lists of them
-    if metric.kind == "histogram":
-        return _summed
-    return add if metric.kind == "counter" else partial(_both, metric)
-
-
-def _both(metric: Metric, one: float, other: float) -> float:
-    return metric.merge(one, other)

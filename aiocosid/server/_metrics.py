@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 from http import HTTPStatus
-from typing import TYPE_CHECKING
-
-from starlette.routing import Route
+from typing import TYPE_CHECKING, Final
 
 from ..errors import MissingExtraError
 from ..integrations.metrics import MACHINE_ID, Metric
 from ..integrations.watched import Watched
-from ._http import access_of, reply
+from ._http import HttpAnswer
 from ._meters import (
     OVER_QUOTA,
     REFUSED,
@@ -22,18 +20,15 @@ from ._meters import (
     merged,
 )
 from ._problems import Problem
+from ._routes import HttpOperation
 from ._tokens import Verb
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from starlette.routing import BaseRoute
-    from starlette.types import Receive, Scope, Send
-
     from ._meters import Figures
+    from ._routes import HttpCall
     from ._service import Service
 
-__all__ = ("known_to", "routes")
+__all__ = ("OPERATIONS", "known_to")
 
 
 def known_to(service: Service) -> Figures:
@@ -53,30 +48,19 @@ def known_to(service: Service) -> Figures:
     return found
 
 
-def routes(service: Service) -> Sequence[BaseRoute]:
-    """Return the route."""
-    return [Route("/metrics", _Metrics(service), methods=["GET"])]
+async def _metrics(call: HttpCall) -> HttpAnswer:
+    """Show what this process and the others of the server know."""
+    try:
+        from ..integrations.exposition import exposed  # noqa: PLC0415 - an extra of its own
+    except MissingExtraError as error:
+        raise Problem(HTTPStatus.NOT_IMPLEMENTED, "not-supported", str(error)) from None
+    found, labels = known_to(call.service), dict[Metric, tuple[str, ...]]()
+    if call.service.sheets is not None:
+        mine = os.getpid(), True, found
+        found = merged([mine, *call.service.sheets.others()])
+        labels[MACHINE_ID] = (*MACHINE_ID.labels, "pid")
+    kind, text = exposed(found, labels)
+    return HttpAnswer(text, kind.encode())
 
 
-class _Metrics:
-    """``GET /metrics``: what this process and the others of the server know."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-
-    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        service = self._service
-        service.check(access_of(service, scope), Verb.READ)
-        try:
-            from ..integrations.exposition import exposed  # noqa: PLC0415 - an extra of its own
-        except MissingExtraError as error:
-            raise Problem(HTTPStatus.NOT_IMPLEMENTED, "not-supported", str(error)) from None
-        found, labels = known_to(service), dict[Metric, tuple[str, ...]]()
-        if service.sheets is not None:
-            mine = os.getpid(), True, found
-            found = merged([mine, *service.sheets.others()])
-            labels[MACHINE_ID] = (*MACHINE_ID.labels, "pid")
-        kind, text = exposed(found, labels)
-        is_head = scope["method"] == "HEAD"
-        await reply(send, text, content_type=kind.encode(), is_head=is_head)
+OPERATIONS: Final = (HttpOperation("GET", "/metrics", _metrics, Verb.READ),)

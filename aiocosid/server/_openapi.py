@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from inspect import cleandoc
 from textwrap import dedent
@@ -12,9 +11,13 @@ from ._machines import Lease, Release, Renew, Repaired, Take
 from ._problems import CONTENT_TYPE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pydantic import BaseModel
 
-__all__ = ("DOCUMENT", "TREE")
+    from ._routes import HttpOperation
+
+__all__ = ("COUNT", "tree_of")
 
 MODELS: Final = {model.__name__: model for model in (Take, Renew, Release, Lease, Repaired)}
 TEXT: Final = {"type": "string"}
@@ -96,89 +99,63 @@ def _content(kind: str, name: str) -> dict[str, Any]:
     return {kind: {"schema": {"$ref": f"#/components/schemas/{name}"}}}
 
 
-def _operation(summary: str, answer: str, *, asked: str = "", **query: object) -> dict[str, Any]:
+def _operation(described: HttpOperation) -> dict[str, Any]:
     operation: dict[str, Any] = {
-        "summary": summary,
+        "summary": described.summary,
         "responses": {
-            "200": {"description": summary, "content": _content("application/json", answer)},
+            "200": {
+                "description": described.summary,
+                "content": _content("application/json", described.answer),
+            },
             **{
                 str(status): {"description": text, "content": _content(CONTENT_TYPE, "Problem")}
                 for status, text in PROBLEMS.items()
             },
         },
     }
-    if asked:
-        body = {"required": True, "content": _content("application/json", asked)}
-        operation["requestBody"] = body
-    if query:
+    if described.asked is not None:
+        content = _content("application/json", described.asked.__name__)
+        operation["requestBody"] = {"required": True, "content": content}
+    if described.query:
         operation["parameters"] = [
             {"name": name, "in": "query", "schema": schema, "required": "default" not in schema}
-            for name, schema in query.items()
-            if isinstance(schema, dict)
+            for name, schema in described.query.items()
         ]
     return operation
 
 
-def _path(*names: str, **operations: object) -> dict[str, Any]:
-    parameters = [
+def _parameters(path: str) -> list[dict[str, Any]]:
+    return [
         {
             "name": name,
             "in": "path",
             "required": True,
             "schema": {"type": "integer", "minimum": 0} if name == "machine_id" else TEXT,
         }
-        for name in names
+        for name in re.findall(r"{(\w+)}", path)
     ]
-    return {"parameters": parameters, **operations}
 
 
-PATHS: Final = {
-    "/v1/ids/{name}": _path(
-        "name", post=_operation("Take exactly so many ids.", "Ids", count={**COUNT, "default": 1})
-    ),
-    "/v1/segments/{name}": _path(
-        "name",
-        post=_operation("Take a segment of the counter: one addition.", "Segment", step=COUNT),
-    ),
-    "/v1/machines/{namespace}": _path(
-        "namespace", post=_operation("Take a machine id.", "Lease", asked="Take")
-    ),
-    "/v1/machines/{namespace}/{machine_id}": _path(
-        "namespace",
-        "machine_id",
-        patch=_operation("Renew a machine id.", "Done", asked="Renew"),
-        delete=_operation("Release a machine id.", "Done", asked="Release"),
-    ),
-    "/v1/repairs/{namespace}": _path(
-        "namespace",
-        post=_operation("Mend machine ids whose times are more than a day ahead.", "Repaired"),
-    ),
-    "/v1/parse/{name}/{id}": _path(
-        "name", "id", get=_operation("Tell what an id of a generator says.", "Parts")
-    ),
-    "/v1/generators": _path(get=_operation("List the generators.", "Generators")),
-    "/v1/statistics": _path(get=_operation("Show all generators' statistics.", "Statistics")),
-    "/v1/statistics/{name}": _path(
-        "name", get=_operation("Show a generator's statistics.", "Statistics")
-    ),
-}
-
-TREE: Final[dict[str, Any]] = {
-    "openapi": "3.1.0",
-    "info": {
-        "title": "aiocosid",
-        "version": "1",
-        "description": "Unique, ordered, compact ids.  A path's version changes when a client "
-        "would have to; fields may be added.",
-    },
-    "security": [{"token": []}, {}],
-    "paths": PATHS,
-    "components": {
-        "schemas": SCHEMAS,
-        "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-    },
-}
-"""The document."""
-
-DOCUMENT: Final = json.dumps(TREE).encode()
-"""The document, as ``GET /v1/openapi.json`` answers it."""
+def tree_of(operations: Iterable[HttpOperation]) -> dict[str, Any]:
+    """Return the document of operations; those without a summary are left out."""
+    paths: dict[str, dict[str, Any]] = {}
+    for each in operations:
+        if each.summary:
+            path = each.path.replace(":path}", "}")
+            operations_of_path = paths.setdefault(path, {"parameters": _parameters(path)})
+            operations_of_path[each.method.lower()] = _operation(each)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "aiocosid",
+            "version": "1",
+            "description": "Unique, ordered, compact ids.  A path's version changes when a client "
+            "would have to; fields may be added.",
+        },
+        "security": [{"token": []}, {}],
+        "paths": paths,
+        "components": {
+            "schemas": SCHEMAS,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }

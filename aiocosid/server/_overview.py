@@ -16,8 +16,8 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from .._life.clock import SYSTEM_CLOCK
+from ..integrations.state import calls_of
 from ..machine import MachineIdStatistics
-from ..segment import SegmentStatistics
 from ..stores.inspection import Rates, read_store, seconds_text
 from ._attention import ATTENTION, attention_rows
 from ._curves import PAUSE, curves_of
@@ -34,16 +34,13 @@ from ._view import (
     generator_row,
     is_unused,
     lease_row,
-    leases_of,
     machine_rows,
     name_text,
-    pictures_of,
     quarantine_rows,
     server_fact,
     store_row,
     table_of,
     time_text,
-    trips_of,
 )
 
 if TYPE_CHECKING:
@@ -98,14 +95,14 @@ class Overview:
 async def remember(service: Service, clock: Clock = SYSTEM_CLOCK) -> None:
     """Take a sample of what the curves show every some seconds, until the task is cancelled."""
     while True:
-        provider, pulse = service.provider, service.pulse
-        found = [each for name in provider for each in pictures_of(provider[name].statistics())]
-        trips = [each for picture in found if (each := trips_of(picture)) is not None]
-        left = [each.seconds_left for each in found if isinstance(each, SegmentStatistics)]
+        pulse, reports = service.pulse, service.states.values()
+        found = [each for report in reports for each in report.pictures]
+        calls = [each for picture in found if (each := calls_of(picture)) is not None]
+        left = [each.chain.seconds_left for each in reports if each.chain is not None]
         service.history.note(
             clock.monotonic(),
             ids=sum(getattr(each, "ids_handed_out", 0) for each in found),
-            failures=service.calls.failures + sum(failures for _, failures in trips),
+            failures=service.calls.failures + sum(failures for _, failures in calls),
             silent=len(pulse.failing),
             seconds_left=min((each for each in left if each is not None), default=None),
             latency=max(pulse.took.values(), default=None),
@@ -174,75 +171,67 @@ class Watch:
         self._timed = calls.count, calls.seconds
 
     def _overview(self, find: str) -> Overview:
-        provider, rates, now = self._service.provider, self._rates, self._clock.monotonic()
+        reports, rates, now = self._service.states, self._rates, self._clock.monotonic()
         pulse, silent = self._service.pulse, self._service.pulse.failing
         rows = [
-            generator_row(name, provider[name], rates, now, is_cut_off=pulse.is_cut_off)
-            for name in provider
+            generator_row(name, each, rates, now, is_cut_off=pulse.is_cut_off)
+            for name, each in reports.items()
         ]
         rows.sort(key=is_unused)
-        by_name = {name: [*pictures_of(provider[name].statistics())] for name in provider}
-        pictures = [each for found in by_name.values() for each in found]
-        leases, readings, now_ms = leases_of(pictures), self._readings, self._clock.now_ms()
+        pictures = [picture for each in reports.values() for picture in each.pictures]
+        leases = [*_leases_of(pictures).values()]
+        readings, now_ms = self._readings, self._clock.now_ms()
+        traffic = self._traffic(pictures, leases)
+        table = partial(table_of, find=find)
         return Overview(
             is_draining=self._service.is_draining,
             curves=curves_of(self._service.history.samples),
             facts=self._facts(rows),
             tables=(
-                table_of(
+                table(
                     *("attention", "Needs attention", ATTENTION),
                     attention_rows(
-                        by_name,
+                        reports,
                         readings,
                         self._service.tokens,
                         self._service.certificate_ms,
                         now_ms,
                     ),
                     "Nothing does.",
-                    find=find,
                 ),
-                table_of(
+                table(
                     *("generators", "Generators", GENERATORS, rows, "There are no generators."),
-                    find=find,
                     remark="Of this process. Segments that the service hands out: see Counters.",
                 ),
-                table_of(
+                table(
                     *("stores", "Stores and clocks", STORES),
-                    [
-                        store_row(each, self._traffic(pictures, leases), silent.get(each.label, ""))
-                        for each in readings
-                    ],
+                    [store_row(each, traffic, silent.get(each.label, "")) for each in readings],
                     "The server has no store.",
-                    find=find,
                     remark="Clock error: how far this host's clock is ahead of the store's.",
                 ),
-                table_of(
+                table(
                     *("counters", "Counters", COUNTERS),
                     sorted(
                         (row for each in readings for row in counter_rows(each, rates, now)),
                         key=is_unused,
                     ),
                     self._why("counters", "There are no counters."),
-                    find=find,
                     remark="The last max id is the floor: every further segment is above it.",
                 ),
-                table_of(
+                table(
                     *("leases", "Machine ids of this process", LEASES),
                     [lease_row(each, now_ms) for each in leases],
                     "This process holds none.",
-                    find=find,
                 ),
-                table_of(
+                table(
                     *("machines", "Machine ids in the store", MACHINES),
                     [row for each in readings for row in machine_rows(each, leases)],
                     self._why("machines", "None was ever handed out."),
-                    find=find,
                 ),
-                table_of(
+                table(
                     *("quarantines", "Quarantines of machine ids", QUARANTINES),
                     [row for each in readings for row in quarantine_rows(each)],
                     self._why("markers", "No namespace has machine ids."),
-                    find=find,
                 ),
             ),
         )
@@ -254,11 +243,11 @@ class Watch:
         if len(self._readings) != 1:
             return None
         others = [each for each in pictures if not isinstance(each, MachineIdStatistics)]
-        trips = [found for each in (*others, *leases) if (found := trips_of(each)) is not None]
+        made = [found for each in (*others, *leases) if (found := calls_of(each)) is not None]
         calls = self._service.calls
         return Traffic(
-            count=calls.count + sum(count for count, _ in trips),
-            failures=calls.failures + sum(failures for _, failures in trips),
+            count=calls.count + sum(count for count, _ in made),
+            failures=calls.failures + sum(failures for _, failures in made),
             latency=self._latency,
         )
 
@@ -294,3 +283,12 @@ class Watch:
         longest = max(now - pulse.since[each] for each in pulse.failing)
         text = f"{len(pulse.failing)} of {pulse.asked} give no answer"
         return Shown(text, f"for {seconds_text(longest)}", "bad")
+
+
+def _leases_of(pictures: Iterable[Any]) -> dict[tuple[object, ...], MachineIdStatistics]:
+    """Return the leases of this process, each once: generators share them."""
+    return {
+        (each.namespace, each.instance_id, each.machine_id): each
+        for each in pictures
+        if isinstance(each, MachineIdStatistics)
+    }

@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing import get_context
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any, Final
@@ -24,6 +24,7 @@ __all__ = ("supervise",)
 logger = logging.getLogger("aiocosid.server")
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+CONTEXT: Final = get_context("spawn")
 PAUSE: Final = 1.0  # seconds before a process that died is replaced
 
 
@@ -63,76 +64,68 @@ class _Member:
     is_behind: bool = False
 
 
+@dataclass(eq=False, slots=True)
 class _Crew:
-    def __init__(
-        self,
-        work: Work,
-        count: int,
-        on_ready: Callable[[], None],
-        on_none: Callable[[], None],
-        reload: signal.Signals | None,
-    ) -> None:
-        self._context = get_context("spawn")
-        self._work = work
-        self._count = count
-        self._on_ready = on_ready
-        self._on_none = on_none
-        self._reload = reload
-        self._has_reloaded = False
-        self._members: list[_Member] = []
-        self._due: dict[int, float] = {}
-        self._signal = 0
-        self._error: Exception | None = None
-        self._were_ready = False
+    work: Work
+    count: int
+    on_ready: Callable[[], None]
+    on_none: Callable[[], None]
+    reload: signal.Signals | None
+    has_reloaded: bool = False
+    members: list[_Member] = field(default_factory=list[_Member])
+    due: dict[int, float] = field(default_factory=dict[int, float])
+    ended_by: int = 0
+    error: Exception | None = None
+    were_ready: bool = False
 
     def run(self) -> None:
         before: dict[signal.Signals, Any] = {
             each: signal.signal(each, self._end) for each in SIGNALS
         }
-        if self._reload is not None:
-            before[self._reload] = signal.signal(self._reload, self._pass_on)
+        if self.reload is not None:
+            before[self.reload] = signal.signal(self.reload, self._pass_on)
         try:
-            for index in range(self._count):
+            for index in range(self.count):
                 self._start(index)
-            while self._members or self._due:
+            while self.members or self.due:
                 self._turn()
         finally:
-            for member in self._members:
+            for member in self.members:
                 member.process.kill()
             for each, handler in before.items():
                 signal.signal(each, handler)
-        if self._error is not None and not self._were_ready:
-            raise self._error
-        if self._signal == signal.SIGINT:
+        if self.error is not None and not self.were_ready:
+            raise self.error
+        if self.ended_by == signal.SIGINT:
             raise KeyboardInterrupt
 
     def _start(self, index: int) -> None:
         if self._is_ending():  # by a signal while others were being started
             return
-        ours, theirs = self._context.Pipe(duplex=False)
-        process = self._context.Process(target=self._work, args=(index, theirs))
+        ours, theirs = CONTEXT.Pipe(duplex=False)
+        process = CONTEXT.Process(target=self.work, args=(index, theirs))
         process.start()
         theirs.close()
         # Its settings are those of the start.
-        self._members.append(_Member(index, process, ours, is_behind=self._has_reloaded))
+        self.members.append(_Member(index, process, ours, is_behind=self.has_reloaded))
         if self._is_ending():  # by one while this process was
             process.terminate()
 
     def _is_ending(self) -> bool:
-        return bool(self._signal)
+        return bool(self.ended_by)
 
     def _turn(self) -> None:
         """Wait for news of the processes, and replace those that died."""
-        watched: dict[Any, _Member] = {each.process.sentinel: each for each in self._members}
-        watched |= {each.connection: each for each in self._members if not each.is_ready}
+        watched: dict[Any, _Member] = {each.process.sentinel: each for each in self.members}
+        watched |= {each.connection: each for each in self.members if not each.is_ready}
         found = [watched[each] for each in wait([*watched], PAUSE)] if watched else []
         for member in dict.fromkeys(found):
             self._hear(member)
             if not member.process.is_alive():
                 self._replace(member)
-        for index, time in [*self._due.items()]:
+        for index, time in [*self.due.items()]:
             if SYSTEM_CLOCK.monotonic() >= time:
-                self._due.pop(index, None)
+                self.due.pop(index, None)
                 self._start(index)
 
     def _hear(self, member: _Member) -> None:
@@ -143,24 +136,24 @@ class _Crew:
         except EOFError:
             return  # it has ended without a word
         if error is not None:
-            self._error = error
+            self.error = error
             return
         member.is_ready = True
         if member.is_behind:
             self._tell(member)
-        if not self._were_ready and all(each.is_ready for each in self._members):
-            self._were_ready = True
-            self._on_ready()
+        if not self.were_ready and all(each.is_ready for each in self.members):
+            self.were_ready = True
+            self.on_ready()
 
     def _replace(self, member: _Member) -> None:
         member.process.join()
         member.connection.close()
-        self._members.remove(member)
-        if self._signal:
+        self.members.remove(member)
+        if self.ended_by:
             return
-        if not self._members:
-            self._on_none()
-        if self._error is not None and not self._were_ready:
+        if not self.members:
+            self.on_none()
+        if self.error is not None and not self.were_ready:
             self._end(signal.SIGTERM, None)
             return
         logger.error(
@@ -168,25 +161,25 @@ class _Crew:
             member.process.pid,
             member.process.exitcode,
         )
-        self._due[member.index] = SYSTEM_CLOCK.monotonic() + PAUSE
+        self.due[member.index] = SYSTEM_CLOCK.monotonic() + PAUSE
 
     def _pass_on(self, _number: int, _frame: FrameType | None) -> None:
-        self._has_reloaded = True
-        for member in self._members:
+        self.has_reloaded = True
+        for member in self.members:
             member.is_behind = True
             if member.is_ready:
                 self._tell(member)
 
     def _tell(self, member: _Member) -> None:
         member.is_behind = False
-        if self._reload is not None:
+        if self.reload is not None:
             with suppress(ProcessLookupError):  # it has ended, and is replaced
-                os.kill(member.process.pid, self._reload)
+                os.kill(member.process.pid, self.reload)
 
     def _end(self, number: int, _frame: FrameType | None) -> None:
-        is_second, self._signal = bool(self._signal), number
-        self._due.clear()
-        for member in self._members:
+        is_second, self.ended_by = bool(self.ended_by), number
+        self.due.clear()
+        for member in self.members:
             if is_second:
                 member.process.kill()
             else:

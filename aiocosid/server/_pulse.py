@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from ..errors import CosIdError, StoreUnavailableError, UnsupportedByStoreError
-from ..stores.inspection import label_of
+from ..errors import CosIdError, StoreUnavailableError
+from ..stores.inspection import label_of, ping
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Sequence
 
     from ..abc import Clock, Store
 
@@ -21,7 +21,6 @@ __all__ = ("Pulse",)
 
 PAUSE: Final = 0.5  # seconds between two questions to one store
 ANSWER: Final = 1.5  # seconds that a store has for its answer
-NOTHING: Final = "aiocosid.nothing"  # a counter that no store has
 
 
 class Pulse:
@@ -79,18 +78,11 @@ class Pulse:
 
 
 async def _answer(store: Store) -> str:
-    def read() -> Awaitable[object]:  # which writes nothing, unlike a look at machine ids
-        return store.segment_distributor(name=NOTHING).peek()
-
-    for question in (read, store.ask_server):
-        try:
-            await question()
-        except UnsupportedByStoreError:
-            continue
-        except CosIdError as error:
-            is_away = error.retryable or isinstance(error, StoreUnavailableError)
-            return type(error).__name__ if is_away else ""  # a refusal is an answer
-        except Exception as error:  # noqa: BLE001 - a user's own store
-            return type(error).__name__
-        break
+    try:
+        await ping(store)
+    except CosIdError as error:
+        is_away = error.retryable or isinstance(error, StoreUnavailableError)
+        return type(error).__name__ if is_away else ""  # a refusal is an answer
+    except Exception as error:  # noqa: BLE001 - a user's own store
+        return type(error).__name__
     return ""

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Generator
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
 from inspect import isawaitable
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -108,6 +109,11 @@ class Session:
         self.socket_name: object = None
         self.reset()
 
+    @property
+    def is_stranger(self) -> bool:
+        """Whether the client needs a token, and has not shown one that is valid."""
+        return self.access is None
+
     def begin_at(self, socket_name: object) -> None:
         """Find out whether a token is needed on this socket; forget what was shown."""
         self.tokens = self.service.tokens
@@ -202,8 +208,8 @@ def status_of(reply: bytes) -> bytes:
     return reply[1:-2].partition(b" ")[0] if reply[0] == ERROR else OK
 
 
-Work: TypeAlias = "Generator[Awaitable[Any], Any, None]"
-"""Serves commands; yields what has to be awaited, and is sent its result."""
+Work: TypeAlias = "Iterator[Awaitable[object]]"
+"""Serves commands; yields what has to be awaited before it goes on."""
 
 
 class Additions:
@@ -213,7 +219,10 @@ class Additions:
         name: of the last command.
     """
 
-    __slots__ = ("_began", "_counter", "_names", "_places", "_session", "_steps", "_token", "name")
+    __slots__ = (
+        *("_all_alike", "_began", "_counter", "_names", "_places", "_session", "_steps", "_token"),
+        "name",
+    )
 
     def __init__(
         self, counter: IdSegmentDistributor, session: Session, name: bytes, began: float
@@ -234,6 +243,7 @@ class Additions:
         self._names = [(0, name)]  # and where those of another name begin
         self._places: list[int] = []
         self._steps: list[int] = []
+        self._all_alike = True  # until one of them is refused
 
     def call(self, name: bytes) -> None:
         """Let the following ones be of that command."""
@@ -259,33 +269,28 @@ class Additions:
         else:
             self._answer(replies, 0, last, self._steps)
         self._session.service.calls.count += 1
+        self._count(replies)
         return True
 
     async def settle(self, replies: list[bytes]) -> None:
         """Make them; never raises."""
-        at, calls = 0, self._session.service.calls
+        at = 0
         for steps in self._joined():
-            try:
-                last = await grant(self._counter, sum(steps), calls)
-            except IdOverflowError as error:  # there is room for the first ones perhaps
-                if len(steps) == 1:
-                    self._refuse(replies, at, steps, error)
-                else:
-                    for offset, step in enumerate(steps):
-                        await self._settle_one(replies, at + offset, step)
-            except Exception as error:  # noqa: BLE001 - one that is unknown is logged there
-                self._refuse(replies, at, steps, error)
-            else:
-                self._answer(replies, at, last, steps)
+            await self._make(replies, at, steps)
             at += len(steps)
+        self._count(replies)
 
-    async def _settle_one(self, replies: list[bytes], at: int, step: int) -> None:
+    async def _make(self, replies: list[bytes], at: int, steps: Sequence[int]) -> None:
         try:
-            last = await grant(self._counter, step, self._session.service.calls)
+            last = await grant(self._counter, sum(steps), self._session.service.calls)
         except Exception as error:  # noqa: BLE001 - one that is unknown is logged there
-            self._refuse(replies, at, [step], error)
+            if isinstance(error, IdOverflowError) and len(steps) > 1:
+                for offset, step in enumerate(steps):  # there is room for the first ones perhaps
+                    await self._make(replies, at + offset, [step])
+            else:
+                self._refuse(replies, at, steps, error)
         else:
-            self._answer(replies, at, last, [step])
+            self._answer(replies, at, last, steps)
 
     def _joined(self) -> list[list[int]]:
         """Return the steps, so many together as one call may ask for."""
@@ -306,11 +311,7 @@ class Additions:
         for place, step in zip(self._places[at:], steps, strict=False):
             value += step * stride
             replies[place] = b":%d\r\n" % value if stride == 1 or step == 1 else NOT_CONTIGUOUS
-        if stride == 1:
-            self._note(at, len(steps), OK)
-            return
-        for each in range(at, at + len(steps)):
-            self._note(each, 1, status_of(replies[self._places[each]]))
+        self._all_alike &= stride == 1
 
     def _refuse(
         self, replies: list[bytes], at: int, steps: Sequence[int], error: Exception
@@ -318,21 +319,22 @@ class Additions:
         reply = encoded(error_of(error))
         for place in self._places[at : at + len(steps)]:
             replies[place] = reply
-        self._note(at, len(steps), status_of(reply))
+        self._all_alike = False
 
-    def _note(self, at: int, size: int, status: bytes) -> None:
-        """Count so many that were answered in the same way."""
+    def _count(self, replies: Sequence[bytes]) -> None:
+        """Count them by command and status."""
         note = self._session.service.meters.note_commands
         took = self._session.clock.monotonic() - self._began
-        if len(self._names) == 1:
-            note(self.name, self._token, status, took, size)
+        if self._all_alike and len(self._names) == 1:  # nearly always
+            note(self.name, self._token, OK, took, len(self._places))
             return
-        end = at + size
-        for first, name in reversed(self._names):
-            begin = max(first, at)
-            if begin < end:
-                note(name, self._token, status, took, end - begin)
-                end = begin
+        ends = *(first for first, _ in self._names[1:]), len(self._places)
+        for (first, name), end in zip(self._names, ends, strict=True):
+            statuses = {OK: end - first}
+            if not self._all_alike:
+                statuses = Counter(status_of(replies[each]) for each in self._places[first:end])
+            for status, size in statuses.items():
+                note(name, self._token, status, took, size)
 
 
 def _settle(added: dict[IdSegmentDistributor, Additions], replies: list[bytes]) -> Work:
@@ -345,7 +347,14 @@ def _settle(added: dict[IdSegmentDistributor, Additions], replies: list[bytes]) 
 
 
 class RespProtocol(asyncio.Protocol):
-    """One connection."""
+    """One connection.
+
+    Attributes:
+        session: what the client has said about itself.
+        transport: the connection's; None once it has ended.
+        unread: an object that stays the same while the client reads too slowly; None if it does
+            not.
+    """
 
     def __init__(
         self,
@@ -363,41 +372,26 @@ class RespProtocol(asyncio.Protocol):
             connections: the open connections of the process, which it enters and leaves.
             clock: tells when a token expires, and when a command takes too long to arrive.
         """
-        self._session = Session(service, clock)
+        self.session = Session(service, clock)
         self._connections: set[Any] = set() if connections is None else connections
         self._commands = commands
         self._reader = Commands(most=service.limits.body)
-        self._transport: Any = None
+        self.transport: Any = None
         self._loop: Any = None
         self._task: asyncio.Task[None] | None = None
-        self._writable: asyncio.Future[None] | None = None  # while the client reads too slowly
+        self.unread: asyncio.Future[None] | None = None
         self._late: asyncio.Task[None] | None = None  # ends a client that ends no command
         self._is_ending = False
         self._is_noted = False  # whether it holds bytes of what is not whole
-
-    @property
-    def unread(self) -> object | None:
-        """An object that stays the same while the client reads too slowly; None if it does not."""
-        return self._writable
-
-    @property
-    def is_stranger(self) -> bool:
-        """Whether the client needs a token, and has not shown one that is valid."""
-        return self._session.access is None
-
-    @property
-    def transport(self) -> Any:  # noqa: ANN401 - of either loop
-        """The connection's; None once it has ended."""
-        return self._transport
 
     # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
-        self._transport = transport
+        self.transport = transport
         self._loop = asyncio.get_running_loop()
         self._connections.add(self)
-        self._session.begin_at(transport.get_extra_info("sockname"))
+        self.session.begin_at(transport.get_extra_info("sockname"))
 
     def data_received(self, data: bytes) -> None:
         """Serve the commands that are complete."""
@@ -405,22 +399,22 @@ class RespProtocol(asyncio.Protocol):
         if self._task is None:
             self._begin()
         else:
-            self._transport.pause_reading()  # until what has arrived is served
+            self.transport.pause_reading()  # until what has arrived is served
 
     def eof_received(self) -> bool:
         """Answer what has arrived: who sends no more may still read; with TLS it cannot."""
         self._is_ending = True
-        is_encrypted = self._transport.get_extra_info("sslcontext") is not None
+        is_encrypted = self.transport.get_extra_info("sslcontext") is not None
         return self._task is not None and not is_encrypted
 
     def pause_writing(self) -> None:
         """Serve nothing more until the client reads its replies."""
-        if self._writable is None:
-            self._writable = self._loop.create_future()
+        if self.unread is None:
+            self.unread = self._loop.create_future()
 
     def resume_writing(self) -> None:
         """Go on."""
-        writable, self._writable = self._writable, None
+        writable, self.unread = self.unread, None
         if writable is not None and not writable.done():
             writable.set_result(None)
 
@@ -428,74 +422,68 @@ class RespProtocol(asyncio.Protocol):
         """End; a call to the store that is under way is answered to nobody: a gap."""
         del exc
         self._connections.discard(self)
-        self._session.service.unfinished.note(self, 0)
-        self._transport = None
+        self.session.service.unfinished.note(self, 0)
+        self.transport = None
         self._drop_timer()
         self.resume_writing()
 
     def abort(self) -> None:
         """End at once; what it holds goes now, for the loop may tell its end late."""
-        if self._transport is not None:
-            reset(self._transport)
+        if self.transport is not None:
+            reset(self.transport)
             self._reader = Commands(most=0)
 
     def shutdown(self) -> None:
         """Close the connection after the replies to what has arrived."""
         self._is_ending = True
-        if self._task is None and self._transport is not None:
-            self._transport.close()
+        if self._task is None and self.transport is not None:
+            self.transport.close()
 
     # Serving.
 
     def _begin(self) -> None:
         """Serve what can be served without waiting, and the rest in a task."""
         work = self._work()
-        try:
-            waited = next(work)
-        except StopIteration:
+        waited = next(work, None)
+        if waited is None:
             self._rest()
         else:
             self._task = self._loop.create_task(self._go_on(work, waited))
 
-    async def _go_on(self, work: Work, waited: Awaitable[Any]) -> None:
+    async def _go_on(self, work: Work, waited: Awaitable[object]) -> None:
         try:
-            while True:
-                try:
-                    answer = await waited
-                except Exception as error:  # noqa: BLE001 - the command's, which is answered
-                    waited = work.throw(error)
-                else:
-                    waited = work.send(answer)
-        except StopIteration:
+            await waited
+            for each in work:
+                await each
             self._rest()
         except Exception:
             logger.exception("a connection of RESP has failed")
-            if self._transport is not None:
-                self._transport.abort()
+            if self.transport is not None:
+                self.transport.abort()
         finally:
             self._task = None
 
     def _rest(self) -> None:
         """Wait for more, or end."""
-        transport = self._transport
+        transport = self.transport
         if transport is None or transport.is_closing():
             return
-        if self._is_ending or self._session.is_closing or self._reader.error:
+        if self._is_ending or self.session.is_closing or self._reader.error:
             transport.close()
             return
         if self._task is not None:
             transport.resume_reading()
-        size = self._reader.held + (STRANGER if self.is_stranger else 0)
+        size = self._reader.held + (STRANGER if self.session.is_stranger else 0)
         if size or self._is_noted:
             self._is_noted = bool(size)
-            self._session.service.unfinished.note(self, size)
+            self.session.service.unfinished.note(self, size)
         if self._reader.is_partial and self._late is None:
             self._late = self._loop.create_task(self._lose_patience())
 
     async def _lose_patience(self) -> None:
-        await self._session.clock.sleep(self._session.service.limits.header_timeout)
-        if self._transport is not None:
-            self._transport.abort()
+        await self.session.clock.sleep(self.session.service.limits.header_timeout)
+        if self.transport is not None:
+            self.transport.abort()
 
     def _drop_timer(self) -> None:
         if self._late is not None:
@@ -503,11 +491,11 @@ class RespProtocol(asyncio.Protocol):
             self._late = None
 
     def _work(self) -> Work:
-        session, reader = self._session, self._reader
+        session, reader = self.session, self._reader
         served = 0
-        while not session.is_closing and self._transport is not None:
+        while not session.is_closing and self.transport is not None:
             session.expire()
-            commands = reader.take(MOST_AT_ONCE, is_stranger=session.access is None)
+            commands = reader.take(MOST_AT_ONCE, is_stranger=session.is_stranger)
             if commands:
                 self._drop_timer()
                 yield from self._serve(commands)
@@ -515,7 +503,7 @@ class RespProtocol(asyncio.Protocol):
                 reply = encoded(RespError(f"ERR Protocol error: {reader.error}"))
                 meters = session.service.meters
                 meters.note_commands(b"", session.token_name, status_of(reply), 0.0)
-                self._write([reply])
+                yield from self._flush([reply])
             if not commands or reader.error:
                 return
             served += len(commands)
@@ -525,7 +513,7 @@ class RespProtocol(asyncio.Protocol):
                 yield session.clock.sleep(0)
 
     def _serve(self, commands: Sequence[list[bytes]]) -> Work:
-        session, table = self._session, self._commands
+        session, table = self.session, self._commands
         clock, note = session.clock, session.service.meters.note_commands
         began = clock.monotonic()
         replies: list[bytes] = []
@@ -553,13 +541,13 @@ class RespProtocol(asyncio.Protocol):
                 yield from _settle(added, replies)
                 began = clock.monotonic()
             token = session.token_name
-            reply = yield from self._run(run, command)
-            replies.append(reply)
+            yield from self._run(run, command, replies)
+            reply = replies[-1]
             ended = clock.monotonic()
             note(name if name in table else b"", token, status_of(reply), ended - began)
             began = ended
             buffered += len(reply)
-            if session.is_closing or self._transport is None:
+            if session.is_closing or self.transport is None:
                 break
             if buffered > MOST_BUFFERED:
                 yield from self._flush(replies)
@@ -579,7 +567,7 @@ class RespProtocol(asyncio.Protocol):
         began: float,
     ) -> tuple[Additions | None, int]:
         """Add to what is added to a counter; return that, and how many ids."""
-        session = self._session
+        session = self.session
         try:
             counter, step = run.read(session, command[1:])
         except Exception as error:  # noqa: BLE001 - one that is unknown is logged there
@@ -599,27 +587,30 @@ class RespProtocol(asyncio.Protocol):
         # Each command counts if there is a quota, so that the next one is read, too.
         return (None if access is not None and access.is_counted else additions), step
 
-    def _run(
-        self, run: Command | None, command: list[bytes]
-    ) -> Generator[Awaitable[Any], Any, bytes]:
-        session = self._session
+    def _run(self, run: Command | None, command: list[bytes], replies: list[bytes]) -> Work:
+        session = self.session
         try:
             if run is None:
                 name = command[0][:64].decode("ascii", "backslashreplace")
                 raise RespError(f"ERR unknown command {name!r}")  # noqa: TRY301 - as any other
             answer = run(session, command[1:])
-            if isawaitable(answer):
-                answer = yield answer
-            return encoded(answer, protocol=session.protocol)
+            if not isawaitable(answer):
+                replies.append(encoded(answer, protocol=session.protocol))
+                return
         except Exception as error:  # noqa: BLE001 - one that is unknown is logged there
-            return encoded(error_of(error))
+            replies.append(encoded(error_of(error)))
+            return
+        yield self._await(answer, replies)
+
+    async def _await(self, answer: Awaitable[object], replies: list[bytes]) -> None:
+        try:
+            replies.append(encoded(await answer, protocol=self.session.protocol))
+        except Exception as error:  # noqa: BLE001 - one that is unknown is logged there
+            replies.append(encoded(error_of(error)))
 
     def _flush(self, replies: list[bytes]) -> Work:
-        self._write(replies)
+        if self.transport is not None and not self.transport.is_closing():
+            self.transport.write(b"".join(replies))
         replies.clear()
-        if self._writable is not None:
-            yield self._writable
-
-    def _write(self, replies: Sequence[bytes]) -> None:
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(b"".join(replies))
+        if self.unread is not None:
+            yield self.unread

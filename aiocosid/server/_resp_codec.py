@@ -22,9 +22,8 @@ STRANGER_WORDS: Final = 10
 STRANGER_BYTES: Final = 16_384
 """What a command may have before its sender has shown a token; as of Redis."""
 
-FEW_WORDS: Final = {b"*%d" % number: number for number in range(1, STRANGER_WORDS + 1)}
-SHORT_WORDS: Final = {b"$%d" % size: size for size in range(256)}
-"""The headers of nearly all commands."""
+SHORT: Final = 256
+"""Bytes of a command that is remembered, in case it comes again."""
 
 END: Final = b"\r\n"
 ARRAY, BULK = ord("*"), ord("$")
@@ -141,38 +140,17 @@ class Commands:
                 self._at += len(last)
                 found.append(self._last_words)
                 continue
-            start = self._at if not self._left else -1
-            if start >= 0 and self._split_short():
-                found.append(self._last_words)
-                last = self._last
-                continue
+            start, is_whole = self._at, not self._left
             if len(buffer) < self._needed or not self._split(is_stranger=is_stranger):
                 break
             words, self._words = self._words, []
             if not words:  # an array without elements, which Redis ignores
                 continue
+            if is_whole and self._at - start <= SHORT:
+                last = self._last = buffer[start : self._at]
+                self._last_words = words
             found.append(words)
         return found
-
-    def _split_short(self) -> bool:
-        """Take a whole command of few and short words, as nearly all are; return whether it is."""
-        buffer, at = self._buffer, self._at
-        words: list[bytes] = []
-        try:
-            stop = buffer.index(END, at, at + LONGEST_HEADER)
-            for _ in range(FEW_WORDS[buffer[at:stop]]):
-                begin = stop + 2
-                stop = buffer.index(END, begin, begin + LONGEST_HEADER)
-                begin, size = stop + 2, SHORT_WORDS[buffer[begin:stop]]
-                stop = begin + size
-                if buffer[stop : stop + 2] != END:
-                    return False
-                words.append(buffer[begin:stop])
-        except (KeyError, ValueError):
-            return False
-        self._last, self._last_words = buffer[at : stop + 2], words
-        self._at = stop + 2
-        return True
 
     def _split(self, *, is_stranger: bool) -> bool:
         """Go on with a command; return whether it is complete now."""

@@ -6,10 +6,11 @@ import asyncio
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
+from ._http import JSON, HttpAnswer
 from ._problems import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
 __all__ = ("Room",)
 
@@ -45,3 +46,25 @@ class Room:
             status = HTTPStatus.SERVICE_UNAVAILABLE
             raise Problem(status, "busy", detail, retry_after=1.0) from None
         return self._places.release
+
+    async def answer(
+        self, count: int, take: Callable[[], Awaitable[bytes]], content_type: bytes = JSON
+    ) -> HttpAnswer:
+        """Return an answer with so many ids, which keeps its place until it is read.
+
+        Args:
+            count: how many.
+            take: takes them, and returns the body.
+            content_type: its type.
+
+        Raises:
+            Problem: as `take`.
+            CosIdError: as taking them.
+        """
+        release = await self.take(count)
+        try:
+            return HttpAnswer(await take(), content_type, release=release)
+        except BaseException:
+            if release is not None:
+                release()
+            raise

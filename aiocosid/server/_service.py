@@ -25,6 +25,7 @@ from ..errors import (
 )
 from ..integrations.asgi import check_health
 from ..integrations.source import opened
+from ..integrations.state import GeneratorState
 from ..provider import ConfiguredProvider, IdProvider
 from ..provider.hosting import component_of
 from ..segment.generator import SegmentGenerator
@@ -133,33 +134,6 @@ class Service:
         is_draining: whether it tells its balancer to send no more requests; it still serves.
     """
 
-    __slots__ = (
-        "_counters",
-        "_created",
-        "_creates",
-        "_given_store",
-        "_provider",
-        "_source",
-        "_store",
-        "calls",
-        "certificate_ms",
-        "history",
-        "hosts",
-        "is_draining",
-        "limits",
-        "meters",
-        "namespace",
-        "pulse",
-        "quotas",
-        "receipt_key",
-        "refused",
-        "room",
-        "sheets",
-        "tasks",
-        "tokens",
-        "unfinished",
-    )
-
     def __init__(
         self,
         source: Source,
@@ -260,6 +234,12 @@ class Service:
             beneath = getattr(main, "root", None)
             found = [main, *(each for each in found if each is not main and each is not beneath)]
         return found
+
+    @property
+    def states(self) -> dict[str, GeneratorState]:
+        """The state of each generator, by its name."""
+        provider = self.provider
+        return {name: GeneratorState(provider[name].statistics()) for name in provider}
 
     @property
     def condition(self) -> Condition:

@@ -28,7 +28,7 @@ from ..errors import (
     StoreUnavailableError,
 )
 from ..provider import IdProvider
-from ..provider.kinds import GeneratorSpec
+from ..provider.specs import GeneratorSpec
 from ..segment.generator import reached, resume
 from ..segment.pace import ENDURANCE, MAX_IDS_AHEAD
 from ..segment.run_chain import RunChain
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from ..abc import Clock, Counter
     from ..abc.events import Instrument
-    from ..provider.kinds import GeneratorHost
+    from ..provider.specs import GeneratorHost
 
 __all__ = ("SpanDistributor", "SpanStore")
 
@@ -319,7 +319,7 @@ class SpanStore(StoreOverStores[SpanDistributor]):
 
         def make(host: GeneratorHost, name: str) -> RunChain:
             distributor = _root_counter(self.root, counter, step)
-            chain = RunChain(distributor, clock=host.clock, **host.with_defaults(options))
+            chain = RunChain(distributor, **host.with_defaults(options))
             resume(chain, host.floors.get(("counter", name)))
             return chain
 

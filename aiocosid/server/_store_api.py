@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
-
-from starlette.routing import Route
 
 from ..abc import MAX_ID, Machine, MachineMarker
 from ..errors import (
@@ -21,13 +20,15 @@ from ..errors import (
     UnsupportedByStoreError,
 )
 from ..machine.operations import ReleaseOperation, RenewOperation, TakeOperation
-from ..stores.base import BackendStore, CounterDistributor, backend_of
+from ..stores.base import BackendStore, backend_of
+from ..stores.counters import CounterDistributor
 from ..stores.wire import LABEL, as_fault, as_values, ranges_json, values_json
 from . import _machines
-from ._http import access_of, body_of, reply
-from ._problems import CONTENT_TYPE, Problem, problem_of
+from ._http import access_of, answer_of, body_of
+from ._problems import Problem, problem_of
 from ._ranges import next_ranges
 from ._resp import RespError
+from ._routes import HttpOperation, as_json
 from ._service import has_answered
 from ._span_store import SpanDistributor
 from ._tokens import Verb
@@ -35,18 +36,18 @@ from ._tokens import Verb
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from starlette.types import Receive, Scope, Send
-
     from ..abc import IdSegmentDistributor, Store
     from ..machine.operations import Renewed, Took
     from ..stores.backend import Backend
+    from ._http import HttpAnswer
     from ._resp import Session
+    from ._routes import HttpCall
     from ._service import Service
     from ._tokens import Access
 
-    Op = Callable[[Service, Access, Mapping[str, Any]], Awaitable[dict[str, Any]]]
+    Op = Callable[["_Asked"], Awaitable[dict[str, Any]]]
 
-__all__ = ("command", "dispatch", "route")
+__all__ = ("OPERATIONS", "command", "dispatch")
 
 O = TypeVar("O", TakeOperation, RenewOperation, ReleaseOperation)  # noqa: E741 - an operation
 L = TypeVar("L", Machine, MachineMarker)
@@ -76,69 +77,85 @@ async def dispatch(service: Service, access: Access, op: str, args: object) -> d
         raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, "draining", detail, retry_after=1.0)
     if type(args) is not dict:
         raise InvalidArgumentError("arguments", "...", expected="an object")
-    return await serve(service, access, cast("dict[str, Any]", args))
+    return await serve(_Asked(service, access, cast("dict[str, Any]", args)))
 
 
-async def _create_schema(
-    service: Service, access: Access, args: Mapping[str, Any]
-) -> dict[str, Any]:
-    service.check(access, Verb.ADMIN)
-    service.note(access, "create the store's tables")
-    given = {name: args.get(name) is True for name in ("disposable", "after_loss")}
-    backend = _plain(service.store)
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """One call, and who makes it."""
+
+    service: Service
+    access: Access
+    args: Mapping[str, Any]
+
+    def whole(self, name: str, least: int, most: int = MAX_ID) -> int:
+        value = self.args.get(name)
+        if type(value) is not int or not least <= value <= most:
+            raise InvalidArgumentError(name, value, expected=f"an integer from {least} to {most}")
+        return value
+
+    def text(self, name: str) -> str:
+        value = self.args.get(name)
+        if type(value) is not str:
+            raise InvalidArgumentError(name, value, expected="a text")
+        return value
+
+    def check(self, verb: Verb, name: str = "") -> None:
+        self.service.check(self.access, verb, name)
+
+    def check_reader(self) -> None:
+        """Raise unless the caller may read anything; it is shown only what it may."""
+        token = self.access.token
+        if token is not None and Verb.READ not in token.verbs:
+            raise Problem(HTTPStatus.FORBIDDEN, "not-allowed", "this token does not allow 'read'")
+
+    def note(self, what: str) -> None:
+        self.service.note(self.access, what)
+
+    def counter(self, verb: Verb) -> tuple[str, IdSegmentDistributor, Backend | None]:
+        """Return a counter's ``{namespace}.{name}``, if the caller may do that, and the counter.
+
+        Behind it is the backend that it is on; None if its distributor does more than to add.
+        """
+        full = self.text("name")
+        # A namespace may begin with a dot; whatever the parts are, the counter is the same.
+        dot = full.find(".", 1)
+        if not 0 < dot < len(full) - 1:
+            raise InvalidArgumentError("name", full, expected="{namespace}.{name}")
+        self.check(verb, full)
+        found = self.service.counter(full[dot + 1 :], namespace=full[:dot])
+        is_plain = type(found) is CounterDistributor
+        return full, found, _plain(self.service.store) if is_plain else None
+
+
+async def _create_schema(asked: _Asked) -> dict[str, Any]:
+    asked.check(Verb.ADMIN)
+    asked.note("create the store's tables")
+    given = {name: asked.args.get(name) is True for name in ("disposable", "after_loss")}
+    backend = _plain(asked.service.store)
     if backend is None:
-        await service.store.create_schema(**given)
+        await asked.service.store.create_schema(**given)
         return {"is_disposable": False}
     return {"is_disposable": await backend.create_schema(**given)}
+
+
+def _plain(store: Store) -> Backend | None:
+    """Return the backend of a store on one server; None for a store over stores."""
+    if isinstance(store, BackendStore):
+        return backend_of(cast("BackendStore[Backend]", store))
+    return None
 
 
 # Counters.
 
 
-def _whole(args: Mapping[str, Any], name: str, least: int, most: int = MAX_ID) -> int:
-    value = args.get(name)
-    if type(value) is not int or not least <= value <= most:
-        raise InvalidArgumentError(name, value, expected=f"an integer from {least} to {most}")
-    return value
-
-
-def _text(args: Mapping[str, Any], name: str) -> str:
-    value = args.get(name)
-    if type(value) is not str:
-        raise InvalidArgumentError(name, value, expected="a text")
-    return value
-
-
-def _parts(args: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Return a counter's ``{namespace}.{name}``, and both parts."""
-    name = _text(args, "name")
-    # A namespace may begin with a dot; whatever the parts are, the counter is the same.
-    dot = name.find(".", 1)
-    if not 0 < dot < len(name) - 1:
-        raise InvalidArgumentError("name", name, expected="{namespace}.{name}")
-    return name, name[:dot], name[dot + 1 :]
-
-
-def _counter(
-    service: Service, access: Access, verb: Verb, args: Mapping[str, Any]
-) -> tuple[str, IdSegmentDistributor]:
-    full, namespace, name = _parts(args)
-    service.check(access, verb, full)
-    return full, service.counter(name, namespace=namespace)
-
-
-def _backend_of(service: Service, counter: IdSegmentDistributor) -> Backend | None:
-    """Return the backend that a counter is on; None if its distributor does more than to add."""
-    return _plain(service.store) if type(counter) is CounterDistributor else None
-
-
-async def _add(service: Service, access: Access, args: Mapping[str, Any]) -> dict[str, Any]:
-    full, counter = _counter(service, access, Verb.SEGMENTS, args)
-    first = None if args.get("first") is None else _whole(args, "first", 0)
-    by = _whole(args, "by", 1 if first is None else 0, service.limits.step)
+async def _add(asked: _Asked) -> dict[str, Any]:
+    service = asked.service
+    full, counter, backend = asked.counter(Verb.SEGMENTS)
+    first = None if asked.args.get("first") is None else asked.whole("first", 0)
+    by = asked.whole("by", 1 if first is None else 0, service.limits.step)
     if by:
-        service.quotas.charge(access, full, by)
-    backend = _backend_of(service, counter)
+        service.quotas.charge(asked.access, full, by)
     if backend is not None and first is not None and not by:
         return {"max_id": await backend.begin(full, first)}
     if backend is not None:
@@ -170,69 +187,50 @@ async def _check_known(counter: IdSegmentDistributor, full: str) -> None:
             raise CounterMissingError(LABEL, counter=full)
 
 
-async def _raise_to(service: Service, access: Access, args: Mapping[str, Any]) -> dict[str, Any]:
-    full, counter = _counter(service, access, Verb.ADMIN, args)
-    above = _whole(args, "above", 0)
-    create = args.get("create") is True
-    service.note(access, f"raise {full!r} to {above}")
-    backend, raised = _backend_of(service, counter), None
+async def _raise_to(asked: _Asked) -> dict[str, Any]:
+    full, counter, backend = asked.counter(Verb.ADMIN)
+    above, create = asked.whole("above", 0), asked.args.get("create") is True
+    asked.note(f"raise {full!r} to {above}")
     if backend is not None:
         raised = await backend.raise_to(full, above, create=create)
     else:
         where = {"namespace": counter.namespace, "name": counter.name}
-        raised = await service.store.set_floor(**where, above=above, create=create)
+        raised = await asked.service.store.set_floor(**where, above=above, create=create)
     return {"max_id": None if raised is None else raised.last_max_id}
 
 
-async def _peek(service: Service, access: Access, args: Mapping[str, Any]) -> dict[str, Any]:
-    full, counter = _counter(service, access, Verb.READ, args)
-    backend = _backend_of(service, counter)
-    found = await (counter.peek() if backend is None else backend.peek(full))
-    return {"max_id": found}
+async def _peek(asked: _Asked) -> dict[str, Any]:
+    full, counter, backend = asked.counter(Verb.READ)
+    return {"max_id": await (counter.peek() if backend is None else backend.peek(full))}
 
 
-async def _counters(service: Service, access: Access, args: Mapping[str, Any]) -> dict[str, Any]:
-    _check_reader(access)
-    prefix = _text(args, "prefix").removesuffix(".")
-    found = await service.store.counters(namespace=prefix or None)
+async def _counters(asked: _Asked) -> dict[str, Any]:
+    asked.check_reader()
+    prefix = asked.text("prefix").removesuffix(".")
+    found = await asked.service.store.counters(namespace=prefix or None)
     return {
         "counters": [
             [each.namespaced_name, each.last_max_id]
             for each in found
-            if access.allows(Verb.READ, each.namespaced_name)
+            if asked.access.allows(Verb.READ, each.namespaced_name)
         ]
     }
-
-
-def _check_reader(access: Access) -> None:
-    """Raise unless the caller may read anything; it is shown only what it may."""
-    if access.token is not None and Verb.READ not in access.token.verbs:
-        raise Problem(HTTPStatus.FORBIDDEN, "not-allowed", "this token does not allow 'read'")
 
 
 # Machine ids: operations, which the rules decide here, and what operators do.
 
 
-def _plain(store: Store) -> Backend | None:
-    """Return the backend of a store on one server; None for a store over stores."""
-    return (
-        backend_of(cast("BackendStore[Backend]", store))
-        if isinstance(store, BackendStore)
-        else None
-    )
-
-
 def _operation(kind: type[O], serve: Callable[..., Awaitable[Took | Renewed | None]]) -> Op:
     """Return what serves an operation of a holder."""
 
-    async def served(service: Service, access: Access, args: Mapping[str, Any]) -> dict[str, Any]:
-        namespace = _text(args, "namespace")
-        service.check(access, Verb.MACHINES, namespace)
+    async def served(asked: _Asked) -> dict[str, Any]:
+        namespace = asked.text("namespace")
+        asked.check(Verb.MACHINES, namespace)
         try:
-            asked = as_values(kind, args.get("asked"))
+            operation = as_values(kind, asked.args.get("asked"))
         except ValueError:
             raise InvalidArgumentError("asked", "...", expected="what a client sends") from None
-        done = await serve(service, access, namespace, asked)
+        done = await serve(asked.service, asked.access, namespace, operation)
         return {} if done is None else {"answer": values_json(done)}
 
     return served
@@ -241,17 +239,17 @@ def _operation(kind: type[O], serve: Callable[..., Awaitable[Took | Renewed | No
 def _listing(each_of: Callable[[Store], Callable[..., Awaitable[Sequence[L]]]]) -> Op:
     """Return what lists something of the namespaces that the caller may read."""
 
-    async def served(service: Service, access: Access, args: Mapping[str, Any]) -> dict[str, Any]:
-        namespace = None if args.get("namespace") is None else _text(args, "namespace")
+    async def served(asked: _Asked) -> dict[str, Any]:
+        access = asked.access
+        namespace = None if asked.args.get("namespace") is None else asked.text("namespace")
         if namespace is None:
-            _check_reader(access)
+            asked.check_reader()
         elif not access.allows(Verb.ADMIN, namespace):
-            service.check(access, Verb.READ, namespace)
-        found = await each_of(service.store)(namespace=namespace)
+            asked.check(Verb.READ, namespace)
         return {
             "answer": [
                 values_json(each)
-                for each in found
+                for each in await each_of(asked.service.store)(namespace=namespace)
                 if namespace is not None or access.allows(Verb.READ, each.namespace)
             ]
         }
@@ -262,13 +260,12 @@ def _listing(each_of: Callable[[Store], Callable[..., Awaitable[Sequence[L]]]]) 
 def _command(name: str, what: str, *given: str) -> Op:
     """Return what serves an operator's command: a method of the store, with some arguments."""
 
-    async def served(service: Service, access: Access, args: Mapping[str, Any]) -> dict[str, Any]:
-        of = {"namespace": _text(args, "namespace")} if "namespace" in given else {}
-        service.check(access, Verb.ADMIN, of.get("namespace", ""))
-        service.note(access, " ".join((what, *map(repr, of.values()))))
-        found = await getattr(service.store, name)(
-            **of, **{each: args[each] for each in given if each in args and each not in of}
-        )
+    async def served(asked: _Asked) -> dict[str, Any]:
+        of = {"namespace": asked.text("namespace")} if "namespace" in given else {}
+        asked.check(Verb.ADMIN, of.get("namespace", ""))
+        asked.note(" ".join((what, *map(repr, of.values()))))
+        others = {each: asked.args[each] for each in given if each in asked.args and each not in of}
+        found = await getattr(asked.service.store, name)(**of, **others)
         if isinstance(found, MachineMarker):
             found = [values_json(found)]
         return {} if found is None else {"answer": found}
@@ -276,62 +273,54 @@ def _command(name: str, what: str, *given: str) -> Op:
     return served
 
 
-async def _revert_machine(
-    service: Service, access: Access, args: Mapping[str, Any]
-) -> dict[str, Any]:
-    where, held = await _holders(service, access, args)
-    if held == args.get("holders"):  # else it was done already
-        service.note(access, f"take machine id {where['machine_id']} of {where['namespace']!r}")
-        await service.store.revert_machine(**where)
+async def _revert_machine(asked: _Asked) -> dict[str, Any]:
+    where, held = await _holders(asked)
+    if held == asked.args.get("holders"):  # else it was done already
+        asked.note(f"take machine id {where['machine_id']} of {where['namespace']!r}")
+        await asked.service.store.revert_machine(**where)
     return {}
 
 
-async def _machine_holders(
-    service: Service, access: Access, args: Mapping[str, Any]
-) -> dict[str, Any]:
-    return {"answer": (await _holders(service, access, args))[1]}
+async def _machine_holders(asked: _Asked) -> dict[str, Any]:
+    return {"answer": (await _holders(asked))[1]}
 
 
-async def _holders(
-    service: Service, access: Access, args: Mapping[str, Any]
-) -> tuple[dict[str, Any], list[str]]:
-    namespace, number = _text(args, "namespace"), _whole(args, "machine_id", 0, 2**31 - 1)
-    service.check(access, Verb.ADMIN, namespace)
-    found = await service.store.machines(namespace=namespace)
+async def _holders(asked: _Asked) -> tuple[dict[str, Any], list[str]]:
+    namespace, number = asked.text("namespace"), asked.whole("machine_id", 0, 2**31 - 1)
+    asked.check(Verb.ADMIN, namespace)
+    found = await asked.service.store.machines(namespace=namespace)
     held = [each.instance_id for each in found if each.machine_id == number and each.instance_id]
     return {"namespace": namespace, "machine_id": number}, held
 
 
-async def _repair_machines(
-    service: Service, access: Access, args: Mapping[str, Any]
-) -> dict[str, Any]:
-    found = await _machines.repair(service, access, _text(args, "namespace"))
+async def _repair_machines(asked: _Asked) -> dict[str, Any]:
+    found = await _machines.repair(asked.service, asked.access, asked.text("namespace"))
     return {"answer": [values_json(each) for each in found]}
 
 
-async def _machine_bits(
-    service: Service, access: Access, args: Mapping[str, Any]
-) -> dict[str, Any]:
-    namespace = _text(args, "namespace")
-    if not any(access.allows(verb, namespace) for verb in (Verb.READ, Verb.ADMIN)):
-        service.check(access, Verb.MACHINES, namespace)
-    return {"answer": await service.store.machine_bits(namespace=namespace) or 0}
+async def _machine_bits(asked: _Asked) -> dict[str, Any]:
+    namespace = asked.text("namespace")
+    if not any(asked.access.allows(verb, namespace) for verb in (Verb.READ, Verb.ADMIN)):
+        asked.check(Verb.MACHINES, namespace)
+    return {"answer": await asked.service.store.machine_bits(namespace=namespace) or 0}
 
 
-async def _is_initialized(service: Service, access: Access, _: Mapping[str, Any]) -> dict[str, Any]:
-    if access.token is None or Verb.ADMIN not in access.token.verbs:
-        _check_reader(access)
-    return {"answer": await service.store.is_initialized()}
+async def _is_initialized(asked: _Asked) -> dict[str, Any]:
+    token = asked.access.token
+    if token is None or Verb.ADMIN not in token.verbs:
+        asked.check_reader()
+    return {"answer": await asked.service.store.is_initialized()}
 
 
 # Generators.
 
 
-async def _take(service: Service, access: Access, args: Mapping[str, Any]) -> dict[str, Any]:
-    name, count = _text(args, "name"), _whole(args, "count", 1, service.limits.ids)
-    service.check(access, Verb.IDS, name)
+async def _take(asked: _Asked) -> dict[str, Any]:
+    service, name = asked.service, asked.text("name")
+    count = asked.whole("count", 1, service.limits.ids)
+    asked.check(Verb.IDS, name)
     generator = await service.generator(name)
-    service.quotas.charge(access, name, count)
+    service.quotas.charge(asked.access, name, count)
     return {"ranges": ranges_json(await next_ranges(generator, count))}
 
 
@@ -384,34 +373,18 @@ _KINDS: Final = {
 }
 
 
-def route(service: Service) -> Route:
-    """Return the route of HTTP."""
-    return Route("/v1/store/{op}", _OverHttp(service), methods=["POST"])
+async def _over_http(call: HttpCall) -> HttpAnswer:
+    try:
+        access = access_of(call.service, call.scope)
+        args = _parsed(await body_of(call.scope, call.receive, MOST_BYTES))
+        return as_json(await dispatch(call.service, access, call.path["op"], args))
+    except (Problem, CosIdError) as error:
+        problem, fault = _fault_of(error)
+        body = json.dumps(json.loads(problem.body()) | {"fault": fault}).encode()
+        return answer_of(problem)._replace(body=body)
 
 
-class _OverHttp:
-    """``POST /v1/store/{op}``."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        try:
-            access = access_of(self._service, scope)
-            args = _parsed(await body_of(scope, receive, MOST_BYTES))
-            answer = await dispatch(self._service, access, scope["path_params"]["op"], args)
-        except (Problem, CosIdError) as error:
-            problem, fault = _fault_of(error)
-            await reply(
-                send,
-                json.dumps(json.loads(problem.body()) | {"fault": fault}).encode(),
-                content_type=CONTENT_TYPE.encode(),
-                status=problem.status,
-                headers=problem.headers,
-            )
-        else:
-            await reply(send, json.dumps(answer).encode())
+OPERATIONS: Final = (HttpOperation("POST", "/v1/store/{op}", _over_http, is_public=True),)
 
 
 def _parsed(body: bytes) -> object:

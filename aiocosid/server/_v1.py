@@ -6,78 +6,50 @@ import json
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from pydantic import BaseModel, ValidationError
-from starlette.routing import Route
-
 from ..abc import TextIdGenerator
 from ..errors import ClockSkewError
+from ..machine import operations as ops
+from ..machine.distributor import guard_ms_of, nonce, twin
 from . import _machines
-from ._http import access_of, body_of, query_of, reply, reply_slowly, whole
-from ._openapi import DOCUMENT
+from ._http import HttpAnswer, query_of, whole
+from ._machines import Lease, Release, Renew, Repaired, Take
+from ._openapi import COUNT, tree_of
 from ._parse import parse
 from ._problems import Problem
+from ._routes import HttpOperation, as_json
 from ._tokens import Verb
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Awaitable, Sequence
 
-    from starlette.routing import BaseRoute
-    from starlette.types import Receive, Scope, Send
+    from pydantic import BaseModel
 
-    from ._service import Service
-    from ._tokens import Access
+    from ._machines import Holder
+    from ._routes import HttpCall
 
-__all__ = ("routes",)
+__all__ = ("OPERATIONS", "TREE")
 
-M = TypeVar("M", bound=BaseModel)
+T = TypeVar("T")
 
 SAFE: Final = 2**53
 """JavaScript's numbers are exact below it."""
 
 
-def routes(service: Service) -> Sequence[BaseRoute]:
-    """Return the routes, the busiest first."""
-    return [
-        Route("/v1/ids/{name:path}", _Ids(service), methods=["POST"]),
-        Route("/v1/segments/{name:path}", _Segments(service), methods=["POST"]),
-        Route("/v1/machines/{namespace:path}", _Machines(service), methods=["POST"]),
-        Route(
-            "/v1/machines/{namespace:path}/{machine_id}",
-            _Machines(service),
-            methods=["PATCH", "DELETE"],
-        ),
-        Route("/v1/repairs/{namespace:path}", _Repairs(service), methods=["POST"]),
-        Route("/v1/parse/{name:path}/{id}", _Parse(service), methods=["GET"]),
-        Route("/v1/generators", _Generators(service), methods=["GET"]),
-        Route("/v1/statistics", _Statistics(service), methods=["GET"]),
-        Route("/v1/statistics/{name:path}", _Statistics(service), methods=["GET"]),
-        Route("/v1/openapi.json", _OpenApi(), methods=["GET"]),
-    ]
+# Ids.
 
 
-class _Ids:
-    """``POST /v1/ids/{name}?count=n``: exactly n ids."""
+async def _ids(call: HttpCall) -> HttpAnswer:
+    """Take exactly so many ids."""
+    service, name = call.service, call.path["name"]
+    count = whole(query_of(call.scope), "count", 1) if call.scope["query_string"] else 1
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
+    async def take() -> bytes:
+        return _ids_text(await service.next_ids(name, count, access=call.access))
 
-    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        service, name = self._service, scope["path_params"]["name"]
-        access = access_of(service, scope)
-        service.check(access, Verb.IDS, name)
-        count = whole(query_of(scope), "count", 1) if scope["query_string"] else 1
-        release = await service.room.take(count)
-        if release is None:
-            await reply(send, _as_json(await service.next_ids(name, count, access=access)))
-            return
-        try:
-            await reply_slowly(send, _as_json(await service.next_ids(name, count, access=access)))
-        finally:
-            release()
+    return await service.room.answer(count, take)
 
 
-def _as_json(ids: Sequence[Any]) -> bytes:
+def _ids_text(ids: Sequence[Any]) -> bytes:
     """Return ids as decimal texts, and as numbers if JavaScript reads all of them exactly."""
     if isinstance(ids[0], str):
         return json.dumps({"ids": ids}).encode()
@@ -88,150 +60,188 @@ def _as_json(ids: Sequence[Any]) -> bytes:
     return f'{{"ids":["{texts}"]}}'.encode()
 
 
-class _Segments:
-    """``POST /v1/segments/{name}?step=n``: the ids of a segment, for one caller alone."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-
-    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        service, name = self._service, scope["path_params"]["name"]
-        access = access_of(service, scope)
-        service.check(access, Verb.SEGMENTS, name)
-        step = whole(query_of(scope), "step")
-        ids = await service.segment(name, step, access=access)
-        found: dict[str, object] = {"first": str(ids[0]), "last": str(ids[-1]), "step": len(ids)}
-        if ids.step != 1:
-            found["stride"] = ids.step
-        await reply(send, json.dumps(found).encode())
+async def _segment(call: HttpCall) -> HttpAnswer:
+    """Take the ids of a segment, for one caller alone."""
+    step = whole(query_of(call.scope), "step")
+    ids = await call.service.segment(call.path["name"], step, access=call.access)
+    found: dict[str, object] = {"first": str(ids[0]), "last": str(ids[-1]), "step": len(ids)}
+    return as_json(found if ids.step == 1 else {**found, "stride": ids.step})
 
 
-class _Machines:
-    """Machine ids: ``POST`` takes one, ``PATCH`` renews it, ``DELETE`` releases it."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        service, path = self._service, scope["path_params"]
-        namespace = path["namespace"]
-        access = access_of(service, scope)
-        service.check(access, Verb.MACHINES, namespace)
-        body = await body_of(scope, receive, service.limits.body)
-        try:
-            done = await self._done(access, scope["method"], path, body)
-        except ClockSkewError as error:
-            detail = f"the client's clock is {error.ahead} s ahead: set it right"
-            raise Problem(HTTPStatus.CONFLICT, "clock-ahead", detail) from None
-        await reply(send, done)
-
-    async def _done(
-        self, access: Access, method: str, path: Mapping[str, Any], body: bytes
-    ) -> bytes:
-        service, namespace = self._service, path["namespace"]
-        match method:
-            case "POST":
-                asked = _asked(_machines.Take, body)
-                lease = await _machines.taken(service, access, namespace, asked)
-                return lease.model_dump_json().encode()
-            case "PATCH":
-                renewal = _asked(_machines.Renew, body)
-                number = whole(path, "machine_id")
-                await _machines.renewed(service, access, namespace, number, renewal)
-            case _:
-                release = _asked(_machines.Release, body)
-                number = whole(path, "machine_id")
-                await _machines.released(service, access, namespace, number, release)
-        return b"{}"
+# Machine ids.
 
 
-class _Repairs:
-    """``POST /v1/repairs/{namespace}``: mends machine ids that a wrong clock has spoilt."""
+async def _take(call: HttpCall, asked: Take) -> HttpAnswer:
+    namespace = call.path["namespace"]
+    operation = ops.TakeOperation(
+        **_holder(asked),
+        bits=asked.bits,
+        now_ms=asked.now_ms,
+        latest_ms=asked.now_ms if asked.latest_ms is None else asked.latest_ms,
+        token=nonce(),
+    )
+    took = await _timed(_machines.take(call.service, call.access, namespace, operation))
+    if took.twin_ms:
+        raise twin(namespace, asked.instance_id, took)
+    lease = Lease(
+        machine_id=took.machine_id,
+        above_ms=took.floor_ms,
+        lease=took.token,
+        safe_guard=asked.safe_guard,
+    )
+    return _of_model(lease)
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
 
-    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        service, namespace = self._service, scope["path_params"]["namespace"]
-        found = await _machines.repaired(service, access_of(service, scope), namespace)
-        await reply(send, found.model_dump_json().encode())
+async def _renew(call: HttpCall, asked: Renew) -> HttpAnswer:
+    operation = ops.RenewOperation(
+        **_holder(asked),
+        machine_id=whole(call.path, "machine_id"),
+        now_ms=asked.now_ms,
+        mark_ms=asked.mark_ms,
+        token=asked.lease,
+    )
+    await _timed(_machines.renew(call.service, call.access, call.path["namespace"], operation))
+    return as_json({})
 
 
-def _asked(model: type[M], body: bytes) -> M:
+async def _release(call: HttpCall, asked: Release) -> HttpAnswer:
+    operation = ops.ReleaseOperation(
+        **_holder(asked),
+        machine_id=whole(call.path, "machine_id"),
+        last_ms=asked.last_ms,
+        token=asked.lease,
+    )
+    await _timed(_machines.release(call.service, call.access, call.path["namespace"], operation))
+    return as_json({})
+
+
+def _holder(asked: Holder) -> dict[str, Any]:
+    return {
+        "instance": asked.instance_id,
+        "stable": asked.stable,
+        "guard_ms": guard_ms_of(asked.safe_guard),
+    }
+
+
+async def _timed(work: Awaitable[T]) -> T:
+    """Await what the client's clock may be too wrong for."""
     try:
-        return model.model_validate_json(body)
-    except ValidationError as error:
-        # Without what was given, which may be a secret in the wrong place.
-        found = "; ".join(
-            f"{'.'.join(map(str, each['loc'])) or 'body'}: {each['msg']}" for each in error.errors()
-        )
-        raise Problem(HTTPStatus.BAD_REQUEST, "invalid-argument", found) from None
+        return await work
+    except ClockSkewError as error:
+        detail = f"the client's clock is {error.ahead} s ahead: set it right"
+        raise Problem(HTTPStatus.CONFLICT, "clock-ahead", detail) from None
 
 
-class _Parse:
-    """``GET /v1/parse/{name}/{id}``: what an id of a generator says."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-
-    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        service, path = self._service, scope["path_params"]
-        service.check(access_of(service, scope), Verb.READ, path["name"])
-        found = parse(service.known(path["name"]), path["id"])
-        await reply(send, json.dumps(found).encode(), is_head=scope["method"] == "HEAD")
+async def _repair(call: HttpCall) -> HttpAnswer:
+    """Mend machine ids that a wrong clock has spoilt."""
+    found = await _machines.repair(call.service, call.access, call.path["namespace"])
+    free, held = (
+        [each.machine_id for each in found if bool(each.instance_id) == is_held]
+        for is_held in (False, True)
+    )
+    return _of_model(Repaired(repaired=free, held=held))
 
 
-class _Generators:
-    """``GET /v1/generators``: the names that the caller may use, and what their ids are."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-
-    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        service = self._service
-        access = access_of(service, scope)
-        provider = service.provider
-        found = [
-            {
-                "name": name,
-                "kind": provider[name].statistics().kind,
-                "ids": "text" if isinstance(provider[name], TextIdGenerator) else "number",
-            }
-            for name in provider
-            if access.allows(Verb.READ, name) or access.allows(Verb.IDS, name)
-        ]
-        body = json.dumps({"generators": found}).encode()
-        await reply(send, body, is_head=scope["method"] == "HEAD")
+def _of_model(model: BaseModel) -> HttpAnswer:
+    return HttpAnswer(model.model_dump_json().encode())
 
 
-class _Statistics:
-    """``GET /v1/statistics`` and ``/v1/statistics/{name}``: as CosId's actuator shows them."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-
-    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        service, name = self._service, scope["path_params"].get("name")
-        access, provider = access_of(service, scope), service.provider
-        found: object
-        if name is None:
-            names = [each for each in provider if access.allows(Verb.READ, each)]
-            found = {each: provider[each].statistics().as_tree() for each in names}
-        else:
-            service.check(access, Verb.READ, name)
-            found = service.known(name).statistics().as_tree()
-        await reply(send, json.dumps(found).encode(), is_head=scope["method"] == "HEAD")
+# Generators.
 
 
-class _OpenApi:
-    """``GET /v1/openapi.json``: this API, described for tools."""
+async def _parse(call: HttpCall) -> HttpAnswer:
+    return as_json(parse(call.service.known(call.path["name"]), call.path["id"]))
 
-    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        await reply(send, DOCUMENT, is_head=scope["method"] == "HEAD")
+
+async def _generators(call: HttpCall) -> HttpAnswer:
+    """List the names that the caller may use, and what their ids are."""
+    access, provider = call.access, call.service.provider
+    found = [
+        {
+            "name": name,
+            "kind": provider[name].statistics().kind,
+            "ids": "text" if isinstance(provider[name], TextIdGenerator) else "number",
+        }
+        for name in provider
+        if access.allows(Verb.READ, name) or access.allows(Verb.IDS, name)
+    ]
+    return as_json({"generators": found})
+
+
+async def _all_statistics(call: HttpCall) -> HttpAnswer:
+    """Show them as CosId's actuator does."""
+    provider = call.service.provider
+    names = [each for each in provider if call.access.allows(Verb.READ, each)]
+    return as_json({each: provider[each].statistics().as_tree() for each in names})
+
+
+async def _statistics(call: HttpCall) -> HttpAnswer:
+    return as_json(call.service.known(call.path["name"]).statistics().as_tree())
+
+
+async def _openapi(_call: HttpCall) -> HttpAnswer:
+    return HttpAnswer(DOCUMENT)
+
+
+OPERATIONS: Final = (
+    HttpOperation(
+        *("POST", "/v1/ids/{name:path}", _ids, Verb.IDS),
+        summary="Take exactly so many ids.",
+        answer="Ids",
+        query={"count": {**COUNT, "default": 1}},
+    ),
+    HttpOperation(
+        *("POST", "/v1/segments/{name:path}", _segment, Verb.SEGMENTS),
+        summary="Take a segment of the counter: one addition.",
+        answer="Segment",
+        query={"step": COUNT},
+    ),
+    HttpOperation(
+        *("POST", "/v1/machines/{namespace:path}", _take, Verb.MACHINES),
+        summary="Take a machine id.",
+        answer="Lease",
+        asked=Take,
+    ),
+    HttpOperation(
+        *("PATCH", "/v1/machines/{namespace:path}/{machine_id}", _renew, Verb.MACHINES),
+        summary="Renew a machine id.",
+        answer="Done",
+        asked=Renew,
+    ),
+    HttpOperation(
+        *("DELETE", "/v1/machines/{namespace:path}/{machine_id}", _release, Verb.MACHINES),
+        summary="Release a machine id.",
+        answer="Done",
+        asked=Release,
+    ),
+    HttpOperation(
+        *("POST", "/v1/repairs/{namespace:path}", _repair, Verb.ADMIN),
+        summary="Mend machine ids whose times are more than a day ahead.",
+        answer="Repaired",
+    ),
+    HttpOperation(
+        *("GET", "/v1/parse/{name:path}/{id}", _parse, Verb.READ),
+        summary="Tell what an id of a generator says.",
+        answer="Parts",
+    ),
+    HttpOperation(
+        "GET", "/v1/generators", _generators, summary="List the generators.", answer="Generators"
+    ),
+    HttpOperation(
+        *("GET", "/v1/statistics", _all_statistics),
+        summary="Show all generators' statistics.",
+        answer="Statistics",
+    ),
+    HttpOperation(
+        *("GET", "/v1/statistics/{name:path}", _statistics, Verb.READ),
+        summary="Show a generator's statistics.",
+        answer="Statistics",
+    ),
+    HttpOperation("GET", "/v1/openapi.json", _openapi, is_public=True),
+)
+"""What it does, the busiest first."""
+
+TREE: Final = tree_of(OPERATIONS)
+"""The OpenAPI document."""
+
+DOCUMENT: Final = json.dumps(TREE).encode()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from ..machine import MachineIdStatistics
 from ..segment import SegmentStatistics
 from ..snowflake import CachedSnowflakeStatistics, ShardedStatistics, SnowflakeStatistics
 from ..stores.inspection import NOT_KEPT, held_until_ms, is_clock_wrong, number_text, seconds_text
@@ -15,7 +14,9 @@ from ..stores.inspection import NOT_KEPT, held_until_ms, is_clock_wrong, number_
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ..abc import AnyGenerator, Machine
+    from ..abc import Machine
+    from ..integrations.state import GeneratorState
+    from ..machine import MachineIdStatistics
     from ..stores.inspection import Rates, StoreReading
     from ._condition import Condition
 
@@ -36,16 +37,13 @@ __all__ = (
     "generator_row",
     "is_unused",
     "lease_row",
-    "leases_of",
     "machine_rows",
     "name_text",
-    "pictures_of",
     "quarantine_rows",
     "server_fact",
     "store_row",
     "table_of",
     "time_text",
-    "trips_of",
 )
 
 MOST_ROWS: Final = 200
@@ -179,14 +177,6 @@ NOT_COUNTED: Final = _unknown("not counted")
 NO_CHAIN: Final = _unknown("no chain")
 
 
-def pictures_of(statistics: Any) -> Iterator[Any]:  # noqa: ANN401 - a dataclass of any kind
-    """Yield the statistics and those inside: of a wrapped generator, a lease, a distributor."""
-    yield statistics
-    for each in fields(statistics):
-        if is_dataclass(inner := getattr(statistics, each.name)):
-            yield from pictures_of(inner)
-
-
 def server_fact(condition: Condition) -> Shown:
     """Return what the server can do, and why it is not all of it."""
     level = {"up": "good", "degraded": "warn"}.get(condition.status, "bad")
@@ -198,29 +188,28 @@ def server_fact(condition: Condition) -> Shown:
 
 
 def generator_row(
-    name: str, generator: AnyGenerator, rates: Rates, now: float, *, is_cut_off: bool = False
+    name: str, report: GeneratorState, rates: Rates, now: float, *, is_cut_off: bool = False
 ) -> Row:
     """Return the row of one generator.
 
     Args:
         name: its name.
-        generator: the generator.
+        report: its state.
         rates: of the ids that it hands out.
         now: monotonic seconds.
         is_cut_off: whether no store answers.
     """
-    pictures = list(pictures_of(generator.statistics()))
-    core = next((each for each in pictures if hasattr(each, "ids_handed_out")), pictures[0])
-    lease = next((each for each in pictures if isinstance(each, MachineIdStatistics)), None)
+    core = report.core
     rate, handed_out = None, getattr(core, "ids_handed_out", None)
     if handed_out is not None:
         rate = rates.rate(("generator", name, core.name), handed_out, now)
-    error = next((e for each in pictures if (e := getattr(each, "last_error", None))), None)
-    calls, failures = _calls(pictures)
+    calls = failures = _unknown("no store")
+    if report.calls is not None:
+        calls, failures = Shown(number_text(report.calls[0])), _failures(report.calls[1])
     return (
         Shown(name_text(name)),
-        Shown(pictures[0].kind),
-        _state(pictures, lease, error, is_cut_off=is_cut_off),
+        Shown(report.pictures[0].kind),
+        _state(report, is_cut_off=is_cut_off),
         NOT_COUNTED if handed_out is None else _rate(rate),
         *_in_hand(core, rate),
         _distance(core),
@@ -228,26 +217,18 @@ def generator_row(
         _waits(core),
         calls,
         failures,
-        _error(error),
+        _error(report.error),
     )
 
 
-def _state(
-    pictures: Sequence[Any],
-    lease: MachineIdStatistics | None,
-    error: Exception | None,
-    *,
-    is_cut_off: bool,
-) -> Shown:
-    ended = next((e for each in pictures if (e := getattr(each, "ended", None))), None)
-    if ended is not None:
-        return Shown("ended", type(ended).__name__, "bad")
-    if lease is not None and (lease.machine_id is None or lease.seconds_left <= 0):
+def _state(report: GeneratorState, *, is_cut_off: bool) -> Shown:
+    if report.ended is not None:
+        return Shown("ended", type(report.ended).__name__, "bad")
+    if not report.has_machine_id:
         return Shown("down", "no machine id", "bad")
-    has_store = any(trips_of(each) is not None for each in pictures)
-    if error is None and not (is_cut_off and has_store):
+    if report.error is None and not (is_cut_off and report.calls is not None):
         return Shown("up", level="good")
-    is_dry = any(getattr(each, "remaining", None) == 0 for each in pictures)
+    is_dry = report.remaining == 0
     return Shown("down", "no ids left", "bad") if is_dry else Shown("up", "store fails", "warn")
 
 
@@ -294,26 +275,8 @@ def _waits(core: Any) -> Shown:  # noqa: ANN401 - as above
     return Shown(text, f"{waiting} waiting now", "warn") if waiting else Shown(text)
 
 
-def _calls(pictures: Sequence[Any]) -> tuple[Shown, Shown]:
-    found = [trips for each in pictures if (trips := trips_of(each)) is not None]
-    if not found:
-        return _unknown("no store"), _unknown("no store")
-    calls, failures = found[0]
-    return Shown(number_text(calls)), _failures(failures)
-
-
 def _failures(count: int) -> Shown:
     return Shown(number_text(count), level="warn" if count else "")
-
-
-def trips_of(picture: Any) -> tuple[int, int] | None:  # noqa: ANN401 - as above
-    """Return the calls to a store that statistics count, and those of them that failed."""
-    for name in ("fetches", "grants", "renewals"):
-        answered = getattr(picture, name, None)
-        if answered is not None:
-            failures: int = picture.failures
-            return answered + failures, failures
-    return None
 
 
 # Stores.
@@ -482,16 +445,6 @@ LEASES: Final = (
     *("Namespace", "#Machine id", "Instance", "#Lasts unrenewed", "Mark (UTC)", "#Renewals"),
     *("#Failed", "#Lost", "Quarantine ends", "Last error"),
 )
-
-
-def leases_of(pictures: Iterable[Any]) -> list[MachineIdStatistics]:
-    """Return the leases of this process, each once: generators share them."""
-    found = {
-        (each.namespace, each.instance_id, each.machine_id): each
-        for each in pictures
-        if isinstance(each, MachineIdStatistics)
-    }
-    return list(found.values())
 
 
 def lease_row(each: MachineIdStatistics, now_ms: int) -> Row:

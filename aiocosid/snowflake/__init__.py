@@ -8,7 +8,6 @@ from ..abc.lazy import later
 
 if TYPE_CHECKING:
     from ._cached_snowflake_id import CachedSnowflakeId as CachedSnowflakeId
-    from ._cached_snowflake_id import OnEmpty as OnEmpty
     from ._clearance import Clearance as Clearance
     from ._clearance import clearance as clearance
     from ._cosid_generator import CosIdGenerator as CosIdGenerator
@@ -39,11 +38,12 @@ if TYPE_CHECKING:
     from ._layout import sharded as sharded
     from ._sharded_layout import ShardedLayout as ShardedLayout
     from ._sharded_layout import ShardedParts as ShardedParts
-    from ._sharded_options import OnUnavailable as OnUnavailable
     from ._snowflake_id import SnowflakeId as SnowflakeId
     from ._statistics import CachedSnowflakeStatistics as CachedSnowflakeStatistics
     from ._statistics import ShardedStatistics as ShardedStatistics
     from ._statistics import SnowflakeStatistics as SnowflakeStatistics
+    from .options import OnEmpty as OnEmpty
+    from .options import OnUnavailable as OnUnavailable
     from .sharded_id import ShardedId as ShardedId
 
 __all__ = (
@@ -91,7 +91,7 @@ if not TYPE_CHECKING:  # else every name would be one of ours
     __getattr__, __dir__ = later(
         __name__,
         {
-            "._cached_snowflake_id": "CachedSnowflakeId OnEmpty",
+            "._cached_snowflake_id": "CachedSnowflakeId",
             "._clearance": "Clearance clearance",
             "._cosid_generator": "CosIdGenerator",
             "._cosid_state": (
@@ -106,7 +106,7 @@ if not TYPE_CHECKING:  # else every name would be one of ours
             ),
             ".sharded_id": "ShardedId",
             "._sharded_layout": "ShardedLayout ShardedParts",
-            "._sharded_options": "OnUnavailable",
+            ".options": "OnEmpty OnUnavailable",
             "._snowflake_id": "SnowflakeId",
             "._statistics": "CachedSnowflakeStatistics ShardedStatistics SnowflakeStatistics",
         },

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
 __all__ = ("StoreAvailability",)
 
-FIRST_BACKOFF: Final = 0.05  # seconds after the first failure, doubled by each further one
-LAST_BACKOFF: Final = 1.0  # seconds
 FENCE_BACKOFF: Final = 2.0  # seconds; a fence that is far ahead may be removed
 
 
@@ -71,22 +69,12 @@ class StoreAvailability:
         elif answer is not None:
             self.opens = min(self.opens, answer.second)
 
-    def failed(self, error: CosIdError, now: float, *, in_a_hurry: bool, jitter: float) -> None:
-        """Record a failed call.
-
-        Args:
-            error: its error.
-            now: the time.
-            in_a_hurry: whether callers fail at once, so that the next one need not wait for a
-                pause.
-            jitter: the share of the pause that is slept, to spread the nodes.
-        """
+    def failed(self, error: CosIdError, retry_at: float) -> None:
+        """Record a failed call, its error, and when the store may be asked again."""
         self.last_error = error
         self.attempt += 1
         self.is_away = isinstance(error, StoreUnavailableError)
-        longest = FIRST_BACKOFF if in_a_hurry else LAST_BACKOFF
-        pause = min(longest, FIRST_BACKOFF * 2 ** min(self.attempt - 1, 10))
-        self.retry_at = now + pause * jitter
+        self.retry_at = retry_at
 
     def to_ask(self, second: int, now: float) -> int | None:
         """Return the second to request, this one or the first behind the fence, or None."""

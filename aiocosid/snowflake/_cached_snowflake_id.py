@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Final
 
-from ..abc.checks import check_seconds
 from ..abc.events import RingEmptied, RingFilled
-from ..errors import InvalidArgumentError, RingEmptyError
-from ._layout import UID_GENERATOR_HA
-from ._ring import SECOND_MS, Ring, RingOptions
+from ..abc.options import takes
+from ..errors import RingEmptyError
+from ._ring import Ring
 from ._sequencer import Behind, Limited
 from ._snowflake_id import SnowflakeId
 from ._stamping import NS_PER_MS, Stamping
 from ._statistics import CachedSnowflakeStatistics, SnowflakeStatistics
+from .options import SECOND_MS, CachedIdOptions
 
 if TYPE_CHECKING:
     from .._life.open_state import Home
-    from ..abc import Clock, MachineIdDistributor
-    from ..abc.events import Instrument
+    from ..abc import MachineIdDistributor
     from ..machine import MachineIdLease
-    from ._layout import SnowflakeLayout
-    from ._options import StampOptions
     from ._sequencer import Refusal
 
-__all__ = ("CachedSnowflakeId", "OnEmpty")
-
-OnEmpty: TypeAlias = Literal["wait", "raise"]
-"""What a `CachedSnowflakeId` does when its ring is empty."""
-
-ON_EMPTY: Final = get_args(OnEmpty)
+__all__ = ("CachedSnowflakeId",)
 
 FIGURES: Final = tuple(field.name for field in fields(SnowflakeStatistics))
 
@@ -37,25 +29,23 @@ FIGURES: Final = tuple(field.name for field in fields(SnowflakeStatistics))
 class RingStamping(Stamping):
     """One opening of a `CachedSnowflakeId`: keeps a ring filled, and asks the lease in time."""
 
-    __slots__ = ("_fills_reported", "_raises", "_refill_interval", "_ring_options")
+    __slots__ = ("_fills_reported", "_ring_options")
 
     def __init__(
         self,
         home: Home,
         before: Stamping | None,
         lease: MachineIdLease,
-        options: StampOptions,
-        *,
-        ring_options: RingOptions,
-        refill_interval: float | None,
-        raises: bool,
+        options: CachedIdOptions,
     ) -> None:
         """Begin; ``before`` is the generator's last opening."""
         super().__init__(home, before, lease, options)
-        self._ring_options = ring_options
-        self._refill_interval = refill_interval
-        self._raises = raises
+        self._ring_options = options
         self._fills_reported = 0
+
+    @property
+    def _raises(self) -> bool:
+        return self._ring_options.on_empty == "raise"
 
     def now_and_limit(self) -> tuple[int, int]:
         """Return the clock's time and the latest one that the lease allows; fill the ring."""
@@ -116,8 +106,9 @@ class RingStamping(Stamping):
         self._lease.ask(self.clock.now_ms() + ahead * SECOND_MS)
         await super().start()
         self._refill(self.read_ns() // NS_PER_MS, self._lease.limit_ms())
-        if self._refill_interval is not None:
-            self.start_soon(self._refill_at_intervals, self._refill_interval, task="refill")
+        interval = self._ring_options.refill_interval
+        if interval is not None:
+            self.start_soon(self._refill_at_intervals, interval, task="refill")
 
     def _make_sequencer(self) -> Ring:
         lease = self._lease
@@ -147,60 +138,20 @@ class CachedSnowflakeId(SnowflakeId):
     ahead of them, happens in the background.
     """
 
-    __slots__ = ("_on_empty", "_refill_interval", "_ring_options")
+    __slots__ = ()
 
+    _options: CachedIdOptions  # pyright: ignore[reportIncompatibleVariableOverride]  # its own
+
+    @takes(CachedIdOptions)
     def __init__(
-        self,
-        machine: MachineIdDistributor | MachineIdLease,
-        *,
-        name: str = "__share__",
-        layout: SnowflakeLayout = UID_GENERATOR_HA,
-        boost: int = 3,
-        padding_factor: int = 50,
-        max_borrow: float = 60.0,
-        refill_interval: float | None = None,
-        on_empty: OnEmpty = "wait",
-        broken_threshold: float | None = 2.0,
-        max_forward_jump: float | None = None,
-        wait_timeout: float = 5.0,
-        close_timeout: float = 5.0,
-        instrument: Instrument | None = None,
-        clock: Clock | None = None,
+        self, machine: MachineIdDistributor | MachineIdLease, options: CachedIdOptions, /
     ) -> None:
         """Describe a generator; nothing is sent yet.
 
         Args:
             machine: the source of the machine id, as for `SnowflakeId`; its store has to keep time
                 marks, which a CosId proxy does not.
-            name: the generator's name.  Its ids are unique under it; generators of two names may
-                issue equal ids.
-            layout: the layout of the ids, with ticks of seconds.  By default 8192 ids per second of
-                1024 machines, until the year 36858.
-            boost: the ring holds the ids of ``2^boost`` seconds, 1 to 16; uid-generator's
-                ``boostPower``.
-            padding_factor: percent, 1 to 99; the ring is filled when it holds fewer ids.
-            max_borrow: seconds that ids may be ahead of the clock, at least ``2^boost`` and at most
-                0.9 of the machine id's safe guard.  Callers do not wait for a clock that steps back
-                by less.  After a crash in a burst only another `CachedSnowflakeId` can use the
-                machine id at once; other generators wait as long.  If the mark is lost, ids may
-                repeat for as long: when the ``state_dir`` of a chosen machine id is lost, clean
-                close or not (any generator may then repeat ids of one tick), and after a crash in a
-                Java peer of the same stable instance, which does not read the mark.
-            refill_interval: seconds between two fillings of the ring while no ids are requested, so
-                that a burst finds it full; None for none.  uid-generator's default, when enabled,
-                is 300.
-            on_empty: what a call does that finds too few ids, since all that may be borrowed is
-                used up, or the lease allows no later ones yet: ``"wait"`` for them, in order, or
-                ``"raise"`` `RingEmptyError` and take none, as uid-generator's default handler of an
-                empty ring does.  A full ring needs no policy: nothing is put into it then.
-            broken_threshold: seconds that a call waits for a clock that stepped back further than
-                may be borrowed; None for no limit.
-            max_forward_jump: seconds by which the wall clock may run ahead of the monotonic one
-                between two ids; None for any.
-            wait_timeout: seconds that a call waits for a lease that allows no ids.
-            close_timeout: seconds that closing may take.
-            instrument: receives events.
-            clock: time; the system's by default.
+            options: the keyword arguments: see `CachedIdOptions`.
 
         Raises:
             InvalidArgumentError: an argument is outside its range, or the layout is not in seconds,
@@ -208,41 +159,11 @@ class CachedSnowflakeId(SnowflakeId):
                 borrowed seconds.
             MachineBitsMismatchError: the lease has machine ids of another width.
         """
-        if layout.unit_ms != SECOND_MS:
-            raise InvalidArgumentError("layout", layout, expected="a layout of seconds")
-        if refill_interval is not None:
-            check_seconds("refill_interval", refill_interval)
-        if on_empty not in ON_EMPTY:
-            raise InvalidArgumentError("on_empty", on_empty, expected=f"one of {ON_EMPTY}")
-        self._on_empty = on_empty
-        self._ring_options = RingOptions(
-            boost=boost, padding_factor=padding_factor, max_borrow=max_borrow
-        )
-        self._refill_interval = refill_interval
-        super().__init__(
-            machine,
-            name=name,
-            layout=layout,
-            broken_threshold=broken_threshold,
-            max_forward_jump=max_forward_jump,
-            sequence_reset_threshold=None,
-            wait_timeout=wait_timeout,
-            close_timeout=close_timeout,
-            instrument=instrument,
-            clock=clock,
-        )
-        self._lease.let_borrow(max_borrow)
+        self._describe(machine, options)
+        self._lease.let_borrow(options.max_borrow)
 
     def _reset(self) -> None:
-        self._opening = RingStamping(
-            self._home,
-            self._opening,
-            self._lease,
-            self._options,
-            ring_options=self._ring_options,
-            refill_interval=self._refill_interval,
-            raises=self._on_empty == "raise",
-        )
+        self._opening = RingStamping(self._home, self._opening, self._lease, self._options)
 
     # Statistics.
 
@@ -254,7 +175,7 @@ class CachedSnowflakeId(SnowflakeId):
             filled, fills, borrowed = ring.filled(now_ms), ring.fills, ring.borrowed(now_ms)
         return CachedSnowflakeStatistics(
             **{name: getattr(seen, name) for name in FIGURES},
-            capacity=self.layout.ids_per_tick * self._ring_options.seconds,
+            capacity=self.layout.ids_per_tick * self._options.seconds,
             filled=filled,
             fills=fills,
             borrowed=borrowed,

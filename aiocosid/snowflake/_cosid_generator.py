@@ -7,18 +7,19 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from .._life.clock import SYSTEM_CLOCK
+from ..abc import TextIdGenerator
 from ..abc.dates import moment_of
+from ..abc.options import common, takes
 from ..errors import InvalidArgumentError
-from ..generators.text import WritingGenerator
+from ..generators.wrapped import DelegatingGenerator
 from ._cosid_state import RADIX62, CosIdFriendlyText, CosIdState
 from ._snowflake_id import SnowflakeId
+from .options import CosIdGeneratorOptions, SnowflakeIdOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from datetime import tzinfo
 
-    from ..abc import Clock, MachineIdDistributor
-    from ..abc.events import Instrument
+    from ..abc import MachineIdDistributor
     from ..machine import MachineIdLease
     from ._cosid_state import CosIdText
     from ._statistics import SnowflakeStatistics
@@ -31,7 +32,7 @@ ZONE_YEARS: Final = (
 ZONE_STEP_DAYS: Final = 20  # shorter than every period of summer time, Morocco's break included
 
 
-class CosIdGenerator(WritingGenerator[SnowflakeId]):
+class CosIdGenerator(DelegatingGenerator[SnowflakeId, str], TextIdGenerator):
     """Text ids of 44 bits of time, 20 of machine id and 16 of sequence: CosIdGenerator's.
 
     It has the contract of every generator, for text.  Texts of radix 62 and 36 sort by time.
@@ -44,63 +45,25 @@ class CosIdGenerator(WritingGenerator[SnowflakeId]):
 
     _stretch = 200
 
+    @takes(CosIdGeneratorOptions)
     def __init__(
-        self,
-        machine: MachineIdDistributor | MachineIdLease,
-        *,
-        name: str = "__share__",
-        text: CosIdText = RADIX62,
-        broken_threshold: float | None = 2.0,
-        max_forward_jump: float | None = None,
-        sequence_reset_threshold: int | None = -1,
-        wait_timeout: float = 5.0,
-        close_timeout: float = 5.0,
-        instrument: Instrument | None = None,
-        clock: Clock | None = None,
+        self, machine: MachineIdDistributor | MachineIdLease, options: CosIdGeneratorOptions, /
     ) -> None:
         """Describe a generator; the arguments are `SnowflakeId`'s, with ``text`` for ``layout``.
 
         Args:
             machine: the source of the machine id, of 20 bits by default.
-            name: the generator's name.
-            text: `RADIX62` (15 characters), `RADIX36` (17), or a `CosIdFriendlyText` with a zone of
-                constant offset.
-            broken_threshold: seconds that a call waits for a clock that stepped back.
-            max_forward_jump: as for `SnowflakeId`.
-            sequence_reset_threshold: as for `SnowflakeId`.
-            wait_timeout: seconds that a call waits for a lease that allows no ids.
-            close_timeout: seconds that closing may take.
-            instrument: receives events.
-            clock: time; the system's by default.
+            options: the keyword arguments: see `CosIdGeneratorOptions`.
 
         Raises:
             InvalidArgumentError: an argument is outside its range, or the zone has summer time.
         """
+        text = RADIX62 if options.text is None else options.text
         if isinstance(text, CosIdFriendlyText):
-            _check_zone(text, (clock or SYSTEM_CLOCK).now_ms())
+            _check_zone(text, (options.clock or SYSTEM_CLOCK).now_ms())
         self.text: CosIdFriendlyText | CosIdText = text
-        super().__init__(
-            SnowflakeId(
-                machine,
-                name=name,
-                layout=text.layout,
-                broken_threshold=broken_threshold,
-                max_forward_jump=max_forward_jump,
-                sequence_reset_threshold=sequence_reset_threshold,
-                wait_timeout=wait_timeout,
-                close_timeout=close_timeout,
-                instrument=instrument,
-                clock=clock,
-            )
-        )
-
-    async def next_id(self) -> str:
-        """Return the next id as text; see `SnowflakeId.next_id`."""
-        return self._written(await self._inner.next_id())
-
-    def next_id_nowait(self) -> str:
-        """Return the next id as text if there is one now; raises `WouldBlock` otherwise."""
-        return self._written(self._inner.next_id_nowait())
+        both = common(options, SnowflakeIdOptions)
+        super().__init__(SnowflakeId(machine, layout=text.layout, **both))
 
     async def next_state(self) -> CosIdState:
         """Return the next id as its three fields."""
@@ -122,10 +85,7 @@ class CosIdGenerator(WritingGenerator[SnowflakeId]):
         timestamp = packed >> layout.sequence_bits + layout.machine_bits
         return CosIdState(timestamp, machine_id, sequence)
 
-    def _texts(self, ids: Iterable[int]) -> list[str]:
-        return list(map(self._written, ids))
-
-    def _written(self, packed: int) -> str:
+    def _one(self, packed: int) -> str:
         return self.text.as_text(self._state(packed))
 
 

@@ -7,12 +7,11 @@ import random
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-import anyio
-
 from .._life.callers import Callers
-from .._life.clock import as_cosid_error, call_bounded
+from .._life.clock import as_cosid_error
 from .._life.component import RESOLUTION
 from .._life.open_state import OpenState
+from .._life.store_calls import FIRST_BACKOFF, LAST_BACKOFF, OpeningCalls, back_off, unavailable
 from ..abc import SecondFenced, SecondSpent, SequenceGrant
 from ..abc.events import (
     ClockBackwards,
@@ -36,7 +35,7 @@ from ._lane import Guess, Lane
 from ._replies import validated_reply
 from ._seconds_in_hand import NS, SecondsInHand
 from ._sequencer import PIECE
-from ._sharded_options import lane_width
+from ._sharded_sequences import lane_width
 from ._stamping import join_lease
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     from ..machine import MachineIdLease
     from ._lane import Fallback
     from ._sharded_layout import ShardedLayout
-    from ._sharded_options import ShardedOptions
+    from .options import ShardedOptions
 
 __all__ = ("Granting",)
 
@@ -71,7 +70,7 @@ class Granting(OpenState):
             last opening.
         availability: what is known of the store.
         batch: how many sequences to request.
-        flights: the calls to the store that are under way, by second; None before it has begun.
+        calls: the calls to the store, by second.
         has_joined: whether it has joined the lease of the lanes.
         size: sequences in the last request.
         discarded: ids that were dropped with their caller, or at the end.
@@ -89,17 +88,16 @@ class Granting(OpenState):
         "_distributor",
         "_dropped_reported",
         "_fallback",
-        "_grounded",
         "_lease",
         "_options",
         "_planned",
         "availability",
         "batch",
         "callers",
+        "calls",
         "discarded",
         "failures",
         "fenced",
-        "flights",
         "granted",
         "grants",
         "has_joined",
@@ -144,8 +142,9 @@ class Granting(OpenState):
         self.batch = BatchSize(most, options.batch)
         self._fallback: Fallback | None = None
         self.has_joined = False
-        self.flights: dict[int, anyio.CancelScope | None] = {}
-        self._grounded: anyio.Event | None = None  # set when all calls have ended, for closing
+        self.calls = OpeningCalls(
+            self, timeout=options.fetch_timeout, close_timeout=options.close_timeout
+        )
         self._planned = -1  # the last second in which a prefetch of the next one was planned
         self._dropped_reported: int = 0  # dropped ids that the instrument was told of
         self.size = self.discarded = self.undelivered = self.waits = 0
@@ -268,41 +267,22 @@ class Granting(OpenState):
             self._take_off(second, wanted, ahead=False)
 
     def _take_off(self, second: int, wanted: int, *, ahead: bool) -> None:
-        flights, started = self.flights, False
-        if second in flights or len(flights) >= MOST_FLIGHTS or not self.is_alive:
+        under_way = self.calls.under_way
+        if second in under_way or len(under_way) >= MOST_FLIGHTS or not self.is_alive:
             return
-        flights[second] = None
         size = self.size = self.batch.size(second, wanted)
-        try:
-            never_flew = partial(self._end_flight, second)
-            started = self.start_soon(
-                self._fly, second, size, ahead, task="grant", unstarted=never_flew
-            )
-        finally:
-            if not started:
-                flights.pop(second, None)
+        self.calls.start(second, self._fly, second, size, ahead, task="grant")
 
     async def _fly(self, second: int, size: int, ahead: bool) -> None:  # noqa: FBT001 - of a task
-        """Make one call, shielded: it serves all callers, and no single one may cancel it."""
+        """Make one call; it serves all callers."""
         sent_at = self.clock.monotonic()
         try:
-            answer = await call_bounded(
-                partial(self._distributor.grant, second, size),
-                store=self._distributor.store,
-                clock=self.clock,
-                within=self._options.fetch_timeout,
-                shield=True,
-                began=partial(self.flights.__setitem__, second),
-            )
+            asked = self._distributor
+            answer = await self.calls.call(second, asked.store, partial(asked.grant, second, size))
         finally:
-            self._end_flight(second)
+            self.calls.end(second)
         if self.ended is None:
             self._landed(answer, second, ahead=ahead, took=self.clock.monotonic() - sent_at)
-
-    def _end_flight(self, second: int) -> None:
-        self.flights.pop(second, None)
-        if not self.flights and self._grounded is not None:
-            self._grounded.set()
 
     # Landing.
 
@@ -358,22 +338,22 @@ class Granting(OpenState):
         if not availability.attempt:
             logger.warning("%s: no sequence is granted: %s", self.label, error)
         in_a_hurry = self._options.on_unavailable == "raise"
+        # If callers fail at once, the next one need not wait for a pause.
+        pause = back_off(availability.attempt + 1, FIRST_BACKOFF if in_a_hurry else LAST_BACKOFF)
         jitter = random.uniform(0.5, 1.0)  # noqa: S311 - it spreads load and hides nothing
-        availability.failed(error, self.clock.monotonic(), in_a_hurry=in_a_hurry, jitter=jitter)
+        availability.failed(error, self.clock.monotonic() + pause * jitter)
         if not error.retryable or (in_a_hurry and not self.seconds.ahead):
             self._fail_all(self._unavailable)
 
     def _unavailable(self, waited: float = 0) -> CosIdError:
         cause = self.availability.last_error
-        error = SequenceUnavailableError(
+        return unavailable(
+            SequenceUnavailableError,
             self._distributor.namespaced_name,
+            cause,
             waited=waited,
-            reason=str(cause or ""),
             retryable=cause is None or cause.retryable,
-            remedy="" if cause is None else cause.remedy,
         )
-        error.__cause__ = cause
-        return error
 
     # Without the store.
 
@@ -465,18 +445,7 @@ class Granting(OpenState):
         if self.has_joined and self._lease is not None:
             self.has_joined = False
             await self._lease.leave()
-        if not self.flights:
-            return
-        grounded = self._grounded = self._grounded or anyio.Event()
-        try:
-            with self.clock.move_on_after(self._options.close_timeout):
-                await grounded.wait()
-        finally:
-            for flight in tuple(self.flights.values()):
-                if flight is not None:
-                    flight.cancel()
-        with self.clock.move_on_after(self._options.close_timeout):
-            await grounded.wait()
+        await self.calls.drain()
 
     def _discard(self, count: int, reason: str) -> None:
         if count:

@@ -7,47 +7,21 @@ how far ids may be ahead of the clock, and the time mark of the lease.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from operator import length_hint
 from typing import TYPE_CHECKING, Final
 
-from ..abc.checks import check_integer, check_seconds
-from ..errors import InvalidArgumentError
 from ._sequencer import Behind, Full, Limited, Sequencer
+from .options import SECOND_MS
 
 if TYPE_CHECKING:
     from ._layout import SnowflakeLayout
     from ._sequencer import Refusal
+    from .options import RingOptions
 
-__all__ = ("SECOND_MS", "Ring", "RingOptions")
+__all__ = ("Ring",)
 
-SECOND_MS: Final = 1000
 NS_PER_MS: Final = 1_000_000
-MAX_BOOST: Final = 16  # a ring of 18 hours
 PERCENT: Final = 100
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RingOptions:
-    """The options of `CachedSnowflakeId` for its ring; see there."""
-
-    boost: int
-    padding_factor: int
-    max_borrow: float
-
-    def __post_init__(self) -> None:
-        """Check them."""
-        check_integer("boost", self.boost, at_least=1, at_most=MAX_BOOST)
-        check_integer("padding_factor", self.padding_factor, at_least=1, at_most=PERCENT - 1)
-        check_seconds("max_borrow", self.max_borrow)
-        if self.max_borrow < self.seconds:
-            expected = f"at least {self.seconds}, the seconds that a boost of {self.boost} prepares"
-            raise InvalidArgumentError("max_borrow", self.max_borrow, expected=expected)
-
-    @property
-    def seconds(self) -> int:
-        """How many seconds the ring holds: 2^boost."""
-        return 1 << self.boost
 
 
 class Ring(Sequencer):
@@ -84,7 +58,8 @@ class Ring(Sequencer):
     @property
     def rules(self) -> tuple[object, ...]:
         """The settings that all generators of one sequencer share."""
-        return (*super().rules, self.options)
+        chosen = self.options
+        return *super().rules, chosen.boost, chosen.padding_factor, chosen.max_borrow
 
     @property
     def capacity(self) -> int:

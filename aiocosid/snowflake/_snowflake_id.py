@@ -8,19 +8,17 @@ from .._life import fork
 from .._life.callers import MAX_BATCH, expand_ranges
 from .._life.component import Component
 from ..abc import IdGenerator, MachineIdDistributor
-from ..abc.checks import check_text
+from ..abc.options import takes
 from ..errors import InvalidArgumentError, MachineBitsMismatchError, WouldBlock
-from ._layout import COSID_MS
-from ._options import StampOptions
 from ._sequencer import Sequencer
 from ._stamping import Stamping
+from .options import SnowflakeIdOptions
 
 if TYPE_CHECKING:
-    from ..abc import Clock
-    from ..abc.events import Instrument
     from ..machine import MachineIdLease
     from ._layout import SnowflakeLayout
     from ._statistics import SnowflakeStatistics
+    from .options import CachedIdOptions
 
 __all__ = ("SnowflakeId",)
 
@@ -37,90 +35,58 @@ class SnowflakeId(Component, IdGenerator):
         name: generators of one name, lease and layout share one sequence.
     """
 
+    layout: SnowflakeLayout
+    name: str
     _opening: Stamping
+    _options: SnowflakeIdOptions | CachedIdOptions
 
     __slots__ = ("__weakref__", "_lease", "_options", "layout", "name")
 
+    @takes(SnowflakeIdOptions)
     def __init__(
-        self,
-        machine: MachineIdDistributor | MachineIdLease,
-        *,
-        name: str = "__share__",
-        layout: SnowflakeLayout = COSID_MS,
-        broken_threshold: float | None = 2.0,
-        max_forward_jump: float | None = None,
-        sequence_reset_threshold: int | None = -1,
-        random_start: int | None = None,
-        wait_timeout: float = 5.0,
-        close_timeout: float = 5.0,
-        instrument: Instrument | None = None,
-        clock: Clock | None = None,
+        self, machine: MachineIdDistributor | MachineIdLease, options: SnowflakeIdOptions, /
     ) -> None:
         """Describe a generator; nothing is sent yet.
 
         Args:
             machine: the source of the machine id.  Generators with the same distributor, or the
                 same lease, share one machine id.
-            name: the generator's name.  Its ids are unique under it; generators of two names may
-                issue equal ids.
-            layout: the layout of the ids.
-            broken_threshold: seconds that a call waits for a clock that stepped back; None for no
-                limit.  CosId's is 0.5.
-            max_forward_jump: seconds by which the wall clock may run ahead of the monotonic one
-                between two ids; None for any.
-            sequence_reset_threshold: the sequence restarts with a new tick once it has reached
-                this, 0 to the highest sequence; -1 for CosId's default, ``2^(sequence_bits-1) -
-                1``; None to begin each tick at 0, as Twitter's does.
-            random_start: the first sequence of a tick is random, from 0 to below this limit, so
-                that ``id % n`` is spread evenly at a low rate: 100 as in Leaf.  A tick has up to
-                ``random_start - 1`` ids fewer, half of that on average; a tick after a used-up one
-                begins at 0.  None for the threshold above.
-            wait_timeout: seconds that a call waits for a lease that allows no ids: while the store
-                cannot be reached, or the machine id is lost.
-            close_timeout: seconds that closing may take.
-            instrument: receives events.
-            clock: time; the system's by default.
+            options: the keyword arguments: see `SnowflakeIdOptions`.
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
             MachineBitsMismatchError: the lease has machine ids of another width.
         """
+        self._describe(machine, options)
+
+    def _describe(
+        self,
+        machine: MachineIdDistributor | MachineIdLease,
+        options: SnowflakeIdOptions | CachedIdOptions,
+    ) -> None:
         from ..machine import MachineIdLease, lease_of
 
-        check_text("name", name)
         if not isinstance(machine, MachineIdDistributor | MachineIdLease):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
             expected = "a MachineIdDistributor or a MachineIdLease"  # type: ignore[unreachable]
             raise InvalidArgumentError("machine", machine, expected=expected)
-        options = StampOptions(
-            name=name,
-            layout=layout,
-            broken_threshold=broken_threshold,
-            max_forward_jump=max_forward_jump,
-            sequence_reset_threshold=sequence_reset_threshold,
-            random_start=random_start,
-            wait_timeout=wait_timeout,
-            close_timeout=close_timeout,
-            instrument=instrument,
-        )
+        bits = options.layout.machine_bits
         if isinstance(machine, MachineIdDistributor):
             lease = lease_of(
                 machine,
-                bits=layout.machine_bits,
-                broken_threshold=broken_threshold,
-                instrument=instrument,
-                clock=clock,
+                bits=bits,
+                broken_threshold=options.broken_threshold,
+                instrument=options.instrument,
+                clock=options.clock,
             )
         else:
             lease = machine
-        if lease.bits != layout.machine_bits:
-            raise MachineBitsMismatchError(
-                lease.namespace, bits=layout.machine_bits, found=lease.bits
-            )
-        self.layout: SnowflakeLayout = layout
-        self.name: str = name
+        if lease.bits != bits:
+            raise MachineBitsMismatchError(lease.namespace, bits=bits, found=lease.bits)
+        self.layout = options.layout
+        self.name = options.name
         self._lease = lease
-        self._options = options.fitted()
-        super().__init__(clock)
+        self._options = options
+        super().__init__(options.clock)
         self._reset()
 
     # The hot path.
@@ -158,7 +124,7 @@ class SnowflakeId(Component, IdGenerator):
         """
         process = fork.generation
         ids = await expand_ranges(await self._next_ranges(n))
-        self._check_process(process)
+        fork.ensure_own(process, self._home.label)
         return ids
 
     async def _next_ranges(self, n: int) -> list[range]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, cast
 from .._life.callers import Callers
 from .._life.component import RESOLUTION
 from .._life.open_state import OpenState
+from .._life.store_calls import unavailable
 from ..abc.events import ClockBackwards, SnowflakeOpened, WaitTimedOut
 from ..abc.machines import RELEASE_MARGIN
 from ..errors import (
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
     from .._life.open_state import Home
     from ..machine import MachineIdLease
     from ._layout import SnowflakeLayout
-    from ._options import StampOptions
     from ._sequencer import Refusal
+    from .options import CachedIdOptions, SnowflakeIdOptions
 
 __all__ = ("MS", "NS_PER_MS", "Stamping", "join_lease")
 
@@ -74,7 +75,7 @@ class Stamping(OpenState):
         home: Home,
         before: Stamping | None,
         lease: MachineIdLease,
-        options: StampOptions,
+        options: SnowflakeIdOptions | CachedIdOptions,
     ) -> None:
         """Begin; ``before`` is the generator's last opening."""
         super().__init__(
@@ -198,14 +199,10 @@ class Stamping(OpenState):
     def timed_out(self, waited: float) -> CosIdError:
         """Tell of a caller that has waited too long for the lease; return its error."""
         self.emit(WaitTimedOut, waited=self._options.wait_timeout)
-        cause, waited = self._lease.last_error, round(waited, 3)
-        reason = str(cause or "")
-        remedy = getattr(cause, "remedy", "")
-        error = MachineIdUnavailableError(
-            self._lease.namespace, waited=waited, reason=reason, remedy=remedy
+        lease, waited = self._lease, round(waited, 3)
+        return unavailable(
+            MachineIdUnavailableError, lease.namespace, lease.last_error, waited=waited
         )
-        error.__cause__ = cause
-        return error
 
     def serve(self) -> None:
         """Serve callers from the front; note what the rest has to wait for."""

@@ -9,17 +9,16 @@ from .._life.callers import MAX_BATCH, expand_ranges
 from .._life.component import Component
 from ..abc import IdGenerator, MachineIdDistributor, SequenceDistributor
 from ..abc.checks import check_integer
+from ..abc.options import takes
 from ..errors import InvalidArgumentError, WouldBlock
-from ..machine import MachineIdLease, lease_of
+from ..machine import lease_of
 from ._granting import Granting
-from ._sharded_options import ShardedOptions, lane_width
+from ._sharded_sequences import grant_size, lane_width
 from ._statistics import ShardedStatistics
+from .options import ShardedOptions
 
 if TYPE_CHECKING:
-    from ..abc import Clock
-    from ..abc.events import Instrument
     from ._sharded_layout import ShardedLayout
-    from ._sharded_options import OnUnavailable
 
 __all__ = ("ShardedId",)
 
@@ -50,44 +49,13 @@ class ShardedId(Component, IdGenerator):
         "sharding_id",
     )
 
-    def __init__(
-        self,
-        distributor: SequenceDistributor,
-        *,
-        layout: ShardedLayout,
-        sharding_id: int = 0,
-        on_unavailable: OnUnavailable = "raise",
-        lane: MachineIdDistributor | MachineIdLease | None = None,
-        batch: int | None = None,
-        nodes: int = 16,
-        broken_threshold: float | None = 2.0,
-        wait_timeout: float = 5.0,
-        close_timeout: float = 5.0,
-        instrument: Instrument | None = None,
-        clock: Clock | None = None,
-    ) -> None:
+    @takes(ShardedOptions)
+    def __init__(self, distributor: SequenceDistributor, options: ShardedOptions, /) -> None:
         """Describe a generator; nothing is sent yet.
 
         Args:
             distributor: grants the sequences.
-            layout: the layout of the ids.
-            sharding_id: the default sharding id.
-            on_unavailable: what to do while the store cannot be reached and no id is in hand, of
-                this second or the next one: ``"raise"`` `SequenceUnavailableError`; ``"wait"`` for
-                it, at most ``wait_timeout``; take sequences of a ``"lane"``; or guess them,
-                ``"random_unsafe"``: then ids repeat.
-            lane: the source of the lane's number, with ``"lane"`` only: a distributor of machine
-                ids (64 lanes), or a lease (``2^bits`` lanes).  Then all nodes, also those of other
-                systems, have to use a ``max_sequence`` below the lanes: 458,751.
-            batch: sequences per request; None to follow the demand.
-            nodes: how many generators share the name; none requests more than its part at once.
-            broken_threshold: seconds that the clock may be behind the last id's second; ids then
-                stay in that second.  None for any.
-            wait_timeout: seconds that a call waits while neither it nor earlier callers get any
-                ids.
-            close_timeout: seconds that closing may take.
-            instrument: receives events.
-            clock: time; the system's by default.
+            options: the keyword arguments: see `ShardedOptions`.
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
@@ -95,34 +63,27 @@ class ShardedId(Component, IdGenerator):
         if not isinstance(distributor, SequenceDistributor):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
             expected = "a SequenceDistributor"  # type: ignore[unreachable]
             raise InvalidArgumentError("distributor", distributor, expected=expected)
+        layout, lane = options.layout, options.lane
         if distributor.max_sequence > layout.max_sequence:
             expected = f"at most {layout.max_sequence}, the highest sequence of the layout"
             raise InvalidArgumentError("max_sequence", distributor.max_sequence, expected=expected)
-        check_integer("sharding_id", sharding_id, at_least=0, at_most=layout.max_sharding_id)
-        options = ShardedOptions(
-            on_unavailable=on_unavailable,
-            batch=batch,
-            nodes=nodes,
-            broken_threshold=broken_threshold,
-            wait_timeout=wait_timeout,
-            close_timeout=close_timeout,
-            instrument=instrument,
-        )
-        if (lane is not None) is not (on_unavailable == "lane"):
+        if (lane is not None) is not (options.on_unavailable == "lane"):
             expected = "given with on_unavailable='lane', and only then"
             raise InvalidArgumentError("lane", lane, expected=expected)
         if isinstance(lane, MachineIdDistributor):
-            lane = lease_of(lane, bits=LANE_BITS, instrument=instrument, clock=clock)
-        self.sharding_id: int = sharding_id
-        self._offset = sharding_id << layout.bits.sequence_bits
+            lane = lease_of(
+                lane, bits=LANE_BITS, instrument=options.instrument, clock=options.clock
+            )
+        self.sharding_id: int = options.sharding_id
+        self._offset = options.sharding_id << layout.bits.sequence_bits
         self.layout: ShardedLayout = layout
         self._distributor = distributor
         self._options = options
-        self._most = options.most(distributor.max_sequence)  # sequences per request
+        self._most = grant_size(options, distributor.max_sequence)  # sequences per request
         self._lease = lane
         if lane is not None:
             lane_width(layout, distributor, lane)  # raises
-        super().__init__(clock)
+        super().__init__(options.clock)
         self._reset()
 
     # The hot path.
@@ -178,7 +139,7 @@ class ShardedId(Component, IdGenerator):
         pieces = await self._opening.take(n)
         shifted = [range(each.start + offset, each.stop + offset) for each in pieces]
         ids = await expand_ranges(shifted)
-        self._check_process(process)
+        fork.ensure_own(process, self._home.label)
         return ids
 
     async def next_str(self, sharding_id: int | None = None, prefix: str = "") -> str:
@@ -229,7 +190,7 @@ class ShardedId(Component, IdGenerator):
 
     @property
     def _has_to_drain(self) -> bool:
-        return self._opening.has_joined or bool(self._opening.flights)
+        return self._opening.has_joined or bool(self._opening.calls.under_way)
 
     def _label(self) -> str:
         return f"{type(self).__name__} {self._distributor.namespaced_name}"

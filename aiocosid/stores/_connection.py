@@ -27,7 +27,15 @@ from ..errors import (
 from ..errors.base import REOPEN
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator
+    from collections.abc import (
+        AsyncGenerator,
+        Awaitable,
+        Callable,
+        Coroutine,
+        Generator,
+        Iterable,
+        Iterator,
+    )
 
 CALL_TIMEOUT: Final = 30.0  # seconds; for callers that set no deadline of their own
 CLOSE_TIMEOUT: Final = 2.0  # seconds that a silent server may delay closing
@@ -117,6 +125,25 @@ def drop_outcome(call: asyncio.Future[Any]) -> None:
     """Retrieve and ignore the error of a call that no task awaits any more."""
     if not call.cancelled():
         call.exception()
+
+
+def silence(drivers: Iterable[Any]) -> None:
+    """Keep the parent's connections from sending anything in a forked child.
+
+    Args:
+        drivers: connections of any driver.
+    """
+    fork.silence(map(socket_of, drivers))
+
+
+def socket_of(driver: Any) -> Any:  # noqa: ANN401 - of any driver
+    """Return the socket of a driver's connection, or None."""
+    # asyncpg and asyncmy; aiomysql and redis; NATS has its own class of transports.
+    found = getattr(driver, "_transport", None) or getattr(driver, "_writer", None)
+    found = getattr(found, "_io_writer", found)
+    if found is not None:
+        return found.get_extra_info("socket")
+    return driver if hasattr(driver, "pgconn") and not driver.closed else None  # psycopg
 
 
 @contextmanager
@@ -348,3 +375,32 @@ class OwnedConnection(Connection[C]):
             fork.abandoned.append((client, self._life))
         self._life = self._loop = None
         self._lock = asyncio.Lock()
+
+
+class Link(NotCopyable, Generic[C]):
+    """What a store and its distributors share: one connection, and how it is called.
+
+    A driver's subclass has the calls.
+    """
+
+    __slots__ = ("__weakref__", "_connection")
+
+    def __init__(self, connection: Connection[C]) -> None:
+        """Call on a connection; nothing is sent yet."""
+        self._connection = connection
+
+    async def aopen(self) -> None:
+        """Get ready in this process, or raise as a call does; it connects at the first call.
+
+        Raises:
+            ForkedError: the connection is the user's, and was created in the parent process.
+        """
+        await self._connection.aopen()
+
+    async def aclose(self) -> None:
+        """Close what was opened from a URL; calls under way fail, and the next one opens it again.
+
+        Raises:
+            WrongLoopError: it is in use on another event loop.
+        """
+        await self._connection.aclose()

@@ -285,10 +285,11 @@ class DurabilityCheck:
     There is one warning for each user's client, however many distributors use it.
 
     Attributes:
+        is_due: whether the check is still to be done.
         weaknesses: what it has found; None before.
     """
 
-    __slots__ = ("__weakref__", "_client", "_demand", "_is_due", "weaknesses")
+    __slots__ = ("__weakref__", "_client", "_demand", "is_due", "weaknesses")
 
     def __init__(self, demand: Durability = "warn", client: object = None) -> None:
         """Set what to do.
@@ -304,14 +305,12 @@ class DurabilityCheck:
             raise InvalidArgumentError("durability", demand, expected=f"one of {DEMANDS}")
         self._demand = demand
         self._client = None if client is None else ref(client)
-        self._is_due = demand != "ignore"
+        self.is_due: bool = demand != "ignore" and self._is_first()
         self.weaknesses: tuple[str, ...] | None = None
 
-    @property
-    def is_due(self) -> bool:
-        """Whether the check is still to be done."""
-        client = self._borrowed()
-        return self._is_due and (self._demand != "warn" or client not in _looked_at)
+    def _is_first(self) -> bool:
+        """Whether no other store has warned of this client."""
+        return self._demand != "warn" or self._borrowed() not in _looked_at
 
     def _borrowed(self) -> object:
         client = None if self._client is None else self._client()
@@ -333,7 +332,8 @@ class DurabilityCheck:
             reason = f"durability='refuse' refuses it: {'; '.join(reasons)}"
             remedy = "set what it names, let the store ask for it, or allow it with"
             raise StoreError(label, reason, remedy=f"{remedy} durability='warn'")
-        is_first, self._is_due = self.is_due, False  # else a concurrent call has logged it
+        is_first = self.is_due and self._is_first()  # else a concurrent call has logged it
+        self.is_due = False
         if self._demand == "warn":
             _looked_at[self._borrowed()] = None
         for weakness in found.weaknesses if is_first else ():

@@ -1,25 +1,40 @@
-"""Runs the statements of the SQL stores on a driver's connection or pool."""
+"""Runs the statements of the SQL stores on a driver's connection or pool; translates its errors.
+
+Errors are translated by tables of codes; SQLAlchemy's wrap the drivers' own.  No driver is imported
+here: their errors are recognised by attributes, or by class names.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import sqlite3
+import ssl
 from abc import ABC, abstractmethod
+from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from operator import methodcaller
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import anyio
 
 from .._life import fork
-from .._life.fork import NotCopyable
-from ..errors import StoreError, WrongLoopError
-from ._connection import CALL_TIMEOUT, translate_errors
-from ._sql_errors import as_store_error
+from ..errors import (
+    SchemaMissingError,
+    StoreAuthenticationError,
+    StoreError,
+    StoreUnavailableError,
+    WrongLoopError,
+)
+from ._connection import CALL_TIMEOUT, BorrowedConnection, Link, OwnedConnection, translate_errors
+from ._dialect import TABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 
     from ._connection import Connection
+    from ._dialect import Value
 
 __all__ = (
     "CONNECT_TIMEOUT",
@@ -27,10 +42,226 @@ __all__ = (
     "PARAMETER",
     "TEAR_TIMEOUT",
     "Executor",
+    "OutOfRangeError",
+    "PoolDriver",
     "PoolExecutor",
     "Row",
-    "Value",
+    "as_store_error",
+    "code_of",
+    "confirmed",
+    "is_stale",
 )
+
+REPLACED: Final = "user-defined function raised exception"
+"""SQLite's text if the file's identity cannot be determined any more; see `_sqlite_door`."""
+
+
+class OutOfRangeError(StoreError):
+    """A number does not fit its column; nothing was written.  Never leaves the stores."""
+
+
+# The server is read-only, since the primary moved.
+_READ_ONLY: Final[frozenset[str | int]] = frozenset({"25006", "55000", 1290, 1792, 1836})
+
+_NO_TABLE: Final = frozenset({"42P01", 1146})
+
+# By SQLSTATE, where the longest prefix counts; by MySQL's numbers, from a hundred on; by SQLite's,
+# below a hundred.
+_MEANINGS: Final[dict[type[StoreError], frozenset[str | int]]] = {
+    StoreAuthenticationError: frozenset(
+        {
+            *("0P", "28", "42501"),  # no such role, no privilege
+            *(1044, 1045, 1130, 1142, 1143, 1227, 1370, 1524, 1698),  # no such right, user or host
+            *(1820, 1862, 3118),  # the password has expired, the account is locked
+            *(sqlite3.SQLITE_AUTH, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY),
+        }
+    ),
+    OutOfRangeError: frozenset({"22003", 167, 1264, 1690}),  # 167: of an AUTO_INCREMENT
+    StoreUnavailableError: frozenset(
+        {
+            *_READ_ONLY,
+            "08",  # the connection was lost or refused; also all of PgBouncer's
+            "40",  # rolled back, nothing was written: conflict or deadlock
+            "53",  # out of connections, memory or disk
+            "55P03",  # lock_timeout
+            "57",  # starting, shutting down, cancelled by the administrator
+            "58",  # the server's own input or output
+            *(1020, 1205, 1213),  # nothing was written: a deadlock, or a lock that was not free
+            *(1021, 1037, 1038, 1041, 1114),  # out of disk or memory
+            *(1040, 1129, 1203, 1226),  # too many connections, or errors
+            *(1053, 1077, 1079, 1080, 1317, 1927, 1969, 3024, 4031),  # ended by the server
+            *(1158, 1159, 1160, 1161, 1184),  # the network
+            *(1047, 1180, 1412, 1615, 3101),  # a cluster without quorum, a changed table
+            *(0, *range(2000, 3000)),  # MySQL's drivers' own: not connected, or not any more
+            *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL),
+            *(sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM),
+            *(sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_SCHEMA),
+        }
+    ),
+    StoreError: frozenset({"57P04"}),  # the database was dropped
+}
+_BY_CODE: Final = {code: kind for kind, codes in _MEANINGS.items() for code in codes}
+
+# For errors without a code; the last four are asyncpg's, asyncmy's and SQLAlchemy's own.
+_OUTAGES: Final = frozenset(
+    {
+        *("OSError", "EOFError", "TimeoutError", "OperationalError", "InterfaceError"),
+        *("InternalError", "InternalClientError", "MySQLError", "DisconnectionError"),
+    }
+)
+
+# libpq has no SQLSTATE before there is a connection.
+_NOT_LET_IN: Final = re.compile(
+    r"password authentication failed|no password supplied|no pg_hba\.conf entry"
+    r'|role ".*" does not exist|authentication failed for user|permission denied for database'
+)
+_NO_DATABASE: Final = re.compile(r'database ".*" does not exist')
+
+# The name of a table, in a message of any language: quoted, with or without a schema.
+_TABLE: Final = re.compile(
+    r"""["'`«»„](?:[^"'`«»„“.]+\.)?(\w+)["'`«»“]|^no such table: (?:\w+\.)?(\w+)"""
+)
+
+
+def code_of(exc: BaseException | None) -> str | int | None:
+    """Return the driver's code for an error: an SQLSTATE, a number of MySQL's or SQLite's, or None.
+
+    For SQLite it is the primary code; the extended one is in the higher bits.
+    """
+    found: Any = getattr(exc, "orig", None) or exc
+    if isinstance(found, sqlite3.Error):
+        return getattr(found, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    number: Any = next(iter(getattr(found, "args", ())), None)
+    is_mysql = type(found).__module__.split(".")[0] in {"aiomysql", "asyncmy", "pymysql"}
+    if is_mysql and type(number) is int:  # both are like PyMySQL; its SQLSTATEs are too coarse
+        return number
+    return getattr(found, "sqlstate", None) or None
+
+
+def is_stale(exc: BaseException | None) -> bool:
+    """Return whether another connection may succeed where this one cannot any more.
+
+    Its server has become read-only because the primary moved, or its file was replaced.
+    """
+    return code_of(exc) in _READ_ONLY or _is_replaced(getattr(exc, "orig", None) or exc)
+
+
+def _is_replaced(found: object) -> bool:
+    return isinstance(found, sqlite3.Error) and str(found) == REPLACED
+
+
+def as_store_error(label: str, exc: BaseException, path: str = "") -> StoreError:
+    """Return the error of aiocosid for one of a driver or SQLAlchemy.
+
+    Args:
+        label: the store in messages.
+        exc: the driver's error.
+        path: the file that could not be opened, to find out why.
+    """
+    found: Any = getattr(exc, "orig", None) or exc
+    for each in (found, found.__cause__):
+        if isinstance(each, ssl.SSLCertVerificationError):
+            reason = f"the server's certificate is not trusted: {_reason(each)}"
+            return StoreError(label, reason, remedy="trust its authority by the URL's TLS options")
+    code, reason = code_of(found), _reason(found)
+    if path and code == sqlite3.SQLITE_CANTOPEN:
+        return _cannot_open(label, path, reason)
+    if _is_replaced(found):
+        remedy = "open a connection to the file that is there now"
+        reason = "the file was replaced or deleted, or the log beside it"
+        return StoreUnavailableError(label, reason, remedy=remedy)
+    if code in _NO_TABLE or (code == sqlite3.SQLITE_ERROR and reason.startswith("no such table")):
+        names = _TABLE.search(reason)
+        return SchemaMissingError(label, table=(names and (names[1] or names[2])) or TABLE)
+    return _kind(exc, code, reason)(label, reason)
+
+
+def _kind(exc: BaseException, code: str | int | None, reason: str) -> type[StoreError]:
+    if code == "0A000" and "cached" in reason:  # a table was changed; it is prepared again
+        return StoreUnavailableError
+    if isinstance(code, str):
+        return _BY_CODE.get(code) or _BY_CODE.get(code[:2], StoreError)
+    if code is not None:
+        return _BY_CODE.get(code, StoreError)
+    if _NOT_LET_IN.search(reason):
+        return StoreAuthenticationError
+    if _NO_DATABASE.search(reason):
+        return StoreError
+    is_outage = _OUTAGES & {each.__name__ for each in type(exc).__mro__}
+    is_lost = is_outage or getattr(exc, "connection_invalidated", False)
+    return StoreUnavailableError if is_lost else StoreError
+
+
+def _cannot_open(label: str, path: str, reason: str) -> StoreError:
+    folder = os.path.dirname(path)  # noqa: PTH120 - of a text
+    if not os.path.isdir(folder):  # noqa: PTH112 - as above
+        remedy = "create it, or correct the path"
+        return StoreError(label, f"{reason}: there is no folder {folder}", remedy=remedy)
+    if os.path.isdir(path):  # noqa: PTH112 - as above
+        return StoreError(label, f"{reason}: it is a folder", remedy="name a file in it")
+    if not os.path.exists(path):  # noqa: PTH110 - as above
+        reason = f"there is no such file, and {os.getcwd()} is the working directory"  # noqa: PTH109
+        remedy = (
+            "correct the path, or create a new store once, with 'aiocosid init --store URL' or "
+            "create=True"
+        )
+        return StoreError(label, reason, remedy=remedy)
+    reason = f"{reason}: no right to read and write it"
+    return StoreAuthenticationError(label, reason, remedy="allow both to the user of this process")
+
+
+def _reason(found: BaseException) -> str:
+    """Return its own message, without the statement and its values."""
+    text = next((each for each in found.args if isinstance(each, str) and each), "")
+    fallback = "no answer" if isinstance(found, TimeoutError) else type(found).__name__
+    return text.strip().partition("\n")[0] or fallback
+
+
+# The SQLSTATE of the warning, 01000, is also that of any warning of a trigger; its text is
+# translated.
+_SOURCE: Final = "syncrep.c"
+
+
+@contextmanager
+def confirmed(label: str, driver: Any) -> Generator[None]:  # noqa: ANN401 - of any driver
+    """Raise if a standby has not confirmed what is written within, and no error is raised there.
+
+    Both drivers call the listener before they return the reply.  It is taken off in any case, so
+    that the pool gets the connection as it was.
+
+    Args:
+        label: the store in messages.
+        driver: a connection of asyncpg or psycopg; any other has no such warning.
+
+    Raises:
+        StoreUnavailableError: the write may be lost in a fail-over; its grant must not be used.
+    """
+    # asyncpg's, psycopg's
+    kinds = ("log_listener", "server_source_filename"), ("notice_handler", "source_file")
+    kind, source = next((each for each in kinds if hasattr(driver, f"add_{each[0]}")), ("", ""))
+    if not kind:
+        yield
+        return
+    found: list[object] = []
+
+    def listen(*message: object) -> None:
+        found.append(getattr(message[-1], source, None))
+
+    add, remove = getattr(driver, f"add_{kind}"), getattr(driver, f"remove_{kind}")
+    add(listen)
+    try:
+        yield
+    finally:
+        remove(listen)
+    if _SOURCE in found:
+        raise StoreUnavailableError(
+            label,
+            "the server has committed a write that its synchronous standby has not confirmed, "
+            "because the wait for it was cancelled; a fail-over may take it back, so it counts as "
+            "failed",
+            remedy="try again, and do not cancel commits that wait for the standby",
+        )
+
 
 CONNECT_TIMEOUT: Final = 1.5  # seconds, for all hosts: below the 2 s of a generator's call
 TEAR_TIMEOUT: Final = 0.5  # seconds that a driver may delay a cancelled caller
@@ -45,11 +276,8 @@ Row = Any
 _Pool = Any  # the drivers' own annotations are incomplete
 _Session = Any
 
-Value = str | int
-"""The value of a parameter."""
 
-
-class Executor(NotCopyable, ABC):
+class Executor(Link[Any], ABC):
     """Runs one statement on a connection, the user's or its own, and returns its rows.
 
     With a `Dialect` it is all that a driver needs to become a store.
@@ -61,11 +289,11 @@ class Executor(NotCopyable, ABC):
         label: names the server or file in messages, without credentials.
     """
 
-    __slots__ = ("__weakref__", "_connection", "label")
+    __slots__ = ("label",)
 
     def __init__(self, label: str, connection: Connection[Any]) -> None:
+        super().__init__(connection)
         self.label: str = label
-        self._connection = connection
 
     @abstractmethod
     async def fetch_rows(self, statement: str, **values: Value) -> Sequence[Row]:
@@ -86,27 +314,62 @@ class Executor(NotCopyable, ABC):
     async def create_file(self) -> None:
         """Create the database's file if it is missing; do nothing for a server."""
 
-    async def aopen(self) -> None:
-        """Get ready in this process; it connects at the first statement.
 
-        Raises:
-            ForkedError: the connection is the user's, and was created in the parent process.
-        """
-        await self._connection.aopen()
+class PoolDriver(NamedTuple):
+    """What differs between the drivers of pools.
 
-    async def aclose(self) -> None:
-        """Close the connections that this executor has opened; the next statement opens a new one.
+    Attributes:
+        label: names the server in messages.
+        run: (connection, statement, values) runs a statement.
+        release: (pool, connection, error) returns a connection to the pool, or drops it if its
+            statement failed or was cancelled.
+        disconnect: closes a pool of ours; see `OwnedConnection`.
+        salvage: likewise, for a closed event loop.
+        silence: likewise, for a forked child.
+        acquire: takes a connection from the pool, or opens one.
+        foreign: wraps a statement for a user's session.
+    """
 
-        Raises:
-            WrongLoopError: it is in use on another event loop.
-        """
-        await self._connection.aclose()
+    label: str
+    run: Callable[[_Session, str, Mapping[str, Value]], Awaitable[list[Row]]]
+    release: Callable[[_Pool, _Session, BaseException | None], Awaitable[None]]
+    disconnect: Callable[[_Pool], Awaitable[None]]
+    salvage: Callable[[_Pool], None]
+    silence: Callable[[_Pool], None]
+    acquire: Callable[[_Pool], Awaitable[_Session]] = methodcaller("acquire")
+    foreign: Callable[[str], str] = str
 
 
 class PoolExecutor(Executor):
     """Runs on a driver's pool, whose connections run one statement at a time each."""
 
-    __slots__ = ()
+    __slots__ = ("_driver", "_is_own")
+
+    def __init__(
+        self,
+        driver: PoolDriver,
+        pool: _Pool = None,
+        *,
+        connect: Callable[[], Awaitable[_Pool]] | None = None,
+    ) -> None:
+        """Run on a pool; nothing is sent yet.
+
+        Args:
+            driver: the driver.
+            pool: the user's pool.
+            connect: creates one of our own instead.
+        """
+        self._driver, self._is_own = driver, connect is not None
+        connection: Connection[_Pool] = BorrowedConnection("the pool", pool)
+        if connect is not None:
+            connection = OwnedConnection(
+                f"the connection to {driver.label}",
+                connect=connect,
+                disconnect=driver.disconnect,
+                salvage=driver.salvage,
+                silence=driver.silence,
+            )
+        super().__init__(driver.label, connection)
 
     async def fetch_rows(self, statement: str, **values: Value) -> Sequence[Row]:
         pool = await self._connection.ready()
@@ -119,35 +382,19 @@ class PoolExecutor(Executor):
             return await self._fetch(pool, statement, values)
 
     async def _fetch(self, pool: _Pool, statement: str, values: Mapping[str, Value]) -> list[Row]:
-        generation = fork.generation
-        connection = await self._acquire(pool)
+        generation, driver = fork.generation, self._driver
+        connection = await driver.acquire(pool)
         try:
             # The process may have forked while this waited.
             fork.ensure_own(generation, f"the connection to {self.label}")
-            rows = await self._run(connection, statement, values)
+            if not self._is_own:
+                statement = driver.foreign(statement)
+            rows = await driver.run(connection, statement, values)
         except BaseException as error:
             if generation == fork.generation:
-                await self._release(pool, connection, error)
+                await driver.release(pool, connection, error)
             else:
                 fork.abandoned.append(connection)
             raise
-        await self._release(pool, connection, None)
+        await driver.release(pool, connection, None)
         return rows
-
-    # What a driver's subclass implements.
-
-    async def _acquire(self, pool: _Pool) -> _Session:
-        """Take a connection from the pool, or open one."""
-        return await pool.acquire()
-
-    @abstractmethod
-    async def _run(
-        self, connection: _Session, statement: str, values: Mapping[str, Value]
-    ) -> list[Row]:
-        """Run a statement."""
-
-    @abstractmethod
-    async def _release(
-        self, pool: _Pool, connection: _Session, error: BaseException | None
-    ) -> None:
-        """Return a connection to the pool, or drop it if its statement failed or was cancelled."""

@@ -23,16 +23,26 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from ..machine.cells import FORMAT
-from ._dialect import COLUMNS, MAY_CREATE, MIGRATORS, Advance, Dialect
+from ._dialect import (
+    CELL_TABLE,
+    COLUMNS,
+    MACHINE_TABLE,
+    MAY_CREATE,
+    MIGRATORS,
+    OBJECTS,
+    TABLE,
+    TABLES,
+    WITNESS,
+    Advance,
+    Dialect,
+)
 from ._durability import MYSQL as RULES
-from ._schema import CELL_TABLE, MACHINE_TABLE, OBJECTS, SERIES_TABLE, TABLE, WITNESS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ._dialect import SqlCommit
-    from ._executor import Row, Value
-    from ._schema import Creation
+    from ._dialect import Creation, SqlCommit, Value
+    from ._executor import Row
 
 __all__ = ("COMMIT", "MYSQL", "SESSION", "in_foreign_session", "run")
 
@@ -227,6 +237,7 @@ _COLUMNS: Final = {
     CELL_TABLE: COLUMNS[CELL_TABLE].format("varbinary(1020)"),
 }
 
+_TABLES: Final = ", ".join(f"'{each}'" for each in TABLES)
 _OBJECTS: Final = ", ".join(f"'{each}'" for each in OBJECTS)
 _THERE: Final = f"""
 information_schema.TABLES AS t
@@ -329,7 +340,7 @@ OR Variable_name RLIKE '^rpl_semi_sync_(master|source)_'
     f"""
 SELECT CONCAT('table ', TABLE_NAME), ENGINE FROM information_schema.TABLES
 WHERE TABLE_SCHEMA = DATABASE()
-AND TABLE_NAME IN ('{TABLE}', '{MACHINE_TABLE}', '{CELL_TABLE}', '{SERIES_TABLE}')
+AND TABLE_NAME IN ({_TABLES})
 """,
 )
 

@@ -10,30 +10,33 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..machine.cells import FORMAT
 from ._dialect import (
+    CELL_TABLE,
     COLUMNS,
     HAS_COUNTERS,
     IS_EMPTIED,
     MACHINE_INDEXES,
+    MACHINE_TABLE,
     MAY_CREATE,
     MIGRATORS,
     NOTE_COUNTERS,
+    OBJECTS,
     READ,
+    TABLE,
+    TABLES,
+    WITNESS,
     Advance,
     Dialect,
 )
 from ._durability import POSTGRES as RULES
-from ._schema import CELL_TABLE, MACHINE_TABLE, OBJECTS, SERIES_TABLE, TABLE, WITNESS
+from ._url import POSTGRES as SPEC
 from ._url import read_url
-from ._url_specs import POSTGRES as SPEC
 
 if TYPE_CHECKING:
-    from ._dialect import SqlCommit
+    from ._dialect import Creation, SqlCommit
     from ._durability import Durability
-    from ._schema import Creation
 
 __all__ = ("POSTGRES", "dsn_of", "without_durability")
 
-_TABLES: Final = TABLE, MACHINE_TABLE, CELL_TABLE, SERIES_TABLE
 
 NOW: Final = "floor(extract(epoch from clock_timestamp()) * 1000)::bigint"
 
@@ -143,7 +146,7 @@ FROM unnest(ARRAY['synchronous_commit', 'fsync', 'full_page_writes']) AS name
 UNION ALL SELECT 'table ' || relname, CASE WHEN relkind <> 'r' THEN 'no plain table'
     ELSE CASE relpersistence WHEN 'p' THEN 'logged' WHEN 'u' THEN 'unlogged' ELSE 'temporary' END
     END
-FROM pg_class WHERE oid IN ({", ".join(f"to_regclass('{each}')" for each in _TABLES)})
+FROM pg_class WHERE oid IN ({", ".join(f"to_regclass('{each}')" for each in TABLES)})
 """
 
 

@@ -2,23 +2,30 @@
 
 CosId's tables are ``cosid`` and ``cosid_machine``.  Ours is ``aiocosid_cell``, with all other
 cells: a name, a text, and the time of its last write by the database's clock.  A view,
-``aiocosid_witness``, remembers that there were tables (see `_schema`).
+``aiocosid_witness``, remembers that there were tables (see `_dialect`).
 
 A counter is created only under the store's marker.  The cell ``counters`` repeats the marker's text
 once a process has used a counter, or created one: while it does, none is created in an empty table.
+
+Our cells are called ``marker``, ``count/{namespace}``,
+``space/{namespace}``, ``note/{name of CosId's row}`` and ``own/{length}/{namespace}/{instance}``.
 """
+
+# ruff: noqa: S608 - put together from pieces of this package alone
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ..abc import MAX_ID, Counter, ServerFacts
 from ..abc.stores import is_disposable
 from ..errors import (
     CorruptCounterError,
+    CorruptMachineStateError,
     CounterMissingError,
     CounterNotCreatedError,
     IdOverflowError,
@@ -28,28 +35,375 @@ from ..errors import (
     StoreError,
     StoreUnavailableError,
 )
-from ._dialect import DELETE_MARKER, IS_MARKED, NAME_WIDTH
-from ._durability import DurabilityCheck, findings
-from ._schema import CELL_TABLE, WITNESS, Schema, creation_of
-from ._sql_cells import (
-    SHOWN,
-    CellNames,
-    CommitBuilder,
-    Reading,
-    integer,
+from ..machine.cells import (
+    Count,
+    Damage,
+    Marker,
+    NamespaceCount,
+    Owner,
+    Seat,
+    Snapshot,
+    Space,
+    read_note,
 )
-from ._sql_errors import OutOfRangeError, code_of
-from .backend import Backend
+from ._dialect import (
+    CELL_TABLE,
+    DELETE_MARKER,
+    IS_MARKED,
+    MACHINE_TABLE,
+    NAME_WIDTH,
+    WITNESS,
+    Schema,
+    SqlCommit,
+    creation_of,
+)
+from ._durability import DurabilityCheck, findings
+from ._executor import OutOfRangeError, code_of
+from .backend import Backend, as_integer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from ..machine.cells import Changes, Need, Snapshot
-    from ._dialect import Dialect
+    from ..machine.cells import Changes, Need
+    from ._dialect import Dialect, Value
     from ._durability import Findings
-    from ._executor import Executor, Row, Value
+    from ._executor import Executor, Row
 
 __all__ = ("SqlBackend",)
+
+MARKER: Final = "marker"
+NAMESPACES: Final = "namespaces"
+MAX_MACHINE_ID: Final = 2**31 - 1
+SHOWN: Final = 40  # characters of a damaged value that an error shows
+
+_NUMBER: Final = re.compile("[0-9]{8}|[1-9][0-9]{8,9}")
+
+C = TypeVar("C")
+
+
+def _read_own(text: str) -> int:
+    if not re.fullmatch("[0-9]{1,10}", text):
+        raise ValueError(text)
+    return int(text)
+
+
+class CellNames:
+    """The names of the cells of a namespace."""
+
+    __slots__ = ("_namespace", "_owns", "_prefix", "count", "space")
+
+    def __init__(self, namespace: str) -> None:
+        self._namespace, self._prefix = namespace, f"{namespace}."
+        self.count, self.space = f"count/{namespace}", f"space/{namespace}"
+        # Both may contain a slash.
+        self._owns = f"own/{len(namespace)}/{namespace}"
+
+    def row(self, machine_id: int) -> str:
+        """Return the name of CosId's row."""
+        return f"{self._namespace}.{machine_id:08d}"
+
+    def number(self, row: str) -> int | None:
+        """Return the machine id in a row's name, or None."""
+        is_ours = row.startswith(self._prefix)
+        found = _NUMBER.fullmatch(row, len(self._prefix)) if is_ours else None
+        return int(found[0]) if found and int(found[0]) <= MAX_MACHINE_ID else None
+
+    def note(self, machine_id: int) -> str:
+        """Return the name of the note about a machine id."""
+        return f"note/{self.row(machine_id)}"
+
+    def noted(self, name: str) -> int | None:
+        """Return the machine id of the note with a cell's name, or None."""
+        return self.number(name.removeprefix("note/")) if name.startswith("note/") else None
+
+    def own(self, instance: str) -> str:
+        """Return the name of an instance's own cell."""
+        return f"{self._owns}/{instance}"
+
+    def parameters(self, need: Need) -> dict[str, Value]:
+        """Return the parameters of `Dialect.read`."""
+        number = -1 if need.machine_id is None else need.machine_id
+        return {
+            "namespace": self._namespace,
+            "is_complete": int(need.is_complete),
+            "instance": need.instance,
+            "machine_id": number,
+            "marker": MARKER,
+            "namespaces": NAMESPACES,
+            "counts": 0 if not need.namespaces else 1 if need.sample else 2,
+            "count": self.count,
+            "space": self.space,
+            "mine": self.own(need.instance),
+            "note": self.note(number),
+            "notes": f"note/{self._namespace}.0",
+            "notes_end": f"note/{self._namespace}.:",  # the character after 9
+            "owns": f"{self._owns}/",
+            "owns_end": f"{self._owns}0",  # the character after /
+            "own": str(number),
+        }
+
+
+@dataclass(slots=True)
+class SqlRaw:
+    """The values that were read, to be compared.
+
+    Attributes:
+        cells: aiocosid's cells, by name.
+        rows: CosId's rows by machine id: their names and columns.  Usually one each.
+    """
+
+    cells: dict[str, str] = field(default_factory=dict[str, str])
+    rows: dict[int, dict[str, Owner]] = field(default_factory=dict[int, dict[str, Owner]])
+
+
+class Reading:
+    """Builds a snapshot from the rows of `Dialect.read`."""
+
+    __slots__ = ("_found", "_names", "_need", "_raw", "_written_ms")
+
+    def __init__(self, label: str, namespace: str, need: Need) -> None:
+        self._raw = SqlRaw()
+        self._found = Snapshot(
+            namespace, "", is_complete=need.is_complete, raw=self._raw, store=label, counted=-1
+        )
+        self._names, self._need = CellNames(namespace), need
+        self._written_ms: dict[str, int] = {}
+
+    def add(self, kind: str, name: str, text: Any, number: Any, stamp_ms: Any) -> bool:  # noqa: ANN401 - as a driver has them
+        """Add a row; return whether it can be understood without all other rows."""
+        if kind == "store":
+            self._found.identity, self._found.now_ms = name, int(number)
+            self._found.counted = int(stamp_ms)
+        elif kind == "cell":
+            self._raw.cells[name], self._written_ms[name] = text, int(number)
+            if type(text) is not str:  # SQLite stores any type
+                raise self._corrupt(name)
+        else:
+            self._add_row(name, text, number, stamp_ms)
+            # Its note has another name.
+            return self._need.is_complete or self._names.number(name) == as_integer(number)
+        return True
+
+    def _add_row(self, name: str, *columns: Any) -> None:  # noqa: ANN401 - as a driver has them
+        instance, machine_id, stamp_ms = columns[0], as_integer(columns[1]), as_integer(columns[2])
+        named = self._names.number(name)
+        if machine_id is None or not 0 <= machine_id <= MAX_MACHINE_ID:
+            place, wrong = named, columns[1]
+        elif type(instance) is not str or stamp_ms is None:
+            place, wrong = machine_id, columns[2] if type(instance) is str else instance
+        else:
+            self._raw.rows.setdefault(machine_id, {})[name] = owner = Owner(instance, stamp_ms)
+            self._seat(machine_id, owner)
+            if named is not None and named != machine_id:
+                self._seat(named, None)  # its own row could not be created
+            return
+        if place is not None:
+            self._seat(place, None)
+        of = self._need.instance if instance == self._need.instance else ""
+        if place is None or of:
+            where = f"row {name!r} of table {MACHINE_TABLE!r}"
+            self._found.damages += (Damage(where, f"{wrong!r:.{SHOWN}}", of),)
+
+    def _seat(self, machine_id: int, owner: Owner | None) -> None:
+        """Add an owner to a seat, or mark it as damaged."""
+        seats = self._found.seats
+        before = seats.get(machine_id, Seat())
+        owners = before.owners if owner is None else (*before.owners, owner)
+        seats[machine_id] = Seat(owners, is_damaged=before.is_damaged or owner is None)
+
+    def snapshot(self) -> Snapshot:
+        """Return the snapshot.
+
+        Raises:
+            CorruptMachineStateError: a cell of ours is damaged.
+        """
+        found, names, cells = self._found, self._names, self._raw.cells
+        seats = found.seats
+        found.marker = self._cell(Marker.read, MARKER)
+        found.space = self._cell(Space.read, names.space)
+        found.count = self._cell(Count.read, names.count)
+        found.namespaces = self._cell(NamespaceCount.read, NAMESPACES)
+        for name in cells:
+            if (number := names.noted(name)) is not None:
+                seat, note = seats.get(number, Seat()), self._cell(read_note, name)
+                seats[number] = Seat(seat.owners, note, self._written_ms[name], seat.is_damaged)
+        found.own = self._cell(_read_own, names.own(self._need.instance))
+        found.seats = dict(sorted(seats.items(), key=lambda item: (item[1].floor_ms, item[0])))
+        return found
+
+    def _cell(self, read: Callable[[str], C], name: str) -> C | None:
+        if name not in self._raw.cells:
+            return None
+        try:
+            return read(self._raw.cells[name])
+        except ValueError:
+            raise self._corrupt(name) from None
+
+    def _corrupt(self, name: str) -> CorruptMachineStateError:
+        return CorruptMachineStateError(
+            self._found.store,
+            place=f"row {name!r} of table {CELL_TABLE!r}",
+            found=f"{self._raw.cells[name]!r:.{SHOWN}}",
+        )
+
+
+class CommitBuilder:
+    """Builds a commit from what was read and what is to change.
+
+    Attributes:
+        commit: the parts of the statement.
+    """
+
+    __slots__ = ("_changes", "_dialect", "_raw", "_rows", "_snapshot", "_texts", "commit")
+
+    def __init__(self, dialect: Dialect, snapshot: Snapshot, changes: Changes) -> None:
+        """Compare what was read, and write what is to change.
+
+        Args:
+            dialect: the database's dialect.
+            snapshot: what was read.
+            changes: what to change.
+        """
+        self._dialect, self._snapshot, self._changes = dialect, snapshot, changes
+        self._raw: SqlRaw = snapshot.raw
+        self.commit: SqlCommit = SqlCommit({"identity": snapshot.identity})
+        names, cells = CellNames(snapshot.namespace), self._raw.cells
+        self._texts = texts = self._new_texts(names)
+        self._rows = sorted(self._new_rows(names), key=lambda row: row[0])
+        # Both can be incremented whatever their value is by now.
+        one_more = {
+            names.count: snapshot.counts_one_more(changes),
+            NAMESPACES: snapshot.counts_one_namespace_more(changes),
+        }
+        for name in sorted(texts, key=lambda name: (texts[name] != cells.get(name), name)):
+            if dialect.number and one_more.get(name):
+                self._add_one(name)
+            else:
+                self._add_cell(name)
+        for name, number, old, new in self._rows:
+            read: dict[str, Value] = {}
+            if old is not None:
+                read = {"instance_id": old.instance, "last_timestamp": old.stamp_ms}
+            self._add(MACHINE_TABLE, self._given(name), read, self._columns(number, old, new))
+
+    def _new_texts(self, names: CellNames) -> dict[str, str | None]:
+        """Return the new text of each of our cells; None removes it."""
+        changes, raw = self._changes, self._raw.cells
+        cells = {
+            MARKER: changes.marker,
+            NAMESPACES: changes.namespaces,
+            names.space: changes.space,
+            names.count: changes.count,
+        }
+        notes = {names.note(number): seat.note for number, seat in changes.seats.items()}
+        texts = {name: raw.get(name) for name in (MARKER, names.space)}
+        texts |= {name: cell.text() for name, cell in (cells | notes).items() if cell is not None}
+        for instance, held in changes.own.items():
+            name = names.own(instance)
+            if held is not None or name in raw:  # otherwise it cannot be compared
+                texts[name] = None if held is None else str(held)
+        return texts
+
+    def _new_rows(self, names: CellNames) -> Iterator[tuple[str, int, Owner | None, Owner]]:
+        """Yield the names of CosId's rows, their machine ids, and their old and new owners."""
+        for number, seat in self._changes.seats.items():
+            rows = self._raw.rows.get(number, {})
+            owners = {each.instance: each for each in seat.owners}
+            if not rows and seat.owners:
+                yield names.row(number), number, None, seat.owners[0]
+            # First those that stay.
+            for name, old in sorted(rows.items(), key=lambda item: item[1].instance not in owners):
+                stays = old.instance if old.instance in owners else next(iter(owners), "")
+                yield name, number, old, owners.pop(stays, Owner("", old.stamp_ms))
+
+    def _columns(self, number: int, old: Owner | None, new: Owner) -> dict[str, Value | None]:
+        """Return the columns to write to a row of CosId's; None stands for the store's clock."""
+        changes, namespace = self._changes, self._snapshot.namespace
+        columns: dict[str, Value | None] = {"instance_id": new.instance}
+        columns["last_timestamp"] = new.stamp_ms
+        if old is None:
+            columns |= {"namespace": namespace, "machine_id": number}
+            return columns | {"distribute_time": new.stamp_ms, "revert_time": 0}
+        before = old.instance
+        if new.instance not in {"", before}:  # another instance gets it
+            columns["distribute_time"] = None
+        is_left = changes.instance == before == new.instance != "" and number != changes.signed
+        if (before != "" and not new.instance) or is_left:
+            columns["revert_time"] = None
+        return columns
+
+    def _given(self, value: Value | None) -> str:
+        if value is None:
+            return self._dialect.now
+        name = f"v{len(self.commit.values)}"
+        self.commit.values[name] = value
+        return self._dialect.parameter(name, value)
+
+    def _add_cell(self, name: str) -> None:
+        old, new = self._raw.cells.get(name), self._texts[name]
+        read = {} if old is None else {"value": old}
+        written = None if new is None else {"value": new, "written_ms": None}
+        key = self._dialect.key(self._given(name))
+        self._add(CELL_TABLE, key, read, {} if new == old else written)
+
+    def _add(
+        self,
+        table: str,
+        key: str,
+        read: Mapping[str, Value],
+        new: Mapping[str, Value | None] | None,
+    ) -> None:
+        """Compare a row with what was read, and write what is new.
+
+        If ``read`` is empty there must be no such row.  The row is unchanged if ``new`` is empty,
+        and removed if it is None.
+        """
+        dialect, this = self._dialect, f"{table} WHERE name = {key}"
+        written = {column: self._given(value) for column, value in (new or {}).items()}
+        if not read:
+            self.commit.missing.append(this)
+            if written:
+                columns, marks = ", ".join(("name", *written)), ", ".join((key, *written.values()))
+                where = f"{dialect.source} WHERE {dialect.is_open}"
+                self.commit.writes.append(f"INSERT INTO {table} ({columns}) SELECT {marks}{where}")
+            return
+        same = [dialect.same(column, self._given(value)) for column, value in read.items()]
+        how = dialect.shared if new == {} else dialect.exclusive
+        self.commit.found.append((" AND ".join((this, *same)), how))
+        if new is None:
+            self.commit.writes.append(f"DELETE FROM {this} AND {dialect.is_open}")
+        elif new:
+            self._update(table, key, written)
+
+    def _add_one(self, name: str) -> None:
+        """Compare all but the number of a count, and increment its current value."""
+        key = self._dialect.key(self._given(name))
+        text = self._raw.cells[name].rpartition(":")[0] + ":"
+        length, epoch = len(text), self._given(text)
+        found = f"{CELL_TABLE} WHERE name = {key} AND SUBSTR(value, 1, {length}) = {epoch}"
+        self.commit.found.append((found, self._dialect.exclusive))
+        ids = f"REPLACE(SUBSTR(value, {length + 1}), '}}', '')"
+        ids = f"CAST({ids} AS {self._dialect.number})"
+        value = f"CONCAT({epoch}, {ids} + 1, '}}')"
+        self._update(CELL_TABLE, key, {"value": value, "written_ms": self._dialect.now})
+
+    def _update(self, table: str, key: str, new: Mapping[str, str]) -> None:
+        columns = ", ".join(f"{column} = {value}" for column, value in new.items())
+        where = f"WHERE name = {key} AND {self._dialect.is_open}"
+        self.commit.writes.append(f"UPDATE {table} SET {columns} {where}")
+
+    def apply(self) -> None:
+        """Bring the snapshot up to date."""
+        self._snapshot.apply(self._changes)
+        for name, text in self._texts.items():
+            if text is None:
+                self._raw.cells.pop(name, None)
+            else:
+                self._raw.cells[name] = text
+        for name, number, _, new in self._rows:
+            self._raw.rows.setdefault(number, {})[name] = new
+
+
 ATTEMPTS: Final = 20  # at a statement that the server rolls back because of a conflict
 CREATIONS: Final = 10  # attempts to create tables while others create or drop some
 
@@ -83,16 +437,11 @@ class SqlBackend(Backend):
         ((version,),) = await self.link.fetch_rows(self.dialect.version)
         migrators = [str(name) for (name,) in await self.link.fetch_rows(self.dialect.migrators)]
         schema = Schema.read(await self.link.fetch_rows(self.dialect.schema))
-        facts = (await self._findings()).facts(str(version))
+        facts = (await _findings(self.link, self.dialect)).facts(str(version))
         return replace(facts, migrators=migrators, is_disposable=schema.is_disposable)
 
-    async def _findings(self) -> Findings:
-        dialect = self.dialect
-        asked = [await self.link.fetch_rows(statement) for statement in dialect.settings]
-        return findings(dialect.rules, chain.from_iterable(asked))
-
     async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> bool:
-        """Create what is missing; the first time with the store's marker; see `_schema`.
+        """Create what is missing; the first time with the store's marker; see `_dialect`.
 
         After a loss the marker goes first: a call that ends half-way leaves a store without one.
 
@@ -107,7 +456,7 @@ class SqlBackend(Backend):
             schema = await self._schema()
             for table in schema.dropped:  # or hidden: MySQL shows no table without a right on it
                 with suppress(SchemaDroppedError, SchemaMissingError):
-                    await self._run(f"SELECT 1 FROM {table} LIMIT 0")  # noqa: S608 - ours
+                    await self._run(f"SELECT 1 FROM {table} LIMIT 0")
             creation = creation_of(
                 schema,
                 store=self.label,
@@ -138,7 +487,7 @@ class SqlBackend(Backend):
     async def _run(self, statement: str, **values: Value) -> Sequence[Row]:
         """Run a statement after a check of the settings; repeat it if the server rolled it back."""
         if self.durability.is_due:
-            self.durability.judge(self.label, await self._findings())
+            self.durability.judge(self.label, await _findings(self.link, self.dialect))
         for _ in range(ATTEMPTS - 1):
             try:
                 return await self._once(statement, **values)
@@ -185,7 +534,7 @@ class SqlBackend(Backend):
                 raise CounterMissingError(self.label, counter=name)
             is_emptied = await self._row(IS_MARKED) is not None
             raise CounterNotCreatedError(self.label, counter=name, is_emptied=is_emptied)
-        return self._sound(name, rows[0][0])
+        return _sound(self.label, name, rows[0][0])
 
     async def _added(self, values: dict[str, Value], *, create: bool) -> Sequence[Row]:
         add = self.dialect.add
@@ -214,8 +563,8 @@ class SqlBackend(Backend):
         return at if counter is None else counter.last_max_id
 
     async def raise_to(self, name: str, above: int, *, create: bool) -> Counter | None:
-        if create:
-            await self._ensure_not_emptied(name)
+        if create and await self._row_beside_cosid(self.dialect.is_emptied) is not None:
+            raise CounterNotCreatedError(self.label, counter=name, is_emptied=True)
         try:
             statement = self.dialect.raise_to.statement(create=create)
             rows = await self._fetch_rows(statement, name=name, above=above)
@@ -226,13 +575,8 @@ class SqlBackend(Backend):
         if not rows:
             await self._ensure_missing(name, 0, create=create)
             return None
-        max_id, fetch_time = self._sound(name, rows[0][0]), integer(rows[0][1])
+        max_id, fetch_time = _sound(self.label, name, rows[0][0]), as_integer(rows[0][1])
         return Counter(namespaced_name=name, last_max_id=max_id, last_fetch_time=fetch_time)
-
-    async def _ensure_not_emptied(self, name: str) -> None:
-        """Raise `CounterNotCreatedError` if the store had counters, and all of them are gone."""
-        if await self._row_beside_cosid(self.dialect.is_emptied) is not None:
-            raise CounterNotCreatedError(self.label, counter=name, is_emptied=True)
 
     async def _row_beside_cosid(self, statement: str) -> Row | None:
         """Run a statement on our cells; where CosId's table stands alone there is nothing to do."""
@@ -243,31 +587,28 @@ class SqlBackend(Backend):
     async def counters(self, prefix: str) -> Sequence[Counter]:
         rows = await self._fetch_rows(self.dialect.counters, prefix=prefix)
         return [
-            Counter(namespaced_name=name, last_max_id=max_id, last_fetch_time=integer(fetch_time))
+            Counter(
+                namespaced_name=name, last_max_id=max_id, last_fetch_time=as_integer(fetch_time)
+            )
             for name, value, fetch_time in rows
-            if (max_id := integer(value)) is not None
+            if (max_id := as_integer(value)) is not None
         ]
 
     async def peek(self, name: str) -> int | None:
         rows = await self._fetch_rows(self.dialect.counter, name=name)
         row = next(iter(rows), None)
-        return None if row is None else self._sound(name, row[0])
+        return None if row is None else _sound(self.label, name, row[0])
 
     async def _ensure_missing(self, name: str, by: int, *, create: bool = False) -> None:
         """Raise the reason why a counter could not be advanced, unless it is missing."""
         row = await self._row(self.dialect.counter, name=name)
         if row is None and not create:
             return
-        if row is not None and self._sound(name, row[0]) > MAX_ID - by:
+        if row is not None and _sound(self.label, name, row[0]) > MAX_ID - by:
             raise IdOverflowError(name, limit=MAX_ID)
         raise StoreUnavailableError(
             self.label, f"{name!r} is being repaired by another client", remedy="try again"
         )
-
-    def _sound(self, name: str, value: object) -> int:
-        if (found := integer(value)) is None:
-            raise CorruptCounterError(self.label, counter=name, found=f"{value!r:.{SHOWN}}")
-        return found
 
     # Cells.
 
@@ -297,3 +638,19 @@ class SqlBackend(Backend):
 
     async def namespaces(self) -> Sequence[str]:
         return [str(row[0]) for row in await self._fetch_rows(self.dialect.namespaces)]
+
+
+def _sound(store: str, name: str, value: object) -> int:
+    """Return a counter's value.
+
+    Raises:
+        CorruptCounterError: it is no integer.
+    """
+    if (found := as_integer(value)) is None:
+        raise CorruptCounterError(store, counter=name, found=f"{value!r:.{SHOWN}}")
+    return found
+
+
+async def _findings(link: Executor, dialect: Dialect) -> Findings:
+    asked = [await link.fetch_rows(statement) for statement in dialect.settings]
+    return findings(dialect.rules, chain.from_iterable(asked))

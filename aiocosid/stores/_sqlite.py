@@ -1,4 +1,15 @@
-"""The blocking side of the SQLite store: its URL, its statements, and its worker's functions."""
+"""The blocking side of the SQLite store: its URL, its statements, its file, and forks.
+
+SQLite keeps a journal or a log beside the file, under the file's name.  A process that opens the
+file under another name, or in a container into which the file alone was mounted, has another
+journal: neither process sees what the other one is writing.
+
+SQLite keeps the state of a file's locks in memory, which a child inherits.  If a statement runs
+during the fork, the child finds the file locked for ever.  Otherwise it takes no locks of its own:
+the parent would delete the log that the child writes to when it closes, and the child's ids would
+be issued again.  So a `Door` closes its file while the process forks.  See "How To Corrupt An
+SQLite Database File", 2.6, in SQLite's documentation.
+"""
 
 # ruff: noqa: S608 - put together from pieces of this file alone
 
@@ -8,10 +19,13 @@ import logging
 import os
 import re
 import sqlite3
+import sys
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from threading import Condition
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import unquote
+from weakref import WeakSet
 
 from ..errors import (
     InvalidArgumentError,
@@ -21,41 +35,137 @@ from ..errors import (
 )
 from ..machine.cells import FORMAT
 from ._dialect import (
+    CELL_TABLE,
     COLUMNS,
     MACHINE_INDEXES,
+    MACHINE_TABLE,
     MAY_CREATE,
     MIGRATORS,
     NOTE_COUNTERS,
+    OBJECTS,
     READ,
+    WITNESS,
     Advance,
     Dialect,
 )
 from ._durability import SQLITE as RULES
-from ._schema import CELL_TABLE, MACHINE_TABLE, OBJECTS, WITNESS
-from ._sql_errors import code_of
-from ._sqlite_file import OpenedFile, ensure_shared
+from ._executor import code_of
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Callable, Generator, Iterator, Mapping
 
-    from ._dialect import SqlCommit
-    from ._executor import Value
-    from ._schema import Creation
+    from ._dialect import Creation, SqlCommit, Value
 
 __all__ = (
     "BUSY_TIMEOUT",
     "IDENTITY",
     "SQLITE",
+    "Door",
     "alone",
     "check_version",
     "create_file",
+    "ensure_own",
+    "ensure_shared",
     "file_of",
+    "in_use",
+    "inherit",
     "path_of",
     "prepare",
     "run",
     "tell_identity",
     "uri_of",
 )
+
+_MOUNT: Final = re.compile(r"^mnt_id:\s*(\d+)$", re.MULTILINE)
+_IS_LINUX: Final = sys.platform == "linux"
+
+
+def identity(path: str) -> tuple[int, int] | None:
+    """Return device and inode of a file, to detect that it was replaced."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - of a text
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def ensure_shared(path: str, label: str) -> None:
+    """Raise `StoreError` if other processes may use the file with another journal.
+
+    Where the system does not tell what is mounted, only links are noticed.
+
+    Args:
+        path: the file; an empty text is a database without one.
+        label: the store in messages.
+    """
+    if not path:
+        return
+    path = os.path.realpath(path)  # SQLite follows symbolic links in the same way
+    folder = os.path.dirname(path)  # noqa: PTH120 - of a text
+    try:
+        links = os.stat(path).st_nlink  # noqa: PTH116 - as above
+    except OSError:
+        return
+    if links > 1:
+        reason = f"the file has {links} names (hard links), and SQLite keeps a journal beside each"
+        remedy = "remove the other names; a symbolic link may be used instead"
+    elif len(set(_mounts((path, folder)))) > 1:
+        reason = (
+            "the file itself is mounted here, and SQLite's journal beside it belongs to this "
+            "container alone"
+        )
+        remedy = f"mount its folder instead, as in -v ./data:{folder}"
+    else:
+        return
+    raise StoreError(label, f"{reason}; ids would be issued again", remedy=remedy)
+
+
+def _mounts(paths: tuple[str, ...]) -> Iterator[str]:
+    """Yield the number of the mount that each path is in, as far as it is known.
+
+    A bind mount has the device of what it shows, so ``st_dev`` does not tell.
+    """
+    for path in paths if _IS_LINUX else ():
+        with suppress(OSError):
+            # Another kind of descriptor would release SQLite's locks on the file when it is closed.
+            found = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            try:
+                with open(f"/proc/self/fdinfo/{found}", encoding="ascii") as facts:  # noqa: PTH123
+                    yield from _MOUNT.findall(facts.read(4096))
+            finally:
+                os.close(found)
+
+
+class OpenedFile:
+    """A file, and its write-ahead log if it has one, as they were when a connection opened them.
+
+    As long as a connection has a log open, it stays there, the same file.
+    """
+
+    __slots__ = ("_file", "_log", "_log_path", "_path")
+
+    def __init__(self, path: str) -> None:
+        """Look at the file; its log is looked at with each call of `is_there`."""
+        self._path = path
+        self._log_path = f"{os.path.realpath(path)}-wal"
+        self._file = identity(path)
+        self._log: tuple[int, int] | None = None
+
+    @property
+    def number(self) -> int | None:
+        """The file's inode number; None if it was not there."""
+        return None if self._file is None else self._file[1]
+
+    def is_there(self) -> bool:
+        """Whether both are still there."""
+        found, log = identity(self._path), identity(self._log_path)
+        self._log = self._log or log
+        return found is not None and found == self._file and log == self._log
+
+    def reopen(self) -> None:
+        """Accept another log, because the last connection to close removes it."""
+        self._log = None
+
 
 logger = logging.getLogger("aiocosid")
 
@@ -311,3 +421,173 @@ def alone(database: sqlite3.Connection, label: str) -> Generator[sqlite3.Cursor]
             yield cursor
     finally:
         database.isolation_level = level
+
+
+_T = TypeVar("_T")
+
+PATIENCE: Final = 1.0  # seconds that a fork waits for statements under way
+
+# SQLite's own wait for a lock ends with pauses of 100 ms, in which a process that commits in a
+# loop always gets there first; so its wait is short, and begun again.
+SHORT_WAIT: Final = 0.01  # seconds
+WAITS: Final = int(BUSY_TIMEOUT / SHORT_WAIT)
+
+
+class Door:
+    """Opens a file in the worker unless the call was cancelled, and opens it again after a fork.
+
+    A call that is cancelled while the worker opens the file would lose the connection.
+
+    Attributes:
+        path: the file's path.
+        file: the file as it was first opened; None before.
+        opened: the connection, if it is open.
+    """
+
+    __slots__ = ("__weakref__", "_is_closed", "file", "opened", "path")
+
+    def __init__(self, path: str) -> None:
+        self.path: str = path
+        self.file: OpenedFile | None = None
+        self.opened: list[sqlite3.Connection] = []
+        self._is_closed = False
+        with _gate.changed:
+            _doors.add(self)
+
+    def open(self) -> sqlite3.Connection:
+        """Open the file, which must be there."""
+        with in_use():
+            return self._open()
+
+    def run(self, function: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Run a function on the connection, in the worker."""
+        with in_use():
+            if self._is_closed:
+                raise ValueError
+            if not self.opened:
+                try:
+                    database = self._open()
+                    _patiently(lambda: prepare(database, f"sqlite {self.path}"))
+                except BaseException:
+                    self.shut()  # otherwise the next call would use it
+                    raise
+            return _patiently(lambda: function(self.opened[0]))
+
+    def _open(self) -> sqlite3.Connection:
+        ensure_own(self.path)
+        # It may be closed in the loop's thread, but is used in the worker's only.
+        opened = sqlite3.connect(
+            uri_of(self.path),
+            uri=True,
+            timeout=SHORT_WAIT,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        self.opened.append(opened)
+        if self.file is None:
+            self.file = OpenedFile(self.path)
+        self.file.reopen()
+        if self._is_closed:
+            self.shut()
+        return opened
+
+    def close(self) -> None:
+        """Close the connection, or have it closed once it is open.  Both threads may call this."""
+        self._is_closed = True
+        with in_use():
+            self.shut()
+
+    def shut(self) -> None:
+        """Close the connection, if it is open; the next call opens it again."""
+        with suppress(IndexError):
+            self.opened.pop().close()
+
+
+def _patiently(function: Callable[[], _T]) -> _T:
+    """Call a function again while another process has the file locked, which undoes the call."""
+    for _ in range(WAITS - 1):
+        try:
+            return function()
+        except sqlite3.OperationalError as exc:
+            if code_of(exc) != sqlite3.SQLITE_BUSY:
+                raise
+    return function()
+
+
+_doors: Final[WeakSet[Door]] = WeakSet()
+_inherited: Final[set[tuple[int, int] | None]] = set()  # files that the parent had open
+
+
+def inherit(path: str) -> None:
+    """Note, in a forked child, that the parent had a file open."""
+    _inherited.add(identity(path))
+    _inherited.discard(None)
+
+
+def ensure_own(path: str) -> None:
+    """Raise `StoreError` if the parent had the file open when it forked."""
+    if _inherited and identity(path) in _inherited:
+        raise StoreError(
+            f"sqlite {path}",
+            "the parent process was using the file when it forked, and SQLite cannot open it here",
+            remedy="fork before the first id is taken",
+        )
+
+
+class _Gate:
+    """Keeps statements and forks apart."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        self.changed = Condition()
+        self.running = self.forks = 0
+
+    def before_fork(self) -> None:
+        """Wait for statements under way, close the files, and hold further statements back."""
+        self.changed.acquire()
+        self.forks += 1
+        if self.changed.wait_for(lambda: not self.running, PATIENCE):
+            for door in tuple(_doors):
+                with suppress(sqlite3.Error):
+                    door.shut()
+
+    def after_in_parent(self) -> None:
+        # A signal handler may have cut before_fork() short.
+        self.forks = max(0, self.forks - 1)
+        with suppress(RuntimeError):
+            self.changed.notify_all()
+            self.changed.release()
+
+    def after_in_child(self) -> None:
+        self.reset()
+        for door in tuple(_doors):
+            if door.opened:
+                inherit(door.path)
+
+
+_gate: Final = _Gate()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_gate.before_fork,
+        after_in_parent=_gate.after_in_parent,
+        after_in_child=_gate.after_in_child,
+    )
+
+
+@contextmanager
+def in_use() -> Generator[None]:
+    """Use SQLite while no fork is under way."""
+    changed = _gate.changed
+    with changed:
+        changed.wait_for(lambda: not _gate.forks)
+        _gate.running += 1
+    try:
+        yield
+    finally:
+        if changed is _gate.changed:  # otherwise a signal handler has forked, and this is the child
+            with changed:
+                _gate.running -= 1
+                changed.notify_all()

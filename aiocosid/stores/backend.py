@@ -10,6 +10,7 @@ native atomic operation on CosId's own key, row or node.  Cells are used rarely:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from .._life.fork import NotCopyable
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from ..machine.cells import Changes, Snapshot
 
-__all__ = ("MISSING", "Backend", "after_add", "after_raise", "counters_of")
+__all__ = ("MISSING", "Backend", "after_add", "after_raise", "as_integer", "counters_of")
 
 MISSING: Final = -1
 """Instead of a counter's value: the counter is missing, and was not created."""
@@ -55,6 +56,13 @@ def after_add(found: int | None, by: int, *, first: int | None, store: str, name
 def after_raise(found: int | None, above: int, *, create: bool) -> int:
     """Return a counter's value after `Backend.raise_to`; `MISSING` if it is missing."""
     return MISSING if found is None and not create else max(found or 0, above)
+
+
+def as_integer(value: object) -> int | None:
+    """Return a column's value, or None if it is no integer."""
+    if isinstance(value, Decimal) and value.is_finite() and value == value.to_integral_value():
+        return int(value)  # of a numeric column
+    return value if type(value) is int else None
 
 
 def counters_of(found: Iterable[tuple[str, int | None]], prefix: str) -> list[Counter]:

@@ -41,7 +41,7 @@ from ..machine.distributor import (
 from ..machine.losses import doubt
 from ..machine.rules import Asker, Decision
 from ._url import address_of
-from ._watermark import WatchedDistributor
+from .counters import CounterDistributor
 
 if TYPE_CHECKING:
     import os
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     Rule: TypeAlias = Callable[[Snapshot, Asker], Decision]
 
-__all__ = ("BackendStore", "CounterDistributor", "backend_of")
+__all__ = ("BackendStore", "backend_of")
 
 logger = logging.getLogger("aiocosid")
 
@@ -63,83 +63,6 @@ TREATED_AS_DISPOSABLE: Final = (
 )
 
 B = TypeVar("B", bound="Backend")
-
-
-class CounterDistributor(WatchedDistributor):
-    """A counter on a store, advanced by one atomic step for each segment.
-
-    A store's ``segment_distributor`` creates it.  Its first use creates the counter.  Once the
-    counter has answered it is never created again: a new one would begin below the ids that were
-    issued.
-    """
-
-    __slots__ = ("_backend", "fork_remedy", "order_risk", "store")
-
-    def __init__(self, backend: Backend, **described: Any) -> None:  # noqa: ANN401 - a contract's
-        """Describe a counter; nothing is sent yet.
-
-        Args:
-            backend: the store; the caller closes it.
-            **described: as for `aiocosid.abc.IdSegmentDistributor`.
-
-        Raises:
-            InvalidArgumentError: an argument is outside its range.
-            NameTooLongError: ``{namespace}.{name}`` is longer than the store can hold.
-        """
-        super().__init__(**described)
-        backend.check_counter(self)
-        self.store: str = backend.label
-        self.fork_remedy: str = backend.fork_remedy
-        self.order_risk: str = backend.order_risk
-        self._backend = backend
-
-    async def _grant(self, step: int) -> int:
-        first = self._first(step)
-        try:
-            return await self._backend.add(self.namespaced_name, step, first=first)
-        except CounterMissingError as error:
-            raise self._water.missing(self, step=step) from error
-
-    def _first(self, step: int) -> int | None:
-        """Return the value of a counter that this call may create; None once it has answered."""
-        return self.offset + step if self._water.baseline() is None else None
-
-    def next_max_id_nowait(self, step: int) -> int:
-        """Do the same without a suspension, if the store lives in this process.
-
-        Raises:
-            WouldBlock: the store has to be awaited.
-            CosIdError: as for `next_max_id`.
-        """
-        self._check(step)
-        baseline, first = self._water.baseline(), self._first(step)
-        try:
-            max_id = self._backend.add_nowait(self.namespaced_name, step, first=first)
-        except CounterMissingError as error:
-            raise self._water.missing(self, step=step) from error
-        return self._water.check(self, max_id, step=step, baseline=baseline)
-
-    async def peek(self) -> int | None:
-        """Return the last id reserved; see `aiocosid.abc.IdSegmentDistributor.peek`.
-
-        Raises:
-            UnsupportedByStoreError: the store has no way to read a counter.
-            CosIdError: as for `next_max_id`.
-        """
-        self._water.ensure_own(repr(self), remedy=self.fork_remedy)
-        try:
-            return await self._backend.peek(self.namespaced_name)
-        finally:
-            self._water.ensure_own(repr(self))
-
-    async def aopen(self) -> None:
-        """Get ready in this process; it connects on first use.
-
-        Raises:
-            ForkedError: the client was passed in, and is the parent's.
-        """
-        await self._backend.aopen()
-        await super().aopen()
 
 
 WHOLE: Final = Need(is_complete=True)
@@ -365,7 +288,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
             InvalidArgumentError: the id is not held, or an argument is outside its range.
             StoreError: the store refuses or cannot be reached.
         """
-        self._check_namespace(namespace)
+        _check_namespace(namespace)
         check_integer("machine_id", machine_id, at_least=0, at_most=MAX_MACHINE_ID)
         owner: list[object] = []
 
@@ -391,7 +314,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
             CorruptMachineStateError: the id's cell is damaged; nothing was written.
             StoreError: the store refuses or cannot be reached.
         """
-        self._check_namespace(namespace)
+        _check_namespace(namespace)
         check_integer("machine_id", machine_id, at_least=0, at_most=MAX_MACHINE_ID)
         check_integer("above_ms", above_ms, at_least=0)
         latest_ms = SYSTEM_CLOCK.now_ms() + rules.MOST_AHEAD_MS
@@ -417,7 +340,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
             CorruptMachineStateError: a cell of aiocosid's is damaged.
             StoreError: the store refuses or cannot be reached.
         """
-        self._check_namespace(namespace)
+        _check_namespace(namespace)
         rule = partial(administration.repair, clock_ms=SYSTEM_CLOCK.now_ms())
         found: list[Machine] = await self._change(namespace, rule)
         return found
@@ -430,7 +353,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
             CorruptMachineStateError: the namespace's cell is damaged.
             StoreError: the store refuses or cannot be reached.
         """
-        self._check_namespace(namespace)
+        _check_namespace(namespace)
         space = (await read_cells(self._backend, namespace, Need())).space
         return space.bits or None if space is not None else None
 
@@ -446,7 +369,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
             CorruptMachineStateError: a cell is damaged; nothing was written.
             StoreError: the store refuses or cannot be reached.
         """
-        self._check_namespace(namespace)
+        _check_namespace(namespace)
         check_machine_bits(bits)
         await self._change(namespace, partial(administration.set_bits, bits=bits))
 
@@ -457,7 +380,10 @@ class BackendStore(NotCopyable, Store, Generic[B]):
             UnsupportedByStoreError: the store keeps no machine ids, or no marker for all of them.
             StoreError: the store refuses, cannot be reached, or hides its identity.
         """
-        self._check_marker()
+        if not self._backend.has_marker:
+            reason = "no commit spans its namespaces"
+            remedy = "mark each with 'aiocosid init --store URL --namespace NAMESPACE'"
+            raise UnsupportedByStoreError(type(self).__name__, reason, remedy=remedy)
         return rules.is_initialized(await read_cells(self._backend, EVERYWHERE, Need()))
 
     async def initialize(
@@ -498,7 +424,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
             InvalidArgumentError: the namespace still has machine ids, or is no text, or too long.
             StoreError: the store refuses or cannot be reached.
         """
-        self._check_namespace(namespace)
+        _check_namespace(namespace)
         is_forgotten: bool = await self._change(
             namespace,
             lambda snapshot, _: administration.forget(snapshot),
@@ -524,7 +450,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
             CorruptMachineStateError: a cell is damaged; nothing was written.
             StoreError: the store refuses, cannot be reached, or hides its identity.
         """
-        self._check_namespace(namespace)
+        _check_namespace(namespace)
         guard_ms = guard_ms_of(check_safe_guard(safe_guard))
         rule = partial(administration.mark, is_new=is_new)
         marker: MachineMarker = await self._change(namespace, rule, guard_ms=guard_ms)
@@ -578,19 +504,9 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         if namespace is None:
             names = sorted(await self._backend.namespaces())
         else:
-            self._check_namespace(namespace)
+            _check_namespace(namespace)
             names = [namespace]
         return [await read_cells(self._backend, name, WHOLE) for name in names]
-
-    def _check_namespace(self, namespace: str) -> None:
-        check_text("namespace", namespace, at_most=NAME_WIDTH)
-
-    def _check_marker(self) -> None:
-        if not self._backend.has_marker:
-            remedy = "mark each with 'aiocosid init --store URL --namespace NAMESPACE'"
-            raise UnsupportedByStoreError(
-                type(self).__name__, "no commit spans its namespaces", remedy=remedy
-            )
 
     # Lifecycle.
 
@@ -621,3 +537,7 @@ def _safe_guard(found: Snapshot) -> float | None:
     if found.space is None or not found.space.guard_ms:
         return None
     return inf if found.space.guard_ms >= ENDLESS_MS else found.space.guard_ms / 1000
+
+
+def _check_namespace(namespace: str) -> None:
+    check_text("namespace", namespace, at_most=NAME_WIDTH)

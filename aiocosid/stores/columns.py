@@ -14,7 +14,7 @@ from ..errors import (
 )
 from ._mysql import MYSQL
 from ._sql import SqlBackend
-from ._sql_cells import integer
+from .backend import as_integer
 from .base import BackendStore, backend_of
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ async def highest_in_column(source: Store | str, column: str) -> int | None:
     with _naming_the_table():
         rows = await (_from_url(source, found) if isinstance(source, str) else _own(source, found))
     value: object = rows[0][0]
-    found_id = integer(value)
+    found_id = as_integer(value)
     if found_id is None and value is not None:
         given = f"{column}, which holds {value!r}"
         raise InvalidArgumentError("column", given, expected="a column of integers")

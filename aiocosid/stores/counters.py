@@ -1,23 +1,259 @@
-"""What a distributor knows about its counters.
-
-The highest value of each, to detect a store that lost writes; what a column holds; and whether a
-store answers.
-"""
-
-# ruff: noqa: PLC0414 - re-exported
+"""The distributor of a counter on any store, and what detects that a store lost writes."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from abc import abstractmethod
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
-from ._sql_cells import integer as as_integer
-from ._watermark import HighWater as HighWater
-from .striped._stripe import StoreHealth as StoreHealth
+from .._life import fork
+from .._life.fork import NotCopyable
+from ..abc import MAX_ID, IdSegmentDistributor
+from ..abc.checks import check_step
+from ..errors import (
+    CounterMissingError,
+    IdOverflowError,
+    InvalidArgumentError,
+    StoreRolledBackError,
+)
+from ..errors.base import REOPEN
 
 if TYPE_CHECKING:
-    from ..abc import IdSegmentDistributor
+    from collections.abc import Awaitable, Callable
 
-__all__ = ("HighWater", "StoreHealth", "as_integer", "reached_by")
+    from .backend import Backend
+
+__all__ = ("CounterDistributor", "CounterOptions", "HighWater", "WatchedDistributor", "reached_by")
+
+
+class HighWater:
+    """The highest max id that one distributor object has seen, and the process that saw it.
+
+    Replies to concurrent calls may arrive in any order, so a reply is compared with the value at
+    the time when its own call was sent::
+
+        sent = water.sent()
+        max_id = await ...
+        water.check(distributor, max_id, step=step, sent=sent)
+    """
+
+    __slots__ = ("_born", "_highest")
+
+    def __init__(self) -> None:
+        self._highest: int | None = None
+        self._born = fork.generation
+
+    def baseline(self) -> int | None:
+        """Return the value to compare the reply of a call sent now with; None at first."""
+        return self._highest
+
+    def check(
+        self, distributor: IdSegmentDistributor, max_id: int, *, step: int, baseline: int | None
+    ) -> int:
+        """Return ``max_id`` if a sound store could have answered it, and remember it.
+
+        A store that only adds answers at least ``baseline + step``.
+
+        Raises:
+            StoreRolledBackError: the counter went backwards since the call was sent.
+        """
+        if baseline is not None and max_id < baseline + step:
+            raise _went_back(distributor, max_id, baseline + step)
+        if self._highest is None or max_id > self._highest:
+            self._highest = max_id
+        return max_id
+
+    def missing(self, distributor: IdSegmentDistributor, *, step: int) -> StoreRolledBackError:
+        """Return the error for a counter that has answered before, and is missing now."""
+        return _went_back(distributor, 0, (self._highest or 0) + step)
+
+    def raise_to(self, reached: int) -> None:
+        """Expect at least the value that another object has seen."""
+        self._highest = max(reached, self._highest or 0)
+
+    def ensure_own(self, what: str, *, remedy: str = REOPEN) -> None:
+        """Raise in a forked child that has not called `adopt`.
+
+        Raises:
+            ForkedError: ``what`` belongs to the parent process.
+        """
+        fork.ensure_own(self._born, what, remedy=remedy)
+
+    def adopt(self) -> None:
+        """Bind it to this process: the values that the parent saw before the fork still hold."""
+        self._born = fork.generation
+
+
+def _went_back(counter: IdSegmentDistributor, seen: int, expected: int) -> StoreRolledBackError:
+    return StoreRolledBackError(
+        counter.store, namespace=counter.namespace, name=counter.name, seen=seen, expected=expected
+    )
+
+
+class CounterOptions(TypedDict, total=False):
+    """Options of a counter; see `IdSegmentDistributor`."""
+
+    namespace: str
+    offset: int
+    step: int
+
+
+class Described(CounterOptions):
+    """A counter's name and options."""
+
+    name: str
+
+
+class WatchedDistributor(NotCopyable, IdSegmentDistributor):
+    """Checks each reply against those before.
+
+    A subclass takes the range, in `_grant`.
+    """
+
+    __slots__ = ("_water",)
+
+    fork_remedy: str = REOPEN
+    """The remedy for a forked child, in messages."""
+
+    def __init__(self, **described: Unpack[Described]) -> None:
+        """Describe a counter; see `aiocosid.abc.IdSegmentDistributor`."""
+        super().__init__(**described)
+        self._water = HighWater()
+
+    async def next_max_id(self, step: int) -> int:
+        """Advance the counter; see `aiocosid.abc.IdSegmentDistributor.next_max_id`.
+
+        A cancelled call may have taken effect; then its range is a gap, and no later call gets its
+        reply.
+
+        Raises:
+            InvalidArgumentError: ``step`` is no integer, below 1 or above the limit; nothing was
+                sent.
+            IdOverflowError: the counter would pass 2^63-1; nothing was written.
+            CorruptCounterError: the counter holds no integer; nothing was written.
+            SchemaMissingError: a table does not exist.
+            StoreAuthenticationError: the store rejects the user, the password or the rights.
+            StoreUnavailableError: the store cannot be reached, is busy, or does not answer.
+            StoreRolledBackError: the counter is lower than it was, or gone.
+            ForkedError: the distributor, or the client beneath it, is the parent process's.
+            WrongLoopError: the connections are in use on another event loop.
+        """
+        return await self._watched(step, self._grant)
+
+    async def _watched(self, step: int, grant: Callable[[int], Awaitable[int]]) -> int:
+        """Take a range, and compare it with those before."""
+        self._check(step)
+        baseline = self._water.baseline()
+        try:
+            max_id = await grant(step)
+        finally:
+            self._water.ensure_own(repr(self))  # suspended across a fork: the range is the parent's
+        return self._water.check(self, max_id, step=self._rise(step), baseline=baseline)
+
+    def _rise(self, step: int) -> int:
+        """Return by how much a sound counter has risen at least after so many ids."""
+        return step
+
+    @abstractmethod
+    async def _grant(self, step: int) -> int:
+        """Take a range, and return its last id."""
+
+    def _check(self, step: int) -> None:
+        check_step(step)
+        if self.step_limit is not None and step > self.step_limit:
+            expected = f"an integer from 1 to {self.step_limit}"
+            raise InvalidArgumentError("step", step, expected=expected)
+        if self.offset + step > MAX_ID:
+            raise IdOverflowError(self.namespaced_name, limit=MAX_ID)
+        self._water.ensure_own(repr(self), remedy=self.fork_remedy)
+
+    def resume_above(self, reached: int) -> None:
+        """Continue where another object for this counter ended: it exists, and is not lower.
+
+        Args:
+            reached: the highest max id that the store has answered to the other object.
+        """
+        self._water.raise_to(reached)
+
+    async def aopen(self) -> None:
+        """Get ready in this process."""
+        self._water.adopt()
+
+
+class CounterDistributor(WatchedDistributor):
+    """A counter on a store, advanced by one atomic step for each segment.
+
+    A store's ``segment_distributor`` creates it.  Its first use creates the counter.  Once the
+    counter has answered it is never created again: a new one would begin below the ids that were
+    issued.
+    """
+
+    __slots__ = ("_backend", "fork_remedy", "order_risk", "store")
+
+    def __init__(self, backend: Backend, **described: Unpack[Described]) -> None:
+        """Describe a counter; nothing is sent yet.
+
+        Args:
+            backend: the store; the caller closes it.
+            **described: as for `aiocosid.abc.IdSegmentDistributor`.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range.
+            NameTooLongError: ``{namespace}.{name}`` is longer than the store can hold.
+        """
+        super().__init__(**described)
+        backend.check_counter(self)
+        self.store: str = backend.label
+        self.fork_remedy: str = backend.fork_remedy
+        self.order_risk: str = backend.order_risk
+        self._backend = backend
+
+    async def _grant(self, step: int) -> int:
+        first = self._first(step)
+        try:
+            return await self._backend.add(self.namespaced_name, step, first=first)
+        except CounterMissingError as error:
+            raise self._water.missing(self, step=step) from error
+
+    def _first(self, step: int) -> int | None:
+        """Return the value of a counter that this call may create; None once it has answered."""
+        return self.offset + step if self._water.baseline() is None else None
+
+    def next_max_id_nowait(self, step: int) -> int:
+        """Do the same without a suspension, if the store lives in this process.
+
+        Raises:
+            WouldBlock: the store has to be awaited.
+            CosIdError: as for `next_max_id`.
+        """
+        self._check(step)
+        baseline, first = self._water.baseline(), self._first(step)
+        try:
+            max_id = self._backend.add_nowait(self.namespaced_name, step, first=first)
+        except CounterMissingError as error:
+            raise self._water.missing(self, step=step) from error
+        return self._water.check(self, max_id, step=step, baseline=baseline)
+
+    async def peek(self) -> int | None:
+        """Return the last id reserved; see `aiocosid.abc.IdSegmentDistributor.peek`.
+
+        Raises:
+            UnsupportedByStoreError: the store has no way to read a counter.
+            CosIdError: as for `next_max_id`.
+        """
+        self._water.ensure_own(repr(self), remedy=self.fork_remedy)
+        try:
+            return await self._backend.peek(self.namespaced_name)
+        finally:
+            self._water.ensure_own(repr(self))
+
+    async def aopen(self) -> None:
+        """Get ready in this process; it connects on first use.
+
+        Raises:
+            ForkedError: the client was passed in, and is the parent's.
+        """
+        await self._backend.aopen()
+        await super().aopen()
 
 
 def reached_by(distributor: IdSegmentDistributor) -> int | None:

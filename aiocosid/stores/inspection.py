@@ -11,7 +11,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from .._life.clock import SYSTEM_CLOCK
-from ..errors import CosIdError, UnsupportedByStoreError
+from ..errors import CosIdError, StoreUnavailableError, UnsupportedByStoreError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -27,10 +27,12 @@ __all__ = (
     "label_of",
     "number_text",
     "parts_of",
+    "ping",
     "read_store",
     "seconds_text",
 )
 
+_NOTHING: Final = "aiocosid.nothing"  # a counter that no store has
 _READ_TIMEOUT: Final = 2.0  # seconds, for one question to a store
 _OLDEST_SAMPLE: Final = 30.0  # seconds: a rate over a longer time says nothing of now
 _CLOSEST_SAMPLES: Final = 0.5  # seconds
@@ -46,7 +48,9 @@ class StoreReading:
     Attributes:
         label: names the store, without credentials.
         at_ms: when it was asked, by this process's clock.
-        took: seconds that it needed for one question; None if it has answered none.
+        took: seconds that it needed for one question on an open connection; None if that is not
+            known.
+        silence: why it has answered nothing; empty if it has.
         clock_error: seconds that this process's clock is ahead of the store's, and by how much that
             may be wrong.
         is_initialized: whether it has its marker.
@@ -61,6 +65,7 @@ class StoreReading:
     label: str
     at_ms: int
     took: float | None = None
+    silence: CosIdError | str = ""
     clock_error: tuple[float, float] | None = None
     server: ServerFacts | None = None
     is_initialized: bool | None = None
@@ -86,20 +91,36 @@ def parts_of(store: Store) -> Iterator[Store]:
         yield from parts_of(each)
 
 
+async def ping(store: Store) -> None:
+    """Ask a store the smallest question that it has; nothing is written.
+
+    Raises:
+        UnsupportedByStoreError: it has none.
+        StoreError: it refuses or cannot be reached.
+    """
+    try:
+        await store.segment_distributor(name=_NOTHING).peek()
+    except CosIdError as error:
+        if error.retryable or isinstance(error, StoreUnavailableError):
+            raise
+        await store.ask_server()
+
+
 async def read_store(
     store: Store, clock: Clock = SYSTEM_CLOCK, *, within: float = _READ_TIMEOUT
 ) -> StoreReading:
     """Ask a store for all that is shown of it; each part may fail alone, and none raises.
 
+    One that is away is asked nothing else.
+
     Args:
         store: the store, open or not.
         clock: time; the system's by default.
-        within: seconds for each of the six questions.
+        within: seconds for each question.
     """
     reading = StoreReading(label=label_of(store), at_ms=clock.now_ms())
 
     async def read(part: str, call: Callable[[], Awaitable[Any]]) -> None:
-        began = clock.monotonic()
         reading.errors[part] = f"no answer in {within:g} s"
         try:
             with clock.move_on_after(within):
@@ -110,8 +131,11 @@ async def read_store(
         except CosIdError as error:
             reading.errors[part] = type(error).__name__
             reading.causes[part] = error
-        if reading.took is None and part not in reading.errors:
-            reading.took = clock.monotonic() - began
+
+    async def answer_time() -> float:
+        began = clock.monotonic()
+        await ping(store)
+        return clock.monotonic() - began
 
     async def clock_error() -> tuple[float, float]:
         before_ms, began = clock.now_ms(), clock.monotonic()
@@ -119,12 +143,27 @@ async def read_store(
         doubt = (clock.monotonic() - began) / 2
         return (before_ms - store_ms) / 1000 + doubt, doubt
 
-    await read("clock_error", clock_error)
-    await read("is_initialized", store.is_initialized)
-    await read("counters", store.counters)
-    await read("machines", store.machines)
-    await read("markers", store.machine_markers)
-    await read("server", store.ask_server)
+    questions = {
+        "server": store.ask_server,  # it connects
+        "took": answer_time,
+        "clock_error": clock_error,
+        "is_initialized": store.is_initialized,
+        "counters": store.counters,
+        "machines": store.machines,
+        "markers": store.machine_markers,
+    }
+    why = NOT_KEPT
+    for number, (part, ask) in enumerate(questions.items(), 1):
+        await read(part, ask)
+        why, cause = reading.errors.get(part, NOT_KEPT), reading.causes.get(part)
+        has_answered = len(reading.errors) < number
+        if not has_answered and why != NOT_KEPT and (cause is None or cause.retryable):
+            reading.errors |= dict.fromkeys(questions, why)
+            break
+    if len(reading.errors) == len(questions):
+        reading.silence = next(iter(reading.causes.values()), "" if why == NOT_KEPT else why)
+    reading.errors.pop("took", None)
+    reading.causes.pop("took", None)
     return reading
 
 

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import anyio
 
-from .._life import fork
 from ..errors import InvalidArgumentError, MissingExtraError
-from ._connection import BorrowedConnection, OwnedConnection
+from ._connection import silence, socket_of
 from ._durability import DurabilityCheck
-from ._executor import CONNECT_TIMEOUT, MAX_CONNECTIONS, PoolExecutor
+from ._executor import CONNECT_TIMEOUT, MAX_CONNECTIONS, PoolDriver, PoolExecutor
 from ._mysql import MYSQL, SESSION, in_foreign_session, run
 from ._sql import SqlBackend
+from ._url import MYSQL as SPEC
 from ._url import client_context, read_url
-from ._url_specs import MYSQL as SPEC
 from .base import BackendStore
 
 try:
@@ -30,8 +29,9 @@ except ModuleNotFoundError as _exc:
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ._dialect import Value
     from ._durability import Durability
-    from ._executor import Row, Value
+    from ._executor import Row
     from ._url import StoreUrl
 
 __all__ = ("MysqlStore",)
@@ -71,8 +71,7 @@ class MysqlStore(BackendStore[SqlBackend]):
         if not isinstance(pool, Pool):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
             raise InvalidArgumentError("pool", type(pool), expected=_POOL)
         check = DurabilityCheck(durability, pool)
-        connection = BorrowedConnection[_Pool]("the pool", pool)
-        self._backend = SqlBackend(_PoolExecutor("mysql", connection), MYSQL, check)
+        self._backend = SqlBackend(PoolExecutor(_DRIVER, pool), MYSQL, check)
 
     @classmethod
     def from_url(cls, url: str) -> Self:
@@ -93,14 +92,7 @@ class MysqlStore(BackendStore[SqlBackend]):
         async def connect() -> _Pool:
             return Pool(0, MAX_CONNECTIONS, autocommit=True, init_command=SESSION, **options)
 
-        connection = OwnedConnection[_Pool](
-            "the connection to mysql",
-            connect=connect,
-            disconnect=_disconnect,
-            salvage=_salvage,
-            silence=_silence,
-        )
-        executor = _PoolExecutor("mysql", connection)
+        executor = PoolExecutor(_DRIVER, connect=connect)
         return cls._on(SqlBackend(executor, MYSQL, DurabilityCheck(durability)), url)
 
 
@@ -144,30 +136,23 @@ def _tls(url: StoreUrl) -> ssl.SSLContext | None:
     return context
 
 
-class _PoolExecutor(PoolExecutor):
-    __slots__ = ()
+async def _acquire(pool: _Pool) -> _Session:
+    # The call that needs a connection opens it, and the driver would wait for a silent server.
+    opens = not pool.freesize and pool.size < pool.maxsize
+    with anyio.fail_after(CONNECT_TIMEOUT if opens else None):
+        return await pool.acquire()
 
-    async def _acquire(self, pool: _Pool) -> _Session:
-        # The call that needs a connection opens it, and the driver would wait for a silent server.
-        opens = not pool.freesize and pool.size < pool.maxsize
-        with anyio.fail_after(CONNECT_TIMEOUT if opens else None):
-            return await super()._acquire(pool)
 
-    async def _run(
-        self, connection: _Session, statement: str, values: Mapping[str, Value]
-    ) -> list[Row]:
-        if isinstance(self._connection, BorrowedConnection):
-            statement = in_foreign_session(statement)
-        # A plain cursor, whatever class the user's pool has chosen.
-        return await run(connection.cursor(Cursor), statement, values)
+async def _run(connection: _Session, statement: str, values: Mapping[str, Value]) -> list[Row]:
+    # A plain cursor, whatever class the user's pool has chosen.
+    return await run(connection.cursor(Cursor), statement, values)
 
-    async def _release(
-        self, pool: _Pool, connection: _Session, error: BaseException | None
-    ) -> None:
-        if error is not None:
-            # It may be in a transaction, have a reply to come, or lead to a replica by now.
-            _hang_up(connection)
-        pool.release(connection)
+
+async def _release(pool: _Pool, connection: _Session, error: BaseException | None) -> None:
+    if error is not None:
+        # It may be in a transaction, have a reply to come, or lead to a replica by now.
+        _hang_up(connection)
+    pool.release(connection)
 
 
 async def _disconnect(pool: _Pool) -> None:
@@ -186,8 +171,7 @@ def _salvage(pool: _Pool) -> None:
 
 
 def _silence(pool: _Pool) -> None:
-    transports = (each._transport for each in _connections(pool))
-    fork.silence(each.get_extra_info("socket") for each in transports if each is not None)
+    silence(_connections(pool))
 
 
 def _hang_up(connection: _Session) -> None:
@@ -195,10 +179,9 @@ def _hang_up(connection: _Session) -> None:
 
     The transport itself would close it in a later turn of the loop, if that is not closed.
     """
-    transport = connection._transport
+    found = socket_of(connection)
     with suppress(RuntimeError):  # the loop is closed
         connection.close()
-    found = None if transport is None else transport.get_extra_info("socket")
     if found is not None and found.fileno() >= 0:
         # A duplicate, because uvloop's own object has no shutdown.
         with socket.socket(fileno=os.dup(found.fileno())) as twin, suppress(OSError):
@@ -207,3 +190,10 @@ def _hang_up(connection: _Session) -> None:
 
 def _connections(pool: _Pool) -> tuple[_Session, ...]:
     return (*pool._free, *pool._used)
+
+
+_DRIVER: Final = PoolDriver(
+    *("mysql", _run, _release, _disconnect, _salvage, _silence),
+    acquire=_acquire,
+    foreign=in_foreign_session,
+)

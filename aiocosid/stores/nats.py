@@ -23,7 +23,6 @@ from urllib.parse import unquote
 
 import anyio
 
-from .._life import fork
 from .._life.clock import SYSTEM_CLOCK
 from ..abc import MAX_ID, Counter, ServerFacts
 from ..abc.checks import check_boolean, check_integer
@@ -46,13 +45,13 @@ from ._connection import (
     Connection,
     OwnedConnection,
     fail_if_forked,
+    silence,
     untrusted,
 )
 from ._durability import NATS as RULES
 from ._durability import findings
 from ._own_cells import ShardedPlaces, is_enough, leave_out_compared, quoted
-from ._url import client_context, read_url
-from ._url_specs import NATS
+from ._url import NATS, client_context, read_url
 from .backend import Backend
 from .base import BackendStore
 
@@ -166,11 +165,6 @@ async def _connect(url: StoreUrl, tls: ssl.SSLContext | None) -> Client:
 async def _close(client: Client) -> None:
     with anyio.move_on_after(CLOSE_TIMEOUT, shield=True), suppress(OSError):
         await client.close()
-
-
-def _silence(client: Client) -> None:
-    writer = getattr(client._transport, "_io_writer", None)
-    fork.silence((writer and writer.get_extra_info("socket"),))
 
 
 def _as_store_error(label: str, exc: Exception) -> StoreError:
@@ -620,6 +614,6 @@ class NatsStore(BackendStore[NatsBackend]):
             connect=partial(_connect, found, client_context(NATS, found) if found.tls else None),
             disconnect=_close,
             is_lost=lambda client: client.is_closed,
-            silence=_silence,
+            silence=lambda client: silence((client,)),
         )
         return cls._on(NatsBackend(f"nats {found}", connection, found.options), url)

@@ -1,18 +1,47 @@
-"""Common to stores over other stores: their lifecycle, which ends calls under way."""
+"""Common to stores over other stores: their lifecycle, and calls that any one of them can answer.
+
+Closing ends the calls under way.  A call goes to one store after the other until one answers.
+"""
 
 from __future__ import annotations
 
+import logging
+import random
 from abc import abstractmethod
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+from urllib.parse import parse_qsl
 
+import anyio
+
+from .._life.clock import call_bounded
 from ..abc import DEFAULT_NAMESPACE, DEFAULT_STEP, IdSegmentDistributor, Store
-from ..errors import StoreUnavailableError
+from ..errors import (
+    CosIdError,
+    IdOverflowError,
+    InvalidArgumentError,
+    StoreError,
+    StoreRolledBackError,
+    StoreUnavailableError,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
-__all__ = ("Closings", "StoreOverStores")
+    from ..abc import Clock
+    from .counters import HighWater
+
+__all__ = (
+    "Closings",
+    "FailOver",
+    "StoreHealth",
+    "StoreOverStores",
+    "no_answer",
+    "read_option",
+    "read_parts",
+)
 
 D = TypeVar("D", bound=IdSegmentDistributor)
 
@@ -106,3 +135,239 @@ class StoreOverStores(Store, Generic[D]):
             async with AsyncExitStack() as stack:
                 for store in self._stores:
                     stack.push_async_callback(store.aclose)
+
+
+_logger = logging.getLogger("aiocosid")
+
+T = TypeVar("T")
+
+
+FIRST_PAUSE: Final = 0.5  # seconds after the first failure, doubled by each further one
+LAST_PAUSE: Final = 30.0  # seconds
+
+
+class StoreHealth:
+    """The health of one store; all distributors of the whole share it.
+
+    Attributes:
+        failures: failed calls so far.
+        last_error: the error of the last failed call; None after an answer.
+    """
+
+    __slots__ = ("_again_at", "_clock", "_in_a_row", "failures", "last_error")
+
+    def __init__(self, clock: Clock) -> None:
+        """Begin with a healthy store."""
+        self.failures: int = 0
+        self.last_error: CosIdError | None = None
+        self._clock = clock
+        self._again_at = -inf
+        self._in_a_row = 0
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether it is in a cooldown."""
+        return self._again_at > self._clock.monotonic()
+
+    @property
+    def rank(self) -> float:
+        """Stores with a lower rank are asked first; all without a cooldown have the same rank."""
+        return self._again_at if self.is_resting else -inf
+
+    def failed(self, error: CosIdError) -> bool:
+        """Begin a cooldown, longer than the one before; return whether it is the first in a row.
+
+        A running cooldown is not extended: several calls may have failed at once, or no other store
+        is left.
+        """
+        is_first = self.last_error is None
+        self.failures += 1
+        self.last_error = error
+        now = self._clock.monotonic()
+        if now >= self._again_at:
+            pause = min(LAST_PAUSE, FIRST_PAUSE * 2 ** min(self._in_a_row, 10))
+            self._in_a_row += 1
+            # Random, to differ from other processes.
+            self._again_at = now + pause * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
+        return is_first
+
+    def answered(self) -> bool:
+        """End the cooldown; return whether there was one."""
+        was_away = self.last_error is not None
+        self.last_error = None
+        self._in_a_row, self._again_at = 0, -inf
+        return was_away
+
+
+class FailOverMember(Protocol):
+    """One of the stores; its text names it in messages.
+
+    Attributes:
+        counter: the counter there.
+        health: whether the store answers.
+        ended: the error after which it is not asked any more, or None.
+    """
+
+    health: StoreHealth
+    ended: StoreRolledBackError | None
+
+    @property
+    def counter(self) -> IdSegmentDistributor:
+        """The counter there."""
+        raise NotImplementedError
+
+
+class Whole(Protocol):
+    """The store that they are parts of."""
+
+    clock: Clock
+    store_timeout: float
+
+
+M = TypeVar("M", bound=FailOverMember)
+
+
+class FailOver(Generic[M]):
+    """The stores of one counter, in a random order for each object.
+
+    Attributes:
+        order: the stores, the home first.
+    """
+
+    __slots__ = ("_judge", "_of", "_water", "_whole", "order")
+
+    def __init__(
+        self,
+        members: Sequence[M],
+        whole: Whole,
+        water: HighWater,
+        *,
+        of: str,
+        judge: Callable[[CosIdError], bool],
+    ) -> None:
+        """Combine stores.
+
+        Args:
+            members: the stores.
+            whole: how long each has to answer, and the time.
+            water: of the counter; tells whether the process has forked.
+            of: the whole counter in messages.
+            judge: returns whether an error is none of the store, which answers; raises the error if
+                no other store may be asked after it.
+        """
+        # Random: the objects of a failed home spread over the others.
+        self.order: Sequence[M] = random.sample(members, len(members))
+        self._whole, self._water, self._of, self._judge = whole, water, of, judge
+
+    def turn(self) -> list[M]:
+        """Return the stores in the order to ask: home, the others, and last those in a cooldown."""
+        usable = (member for member in self.order if member.ended is None)
+        return sorted(usable, key=lambda member: member.health.rank)
+
+    async def ask(self, member: M, call: Callable[[], Awaitable[T]]) -> T | CosIdError:
+        """Ask one store; return its result, or the error of its failure.
+
+        Raises:
+            CosIdError: an error that is no failure of the store.
+        """
+        whole = self._whole
+        answer = await call_bounded(
+            call, store=member.counter.store, clock=whole.clock, within=whole.store_timeout
+        )
+        self._water.ensure_own(self._of)  # suspended across a fork: the range is the parent's
+        if not isinstance(answer, CosIdError) or self._judge(answer):
+            if member.health.answered():
+                _logger.info("%s: %s answers again", self._of, member)
+        elif not isinstance(answer, StoreError | IdOverflowError):
+            raise answer
+        elif isinstance(answer, StoreRolledBackError):
+            member.ended = answer
+            _logger.error("%s: %s is no longer used: %s", self._of, member, answer)
+        elif member.health.failed(answer):
+            _logger.warning("%s: %s fails, other stores are asked: %s", self._of, member, answer)
+        return answer
+
+    async def ask_at_once(
+        self, calls: Mapping[M, Callable[[], Awaitable[object]]]
+    ) -> dict[M, CosIdError]:
+        """Ask several stores at the same time; return the failures.
+
+        Raises:
+            CosIdError: as for `ask`; all calls have ended.
+        """
+        failed: dict[M, CosIdError] = {}
+        wrong: list[CosIdError] = []
+
+        async def make(member: M) -> None:
+            try:
+                answer = await self.ask(member, calls[member])
+            except CosIdError as error:
+                wrong.append(error)
+            else:
+                if isinstance(answer, CosIdError):
+                    failed[member] = answer
+
+        if calls:
+            async with anyio.create_task_group() as group:
+                for member in calls:
+                    group.start_soon(make, member)
+        if wrong:
+            raise wrong[0]
+        return failed
+
+
+def no_answer(store: str, what: str, errors: Sequence[CosIdError]) -> StoreError:
+    """Return the error for a call that no store has answered; the last error is its cause.
+
+    Args:
+        store: the whole in messages.
+        what: what does not answer.
+        errors: of the stores that were asked, at least one.
+    """
+    reasons = "; ".join(str(each).removesuffix(f"; {each.remedy}") for each in errors)
+    kind = StoreUnavailableError if any(error.retryable for error in errors) else StoreError
+    error = kind(store, f"{what}: {reasons}", remedy=errors[-1].remedy)
+    error.__cause__ = errors[-1]
+    return error
+
+
+def read_parts(
+    url: str,
+    scheme: str,
+    options: Mapping[str, Callable[[str], Any]],
+    *,
+    needs: AbstractSet[str],
+    expected: str,
+) -> tuple[list[str], dict[str, Any]]:
+    """Return the stores of a URL of several stores, in their order, and its other options.
+
+    Args:
+        url: such as ``striped:?store=URL&store=URL``, percent-encoded.
+        scheme: what it begins with.
+        options: those that may be given, each once, and how their texts are read.
+        needs: what has to be given.
+        expected: the URL in messages.
+
+    Raises:
+        InvalidArgumentError: it is malformed; it is not shown, as it may hold passwords.
+    """
+    found, _, query = url.partition(":")
+    given = parse_qsl(query.removeprefix("?").replace("+", "%2B"), keep_blank_values=True)
+    urls = [text for name, text in given if name == "store"]
+    texts = {name: text for name, text in given if name in options}
+    is_known = len(urls) + len(texts) == len(given) and needs <= {name for name, _ in given}
+    if found.lower() != scheme or not query.startswith("?") or not is_known:
+        raise InvalidArgumentError("url", f"{scheme}:...", expected=expected)
+    return urls, {name: read_option(name, text, options[name]) for name, text in texts.items()}
+
+
+def read_option(name: str, text: str, kind: Callable[[str], Any]) -> Any:  # noqa: ANN401 - as its kind is
+    """Read an option of a URL.
+
+    Raises:
+        InvalidArgumentError: it is no number, as its kind wants.
+    """
+    try:
+        return kind(text)
+    except ValueError:
+        raise InvalidArgumentError(name, text, expected="a number") from None

@@ -9,16 +9,22 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import anyio
 
-from .._life import fork
 from ..errors import InvalidArgumentError, MissingExtraError
-from ._confirmation import confirmed
-from ._connection import BorrowedConnection, OwnedConnection, drop_outcome
+from ._connection import drop_outcome, silence
 from ._durability import DurabilityCheck
-from ._executor import CONNECT_TIMEOUT, MAX_CONNECTIONS, PARAMETER, TEAR_TIMEOUT, PoolExecutor
+from ._executor import (
+    CONNECT_TIMEOUT,
+    MAX_CONNECTIONS,
+    PARAMETER,
+    TEAR_TIMEOUT,
+    PoolDriver,
+    PoolExecutor,
+    confirmed,
+    is_stale,
+)
 from ._postgres import POSTGRES, dsn_of
 from ._sql import SqlBackend
-from ._sql_errors import is_stale
-from ._url_specs import POSTGRES as SPEC
+from ._url import POSTGRES as SPEC
 from .base import BackendStore
 
 try:
@@ -36,13 +42,15 @@ except ModuleNotFoundError as _exc:
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ._dialect import Value
     from ._durability import Durability
-    from ._executor import Row, Value
+    from ._executor import Row
 
 __all__ = ("PostgresStore",)
 
 _RELEASE_TIMEOUT: Final = 1.0  # seconds that a pool may take to reset a connection
 
+_LABEL: Final = "postgres"
 _POOL: Final = "an asyncpg.Pool; from_url() takes a URL"
 
 _Pool = Any  # asyncpg's own annotations stop half-way
@@ -78,8 +86,7 @@ class PostgresStore(BackendStore[SqlBackend]):
             raise InvalidArgumentError("pool", type(pool), expected=_POOL)
         # Represents the pool, which allows no weak references; None until the pool is opened.
         check = DurabilityCheck(durability, getattr(pool, "_queue", None))
-        executor = _PoolExecutor("postgres", BorrowedConnection[_Pool]("the pool", pool))
-        self._backend = SqlBackend(executor, POSTGRES, check)
+        self._backend = SqlBackend(PoolExecutor(_DRIVER, pool), POSTGRES, check)
 
     @classmethod
     def from_url(cls, url: str) -> Self:
@@ -106,14 +113,7 @@ class PostgresStore(BackendStore[SqlBackend]):
                 reset=_leave,
             )
 
-        connection = OwnedConnection[_Pool](
-            "the connection to postgres",
-            connect=connect,
-            disconnect=_disconnect,
-            salvage=_salvage,
-            silence=_silence,
-        )
-        executor = _PoolExecutor("postgres", connection)
+        executor = PoolExecutor(_DRIVER, connect=connect)
         return cls._on(SqlBackend(executor, POSTGRES, DurabilityCheck(durability)), url)
 
 
@@ -137,39 +137,33 @@ async def _connected(hosts: Sequence[Mapping[str, Any]], dsn: str, **options: An
     raise SPEC.refused("postgresql")
 
 
-class _PoolExecutor(PoolExecutor):
-    __slots__ = ()
+async def _run(connection: _Session, statement: str, values: Mapping[str, Value]) -> list[Row]:
+    text, names = _numbered(statement)
+    with confirmed(_LABEL, connection):
+        rows: list[Row] = await connection.fetch(text, *(values[name] for name in names))
+    return rows
 
-    async def _run(
-        self, connection: _Session, statement: str, values: Mapping[str, Value]
-    ) -> list[Row]:
-        text, names = _numbered(statement)
-        with confirmed(self.label, connection):
-            rows: list[Row] = await connection.fetch(text, *(values[name] for name in names))
-        return rows
 
-    async def _release(
-        self, pool: _Pool, connection: _Session, error: BaseException | None
-    ) -> None:
-        if error is not None and not isinstance(error, PostgresError):
-            # The reply may still arrive, and the next user of the connection would wait for it.
-            await _abort(connection)
-            return
-        # A reply: the connection is in a known state.  But its server may be a standby by now; a
-        # new connection may find the primary.
-        if is_stale(error):
+async def _release(pool: _Pool, connection: _Session, error: BaseException | None) -> None:
+    if error is not None and not isinstance(error, PostgresError):
+        # The reply may still arrive, and the next user of the connection would wait for it.
+        await _abort(connection)
+        return
+    # A reply: the connection is in a known state.  But its server may be a standby by now; a
+    # new connection may find the primary.
+    if is_stale(error):
+        connection.terminate()
+    # Not awaited directly: on a cancellation the pool would lose its own task and its error.
+    releasing = asyncio.ensure_future(pool.release(connection, timeout=_RELEASE_TIMEOUT))
+    # The error does not matter: the reply has arrived, and the pool drops the connection.
+    releasing.add_done_callback(drop_outcome)
+    try:
+        await asyncio.wait((releasing,))
+    except BaseException:
+        # Otherwise a background task, which is never awaited, would reset it.
+        with suppress(InterfaceError):  # it is done already
             connection.terminate()
-        # Not awaited directly: on a cancellation the pool would lose its own task and its error.
-        releasing = asyncio.ensure_future(pool.release(connection, timeout=_RELEASE_TIMEOUT))
-        # The error does not matter: the reply has arrived, and the pool drops the connection.
-        releasing.add_done_callback(drop_outcome)
-        try:
-            await asyncio.wait((releasing,))
-        except BaseException:
-            # Otherwise a background task, which is never awaited, would reset it.
-            with suppress(InterfaceError):  # it is done already
-                connection.terminate()
-            raise
+        raise
 
 
 @lru_cache(maxsize=256)
@@ -203,9 +197,11 @@ def _salvage(pool: _Pool) -> None:
 
 
 def _silence(pool: _Pool) -> None:
-    connections = (holder._con for holder in pool._holders if holder._con is not None)
-    fork.silence(each._transport.get_extra_info("socket") for each in connections)
+    silence(holder._con for holder in pool._holders)
 
 
 async def _leave(_: _Session) -> None:
     """Do nothing: the statements of this store leave nothing to reset."""
+
+
+_DRIVER: Final = PoolDriver(_LABEL, _run, _release, _disconnect, _salvage, _silence)

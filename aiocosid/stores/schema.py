@@ -6,9 +6,9 @@ from typing import Final, Literal, TypeAlias
 
 from ..abc.stores import is_disposable
 from ..errors import InvalidArgumentError
+from ._dialect import OBJECTS, WITNESS, Creation, note_of
 from ._mysql import MYSQL
 from ._postgres import POSTGRES
-from ._schema import OBJECTS, WITNESS, Creation, note_of
 from ._sqlite import SQLITE
 
 __all__ = ("NAMES", "SchemaDialect", "schema_statements")

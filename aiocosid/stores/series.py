@@ -30,24 +30,25 @@ from ..errors import (
     TransactionConflictError,
 )
 from ..segment import GroupBy
-from ._schema import SERIES_TABLE
-from ._sql_errors import as_store_error, code_of
+from ._dialect import SERIES_TABLE, Value
+from ._executor import PARAMETER, as_store_error, code_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import tzinfo
     from typing import Any
 
-    from ._executor import Value
 
 __all__ = (
+    "PARAMETER",
     "STATEMENTS",
     "GaplessNumber",
     "GaplessOptions",
-    "Outcome",
     "Period",
     "SeriesKey",
     "SeriesStatements",
+    "Taking",
+    "Value",
     "key_of",
     "take",
     "transaction_error",
@@ -187,7 +188,7 @@ def noted(group_by: GroupBy | None) -> str:
     return repr(group_by).removeprefix("GroupBy.") if group_by else ""
 
 
-class Outcome(NamedTuple):
+class Taking(NamedTuple):
     """What a statement did.
 
     Attributes:
@@ -199,7 +200,7 @@ class Outcome(NamedTuple):
     rows: Sequence[Sequence[Any]]
 
 
-Run: TypeAlias = "Callable[[str, dict[str, Value]], Outcome]"
+Run: TypeAlias = "Callable[[str, dict[str, Value]], Taking]"
 """Runs one statement in the caller's transaction, parameters as ``:name``."""
 
 
@@ -304,7 +305,7 @@ def take(
             if isolation and isolation != statements.wants:
                 _warn_once(label(), str(isolation))
             return int(last)
-        step = next_step(key, count, [Row(*each) for each in run(statements.look, row).rows])
+        step = next_step(key, count, [SeriesRow(*each) for each in run(statements.look, row).rows])
         if step is None:
             run(statements.begin, row)
         elif isinstance(step, dict):
@@ -333,7 +334,7 @@ def transaction_error(label: str, error: BaseException) -> CosIdError:
     return TransactionConflictError(found.reason) if code_of(error) in _CONFLICTS else found
 
 
-class Row(NamedTuple):
+class SeriesRow(NamedTuple):
     """A row of the table, as ``look`` returns it."""
 
     period: str
@@ -345,7 +346,7 @@ class Row(NamedTuple):
 
 
 def next_step(
-    key: SeriesKey, count: int, rows: list[Row]
+    key: SeriesKey, count: int, rows: list[SeriesRow]
 ) -> dict[str, Value] | Literal["again"] | None:
     """Return why no number was taken, and what to do about it.
 

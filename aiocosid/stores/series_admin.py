@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from ..abc import MAX_ID
 from ..abc.checks import check_integer, check_text
 from ..errors import InvalidArgumentError, SeriesNotOpenError
-from ._schema import SERIES_TABLE
+from ._dialect import SERIES_TABLE
 from .columns import sql_backend_of, values_of_column
 from .series import NAME_WIDTH, ApprovedRange, group_of, noted, ranges_of
 
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     from ..abc import Store
     from ..segment import GroupBy
-    from ._executor import Row, Value
+    from ._dialect import Value
+    from ._executor import Row
     from ._sql import SqlBackend
     from .series import Period
 

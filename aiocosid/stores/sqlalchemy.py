@@ -6,25 +6,125 @@ that use these and ones that use an engine share a database.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Self
+import re
+from typing import TYPE_CHECKING, Any, Final, Self
 
+from ..errors import MissingExtraError
+from ._dialect import (
+    CELL_COLUMNS,
+    CELL_TABLE,
+    COLUMNS,
+    MACHINE_INDEXES,
+    MACHINE_TABLE,
+    TABLE,
+)
 from ._durability import DurabilityCheck
-from ._engine import EngineExecutor, OwnEngineExecutor
 from ._engine_url import text_of
-from ._metadata import schema_metadata as schema_metadata  # noqa: PLC0414 - re-exported
 from ._mysql import MYSQL
 from ._postgres import POSTGRES, without_durability
 from ._sql import SqlBackend
 from ._sqlite import SQLITE, check_version
 from .base import BackendStore
+from .sql import executor_of, executor_on
+
+try:
+    from sqlalchemy import (
+        BigInteger,
+        Column,
+        Index,
+        Integer,
+        MetaData,
+        PrimaryKeyConstraint,
+        String,
+        Table,
+        Text,
+        text,
+    )
+    from sqlalchemy.dialects import mysql
+except ModuleNotFoundError as _exc:
+    raise MissingExtraError("sqlalchemy", extra="sqlalchemy") from _exc
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from sqlalchemy.ext.asyncio import AsyncEngine
+    from sqlalchemy.types import TypeEngine
 
     from ._durability import Durability
-    from ._engine import SqlExecutor
+    from .sql import SqlExecutor
 
 __all__ = ("SqlAlchemyStore", "schema_metadata")
+
+_KEY: Final = re.compile(r"PRIMARY KEY \((.+)\)")
+_COLUMNS: Final = {**COLUMNS, CELL_TABLE: CELL_COLUMNS.format("varchar")}
+_COLUMN: Final = re.compile(
+    r"^ +(\w+) (varchar|bigint|integer|text)(?:\((\d+)\))? NOT NULL(?: DEFAULT (\S+?))?,$",
+    re.MULTILINE,
+)
+_INDEX: Final = re.compile(r"INDEX IF NOT EXISTS (\w+) ON (\w+) \((\w+)\)")
+
+_COSIDS: Final = {TABLE, MACHINE_TABLE}  # whose numbers are unsigned on MySQL
+_MYSQL: Final = ("mysql", "mariadb")
+_OPTIONS: Final[dict[str, Any]] = {
+    f"{dialect}_{option}": value
+    for dialect in _MYSQL
+    for option, value in {
+        "engine": "InnoDB",
+        "default charset": "utf8mb4",
+        "collate": "utf8mb4_bin",
+    }.items()
+}
+
+
+def schema_metadata(*, schema: str | None = None) -> MetaData:
+    """Return the tables of the SQL stores, for an application that migrates them itself.
+
+    Give it to Alembic beside your own: ``target_metadata=[Base.metadata, schema_metadata()]``. The
+    tables alone are not marked as complete: run ``aiocosid init`` once after the migration.
+
+    Args:
+        schema: the schema that the tables are in; the default one if none is given.  The stores
+            find it by the ``search_path`` of their connections.
+    """
+    metadata = MetaData(schema=schema)
+    for name, columns in _COLUMNS.items():
+        (key_columns,) = _KEY.findall(columns)
+        key = PrimaryKeyConstraint(*key_columns.split(", "), name=f"{name}_pk")
+        Table(name, metadata, *_columns(name, columns), key, **_OPTIONS)
+    for name, table, column in _INDEX.findall(MACHINE_INDEXES):
+        indexed: Any = metadata.tables[f"{schema}.{table}" if schema else table]
+        Index(name, indexed.c[column])
+    return metadata
+
+
+def _columns(table: str, columns: str) -> Iterator[Column[Any]]:
+    for name, kind, width, default in _COLUMN.findall(columns):
+        yield Column(
+            name,
+            _type(table, kind, width),
+            nullable=False,
+            server_default=text(default) if default else None,
+        )
+
+
+def _type(table: str, kind: str, width: str) -> TypeEngine[Any]:
+    if kind == "text":
+        return Text()
+    if kind == "varchar":
+        return String(int(width)) if width else _cell_name()
+    plain, unsigned = (
+        (Integer(), mysql.INTEGER(unsigned=True))
+        if kind == "integer"
+        else (BigInteger(), mysql.BIGINT(unsigned=True))
+    )
+    return plain.with_variant(unsigned, *_MYSQL) if table in _COSIDS else plain
+
+
+def _cell_name() -> TypeEngine[Any]:
+    """Return the type of the names of cells, which are compared by their bytes."""
+    exact = String(255, collation="C").with_variant(String(255), "sqlite")
+    return exact.with_variant(mysql.VARBINARY(1020), *_MYSQL)
+
 
 _DIALECTS: Final = {"mysql": MYSQL, "postgresql": POSTGRES, "sqlite": SQLITE}
 
@@ -54,7 +154,7 @@ class SqlAlchemyStore(BackendStore[SqlBackend]):
                 words; an engine whose transactions all share one connection, as on ``:memory:``, is
                 refused.
         """
-        self._backend = _backend_on(EngineExecutor(engine), DurabilityCheck(durability, engine))
+        self._backend = _backend_on(executor_on(engine), DurabilityCheck(durability, engine))
 
     @classmethod
     def from_url(cls, url: str) -> Self:
@@ -71,7 +171,7 @@ class SqlAlchemyStore(BackendStore[SqlBackend]):
             UnsupportedRuntimeError: the driver is not installed, and no extra of aiocosid has it.
         """
         plain, durability = without_durability(text_of(url))
-        return cls._on(_backend_on(OwnEngineExecutor(plain), DurabilityCheck(durability)), plain)
+        return cls._on(_backend_on(executor_of(plain), DurabilityCheck(durability)), plain)
 
 
 def _backend_on(sql: SqlExecutor, check: DurabilityCheck) -> SqlBackend:

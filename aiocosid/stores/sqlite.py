@@ -14,28 +14,29 @@ import anyio
 from ..errors import InvalidArgumentError, StoreError, StoreUnavailableError
 from ._connection import CLOSE_TIMEOUT, BorrowedConnection, OwnedConnection
 from ._durability import DurabilityCheck
-from ._executor import Executor
+from ._executor import Executor, as_store_error
 from ._sql import SqlBackend
-from ._sql_errors import as_store_error
 from ._sqlite import (
     IDENTITY,
     SQLITE,
+    Door,
     check_version,
     create_file,
+    in_use,
     path_of,
     prepare,
     run,
     tell_identity,
 )
-from ._sqlite_door import Door, in_use
 from .base import BackendStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from threading import Thread
 
+    from ._dialect import Value
     from ._durability import Durability
-    from ._executor import Row, Value
+    from ._executor import Row
 
 __all__ = ("SqliteStore",)
 

@@ -75,7 +75,7 @@ def step_of(generator: AnyGenerator) -> int:
     inner: object = generator
     if type(generator) is StringIdGenerator and _is_timeless(generator.converter):
         inner = generator.inner
-    if isinstance(inner, SegmentChainId | SegmentId) and inner._options.ttl == FOREVER:
+    if isinstance(inner, SegmentChainId | SegmentId) and inner._options.lifetime == FOREVER:
         return inner.statistics().step
     return 1
 

@@ -10,7 +10,6 @@ from typing import (
     NamedTuple,
     Self,
     TypeVar,
-    Unpack,
     overload,
 )
 
@@ -18,14 +17,17 @@ from .._life.clock import SYSTEM_CLOCK
 from .._life.fork import NotCopyable
 from ..abc import DEFAULT_NAMESPACE, Provider, Store
 from ..abc.checks import check_text
+from ..abc.options import common, takes
 from ..provider import IdProvider, kinds, open_store
 from ..provider.default import generator_named
 from ..provider.hosting import Hosting, StoreHost, check_ids, check_type, wrong_type
-from ..provider.kind_methods import KindMethods
+from ..provider.options import HostOptions, ProviderOptions
+from ..provider.specs import own
 from ..stores.memory import MemoryStore
 from ._batches import check_batch, check_make, check_timeout
 from ._generator import DEFAULT_TIMEOUT, SyncIdGenerator
 from ._grouping import check_groups
+from ._methods import named, numbers, shared, text, texts, unbatched
 from ._session import LoopSession, refuse_on_a_loop
 
 if TYPE_CHECKING:
@@ -34,17 +36,14 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from ..abc import AnyGenerator, IdGenerator, TextIdGenerator
-    from ..abc.checks import Create
-    from ..abc.events import Instrument
-    from ..provider import MachineOptions
-    from ..provider.kinds import GeneratorSpec
+    from ..provider.specs import GeneratorSpec
 
 __all__ = ("SyncIdProvider", "SyncProvider", "connect")
 
 P = TypeVar("P", bound=Provider)
 
 INSTEAD = "use the asynchronous provider there"
-TRIAL: Final = StoreHost(MemoryStore(), DEFAULT_NAMESPACE, {}, {}, SYSTEM_CLOCK)
+TRIAL: Final = StoreHost(MemoryStore(), DEFAULT_NAMESPACE, {}, {"clock": SYSTEM_CLOCK})
 
 
 class _Kind(NamedTuple, Generic[P]):
@@ -202,27 +201,7 @@ class SyncProvider(NotCopyable, Generic[P]):
         return f"<{self._session.label} {' '.join(self._generators)}>"
 
 
-class SyncIdProvider(
-    SyncProvider[IdProvider],
-    KindMethods[
-        "int | None",
-        SyncIdGenerator[int],
-        SyncIdGenerator[int],
-        SyncIdGenerator[int],
-        SyncIdGenerator[int],
-        SyncIdGenerator[int],
-        SyncIdGenerator[int],
-        SyncIdGenerator[int],
-        SyncIdGenerator[int],
-        SyncIdGenerator[str],
-        SyncIdGenerator[int],
-        SyncIdGenerator[int],
-        SyncIdGenerator[str],
-        SyncIdGenerator[str],
-        SyncIdGenerator[int],
-        SyncIdGenerator[str],
-    ],
-):
+class SyncIdProvider(SyncProvider[IdProvider]):
     """Named generators on one store, for threads; made by `aiocosid.sync.connect`.
 
     Each method returns the same `SyncIdGenerator` for the same name, and does not wait: the first
@@ -233,6 +212,21 @@ class SyncIdProvider(
     """
 
     __slots__ = ()
+
+    segment_chain = named(kinds.segment_chain)
+    segment = named(kinds.segment)
+    leaf = named(kinds.leaf)
+    grouped = named(kinds.grouped)
+    int32 = named(kinds.int32)
+    uncertainty = named(kinds.uncertainty)
+    snowflake = shared(kinds.snowflake)
+    cached = shared(kinds.cached)
+    cosid = text(kinds.cosid)
+    sharded = unbatched(kinds.sharded)
+    remote = named(kinds.remote)
+    uuid4 = texts(kinds.uuid4)
+    uuid7 = texts(kinds.uuid7)
+    counter = numbers(kinds.counter)
 
     def described(self) -> tuple[str, ...]:
         """Return the names for which a method was called, in that order."""
@@ -266,7 +260,7 @@ class SyncIdProvider(
             InvalidArgumentError: an argument is outside its range.
         """
         check_make(make, "a generator")
-        return self._ask(name, kinds.own(make, make), batch)
+        return self._ask(name, own(make, make), batch)
 
     def remove(self, name: str) -> None:
         """Close the generator of this name, whichever kind it is, and free the name.
@@ -296,7 +290,9 @@ class SyncIdProvider(
         if not is_known or self._session.is_alive:  # else there is nothing to close
             self._session.call(work)
 
-    def _ask(self, name: str, spec: GeneratorSpec[Any], batch: int | None) -> SyncIdGenerator[Any]:
+    def _ask(
+        self, name: str, spec: GeneratorSpec[Any], batch: int | None = None
+    ) -> SyncIdGenerator[Any]:
         """Return the handle; options of a counter are first tried on a store in memory."""
         if spec.resumes in {"counter", "groups"}:
             check_groups(spec.make(TRIAL, name))
@@ -315,42 +311,32 @@ class SyncIdProvider(
         return found
 
 
-def connect(
-    url: str | Store,
-    *,
-    namespace: str = DEFAULT_NAMESPACE,
-    instrument: Instrument | None = None,
-    close_timeout: float = 5.0,
-    timeout: float = DEFAULT_TIMEOUT,
-    create: Create = False,
-    **machine: Unpack[MachineOptions],
-) -> SyncIdProvider:
+class SyncOptions(HostOptions):
+    """The options of `aiocosid.sync.connect`.
+
+    Attributes:
+        instrument: receives the events of all its generators, and of a store made from a URL, on
+            the background loop.
+        timeout: maximum seconds that a call waits, also for the opening.
+    """
+
+    timeout: float = DEFAULT_TIMEOUT
+
+
+@takes(SyncOptions)
+def connect(url: str | Store, options: SyncOptions, /) -> SyncIdProvider:
     """Return a provider of generators on one store, for threads; nothing is opened yet.
 
     Args:
         url: as for `aiocosid.open_store`; or a store, which stays open.  A store made on a client
             of yours cannot be used in a forked child.
-        namespace: the namespace of all its counters.
-        instrument: receives the events of all its generators, and of a store made from a URL, on
-            the background loop.
-        close_timeout: seconds that closing waits for calls under way.
-        timeout: maximum seconds that a call waits, also for the opening.
-        create: what opening may create, as for `aiocosid.connect`.
-        **machine: where the machine ids of Snowflakes come from, and how they are leased, as for
-            `aiocosid.connect`.  In a forked child a ``machine`` of yours raises `ForkedError`.
+        options: the keyword arguments: see `SyncOptions`.
 
     Raises:
         InvalidArgumentError: the URL names no store, or is malformed; or another argument is
             outside its range.
         MissingExtraError: the store's driver is not installed.
     """
-    provider = IdProvider(
-        url if isinstance(url, Store) else open_store(url, instrument=instrument),
-        namespace=namespace,
-        instrument=instrument,
-        close_timeout=close_timeout,
-        create=create,
-        owns_store=not isinstance(url, Store),
-        **machine,
-    )
-    return SyncIdProvider(lambda: provider, timeout=timeout)
+    store = url if isinstance(url, Store) else open_store(url, instrument=options.instrument)
+    provider = IdProvider(store, owns_store=store is not url, **common(options, ProviderOptions))
+    return SyncIdProvider(lambda: provider, timeout=options.timeout)

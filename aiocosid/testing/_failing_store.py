@@ -119,7 +119,9 @@ def use_store(store: Store) -> Generator[Store]:
         store: mostly a `MemoryStore` or a `FailingStore`.
     """
     before = store_urls._class_at
-    store_urls._class_at = lambda module, name: _AnyStore(store)  # noqa: ARG005 - its signature
+    store_urls._class_at = lambda module, name: (
+        _AnyStore(store) if name[0].isupper() else before(module, name)  # a class of a store
+    )
     try:
         yield store
     finally:

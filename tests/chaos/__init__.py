@@ -1,17 +1,18 @@
 """Real processes that take ids from real servers while these are being broken.
 
-``python -m tests.chaos SCENARIO --seconds N --processes N``; docs/explanation/chaos.md says what is
-tried and what came of it.
+``python -m tests.chaos SCENARIO --seconds N --processes N``; docs/explanation/chaos.md and
+docs/explanation/evidence.md say what is tried and what came of it.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
-from . import _crowds, _disk, _postgres, _redis, _workers
+from . import _accidents, _crowds, _disk, _people, _postgres, _redis, _workers
 from ._arena import Bar, Options, Result, Scenario, run
 
-__all__ = ("SCENARIOS", "Bar", "Options", "Result", "Scenario", "run")
+__all__ = ("CHAOS", "EVIDENCE", "SCENARIOS", "Bar", "Options", "Result", "Scenario", "run")
 
 NEVER: Final = Bar()  # a repeat
 FORGETS: Final = Bar(repeats=True)  # nothing guards a store that forgets
@@ -22,7 +23,7 @@ SOUND: Final = {**SERVERS, "sqlite": NEVER}
 FAST: Final = {"plain": FORGETS, "tiered": UNNOTICED}
 SECONDS: Final = {"sharded": NEVER, "published": FORGETS}
 
-SCENARIOS: Final = {
+CHAOS: Final = {
     "redis-kill": Scenario(
         "Redis without persistence is killed", _redis.redis_kill, {**FAST, **SECONDS}
     ),
@@ -49,3 +50,45 @@ SCENARIOS: Final = {
     ),
     "soak": Scenario("very many ids", _crowds.soak, {"valkey": Bar(growth=1.5)}),
 }
+
+ACCIDENTS: Final = {
+    "offsets": Scenario("TiDB 52622", _accidents.offsets, SERVERS, processes=4),
+    "moving-leaders": Scenario(
+        "TiDB 53016", _accidents.moving_leaders, {"etcd": NEVER}, processes=4
+    ),
+    "restored-floor": Scenario(
+        "Redpanda 15054", _accidents.restored_floor, {"valkey": NEVER}, processes=4
+    ),
+    "lost-leases": Scenario(
+        "CosId 342, 946", _accidents.lost_leases, {"valkey": NEVER}, processes=4
+    ),
+    "people": Scenario(
+        "dropped, emptied, swapped",
+        _people.people,
+        dict.fromkeys(_people.STORES, NEVER),
+        processes=4,
+    ),
+    "strict": Scenario("PostgreSQL killed", _accidents.strict, {"postgres": NEVER}, processes=4),
+    "volume": Scenario(
+        "very many ids",
+        partial(_crowds.soak, batch=99_000, singles=1_000),
+        {"valkey": NEVER},
+        processes=4,
+    ),
+}
+"""What went wrong with others' allocators, and by people's hands."""
+
+SCENARIOS: Final = {**CHAOS, **ACCIDENTS}
+
+EVIDENCE: Final = {
+    "workers": ("valkey", "postgres", "sqlite"),
+    "leases": ("valkey", "postgres", "sqlite"),
+    "connections": ("valkey", "postgres"),
+    "cancellation": ("valkey",),
+    "redis-kill": ("tiered",),
+    "sentinel": ("tiered",),
+    "cluster": ("tiered",),
+    "postgres": ("synchronous",),
+    **{name: tuple(each.stores) for name, each in ACCIDENTS.items()},
+}
+"""Of which histories are published, on which stores: where no id may come twice."""

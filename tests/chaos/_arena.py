@@ -17,13 +17,13 @@ from typing import Any, Final
 
 from tests.servers import PostgresServer, ValkeyServer
 
-from ._check import SHOWN, check
 from ._fleet import Fleet, Member
 from ._history import HISTORY, History
 from ._job import NAMESPACE, Job, Place
-from ._record import IDS, read_notes
-from ._tenures import Tenures
+from ._notes import read_notes
+from ._verdict import UNIQUE, judge
 
+SHOWN: Final = 5
 SAMPLE_EVERY: Final = 0.5  # seconds
 DESCRIPTORS: Final = 16_384
 SEQUENCES: Final = {"sharded", "published"}  # sequences of a second on a Redis that forgets
@@ -46,7 +46,7 @@ class Bar:
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How long and how large, and where histories go, if anywhere."""
+    """How long and how large, and where the histories stay, if anywhere."""
 
     seconds: float
     processes: int
@@ -57,30 +57,33 @@ class Options:
 
 
 class Faults(Counter[str]):
-    """How often what was broken; in a history, if there is one, each with its time."""
+    """How often what was broken; in a history, each with its time."""
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(self, folder: Path) -> None:
         super().__init__()
-        self._history = History(folder / f"faults{HISTORY}") if folder else None
+        self._history = History(folder / f"faults{HISTORY}")
 
     def __setitem__(self, kind: str, count: int) -> None:
         """Count; ``faults["kill"] += 1`` comes here once the fault was done."""
-        if self._history is not None:
-            self._history.happened("fault", kind, count - self[kind])
+        self._history.happened("fault", kind, count - self[kind])
         super().__setitem__(kind, count)
 
 
 @dataclass(kw_only=True)
 class Result:
-    """What came of one run; `line` is all of it in one line."""
+    """What came of one run; `line` is all of it in one line.
+
+    Attributes:
+        violations: of the checker's rules that are broken, how many.
+        said: what the checker said.
+    """
 
     scenario: str
     store: str
     seconds: float
     ids: int
-    duplicates: int
-    disorder: int
-    tenures: Tenures | None
+    violations: Counter[str]
+    said: str
     errors: Counter[str]
     faults: Counter[str]
     longest: float
@@ -89,21 +92,23 @@ class Result:
     failures: list[str]
     details: list[str]
 
+    @property
+    def duplicates(self) -> int:
+        """How many ids came twice."""
+        return self.violations[UNIQUE]
+
     def line(self) -> str:
         """Return the run in one line."""
         parts = [
             f"{self.scenario:12} {self.store:9} {self.seconds:6.1f} s",
             f"ids {self.ids:,}",
             f"duplicates {self.duplicates:,}",
-            f"out of order {self.disorder}",
+            f"other violations {(self.violations - Counter({UNIQUE: self.duplicates})).total()}",
             f"errors {_counted(self.errors)}",
             f"faults {_counted(self.faults)}",
             f"longest wait {self.longest:.1f} s",
             f"memory x{self.growth:.2f}",
         ]
-        if self.tenures is not None:
-            owners = f"{self.tenures.machine_ids} machine ids of {self.tenures.owners} owners"
-            parts.insert(3, f"{owners}, two at a time {self.tenures.violations}")
         parts += [f"{word} {count}" for word, count in sorted(self.notes.items())]
         return "; ".join(parts) + f"; {'FAILED' if self.failures else 'ok'}"
 
@@ -118,7 +123,9 @@ class Arena:
 
     Attributes:
         options: how long and how large.
-        folder: for the scenario's files; the records are in a folder of their own.
+        folder: for the scenario's files.
+        records: for the workers' notes.
+        histories: for their histories.
         draw: what is random.
         faults: what was done, counted.
         complaints: what was not as it has to be.
@@ -131,15 +138,16 @@ class Arena:
         self.bar = bar
         self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="chaos-")))
         self.records = self.folder / "records"
-        self.records.mkdir()
+        self.histories = options.histories or self.folder / "histories"
+        for each in (self.records, self.histories):
+            each.mkdir(parents=True, exist_ok=True)
         self.draw = random.Random(f"{scenario} {options.seed}")  # noqa: S311 - faults
-        self.faults = Faults(options.histories)
+        self.faults = Faults(self.histories)
         self.complaints: list[str] = []
         self.broken_off = ""
         self._stack = stack
         self._fleet: Fleet | None = None
         self._members: list[Member] = []
-        self._job: Job | None = None
         self._until = 0.0
         self._began = self._sampled = time.monotonic()
 
@@ -204,7 +212,7 @@ class Arena:
         return Job(
             folder=self.records,
             place=place,
-            histories=self.options.histories,
+            histories=self.histories,
             counter=f"{self.scenario}.{self.options.store}",
             **settings,
         )
@@ -214,7 +222,6 @@ class Arena:
         self, job: Job, *, count: int | None = None, prefix: Sequence[str] = ()
     ) -> Generator[Fleet]:
         """Have workers run while the block breaks things; all of them have to get on after it."""
-        self._job = job
         fleet = self._fleet = Fleet(job, self.draw)
         try:
             with fleet:
@@ -261,20 +268,15 @@ class Arena:
     # Verdict.
 
     def result(self) -> Result:
-        """Read all records and judge."""
-        paths = sorted(self.records.glob(f"*{IDS}"))
-        snowflakes = self._job is not None and self._job.kind == "snowflake"
-        tenures = Tenures.of(self._job.made_layout, paths) if snowflakes and self._job else None
-        found = check(paths, *([tenures] if tenures else []), scratch=self.folder)
-        told = read_notes(self.records)
+        """Have the histories checked, and judge."""
+        found, told = judge(self.histories), read_notes(self.records)
         result = Result(
             scenario=self.scenario,
             store=self.options.store,
             seconds=time.monotonic() - self._began,
             ids=found.ids,
-            duplicates=found.duplicates,
-            disorder=found.disorder,
-            tenures=tenures,
+            violations=found.violations,
+            said=found.said,
             errors=told.errors,
             faults=self.faults,
             longest=told.longest,
@@ -283,22 +285,18 @@ class Arena:
             failures=list(self.complaints),
             details=[f"{kind}: {text}" for kind, text in told.texts.items()],
         )
-        result.details += [f"{each}" for each in found.collisions]
         if self.broken_off:
             result.notes["broken off"] += 1
             result.details.append(self.broken_off)
         result.details += self._said()
-        self._judge(result, found.disordered)
+        self._judge(result, found.code)
         return result
 
-    def _judge(self, result: Result, disordered: list[str]) -> None:
+    def _judge(self, result: Result, code: int) -> None:
         bar, failures = self.bar, result.failures
-        if result.duplicates and not bar.repeats:
-            failures.append(f"{result.duplicates} duplicates")
-        if result.disorder and not bar.repeats:
-            failures.append(f"ids did not rise in {', '.join(disordered)}")
-        if result.tenures is not None and result.tenures.violations:
-            failures.append(f"two owners of a machine id: {result.tenures.interleaved}")
+        is_sound = bar.repeats and result.violations  # as it has to be
+        if code and not is_sound:
+            failures.append(f"the checker: {result.said}")
         if result.errors and not bar.errors:
             failures.append(f"errors to callers: {_counted(result.errors)}")
         if bar.growth and result.growth > bar.growth:

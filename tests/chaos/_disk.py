@@ -79,7 +79,8 @@ def disk_full(arena: Arena) -> None:
         init = [*prefix, sys.executable, "-m", "aiocosid", "init", "--store", place.url]
         subprocess.run(init, check=True, capture_output=True, cwd=Path(__file__).parents[2])
         file = (disk.outside if disk else folder) / "ids.db"
-        job = arena.job(place, kind="segment", step=50, wait_timeout=1.0)
+        # A lease that could not be written down is used all the same.
+        job = arena.job(place, kind="segment", step=50, wait_timeout=1.0, leased=False)
         with arena.workers(job, prefix=prefix) as fleet:
             while arena.goes_on():
                 _empty_log(file)

@@ -21,8 +21,8 @@ from typing import Final, Self
 from tests.servers import wait_until
 from tests.servers._process import ended, is_gone, outlived_by_nobody
 
+from ._history import HISTORY, last_call
 from ._job import Job
-from ._record import IDS
 from ._worker import work
 
 GRACE: Final = 20.0  # seconds that a worker has to end once it is told to
@@ -154,28 +154,29 @@ class Fleet:
                 member.rss.append(pages * PAGE)
 
     def wait_for_more(self, what: str, *, deadline: float = 30.0) -> None:
-        """Wait until each of them has recorded further ids; complain of those that do not."""
-        before = {member.name: self._recorded(member) for member in self.members}
+        """Wait until each of them has taken further ids; complain of those that do not."""
+        before = {member.name: self._served(member) for member in self.members}
         end = time.monotonic() + deadline
         while waiting := [
             each
             for each in self.members
-            if each.name in before and self._recorded(each) <= before[each.name]
+            if each.name in before and self._served(each) <= before[each.name]
         ]:
             if time.monotonic() > end:
                 names = ", ".join(each.name for each in waiting)
                 self.complaints.append(f"no id within {deadline:.0f} s {what}: {names}")
                 return
-            time.sleep(0.02)
+            time.sleep(0.05)
             self.check()
 
     def wait_for(self, member: Member, *, deadline: float = 30.0) -> None:
-        """Wait until one has recorded its first ids."""
+        """Wait until one has taken its first ids."""
         what = f"{member.name} has an id"
-        wait_until(lambda: self._recorded(member) > 0, what, deadline=deadline)
+        wait_until(lambda: self._served(member) > 0, what, deadline=deadline)
 
-    def _recorded(self, member: Member) -> int:
-        return sum(path.stat().st_size for path in self.job.folder.glob(f"{member.name}.*{IDS}"))
+    def _served(self, member: Member) -> int:
+        """Return when its last call ended, by the host's monotonic clock; 0 before its first."""
+        return int(last_call(self.job.histories / f"{member.name}{HISTORY}")[2])
 
     # Beginning and end.
 

@@ -8,28 +8,74 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 from aiocosid.abc import IdGenerator
 from aiocosid.abc.events import Event, MachineIdGuarded, SegmentFetched
 from aiocosid.machine import MachineIdLease
 from aiocosid.snowflake import SnowflakeLayout
 
-from ._record import Run, runs_of
-
 HISTORY: Final = ".jsonl"
+TAIL: Final = 1 << 16  # bytes of a history, more than its last call has
+
+Run: TypeAlias = tuple[int, int]
+
+
+def runs_of(ids: Sequence[int]) -> list[Run]:
+    """Return the same ids in the same order, as runs of consecutive ones."""
+    runs: list[Run] = []
+    _gather(ids, 0, len(ids), runs)
+    return runs
+
+
+def _gather(ids: Sequence[int], start: int, end: int, runs: list[Run]) -> None:
+    """Append the runs of a slice: at once if it is one, else half by half."""
+    if end - start == 1:
+        one, last = True, ids[start]
+    else:
+        last = ids[start] + end - start - 1
+        # The ends alone would not see what is wrong between them.
+        one = ids[end - 1] == last and list(range(ids[start], last + 1)) == ids[start:end]
+    if not one:
+        middle = (start + end) // 2
+        _gather(ids, start, middle, runs)
+        _gather(ids, middle, end, runs)
+    elif runs and runs[-1][1] + 1 == ids[start]:
+        runs[-1] = (runs[-1][0], last)
+    else:
+        runs.append((ids[start], last))
+
+
+def last_call(path: Path) -> list[Any]:
+    """Return the last call of a history, as it is written there; one of no ids if it has none."""
+    if path.exists():
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
+            for line in reversed(file.read().splitlines(keepends=True)):
+                if line.startswith(b'["call"') and line.endswith(b"\n"):
+                    found: list[Any] = json.loads(line)
+                    return found
+    return ["call", 0, 0, 0]
 
 
 class History:
-    """A file of lines, each written at once: a kill -9 loses at most the one being written."""
+    """A file of lines, each written at once and before its ids are used.
+
+    A kill -9 loses at most the one being written.  Ids that were not written were not used.
+    """
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     def put(self, line: object) -> None:
-        """Append a line."""
-        os.write(self._file, f"{json.dumps(line, separators=(',', ':'))}\n".encode())
+        """Append a line; an OSError leaves nothing of it."""
+        data = f"{json.dumps(line, separators=(',', ':'))}\n".encode()
+        before = os.fstat(self._file).st_size
+        if os.write(self._file, data) != len(data):
+            os.ftruncate(self._file, before)
+            raise OSError("a line was not written")
 
     def happened(self, kind: str, *facts: object) -> None:
         """Append something that happens now."""
@@ -45,6 +91,9 @@ class RecordedGenerator:
     """A generator whose calls and leases are written down, before a caller gets the ids.
 
     Made before the generator is opened, for what is leased meanwhile; `is_open` says that it is.
+
+    Attributes:
+        taken: how many ids it has given.
     """
 
     def __init__(self, history: History, layout: SnowflakeLayout, *, leased: bool) -> None:
@@ -53,7 +102,7 @@ class RecordedGenerator:
         self._inner: IdGenerator | None = None
         self._lease: MachineIdLease | None = None
         self._early: list[SegmentFetched] = []
-        self._highest = 0
+        self._highest = self.taken = 0
         self._marks: dict[int, int] = {}  # of machine ids: up to when they are ours
         self._is_over = not leased  # nothing is written of leases any more
 
@@ -93,6 +142,7 @@ class RecordedGenerator:
 
     def _called(self, begin: int, runs: list[Run]) -> None:
         self._history.called(begin, runs)
+        self.taken += sum(last - first + 1 for first, last in runs)
         self._highest = max(self._highest, runs[-1][1])
 
     def on_event(self, event: Event) -> None:

@@ -63,15 +63,16 @@ class Job:
     """What one worker does until it is told to stop.
 
     Attributes:
-        folder: where its files go.
+        folder: where its notes go.
+        histories: where its history goes.
         worker: how their names begin.
         place: the store.
         name: of the counter or generator.
         kind: what hands out the ids.
         batch: ids of one ``next_ids``; 0 for none.
-        singles: ids by ``next_id`` between two writes to the record; 0 for none.
+        singles: ids by ``next_id`` between two batches; 0 for none.
         pause: seconds between two batches.
-        tasks: how many tasks take ids, each with a record of its own.
+        tasks: how many tasks take ids.
         step: ids per segment.
         endurance: seconds that the ids in hand of a chain last; 0 has every fault meet its trips.
         ids: how many to take in all; 0 for no end.
@@ -84,12 +85,12 @@ class Job:
         margin: of sharded ids, seconds by which two masters' clocks differ.
         life: seconds after which a generator is closed and another one opened; 0 for never.
         offset: where a new counter begins.
-        histories: where histories go, for others to check; None for none.
         counter: in histories, what the ids are unique within.
         leased: whether histories have leases, which ids have to be within.
     """
 
     folder: Path
+    histories: Path
     worker: str = ""
     place: Place
     namespace: str = NAMESPACE
@@ -111,7 +112,6 @@ class Job:
     margin: int = 0
     life: float = 0.0
     offset: int = 0
-    histories: Path | None = None
     counter: str = ""
     leased: bool = True
 
@@ -123,10 +123,9 @@ class Job:
     def from_json(cls, text: str) -> Self:
         """Make it from its text."""
         facts: dict[str, Any] = json.loads(text)
-        place, folder, layout = (facts.pop(key) for key in ("place", "folder", "layout"))
-        if facts["histories"] is not None:
-            facts["histories"] = Path(facts["histories"])
-        return cls(place=Place(**place), folder=Path(folder), layout=tuple(layout), **facts)
+        for key in ("folder", "histories"):
+            facts[key] = Path(facts[key])
+        return cls(place=Place(**facts.pop("place")), layout=tuple(facts.pop("layout")), **facts)
 
     @property
     def made_layout(self) -> SnowflakeLayout:
@@ -172,8 +171,7 @@ class Job:
     @asynccontextmanager
     async def _sharded(self, instrument: Instrument) -> AsyncGenerator[IdGenerator]:
         """Ids of a second, granted by a Redis that forgets: with our fence, or as published."""
-        from aiocosid.stores._url import read_url
-        from aiocosid.stores._url_specs import REDIS
+        from aiocosid.stores._url import REDIS, read_url
         from aiocosid.stores.redis import RedisStore
         from aiocosid.stores.redis._link import make_clients
 

@@ -8,7 +8,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from typing import cast
@@ -20,7 +20,7 @@ from aiocosid.machine import MachineIdLease
 
 from ._history import HISTORY, History, RecordedGenerator
 from ._job import Job
-from ._record import IDS, MIXED, NOTES, Notes, Record
+from ._notes import NOTES, Notes
 
 PATIENCE = 0.02  # seconds after an error
 CHILD_SECONDS = 0.4  # that a forked child lives
@@ -45,14 +45,12 @@ class Worker:
         self.job = job
         self.notes = Notes(job.folder / f"{job.worker}{NOTES}")
         self.stop = asyncio.Event()
-        self.left = job.ids or sys.maxsize
         self.openings = 0
         self.children: list[int] = []
-        self._records: dict[str, Record] = {}
+        self._taken = 0  # of generators that were closed
         self._until = 0.0  # monotonic; when the generator is closed
         self._recorded: RecordedGenerator | None = None
-        name = f"{job.worker}{HISTORY}"
-        self._history = History(job.histories / name) if job.histories else None
+        self._history = History(job.histories / f"{job.worker}{HISTORY}")
 
     def on_event(self, event: Event) -> None:
         """Note what shows that a fault was felt."""
@@ -63,17 +61,16 @@ class Worker:
 
     async def run(self) -> None:
         """Until told to stop, or until all ids are taken."""
-        while not self.stop.is_set() and self.left > 0:
+        while not self.stop.is_set() and not self._has_all:
             self.openings += 1
             began = time.monotonic()
-            if self._history is not None:
-                name = f"{self.job.worker}.{self.openings}"
-                self._recorded = self.job.history(self._history, name)
             try:
+                name = f"{self.job.worker}.{self.openings}"
+                self._recorded = recorded = self.job.history(self._history, name)
                 async with AsyncExitStack() as stack:
                     opened = await stack.enter_async_context(self.job.opened(self))
                     began = 0.0
-                    await self._use(*opened)
+                    await self._use(recorded, *opened)
             except REFUSALS as error:
                 self.notes.error(error)
                 if began:
@@ -81,41 +78,42 @@ class Worker:
                 await asyncio.sleep(PATIENCE)
         self._collect(0)
 
-    async def _use(self, generator: IdGenerator, lease: MachineIdLease | None) -> None:
+    async def _use(
+        self, recorded: RecordedGenerator, generator: IdGenerator, lease: MachineIdLease | None
+    ) -> None:
         self._until = time.monotonic() + (self.job.life or float("inf"))
-        recorded = self._recorded
-        if recorded is not None:
-            recorded.is_open(generator, lease)
-            generator = cast("IdGenerator", recorded)
+        recorded.is_open(generator, lease)
+        generator = cast("IdGenerator", recorded)
         try:
             async with asyncio.TaskGroup() as group:
                 takers = [
-                    group.create_task(self._take_all(generator, lease, str(number)))
-                    for number in range(self.job.tasks)
+                    group.create_task(self._take_all(generator)) for _ in range(self.job.tasks)
                 ]
                 if self.job.fork_every:
                     group.create_task(self._fork_now_and_then(generator, takers))
         finally:
-            if recorded is not None:
-                recorded.end()
+            self._taken, recorded.taken = self._taken + recorded.taken, 0
+            recorded.end()
+
+    @property
+    def _has_all(self) -> bool:
+        taken = self._taken + (self._recorded.taken if self._recorded else 0)
+        return taken >= (self.job.ids or sys.maxsize)
 
     @property
     def _goes_on(self) -> bool:
         """Whether ids are to be taken from the generator that is open."""
-        return not self.stop.is_set() and self.left > 0 and time.monotonic() < self._until
+        return not (self.stop.is_set() or self._has_all or time.monotonic() >= self._until)
 
-    async def _take_all(
-        self, generator: IdGenerator, lease: MachineIdLease | None, task: str
-    ) -> None:
+    async def _take_all(self, generator: IdGenerator) -> None:
         """Until told to stop, or until the generator has ended."""
         turn = 0
         while self._goes_on:
             turn += 1
-            began, term = time.monotonic(), lease.term if lease else 0
-            taken: list[int] = []
+            began = time.monotonic()
             try:
                 async with self._at_random():
-                    await self._take(generator, taken, turn)
+                    await self._take(generator, turn)
             except TimeoutError:
                 self.notes.say("cancelled")
             except REFUSALS as error:
@@ -123,19 +121,16 @@ class Worker:
                 if not getattr(error, "retryable", True):
                     return
                 await asyncio.sleep(PATIENCE)
-            finally:
-                if taken:
-                    self._use_up(taken, task, term, lease)
             self.notes.waited(time.monotonic() - began)
             await asyncio.sleep(self.job.pause)
 
-    async def _take(self, generator: IdGenerator, taken: list[int], turn: int) -> None:
+    async def _take(self, generator: IdGenerator, turn: int) -> None:
         job = self.job
         if job.batch and (turn % 2 or not job.singles):
-            taken += await generator.next_ids(job.batch)
+            await generator.next_ids(job.batch)
             return
         for _ in range(job.singles):
-            taken.append(await generator.next_id())  # what came is kept if the next fails
+            await generator.next_id()
 
     @asynccontextmanager
     async def _at_random(self) -> AsyncGenerator[None]:
@@ -145,30 +140,6 @@ class Worker:
             return
         async with asyncio.timeout(random.random() * self.job.cancel):  # noqa: S311 - any
             yield
-
-    def _use_up(self, taken: list[int], task: str, term: int, lease: MachineIdLease | None) -> None:
-        """Write ids down; those that cannot be written are not used."""
-        mixed = lease is not None and lease.term != term
-        try:
-            self._record(task, term, lease, mixed=mixed).add(taken)
-            self.left -= len(taken)
-        except (OSError, MemoryError):
-            self.notes.say("unrecorded")
-
-    def _record(self, task: str, term: int, lease: MachineIdLease | None, *, mixed: bool) -> Record:
-        """Return the record of a task; a new one with each machine id, for who owns it is told."""
-        tenure = f".{self.openings}.{term}" if lease else ""
-        name = f"{self.job.worker}.{task}{tenure}{MIXED if mixed else IDS}"
-        found = self._records.get(name)
-        if found is None:
-            if lease:
-                self._close_records(f"{self.job.worker}.{task}.")
-            found = self._records[name] = Record(self.job.folder / name)
-        return found
-
-    def _close_records(self, prefix: str) -> None:
-        for name in [each for each in self._records if each.startswith(prefix)]:
-            self._records.pop(name).close()
 
     async def _fork_now_and_then(
         self, generator: IdGenerator, takers: list[asyncio.Task[None]]
@@ -189,21 +160,16 @@ class Worker:
 def _child(job: Job, generator: IdGenerator, notes: Notes) -> None:
     """Be refused by what was the parent's, take ids by what is opened here, and end."""
     with suppress(BaseException):
+        for take in (generator.next_id_nowait, lambda: _driven(generator)):
+            with suppress(ForkedError):
+                take()  # its history has what was not refused
+                continue
+            notes.say("refused")
         name = f"{job.worker}-{os.getpid()}"
-        with Record(job.folder / f"{name}.parent{IDS}") as record:
-            _refused(generator.next_id_nowait, record, notes)
-            _refused(lambda: _driven(generator), record, notes)
         mine = Worker(replace(job, worker=name, fork_every=0.0, tasks=1))
         asyncio.run(_for_a_while(mine))
         notes.say("child")
     os._exit(0)
-
-
-def _refused(take: Callable[[], int], record: Record, notes: Notes) -> None:
-    try:
-        record.add([take()])
-    except ForkedError:
-        notes.say("refused")
 
 
 def _driven(generator: IdGenerator) -> int:
@@ -226,7 +192,7 @@ async def _until_told(job: Job) -> None:
 
 
 def work(text: str) -> None:
-    """Do a job; what goes wrong is in a file beside the record."""
+    """Do a job; what goes wrong is in a file beside its notes."""
     job = Job.from_json(text)
     errors = os.open(job.folder / f"{job.worker}.err", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(errors, 2)

@@ -70,7 +70,8 @@ def cancellation(arena: Arena) -> None:
 def limits(arena: Arena) -> None:
     """Take away descriptors, and memory, again and again."""
     with line_to(arena) as (line, place):
-        job = arena.job(place, batch=100_000, singles=500, pause=0.002)
+        # A lease that could not be written down is used all the same.
+        job = arena.job(place, batch=100_000, singles=500, pause=0.002, leased=False)
         with arena.workers(job) as fleet:
             fleet.may_end = True  # Python itself may not survive a lack of memory
             while arena.goes_on():

@@ -143,7 +143,7 @@ class Sqlite(Backend):
         folder: Path = request.getfixturevalue("tmp_path")
         # Thirty-two connections may stand in line for one lock, on a machine that is busy as well.
         patch: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
-        patch.setattr("aiocosid.stores._sqlite_door.BUSY_TIMEOUT", 15)
+        patch.setattr("aiocosid.stores._sqlite.BUSY_TIMEOUT", 15)
         self.file = folder / "ids.db"
         self.file.touch()
 
@@ -563,7 +563,7 @@ class TieredOnSqlite(Backend):
         # A step above the span comes from the root, so that it leaves a gap.
         has_great_steps = "test_each_call_has_its_own_step" in request.node.name
         self.span = 2**60 if has_great_steps else 1_000_000
-        patch.setattr("aiocosid.stores.tiered._store.MAX_SPAN", 2**60)
+        patch.setattr("aiocosid.stores.tiered.MAX_SPAN", 2**60)
         self.cache = Valkey(request)
 
     @property

@@ -13,6 +13,8 @@ import griffe
 
 from tests.unit._source import load, public_modules
 
+from ._declared import Declarations
+
 ROOT: Final = Path(__file__).parents[2]
 STARS: Final = {
     griffe.ParameterKind.var_positional: "*",
@@ -27,7 +29,7 @@ MODULES: Final = load().keys()
 
 def lines() -> list[str]:
     """Return a line for each public name, sorted."""
-    extensions = griffe.load_extensions("dataclasses")
+    extensions = griffe.load_extensions("dataclasses", Declarations())
     package = griffe.load("aiocosid", search_paths=[ROOT], extensions=extensions)
     assert isinstance(package, griffe.Module)
     return sorted({line for name in PUBLIC for line in _module(_found(package, name))})

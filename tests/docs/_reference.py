@@ -41,7 +41,7 @@ from aiocosid.provider.settings._converters import TAKES as CONVERTER_TAKES
 from aiocosid.provider.settings._generators import GeneratorSettings
 from aiocosid.provider.settings._machines import TAKES as MACHINE_TAKES
 from aiocosid.provider.settings._sharding import ShardingSettings
-from aiocosid.stores import _url_specs
+from aiocosid.stores import _url
 from aiocosid.stores._url import Option, UrlSpec
 
 from ._blocks import ROOT
@@ -276,8 +276,8 @@ def shardings() -> Iterator[str]:
 
 def urls() -> Iterator[str]:
     """Yield for each kind of server its URLs, and the table of their options."""
-    for name in _url_specs.__all__:
-        found = getattr(_url_specs, name)
+    for name in filter(str.isupper, _url.__all__):
+        found = getattr(_url, name)
         specs: tuple[UrlSpec, ...] = found if isinstance(found, tuple) else (found,)
         for spec in specs:
             schemes = one_of([f"`{each}://`" for each in spec.schemes], "and")

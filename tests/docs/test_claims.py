@@ -67,8 +67,7 @@ CLAIMS: Final[dict[tuple[str, str], dict[str, str]]] = {
         "bytes": FIGURES,
     },
     ("docs/explanation/guarantees.md", "Never a duplicate"): {
-        "the process crashes": "tests/stress/test_processes.py"
-        "::test_killed_processes_take_nothing_twice",
+        "the process crashes": f"{CHAOS}::test_nothing_comes_twice",
         "the process is paused": f"{CHAOS}::test_nothing_comes_twice",
         "the clock is set": "tests/unit/segment/test_ttl.py::test_the_wall_clock_does_not_count",
         "a caller is cancelled": "tests/unit/segment/test_waiting.py"
@@ -79,8 +78,7 @@ CLAIMS: Final[dict[tuple[str, str], dict[str, str]]] = {
         "the process forks": f"{LIVES}::test_a_forked_child",
         "two event loops, or two threads": "tests/unit/segment/test_threads.py"
         "::test_racing_threads_never_share_an_id",
-        "several processes": "tests/stress/test_processes.py"
-        "::test_killed_processes_take_nothing_twice",
+        "several processes": f"{CHAOS}::test_nothing_comes_twice",
         "the network separates": "tests/unit/segment/test_endurance.py"
         "::test_an_outage_of_a_minute_is_not_noticed",
         "the counter reaches the end": f"{OF_COUNTERS}::test_int64_is_the_end",
@@ -142,7 +140,7 @@ CLAIMS: Final[dict[tuple[str, str], dict[str, str]]] = {
         "PostgreSQL": "tests/integration/test_sql_machine_quarantine.py::test_a_promoted_standby",
         "MySQL, MariaDB": "tests/integration/test_mysql.py::test_a_rebuilt_table_is_another_store",
         "etcd": "tests/integration/test_etcd_machine.py::test_a_term_that_fell",
-        "ZooKeeper": "tests/integration/test_zookeeper_machine.py::test_nodes_that_were_made_anew",
+        "ZooKeeper": "tests/integration/test_zookeeper_cells.py::test_what_java_has_issued_anew",
         "NATS": "tests/integration/test_nats.py::test_initialised_anew_under_an_owner",
         "SQLite": "tests/integration/test_sql_machine_quarantine.py::test_a_copy_is_another_store",
         "memory": f"{QUARANTINE}::test_who_runs_keeps_its_id_and_who_comes_waits",
@@ -161,7 +159,7 @@ CLAIMS: Final[dict[tuple[str, str], dict[str, str]]] = {
         "::test_a_return_that_arrives_late_takes_nothing_from_the_next_life",
         "a fork": "tests/unit/machine/test_lease_fork.py"
         "::test_the_parents_lease_gives_the_child_nothing",
-        "a clean close": f"{LEASE}::test_the_next_owner_may_begin_at_the_stamp",
+        "a clean close": "tests/unit/snowflake/test_sequencer.py::test_the_time_of_the_last_id",
         "two processes have the same instance id": "tests/integration/test_machine_twins.py"
         "::test_at_the_same_time",
         "two processes have the same manual": "tests/integration/test_machine_lock.py"
@@ -172,8 +170,8 @@ CLAIMS: Final[dict[tuple[str, str], dict[str, str]]] = {
         "the store loses confirmed writes": f"{QUARANTINE}"
         "::test_who_runs_keeps_its_id_and_who_comes_waits",
         "PostgreSQL's disk": UNDETECTED,
-        "processes of one namespace that differ": "tests/integration/test_sql_machine_quarantine.py"
-        "::test_a_longer_one_is_noted_before_an_id_is_handed_out",
+        "processes of one namespace that differ": "aiocosid/testing/_machine_quarantine.py"
+        "::test_the_longest_lease_counts",
         "a Redis is split": UNDETECTED,
         "an old primary": UNDETECTED,
         "tables are dropped": f"{VOUCHING}::test_dropped_tables_are_not_made_again",

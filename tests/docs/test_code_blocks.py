@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +24,17 @@ RUNNABLE = {
 }
 
 
+OFTEN = ("README.md", "docs/index.md")
+SELDOM = ("docs/tutorial.md", "docs/howto/configure", "docs/reference/settings")
+"""Pages whose blocks run with `make test`, and with `make stress`; the others', each night."""
+
+
+def marked(name: str) -> Any:
+    """A page, as a parameter."""
+    often = pytest.mark.stress if name.startswith(SELDOM) else pytest.mark.nightly
+    return pytest.param(name, marks=() if name in OFTEN else often)
+
+
 @pytest.fixture
 def reader(tmp_path: Path, empty_memory: None) -> Reader:
     """A reader in an empty directory, with ``memory://`` as it is in a new process."""
@@ -37,7 +49,7 @@ def url_of(fixture: str, request: pytest.FixtureRequest) -> str:
 
 
 @pytest.mark.timeout(240)  # the longest page starts forty programs
-@pytest.mark.parametrize("name", RUNNABLE)
+@pytest.mark.parametrize("name", [marked(each) for each in RUNNABLE])
 def test_every_block_of_a_page_runs(
     name: str, reader: Reader, request: pytest.FixtureRequest
 ) -> None:

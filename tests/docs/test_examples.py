@@ -20,7 +20,7 @@ from tests.servers import HOST, ValkeyServer, free_port, wait_until
 
 from ._blocks import ROOT, blocks, pages
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.integration, pytest.mark.stress, pytest.mark.timeout(120)]
 
 EXAMPLES: Final = ROOT / "docs" / "examples"
 MOST_LINES: Final = 150

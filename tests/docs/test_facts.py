@@ -13,7 +13,8 @@ import pytest
 
 import aiocosid
 from aiocosid import errors
-from aiocosid.segment import _opening, _supply, options, pace
+from aiocosid._life import store_calls
+from aiocosid.segment import _opening, options, pace
 from aiocosid.stores._mysql import MYSQL
 from aiocosid.stores._postgres import POSTGRES
 from aiocosid.stores._sqlite import SQLITE
@@ -52,7 +53,6 @@ def block_of(page: Path, language: str, beginning: str) -> str:
 
 
 @pytest.mark.integration
-@pytest.mark.asyncio
 async def test_the_rights_that_a_redis_url_needs_besides(
     valkey: ValkeyServer, valkey_cluster: ValkeyCluster, namespace: str
 ) -> None:
@@ -91,7 +91,6 @@ async def test_the_rights_that_a_redis_url_needs_besides(
 
 
 @pytest.mark.integration
-@pytest.mark.asyncio
 async def test_the_markers_that_a_restore_deletes(
     valkey: ValkeyServer, etcd: EtcdServer, zookeeper: ZookeeperServer
 ) -> None:
@@ -184,8 +183,8 @@ def test_the_numbers_of_the_chain_are_those_of_the_code() -> None:
         "share of the space": (pace.SPACE_SHARE, 1000),
         "share of the ttl": (pace.FRESH, 3 / 4),
         "most waiters": (options.MAX_WAITERS, 10_000),
-        "first back-off": (_supply.FIRST_BACKOFF, 0.05),
-        "last back-off": (_supply.LAST_BACKOFF, 1.0),
+        "first back-off": (store_calls.FIRST_BACKOFF, 0.05),
+        "last back-off": (store_calls.LAST_BACKOFF, 1.0),
         "share of a fetch": (options.FETCH_SHARE, 2 / 5),
     }
     assert {what: real for what, (real, _) in stated.items()} == {
@@ -209,7 +208,6 @@ def test_the_api_pages_have_every_module() -> None:
     assert set(aiocosid.__all__) - first <= {"errors"}
 
 
-@pytest.mark.asyncio
 async def test_the_tickets_of_the_readme_have_a_gap_for_each_insert_that_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,7 +28,6 @@ def test_the_statement_is_the_one_that_is_sent() -> None:
 
 
 @pytest.mark.integration
-@pytest.mark.asyncio
 async def test_the_rights_suffice(mariadb: MariadbServer, mariadb_database: str) -> None:
     """To take ids, look and raise; not to create a tag."""
     database = mariadb_database.rpartition("/")[2]

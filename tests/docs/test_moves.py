@@ -98,7 +98,6 @@ SEQUENCE: Final = "SELECT nextval('order_seq')"
 
 
 @pytest.mark.integration
-@pytest.mark.asyncio
 @pytest.mark.parametrize(
     ("optimizer", "statement", "options"),
     [

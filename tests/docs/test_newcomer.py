@@ -28,8 +28,9 @@ from .test_code_blocks import RUNNABLE, url_of
 PIP = ("-m", "pip", "-qq", "--disable-pip-version-check", "--no-input")
 
 FIRST = [
-    pytest.param(name, marks=pytest.mark.stress)
-    for name in ("README.md", "docs/tutorial.md", "docs/fastapi-sqlalchemy-postgresql.md")
+    pytest.param("README.md", marks=pytest.mark.stress),
+    pytest.param("docs/tutorial.md", marks=pytest.mark.nightly),
+    pytest.param("docs/fastapi-sqlalchemy-postgresql.md", marks=pytest.mark.stress),
 ]
 GUIDES = [
     pytest.param(name, marks=pytest.mark.nightly)

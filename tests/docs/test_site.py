@@ -23,7 +23,11 @@ from tests.servers import HOST
 
 from ._blocks import ROOT
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]  # the first one builds the site
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.stress,
+    pytest.mark.timeout(240),
+]  # the first one builds the site
 in_browser = pytest.mark.asyncio(loop_scope="module")
 
 MOST_BYTES: Final = 300_000

@@ -13,15 +13,21 @@ import pytest
 import aiocosid
 from aiocosid import snowflake
 from aiocosid.abc import DEFAULT_GUARD_INTERVAL, DEFAULT_SAFE_GUARD, InstanceId, Store
-from aiocosid.machine import _options as machine_options
+from aiocosid.machine import _tenure as machine_options
 from aiocosid.machine._manual import DEFAULT_MARK_INTERVAL
 from aiocosid.machine.cells import Count, Marker, NamespaceCount, Note, Space
 from aiocosid.machine.distributor import CellMachineIdDistributor
 from aiocosid.snowflake import LAYOUTS, _sequencer, _stamping
-from aiocosid.stores._dialect import COLUMNS
+from aiocosid.stores._dialect import (
+    CELL_TABLE,
+    COLUMNS,
+    MACHINE_TABLE,
+    Creation,
+    Schema,
+    creation_of,
+)
 from aiocosid.stores._mysql import MYSQL
 from aiocosid.stores._postgres import POSTGRES
-from aiocosid.stores._schema import CELL_TABLE, MACHINE_TABLE, Creation, Schema, creation_of
 from aiocosid.stores._sqlite import SQLITE
 from aiocosid.stores.redis._backend import CellCodec
 from tests.machine_marks import mark_machines
@@ -103,7 +109,6 @@ async def lease_and_give_back(store: Store) -> None:
 
 
 @pytest.mark.integration
-@pytest.mark.asyncio
 async def test_the_rights_on_redis_suffice(valkey_factory: Callable[..., ValkeyServer]) -> None:
     """A user with the first line leases, gives back and frees; both look at all namespaces."""
     server = valkey_factory()
@@ -120,7 +125,6 @@ async def test_the_rights_on_redis_suffice(valkey_factory: Callable[..., ValkeyS
 
 
 @pytest.mark.integration
-@pytest.mark.asyncio
 async def test_the_rights_on_postgresql_suffice(
     postgres: PostgresServer, postgres_database: str, namespace: str
 ) -> None:

@@ -1,4 +1,5 @@
-"""Histories of real processes that take ids from real servers under faults, for others to check.
+"""The checker of histories, ``check.py``, which imports nothing of this repository; its tests.
 
-``python -m tests.evidence``; docs/explanation/evidence.md says what was run and how to check it.
+``python -m tests.chaos all --into FOLDER`` writes histories; docs/explanation/evidence.md says what
+was run and how to check it.
 """

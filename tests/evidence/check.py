@@ -21,7 +21,7 @@ from typing import Any
 TABLES = """
 CREATE TABLE call (counter, generator, strict, rises, begin, end, low, high);
 CREATE TABLE run (counter, owner, leased, first, last, since, until);
-CREATE TABLE lease (counter, resource, owner, first, last);
+CREATE TABLE lease (counter, resource, owner, first, last); CREATE INDEX of ON lease (owner, first);
 """
 OVERLAP = """SELECT * FROM (SELECT *, max(last) OVER (PARTITION BY {1} ORDER BY first, last
     ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS taken FROM {0}) WHERE first <= taken"""
@@ -81,7 +81,6 @@ def read(paths: list[Path], database: sqlite3.Connection) -> Counter[str]:
                 mine.append([first, line[5]])
     rows = ((*key, *each) for key, mine in held.items() for each in mine)
     database.executemany("INSERT INTO lease VALUES (?, ?, ?, ?, ?)", rows)
-    database.execute("CREATE INDEX of_owner ON lease (owner, first, last)")
     return seen
 
 
@@ -92,7 +91,8 @@ if __name__ == "__main__":
     print("; ".join(f"{count:,} {name}" for name, count in sorted(seen.items())))
     failed = not seen["ids"]
     for rule, query in RULES.items():
-        (violations,) = database.execute(f"SELECT count(*) FROM ({query})").fetchone()
+        many = "coalesce(sum(min(last, taken) - first + 1), 0)" if "taken" in query else "count(*)"
+        (violations,) = database.execute(f"SELECT {many} FROM ({query})").fetchone()
         print(f"{violations:,} violations of {rule}")
         for example in database.execute(f"{query} LIMIT 3") if violations else ():
             print("   ", example)

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from ._runs import CHECKER, judge
+from tests.chaos._verdict import CHECKER, UNIQUE, Verdict, judge
 
 Line: TypeAlias = dict[str, Any] | list[Any]
 
@@ -69,22 +69,18 @@ def sound() -> dict[str, list[Line]]:
     }
 
 
-def check(folder: Path, history: dict[str, list[Line]], *, tail: str = "") -> tuple[int, list[str]]:
-    """Return the exit code, and the rules that are broken, each with its number."""
+def check(folder: Path, history: dict[str, list[Line]], *, tail: str = "") -> Verdict:
     for name, lines in history.items():
         text = "".join(f"{json.dumps(line)}\n" for line in lines)
         (folder / f"{name}.jsonl").write_text(text + tail)
-    done = judge(folder)
-    assert done.stderr == "" or done.returncode == 1
-    broken = [line for line in done.stdout.splitlines() if " violations of " in line]
-    return done.returncode, [line for line in broken if not line.startswith("0 ")] or [done.stderr]
+    return judge(folder)
 
 
 def test_a_sound_history(tmp_path: Path) -> None:
-    assert check(tmp_path, sound()) == (0, [""])
-    done = judge(tmp_path)
+    done = check(tmp_path, sound())
     said = "13 calls; 2 faults; 7 generators; 50 ids; 9 leases; 2 returns"
-    assert done.stdout.splitlines()[0] == said
+    assert done.said.splitlines()[0] == said
+    assert (done.code, done.ids, done.violations) == (0, 50, {})
 
 
 PLANTED: dict[str, tuple[str, int, Line, list[str]]] = {
@@ -139,29 +135,35 @@ def test_a_planted_fault(tmp_path: Path, fault: str) -> None:
     history[name].insert(at, line)
     if fault.startswith("strict"):
         history["e"].append(["call", 45, 49, 0, 6, 6])
-    code, broken = check(tmp_path, history)
-    assert code == 1
-    found = [each.partition(" violations of ")[2] for each in broken]
-    assert len(found) == len(rules)
-    for each, rule in zip(found, rules, strict=True):
+    done = check(tmp_path, history)
+    assert done.code == 1
+    assert len(done.violations) == len(rules)
+    for each, rule in zip(done.violations, rules, strict=True):
         assert each.startswith(rule)
+
+
+def test_ids_that_came_twice_are_counted(tmp_path: Path) -> None:
+    history = sound()
+    history["c"].insert(3, ["call", 51, 53, 0, 36, 44])
+    history["b"].insert(3, ["call", 5, 7, 0, 15, 17])
+    assert check(tmp_path, history).violations == {UNIQUE: 4}
 
 
 def test_times_that_are_equal_are_concurrent(tmp_path: Path) -> None:
     """A call that begins in the very nanosecond in which another ends may have a lower id."""
     history: dict[str, list[Line]] = {}
     history["d"] = [begins("d", strict=True), ["call", 1, 5, 0, 9, 9], ["call", 5, 7, 0, 3, 3]]
-    assert check(tmp_path, history)[0] == 0
+    assert check(tmp_path, history).code == 0
     history["d"][-1] = ["call", 6, 7, 0, 3, 3]
-    assert check(tmp_path, history)[0] == 1
+    assert check(tmp_path, history).code == 1
 
 
 def test_nothing_is_no_evidence(tmp_path: Path) -> None:
-    assert check(tmp_path, {})[0] == 1
+    assert check(tmp_path, {}).code == 1
 
 
 def test_the_line_that_a_killed_process_was_writing(tmp_path: Path) -> None:
-    assert check(tmp_path, sound(), tail='["call", 1, 2, 0, 1')[0] == 0
+    assert check(tmp_path, sound(), tail='["call", 1, 2, 0, 1').code == 0
 
 
 @pytest.mark.parametrize(
@@ -175,7 +177,7 @@ def test_the_line_that_a_killed_process_was_writing(tmp_path: Path) -> None:
 def test_a_line_that_makes_no_sense_is_no_evidence_either(tmp_path: Path, line: Line) -> None:
     history = sound()
     history["b"].append(line)
-    assert check(tmp_path, history)[0] == 1
+    assert check(tmp_path, history).code == 1
 
 
 def test_one_file_of_a_hundred_lines_that_imports_nothing_of_ours() -> None:

@@ -84,10 +84,7 @@ def _fuzz(name: str, artifacts: Path, seconds: int) -> None:
         for number, seed in enumerate(target.seeds):
             (Path(corpus) / f"{number}").write_bytes(seed.encode(*TEXT))
         flags = (f"-max_total_time={seconds}", "-timeout=20", "-max_len=600", "-len_control=20")
-        atheris.Setup(
-            [sys.argv[0], *flags, f"-artifact_prefix={artifacts}/{name}-", corpus],
-            run,
-        )
+        atheris.Setup([sys.argv[0], *flags, f"-artifact_prefix={artifacts}/{name}-", corpus], run)
         atheris.Fuzz()
 
 

@@ -31,9 +31,8 @@ from aiocosid.errors import (
     InvalidSettingsError,
     MachineBitsMismatchError,
 )
-from aiocosid.machine._held_id import HeldId
-from aiocosid.machine._stateful_set import ordinal_of
-from aiocosid.machine._storage import MachineState
+from aiocosid.machine._held_id import HeldId, MachineState
+from aiocosid.machine._manual import ordinal_of
 from aiocosid.provider import IdProvider, open_store
 from aiocosid.provider.settings import check_settings
 from aiocosid.provider.settings._values import shown_url

@@ -17,7 +17,8 @@ import pytest
 from aiocosid.abc import InstanceId
 from aiocosid.machine.cells import Note
 from aiocosid.machine.distributor import CellMachineIdDistributor
-from aiocosid.stores._executor import Executor, Row, Value
+from aiocosid.stores._dialect import Value
+from aiocosid.stores._executor import Executor, Row
 from aiocosid.stores._sql import SqlBackend
 from aiocosid.stores.mysql import MysqlStore
 from aiocosid.stores.postgres import PostgresStore
@@ -78,10 +79,6 @@ class Tables(ABC):
     def open_set(self) -> SqlStore:
         """Return a store that believes that clock."""
         return believe_table(self.store.from_url(self.url))
-
-    def set_clock(self, ms: int) -> None:
-        """Set the store's clock."""
-        self.execute(f"update test_clock set ms = {ms}")
 
     def rows(self) -> list[dict[str, Any]]:
         """CosId's table as the vectors write it."""
@@ -196,11 +193,6 @@ def tables_of(request: pytest.FixtureRequest, kind: str) -> Tables:
         return SqliteTables(folder / "ids.db")
     server, url = request.getfixturevalue(kind), request.getfixturevalue(f"{kind}_database")
     return (PostgresTables if kind == "postgres" else MariadbTables)(server, url)
-
-
-def is_read(statement: str) -> bool:
-    """Whether it looks at the cells of a namespace; else it commits."""
-    return "'machine'" in statement
 
 
 Tap = Callable[[str], Awaitable[None]]

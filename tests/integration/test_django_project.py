@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from shutil import copytree, ignore_patterns
@@ -32,11 +33,49 @@ if __name__ == "__main__":
     manage.execute_from_command_line(sys.argv)
 """
 
+# Django takes a second to import: one process does so, and forks one for each command.
+FORKING = """
+import json, os, sys
+import django.contrib.admin, django.core.management, django.db.backends.sqlite3.base
+import django.db.backends.postgresql.base, django.db.migrations.writer, django.http
+import aiocosid.integrations.django, aiocosid.stores.postgres, aiocosid.stores.sqlite, aiocosid.sync
+
+for line in sys.stdin:
+    folder, environment, argv, out = json.loads(line)
+    if (child := os.fork()) == 0:
+        os.chdir(folder)
+        os.environ.clear()
+        os.environ.update(environment, DJANGO_SETTINGS_MODULE="shop.settings")
+        for stream in (1, 2):
+            os.dup2(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
+        sys.path.insert(0, folder)
+        django.core.management.execute_from_command_line(["manage.py", *argv])
+        sys.exit()
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def django() -> Iterator[subprocess.Popen[str]]:
+    """A process that has imported Django."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error"}
+    with subprocess.Popen(
+        (sys.executable, "-c", FORKING),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment,
+        text=True,
+    ) as process:
+        yield process
+        assert process.stdin is not None
+        process.stdin.close()
+
 
 class Project:
     """A copy of the project's folder, and the environment of its commands."""
 
-    def __init__(self, folder: Path, **environment: str) -> None:
+    def __init__(self, folder: Path, django: subprocess.Popen[str], **environment: str) -> None:
+        self.django = django
         self.folder = copytree(SOURCE, folder, ignore=ignore_patterns("__pycache__"))
         programs = Path(sys.executable).parent
         self.environment = {
@@ -66,7 +105,15 @@ class Project:
 
     def manage(self, *command: str, **environment: str) -> str:
         """Run a command of ``manage.py``."""
-        return self.run("python", "manage.py", *command, **environment)
+        out = self.folder / "out"
+        out.write_text("")
+        asked = (str(self.folder), self.environment | environment, command, str(out))
+        assert self.django.stdin is not None
+        assert self.django.stdout is not None
+        print(json.dumps(asked), file=self.django.stdin, flush=True)
+        code = self.django.stdout.readline()
+        assert code == "0\n", f"{code}{out.read_text()}"
+        return out.read_text()
 
     def shell(self, code: str, **environment: str) -> Any:
         """Run code among the project's models, and return the JSON that it printed."""
@@ -75,25 +122,29 @@ class Project:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def project(request: pytest.FixtureRequest, tmp_path: Path) -> Project:
+def project(
+    request: pytest.FixtureRequest, tmp_path: Path, django: subprocess.Popen[str]
+) -> Project:
     """The project on a database of its own."""
     if request.param == "sqlite":
-        return Project(tmp_path / "project")
+        return Project(tmp_path / "project", django)
     url = request.getfixturevalue("postgres_database")
-    return Project(tmp_path / "project", DATABASE_URL=url)
+    return Project(tmp_path / "project", django, DATABASE_URL=url)
 
 
 def test_its_own_tests_pass_in_two_processes(project: Project) -> None:
     """Rows, bulk, relations, fixtures, admin, API and views of both kinds."""
     project.manage("makemigrations", "shop")
-    said = project.manage("test", "--parallel", "2")
+    said = project.run("python", "manage.py", "test", "--parallel", "2")
     assert "\nOK" in said
     assert "0 silenced" in said
 
 
 @pytest.mark.stress
-def test_its_own_tests_pass_in_spawned_processes(tmp_path: Path) -> None:
-    project = Project(tmp_path / "project")
+def test_its_own_tests_pass_in_spawned_processes(
+    tmp_path: Path, django: subprocess.Popen[str]
+) -> None:
+    project = Project(tmp_path / "project", django)
     (project.folder / "spawned.py").write_text(SPAWNED)
     project.manage("makemigrations", "shop")
     assert "\nOK" in project.run("python", "spawned.py", "test", "--parallel", "2")

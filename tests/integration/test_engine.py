@@ -12,8 +12,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import StaticPool
 
 from aiocosid.errors import InvalidArgumentError, SchemaMissingError, StoreError
-from aiocosid.stores._engine import EngineExecutor, OwnEngineExecutor, SqlExecutor
-from aiocosid.stores._sql_errors import OutOfRangeError
+from aiocosid.stores._executor import OutOfRangeError
+from aiocosid.stores.sql import SqlExecutor, executor_of, executor_on
 from tests.integration._engines import DRIVERS, url_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
@@ -51,7 +51,7 @@ async def sql(
 ) -> AsyncIterator[SqlExecutor]:
     """An executor, and the table."""
     is_own = request.param == "own"
-    executor: SqlExecutor = OwnEngineExecutor(url) if is_own else EngineExecutor(engine)
+    executor: SqlExecutor = executor_of(url) if is_own else executor_on(engine)
     await executor.run(TABLE[executor.dialect_name].format(t=t))
     yield executor
     await executor.run(f"drop table {t}")
@@ -89,7 +89,7 @@ async def test_refusals(sql: SqlExecutor, t: str) -> None:
 
 async def test_outside_of_the_transaction(engine: AsyncEngine, t: str) -> None:
     """What was granted stays so, whatever becomes of the user's transaction."""
-    sql = EngineExecutor(engine)
+    sql = executor_on(engine)
     await sql.run(TABLE[sql.dialect_name].format(t=t))
     await sql.run(f"insert into {t} (id, v) values (1, 1)")
     async with engine.connect() as connection:
@@ -107,8 +107,8 @@ async def test_outside_of_the_transaction(engine: AsyncEngine, t: str) -> None:
 async def test_engines_that_will_not_do(url: str) -> None:
     """No engine, one on another database, and one connection for all."""
     with pytest.raises(InvalidArgumentError, match="AsyncEngine"):
-        EngineExecutor(url)  # type: ignore[arg-type]
+        executor_on(url)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="AsyncEngine"):
-        EngineExecutor(create_async_engine(url).sync_engine)  # type: ignore[arg-type]
+        executor_on(create_async_engine(url).sync_engine)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="all share one"):
-        EngineExecutor(create_async_engine(url, poolclass=StaticPool))
+        executor_on(create_async_engine(url, poolclass=StaticPool))

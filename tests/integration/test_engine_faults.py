@@ -36,7 +36,6 @@ from ._sql import within
 
 pytestmark = [pytest.mark.integration]
 
-FAR = 10**12  # where the second of two counters starts: no reply fits both
 
 SECRET = "horse:/@"  # noqa: S105 - nobody has it
 

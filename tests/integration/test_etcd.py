@@ -23,7 +23,7 @@ from aiocosid.errors import (
     StoreUnavailableError,
     WrongLoopError,
 )
-from aiocosid.stores.base import CounterDistributor
+from aiocosid.stores.counters import CounterDistributor
 from aiocosid.stores.etcd import EtcdStore
 from tests.machine_marks import mark_etcd_store
 from tests.script import run_python
@@ -269,7 +269,7 @@ class TestValues:
         """All of them, once each."""
         async with EtcdStore.from_url(f"{etcd.url}/{namespace}") as store:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("aiocosid.stores.etcd._driver.PAGE", 3)
+                patch.setattr("aiocosid.stores.etcd._link.PAGE", 3)
                 for number in range(8):
                     await store.set_floor(namespace="n", name=f"{number}", above=number)
                 found = await store.counters()

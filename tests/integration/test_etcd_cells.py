@@ -18,11 +18,11 @@ from aiocosid.errors import (
     StoreNotInitializedError,
     StoreRolledBackError,
 )
-from aiocosid.machine.cells import Changes, Marker, Need, Note, Owner, Seat, Snapshot, Space
+from aiocosid.machine.cells import Changes, Marker, Need, Note, Snapshot, Space
 from aiocosid.machine.distributor import CellMachineIdDistributor
 from aiocosid.stores.etcd import EtcdStore
 from aiocosid.stores.etcd._backend import EtcdBackend
-from aiocosid.stores.etcd._driver import Member
+from aiocosid.stores.etcd._link import Member
 from tests.machine_marks import etcd_root
 from tests.servers import EtcdServer
 
@@ -107,13 +107,6 @@ class TestTrips:
 
 async def read(store: EtcdStore, need: Need | None = None) -> Snapshot:
     return await store._backend.read("n", need or Need("a", is_complete=True))
-
-
-def holding(snapshot: Snapshot, instance: str, number: int, **more: Any) -> Changes:
-    """As a rule would hand out a number."""
-    changes = Changes(instance, signed=number, guard_ms=60_000, own={instance: number}, **more)
-    changes.seats[number] = Seat((Owner(instance, T),), Note(instance, token=instance))
-    return replace(changes, space=replace(snapshot.space or Space(), bits=3))
 
 
 class TestCommits:

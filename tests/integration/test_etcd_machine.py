@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import shutil
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
@@ -17,17 +15,16 @@ import pytest_asyncio
 from aiocosid import SnowflakeId
 from aiocosid.abc import Machine, MachineGrant
 from aiocosid.errors import (
-    CorruptMachineStateError,
     MachineIdLostError,
     MachineIdOverflowError,
     MachineIdQuarantineError,
     StoreUnavailableError,
 )
-from aiocosid.machine.cells import Note, Space
+from aiocosid.machine.cells import Space
 from aiocosid.machine.distributor import CellMachineIdDistributor
 from aiocosid.machine.rules import RELEASE_STAMP_MARGIN
 from aiocosid.stores.etcd import EtcdStore
-from aiocosid.stores.etcd._driver import Member
+from aiocosid.stores.etcd._link import Member
 from tests.machine_marks import etcd_root, mark_etcd_store
 from tests.servers import EtcdServer, FaultProxy, eventually
 
@@ -60,14 +57,6 @@ def machine_of(
 
 async def take(machine: CellMachineIdDistributor, bits: int = 1) -> MachineGrant:
     return await machine.distribute(bits, now_ms=T, latest_ms=FAR)
-
-
-def become_another(server: EtcdServer, namespace: str) -> str:
-    """Have a namespace say that it is another cluster's; return what it says."""
-    key = f"{etcd_root(namespace)}space"
-    text = replace(Space.read(server.get(key) or ""), identity="another").text()
-    server.put(key, text)
-    return text
 
 
 class Leases:
@@ -264,105 +253,6 @@ class TestForgetting:
         with pytest.raises(MachineIdQuarantineError):
             await take(machine_of(store, namespace, "b"))
 
-    async def test_who_does_not_look_vouches_for_nothing(
-        self, etcd: EtcdServer, store: EtcdStore, namespace: str
-    ) -> None:
-        """Giving back, taking away and looking leave a marker of another cluster as it is."""
-        key = f"{etcd_root(namespace)}space"
-        owner = machine_of(store, namespace, "a")
-        await take(owner)
-        await take(machine_of(store, namespace, "b"))
-        forgetful = become_another(etcd, namespace)
-        await owner.revert(0, last_ms=T)
-        await store.revert_machine(namespace=namespace, machine_id=1)
-        assert await store.machine_bits(namespace=namespace) == 1
-        assert len(await store.machine_markers(namespace=namespace)) == 1
-        assert etcd.get(key) == forgetful
-        with pytest.raises(MachineIdQuarantineError):
-            await take(owner)
-
-    async def test_an_id_of_an_earlier_life(
-        self, etcd: EtcdServer, store: EtcdStore, namespace: str
-    ) -> None:
-        """A restored cluster says that the instance holds another one: it is let go."""
-        root = etcd_root(namespace)
-        owner = machine_of(store, namespace, "a")
-        await take(owner, bits=2)
-        note, _, stamp = (etcd.get(f"{root}id/00000000") or "").partition("\n")
-        etcd.delete(f"{root}id/")
-        etcd.delete(f"{root}own/")
-        earlier = replace(Note.read(note), token="00")  # noqa: S106 - no secret
-        etcd.put(f"{root}id/00000003", f"{earlier.text()}\n{stamp}")
-        etcd.put(f"{root}own/a", "3")
-        become_another(etcd, namespace)
-        await owner.reassert(0, now_ms=T, mark_ms=-1)
-        found = {
-            each.machine_id: each.instance_id for each in await store.machines(namespace=namespace)
-        }
-        assert found == {0: "a", 3: ""}
-
-    async def test_what_was_asserted_in_an_earlier_quarantine(
-        self, etcd: EtcdServer, store: EtcdStore, namespace: str
-    ) -> None:
-        """It counts for nothing in this one, however early that owner had asked."""
-        root, leases = etcd_root(namespace), Leases(etcd, namespace)
-
-        former, heir = (machine_of(store, namespace, text) for text in "ab")
-        await take(former)
-        await take(machine_of(store, namespace, "c"))
-        become_another(etcd, namespace)
-        await former.reassert(0, now_ms=T, mark_ms=-1)
-        asserted = etcd.get(f"{root}id/00000000") or ""
-        leases.end("quarantine")
-        leases.end("alive/00000000")
-        assert (await heir.distribute(1, now_ms=T + 9, latest_ms=FAR)).machine_id == 0
-        etcd.put(f"{root}id/00000000", asserted)
-        become_another(etcd, namespace)
-        with pytest.raises(MachineIdQuarantineError):
-            await take(machine_of(store, namespace, "d"))
-        await heir.reassert(0, now_ms=T + 10, mark_ms=-1)
-
-
-class TestDamage:
-    """What somebody else has put there."""
-
-    async def test_it_is_named_and_left(
-        self, etcd: EtcdServer, store: EtcdStore, namespace: str
-    ) -> None:
-        """By whatever call reads it; nothing is written."""
-        root = etcd_root(namespace)
-        owner = machine_of(store, namespace, "a")
-        await take(owner)
-        before = etcd.keys(root)
-        for key in ("space", "id/00000000"):
-            whole = before[f"{root}{key}"][0]
-            text, line, stamp = whole.partition("\n")
-            sound = json.loads(text)
-            broken: list[Any] = ["", "[]", "{}", "x", "[" * 100_000, {**sound, "more": 1}]
-            broken += [{**sound, name: [1]} for name in sound]
-            numbers = ("guard_ms", "bits", "mark_ms")
-            broken += [{**sound, name: -7} for name in numbers if name in sound]
-            texts = [each if isinstance(each, str) else json.dumps(each) for each in broken]
-            texts = [f"{each}{line}{stamp}" for each in texts]
-            if line:
-                texts += [f"{text}{each}" for each in ("", "\n", "\nx", "\n-2", f"\n{2**53}")]
-            for each in texts:
-                etcd.put(f"{root}{key}", each)
-                found = etcd.keys(root)
-                for call in (
-                    take(owner),
-                    owner.guard(0, now_ms=T, mark_ms=-1),
-                    owner.revert(0, last_ms=T),
-                    store.machines(namespace=namespace),
-                    store.revert_machine(namespace=namespace, machine_id=0),
-                    store.set_machine_bits(namespace=namespace, bits=5),
-                ):
-                    with pytest.raises(CorruptMachineStateError, match=key):
-                        await call
-                assert etcd.keys(root) == found
-            etcd.put(f"{root}{key}", whole)
-        assert (await take(owner)).machine_id == 0
-
 
 class TestCalls:
     """One step, whatever happens on the way."""
@@ -400,7 +290,7 @@ class TestCalls:
         """A generator on a lease of it."""
         async with aetcd.Client(etcd.host, etcd.port) as client:
             machine = EtcdStore(client).machine_id_distributor(namespace=namespace)
-            async with SnowflakeId(machine=machine) as generator:
+            async with SnowflakeId(machine) as generator:
                 assert await generator.next_id() > 0
             assert [each.instance_id for each in await store.machines(namespace=namespace)] == [""]
 
@@ -429,59 +319,3 @@ class TestCalls:
         assert leases.of("alive/00000000") not in {0, before}
         assert leases.granted("alive/00000000") == 300
         assert [each.mark_ms for each in await store.machines(namespace=namespace)] == [T + 8]
-
-    async def test_one_instance_in_two_calls(
-        self, etcd: EtcdServer, store: EtcdStore, namespace: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """Whatever is free when each of them looks, the instance has one id in the end."""
-        first = machine_of(store, namespace, "x")
-        await take(first)
-        write: Any = Member.write
-        async with EtcdStore.from_url(etcd.url) as other:  # in another process
-
-            async def interrupted(member: Member, *args: Any, **kwargs: Any) -> Any:
-                monkeypatch.setattr(Member, "write", write)
-                await first.revert(0, last_ms=T)
-                assert (await take(machine_of(other, namespace, "a"))).machine_id == 0
-                return await write(member, *args, **kwargs)
-
-            monkeypatch.setattr(Member, "write", interrupted)  # when 1 was chosen, as 0 was held
-            assert (await take(machine_of(store, namespace, "a"))).machine_id == 0
-        assert [each.instance_id for each in await store.machines(namespace=namespace)] == ["a"]
-
-    async def test_a_sign_of_life_under_an_heir(
-        self, etcd: EtcdServer, store: EtcdStore, namespace: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """Of an owner that was silent: whoever writes first has it, and the other one is told."""
-        leases = Leases(etcd, namespace)
-        owner = machine_of(store, namespace, "a")
-        await take(owner)
-        await take(machine_of(store, namespace, "b"))
-        leases.end("alive/00000000")
-        write: Any = Member.write
-
-        async def interrupted(member: Member, *args: Any, **kwargs: Any) -> Any:
-            monkeypatch.setattr(Member, "write", write)
-            await owner.guard(0, now_ms=T + 1, mark_ms=T + 99)
-            return await write(member, *args, **kwargs)
-
-        monkeypatch.setattr(Member, "write", interrupted)
-        with pytest.raises(MachineIdOverflowError):
-            await take(machine_of(store, namespace, "c"))
-        await owner.guard(0, now_ms=T + 2, mark_ms=T + 99)
-
-    async def test_guards_do_not_stop_for_those_who_come(
-        self, store: EtcdStore, namespace: str
-    ) -> None:
-        """Many ask while others send renewals: all end, and hold what is theirs."""
-        owners = [machine_of(store, namespace, f"o{number}") for number in range(8)]
-        ids = [(await take(owner, bits=5)).machine_id for owner in owners]
-        others = [machine_of(store, namespace, f"n{number}") for number in range(8)]
-        guards = [
-            owner.guard(machine_id, now_ms=T + 1, mark_ms=T + 2)
-            for owner, machine_id in zip(owners, ids, strict=True)
-        ]
-        signs = asyncio.gather(*guards)
-        grants = await asyncio.gather(*(take(other, bits=5) for other in others))
-        await signs
-        assert sorted(each.machine_id for each in grants) == list(range(8, 16))

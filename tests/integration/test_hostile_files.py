@@ -15,7 +15,7 @@ from aiocosid import SnowflakeId
 from aiocosid.abc import InstanceId
 from aiocosid.errors import CorruptMachineStateError, CosIdError, StoreError
 from aiocosid.machine import ManualMachineIdDistributor
-from aiocosid.machine._storage import MachineState, StateFiles
+from aiocosid.machine._held_id import MachineState, StateFiles
 
 pytestmark = pytest.mark.integration
 

@@ -27,7 +27,7 @@ from aiocosid.errors import (
     UnsupportedByStoreError,
     WrongLoopError,
 )
-from aiocosid.stores.base import CounterDistributor
+from aiocosid.stores.counters import CounterDistributor
 from aiocosid.stores.http import HttpStore
 from tests.servers import CosIdProxy, FaultProxy
 

@@ -94,7 +94,7 @@ class TestWire:
         """It has an id of the server's, and gives it back."""
         async with HttpStore.from_url(proxy.url) as store:
             for _ in range(2):
-                async with SnowflakeId(machine=store.machine_id_distributor()) as generator:
+                async with SnowflakeId(store.machine_id_distributor()) as generator:
                     assert COSID_MS.parse(await generator.next_id()).machine_id == 0
                     assert [machine_id for machine_id, _ in proxy.pools["cosid"].entries.values()]
                 assert (list(proxy.pools["cosid"].entries), proxy.pools["cosid"].last) == ([], 0)

@@ -120,7 +120,10 @@ class TestFork:
     def test_a_forked_child(
         self, request: pytest.FixtureRequest, url: str, namespace: str, loop: str, ending: str
     ) -> None:
-        """It neither uses nor ends the parent's sessions, and may open its own."""
+        """It neither uses nor ends the parent's sessions, and may open its own.
+
+        It is another instance then, unless it was told which: who asks last has the machine id.
+        """
         due: dict[str, Any] = {
             "refused": ["ForkedError"] * 4,
             "borrowed opened": "ForkedError",
@@ -129,8 +132,13 @@ class TestFork:
             "parent": [10, 20, 60, 70],
             "same session": True,
             "sound": "ok",
+            "no machine ids": ["ForkedError"] * 4,
+            "machine ids": [True, True, True],
+            "parent's": [None, "MachineIdLostError"],
         }
         if scheme_of(url) == "cosid":
+            for told in ("no machine ids", "machine ids", "parent's"):
+                del due[told]
             due["refused"][1] = UnsupportedByStoreError.__name__  # it lists no counters
         code = FORK.replace("ENDING", ending).replace("LOOP", loop)
         assert run_python(code, url, namespace) == due
@@ -174,11 +182,20 @@ async def outcome(awaitable):
     except Exception as exc:
         return type(exc).__name__
 
-async def child(borrowed, before):
+async def take(machine):
+    return (await machine.distribute(4, now_ms=1, latest_ms=2**53)).machine_id
+
+SIGN = {"now_ms": 1, "mark_ms": 1}
+
+async def child(borrowed, before, machines, ids):
     refused = [await outcome(each) for each in (
         counter.next_max_id(10), store.counters(), borrowed.next_max_id(10),
         store.segment_distributor(**named).next_max_id(10))]
     told = {"refused": refused, "borrowed opened": await outcome(borrowed.aopen())}
+    if machines:
+        unique, called = machines
+        told["no machine ids"] = [await outcome(each) for each in (
+            take(unique), take(called), unique.guard(0, **SIGN), unique.revert(0, last_ms=-1))]
     gc.collect()
     await counter.aopen()
     granted = [await counter.next_max_id(10)]
@@ -187,6 +204,13 @@ async def child(borrowed, before):
     async with store:
         mine = store.segment_distributor(**named)
         granted += [await mine.next_max_id(10), await mine.next_max_id(10)]
+        if machines:
+            parents = unique.instance_id
+            await unique.aopen()
+            await called.aopen()
+            new, same = await take(unique), await take(called)
+            told["machine ids"] = [
+                unique.instance_id != parents, new not in ids, same == ids[1]]
     return told | {"child": granted}
 
 async def sessions():
@@ -196,6 +220,10 @@ async def main():
     pool = await pools.make_pool(url)
     borrowed = pools.store_on(pool).segment_distributor(**named)
     granted = [await counter.next_max_id(10), await borrowed.next_max_id(10)]
+    who = () if pools.scheme_of(url) == "cosid" else (None, "10.0.0.1:80")
+    machines = [
+        store.machine_id_distributor(namespace=namespace, instance_id=each) for each in who]
+    ids = [await take(each) for each in machines]
     before = await sessions()
     ours, theirs = os.pipe()
     pid = os.fork()
@@ -203,11 +231,14 @@ async def main():
         # The user's own pool says good-bye by itself; that is none of ours.
         for each in (pool, getattr(pool, "pool", None)):
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
-        return theirs, borrowed, before[0]
+        return theirs, borrowed, before[0], machines, ids
     _, status = await asyncio.to_thread(os.waitpid, pid, 0)
     assert status == 0, status
     granted += [await counter.next_max_id(10), await borrowed.next_max_id(10)]
     told = {"parent": granted, "same session": before == await sessions()}
+    if machines:
+        told["parent's"] = [
+            await outcome(each.guard(number, **SIGN)) for each, number in zip(machines, ids)]
     is_file = pools.scheme_of(url) == "sqlite"
     told["sound"] = await pools.fetch(own, "PRAGMA integrity_check") if is_file else "ok"
     await own.aclose()

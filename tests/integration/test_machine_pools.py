@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator
+from collections.abc import AsyncIterator, Coroutine, Generator
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -135,9 +135,6 @@ class CancelledAt:
             waited_for.add_done_callback(cancel)
         else:
             asyncio.get_running_loop().call_soon(task.cancel)
-
-
-Step = Callable[[], Coroutine[Any, Any, Any]]
 
 
 @pytest.mark.parametrize("late", [False, True])

@@ -18,9 +18,9 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from aiocosid import open_store
 from aiocosid.abc import Store
 from aiocosid.errors import StoreUnavailableError
-from aiocosid.stores._engine import EngineExecutor
-from aiocosid.stores._sql_errors import code_of
+from aiocosid.stores._executor import code_of
 from aiocosid.stores.mysql import MysqlStore
+from aiocosid.stores.sql import executor_on
 from aiocosid.stores.sqlalchemy import SqlAlchemyStore
 from tests.servers import IS_MYSQL, MariadbServer
 
@@ -152,7 +152,7 @@ class TestChains:
             urls += [each.replace("mysql+", "mariadb+", 1) for each in urls]
         for url in urls:
             engine = create_async_engine(url, isolation_level="AUTOCOMMIT", pool_size=1)
-            sql = EngineExecutor(engine)
+            sql = executor_on(engine)
             for _ in range(3):
                 outcome = await sql.run("INSERT INTO theirs VALUES (1)")
                 assert outcome.matched == 1

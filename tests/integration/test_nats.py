@@ -840,7 +840,7 @@ class TestLosses:
     ) -> None:
         """It keeps its id, for which nobody else is a candidate."""
         machine = store.machine_id_distributor(namespace="n", interval=0.1, safe_guard=5)
-        async with SnowflakeId(machine=machine) as generator:
+        async with SnowflakeId(machine) as generator:
             first = await generator.next_id()
             nats.purge(f"{namespace}_cells")
 

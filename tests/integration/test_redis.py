@@ -18,11 +18,9 @@ from aiocosid.abc import MAX_ID, Counter
 from aiocosid.errors import (
     CorruptCounterError,
     ForkedError,
-    IdOverflowError,
     InvalidArgumentError,
     StoreAuthenticationError,
     StoreError,
-    StoreRolledBackError,
     StoreUnavailableError,
 )
 from aiocosid.stores.redis import RedisStore, _link
@@ -67,22 +65,6 @@ def key_of(namespace: str, name: str) -> str:
 class TestGrants:
     """A grant is one step above the last, for its caller alone."""
 
-    @pytest.mark.parametrize("offset", [0, 7, BIG])
-    async def test_counts_under_cosids_key(
-        self, server: ValkeyServer, store: RedisStore, namespace: str, offset: int
-    ) -> None:
-        """Created on first use at the offset; a plain integer that never expires."""
-        counter = store.segment_distributor(namespace=namespace, name="n", offset=offset)
-        key = key_of(namespace, "n")
-        assert server.call("EXISTS", key) == 0
-        assert [await counter.next_max_id(5), await counter.next_max_id(1)] == [
-            offset + 5,
-            offset + 6,
-        ]
-        assert server.call("GET", key) == str(offset + 6)
-        assert server.call("TTL", key) == -1
-        assert server.call("OBJECT", "ENCODING", key) == "int"
-
     async def test_script_is_sent_again_when_the_server_forgot_it(
         self, server: ValkeyServer, store: RedisStore, namespace: str
     ) -> None:
@@ -102,22 +84,6 @@ class TestGrants:
             granted = await asyncio.gather(*(each.next_max_id(1) for each in counters))
             assert sorted(granted) == list(range(1, 41))
             assert len(client.connection_pool._available_connections) <= 2
-
-    @pytest.mark.parametrize(
-        "name", ["a b", "{", "}", "{x}", "}{", "名", "a.b", "*?[x]\\", "n\nm", "'\"", "é" * 500]
-    )
-    async def test_any_text_is_a_name(
-        self, server: ValkeyServer, store: RedisStore, namespace: str, name: str
-    ) -> None:
-        """The key is CosId's, whatever the text; and the counter is found again."""
-        for each in (namespace, name):
-            counter = store.segment_distributor(namespace=each, name=name)
-            server.call("DEL", key_of(each, name))
-            assert await counter.next_max_id(2) == 2
-            assert server.call("GET", key_of(each, name)) == "2"
-            expected = Counter(namespaced_name=f"{each}.{name}", last_max_id=2)
-            assert expected in await store.counters(namespace=each)
-            server.call("DEL", key_of(each, name))
 
     @pytest.mark.parametrize("options", [{}, {"decode_responses": True}, {"protocol": 3}])
     async def test_users_client_may_be_set_up_in_any_way(
@@ -166,51 +132,6 @@ async def check_client(client: Any, server: ValkeyServer, namespace: str) -> Non
 class TestRefusals:
     """What cannot be granted is its own clear error, and nothing is written."""
 
-    @pytest.mark.parametrize("offset", [0, 5])
-    async def test_int64_ends_exactly(
-        self, server: ValkeyServer, store: RedisStore, namespace: str, offset: int
-    ) -> None:
-        """The last id is 2^63-1; a step past it is refused and changes nothing."""
-        key = key_of(namespace, "n")
-        server.call("SET", key, MAX_ID - 10)
-        counter = store.segment_distributor(namespace=namespace, name="n", offset=offset)
-        for step in (11, MAX_ID, MAX_ID + 1, 2**64):
-            with pytest.raises(IdOverflowError):
-                await counter.next_max_id(step)
-        assert server.call("GET", key) == str(MAX_ID - 10)
-        assert await counter.next_max_id(10) == MAX_ID
-        with pytest.raises(IdOverflowError):
-            await counter.next_max_id(1)
-        assert server.call("GET", key) == str(MAX_ID)
-
-    async def test_new_counter_that_would_overflow_is_not_created(
-        self, server: ValkeyServer, store: RedisStore, namespace: str
-    ) -> None:
-        """The offset alone is not written either."""
-        counter = store.segment_distributor(namespace=namespace, name="n", offset=MAX_ID - 1)
-        with pytest.raises(IdOverflowError):
-            await counter.next_max_id(2)
-        assert server.call("EXISTS", key_of(namespace, "n")) == 0
-        assert await counter.next_max_id(1) == MAX_ID
-
-    @pytest.mark.parametrize("lost", [("DEL",), ("SET", "3")])
-    async def test_counter_that_went_backwards(
-        self, server: ValkeyServer, store: RedisStore, namespace: str, lost: tuple[str, ...]
-    ) -> None:
-        """Terminal until the counter is above all that was seen; other counters do not mind."""
-        counter = store.segment_distributor(namespace=namespace, name="n")
-        other = store.segment_distributor(namespace=namespace, name="m")
-        await counter.next_max_id(50)
-        command, *value = lost
-        server.call(command, key_of(namespace, "n"), *value)
-        for _ in range(2):
-            with pytest.raises(StoreRolledBackError) as caught:
-                await counter.next_max_id(10)
-            assert (caught.value.expected, caught.value.counter) == (60, f"{namespace}.n")
-        assert await other.next_max_id(1) == 1
-        await store.set_floor(namespace=namespace, name="n", above=50)
-        assert await counter.next_max_id(10) == 60
-
     @pytest.mark.parametrize("client", [None, "redis://", object()])
     async def test_client_has_to_be_an_asynchronous_one(self, client: Any) -> None:
         """The synchronous client would block the loop at the first call."""
@@ -256,12 +177,6 @@ class TestOutages:
             with pytest.raises(StoreAuthenticationError):
                 await store.set_floor(name="n", above=1)
 
-    async def test_right_password(self, valkey_password: ValkeyServer, namespace: str) -> None:
-        """Percent-encoded in the URL."""
-        async with RedisStore.from_url(valkey_password.url) as store:
-            counter = store.segment_distributor(namespace=namespace, name="n")
-            assert await counter.next_max_id(1) == 1
-
     async def test_nobody_listens(self) -> None:
         """At once, and worth a second attempt."""
         url = f"redis://u:{PASSWORD.replace('/', '')}@127.0.0.1:{free_port()}"
@@ -275,14 +190,6 @@ class TestOutages:
                     await attempt
                 assert caught.value.retryable
                 assert PASSWORD.replace("/", "") not in f"{caught.value} {caught.value.__cause__}"
-
-    @pytest.mark.parametrize("host", ["no-such-host.invalid", "127.0.0.1"])
-    async def test_server_that_was_never_there(self, host: str) -> None:
-        """Whether the name or the port is wrong."""
-        counter = RedisStore.from_url(f"redis://{host}:{free_port()}").segment_distributor(name="n")
-        with pytest.raises(StoreUnavailableError):
-            await counter.next_max_id(1)
-        await counter.aclose()
 
     async def test_silent_server_is_given_up_in_time(
         self, valkey_factory: Callable[..., ValkeyServer]
@@ -423,12 +330,6 @@ class TestStore:
             assert counter == Counter(namespaced_name=f"{namespace}.n", last_max_id=expected)
         assert server.call("GET", key_of(namespace, "n")) == str(expected)
         assert server.call("TTL", key_of(namespace, "n")) == -1
-
-    @pytest.mark.parametrize("above", [-1, MAX_ID + 1, 1.0, True, "1"])
-    async def test_bad_floor(self, store: RedisStore, above: Any) -> None:
-        """Refused before anything is sent."""
-        with pytest.raises(InvalidArgumentError, match="above"):
-            await store.set_floor(name="n", above=above)
 
     async def test_lists_counters_only(
         self, server: ValkeyServer, store: RedisStore, namespace: str

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -81,14 +80,6 @@ class Keys:
         found = self.notes.items()
         return {number: str(note.mark_ms) for number, note in found if note.mark_ms >= 0}
 
-    def note(self, number: str, **about: Any) -> None:
-        """Change a note, or write one."""
-        self.set("note", number, replace(self.notes.get(number, Note()), **about).text())
-
-    def forget_the_width(self) -> None:
-        space = Space.read(str(self.server.call("GET", self("space"))))
-        self.server.call("SET", self("space"), replace(space, bits=0).text())
-
     @property
     def adder(self) -> str | None:
         value = self.server.call("GET", self("adder"))
@@ -101,18 +92,6 @@ class Keys:
     def dump(self) -> dict[str, str]:
         """Everything, as the server would move it to another one."""
         return {name: repr(self.server.call("DEBUG", "DIGEST-VALUE", self(name))) for name in ALL}
-
-    def fall_silent(self) -> None:
-        """The server has seen nobody for long; the stamps stay."""
-        for machine_id in self.hash("seen"):
-            self.set("seen", machine_id, T)
-
-    def now(self) -> int:
-        """The server's clock."""
-        time = self.server.call("TIME")
-        assert isinstance(time, list)
-        seconds, microseconds = (int(str(each)) for each in time)
-        return seconds * 1000 + microseconds // 1000
 
 
 @pytest.fixture
@@ -177,81 +156,6 @@ class TestOrder:
         lives = [keys.server.call("TTL", keys(name)) for name in ("itc_idx", "adder", "note")]
         assert lives == [-1, -1, -1]
 
-    async def test_id_in_the_pool_above_the_maximum_stays_there(
-        self, instances: Instances, keys: Keys
-    ) -> None:
-        """CosId hands it out, and its client then raises and is stuck with it."""
-        keys.set("revert", "2", T)
-        assert await instances.take("a", 1) == MachineGrant(0, -1)
-        assert await instances.take("b", 1) == MachineGrant(1, -1)
-        with pytest.raises(MachineIdOverflowError):
-            await instances.take("c", 1)
-        assert keys.pool == {"2": str(T)}
-        keys.forget_the_width()
-        assert (await instances.take("c", 2)).machine_id == 2
-
-    async def test_id_that_somebody_holds_is_not_handed_out(
-        self, instances: Instances, keys: Keys
-    ) -> None:
-        """However the pool and the adder came to be wrong."""
-        await instances.take("a", 2)
-        await instances.take("b", 2)
-        keys.set("revert", "1", T)
-        keys.server.call("DEL", keys("adder"))
-        assert await instances.take("c", 2) == MachineGrant(2, -1)
-        assert await instances.take("d", 2) == MachineGrant(3, -1)
-        with pytest.raises(MachineIdOverflowError):
-            await instances.take("e", 2)
-
-
-class TestExpiry:
-    """An id whose owner is silent goes to somebody else, when there is no other."""
-
-    async def test_by_the_servers_clock(self, instances: Instances, keys: Keys) -> None:
-        """What the caller takes for the time does not matter."""
-        now = keys.now()
-        await instances.take("a", now=now - 301_000)
-        await instances("a").guard(0, now_ms=T, mark_ms=now - 300_500)
-        await instances.take("b", now=now - 290_000)
-        keys.fall_silent()
-        for wrong in (T, now + 10**9):
-            with pytest.raises(MachineIdOverflowError):
-                await instances.take("c", now=wrong, safe_guard=302.5)
-        grant = await instances.take("c", now=now, safe_guard=300)
-        assert grant == MachineGrant(0, now - 300_500)
-        assert keys.entries == {"b": f"1|{now - 290_000}", "c": f"0|{now}"}
-        keys.fall_silent()
-        with pytest.raises(MachineIdOverflowError):
-            await instances.take("d", now=now, safe_guard=300)
-        with pytest.raises(MachineIdLostError, match="c holds it"):
-            await instances("a").guard(0, now_ms=now, mark_ms=now)
-
-    async def test_a_slow_clock_of_the_owner_does_no_harm(
-        self, instances: Instances, keys: Keys
-    ) -> None:
-        """The server notes by its own clock when it saw whom."""
-        await instances.take("a", now=T)
-        await instances.take("b", now=T)
-        for machine_id, age in (("0", 290_000), ("1", 310_000)):
-            keys.set("seen", machine_id, keys.now() - age)
-        assert await instances.take("c", safe_guard=300) == MachineGrant(1, T)
-        keys.set("seen", "0", keys.now() - 310_000)
-        await instances("a").guard(0, now_ms=T, mark_ms=-1)
-        with pytest.raises(MachineIdOverflowError):
-            await instances.take("d", safe_guard=300)
-
-    async def test_two_entries_of_one_id(self, instances: Instances, keys: Keys) -> None:
-        """As long as one of them is alive nobody else gets it; then both are gone."""
-        now = keys.now()
-        keys.server.call("SET", keys("adder"), 1)
-        for text, entry in (("a", f"0|{T}"), ("b", f"0|{now}"), ("c", f"1|{now}")):
-            keys.set("itc_idx", text, entry)
-        with pytest.raises(MachineIdOverflowError):
-            await instances.take("d", safe_guard=300)
-        keys.set("itc_idx", "b", f"0|{T}")
-        assert (await instances.take("d", safe_guard=300)).machine_id == 0
-        assert set(keys.entries) == {"c", "d"}
-
 
 class TestDamage:
     """What is no state of a machine id is named; nothing is handed out, nothing written."""
@@ -297,11 +201,6 @@ class TestDamage:
             await instances.take("a")
         assert caught.value.place == keys("adder")
         assert (keys.adder, keys.entries) == (value, {})
-
-    async def test_adder_as_cosid_begins(self, instances: Instances, keys: Keys) -> None:
-        """It writes -1 before it counts."""
-        keys.server.call("SET", keys("adder"), -1)
-        assert await instances.take("a") == MachineGrant(0, -1)
 
 
 class TestStore:
@@ -522,37 +421,6 @@ class TestBesideCosId:
         await instances("a").revert(1, last_ms=T + 7)
         assert java.distribute(3, T, 0) == 1
         assert keys.entries["java"] == f"1|{T + 7}"  # it waits for what ours issued
-
-    async def test_java_takes_an_expired_one_of_ours(
-        self, instances: Instances, keys: Keys
-    ) -> None:
-        """Ours is told with its next renewal; what ours noted of the owner is void."""
-        await instances.take("a", stable=True)
-        await instances.take("b")
-        java = CosIdPeer(keys, "java")
-        assert java.distribute(1, T + 400_000, T) == 0
-        for call in (
-            instances("a", stable=True).guard(0, now_ms=T, mark_ms=T),
-            instances("a", stable=True).guard(0, now_ms=T + 500_000, mark_ms=T),
-        ):
-            with pytest.raises(MachineIdLostError, match="java holds it"):
-                await call
-        before = keys.dump()
-        await instances("a", stable=True).revert(0, last_ms=T + 1)
-        assert keys.dump() == before
-        keys.fall_silent()
-        # The note on 0 names somebody else by now.
-        grants = [await instances.take(text, safe_guard=300) for text in ("a", "c")]
-        assert grants == [MachineGrant(1, T), MachineGrant(0, T + 400_000)]
-
-    async def test_guard_that_java_lowered(self, instances: Instances, keys: Keys) -> None:
-        """CosId's guard writes any stamp; our mark stays, and so does the floor."""
-        await instances.take("a")
-        await instances("a").guard(0, now_ms=T + 5, mark_ms=T + 9)
-        keys.set("itc_idx", "a", f"0|{T - 1000}")
-        await instances("a").guard(0, now_ms=T - 2000, mark_ms=T - 2000)
-        assert keys.entries == {"a": f"0|{T - 1000}"}
-        assert await instances.take("a") == MachineGrant(0, T + 9)
 
     async def test_no_id_has_two_owners(self, instances: Instances, keys: Keys) -> None:
         """However their calls fall."""

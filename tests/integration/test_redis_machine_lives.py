@@ -20,8 +20,6 @@ from aiocosid.errors import (
 )
 from aiocosid.machine.distributor import CellMachineIdDistributor
 from aiocosid.stores.redis import RedisStore
-from tests.machine_marks import mark_machines
-from tests.script import run_python
 from tests.servers import ValkeyCluster, ValkeySentinel, ValkeyServer, eventually, wait_until
 
 pytestmark = [pytest.mark.integration]
@@ -212,70 +210,3 @@ async def test_replica_has_the_same(request: pytest.FixtureRequest, factory: str
         ):
             with pytest.raises(StoreUnavailableError):
                 await call  # not what it knows, which may be old
-
-
-def test_forked_child(valkey: ValkeyServer, namespace: str) -> None:
-    """It is a new instance, unless it was given a name; then the one who asks last has the id."""
-    mark_machines(valkey, namespace)
-    told = run_python(FORK, valkey.url, namespace)
-    assert told["child"] == {
-        "unopened": ["ForkedError"] * 3,
-        "client opened": "ForkedError",
-        "unique": 2,
-        "named": 1,
-    }
-    assert told["parent"] == {"unique": None, "named": "MachineIdLostError"}
-
-
-FORK = """
-import asyncio, json, os, sys
-from redis.asyncio import Redis
-from aiocosid.stores.redis import RedisStore
-from aiocosid.machine.distributor import CellMachineIdDistributor
-
-url, namespace = sys.argv[1:]
-T = 1_700_000_000_000
-
-async def outcome(awaitable):
-    try:
-        return await awaitable
-    except Exception as exc:
-        return type(exc).__name__
-
-async def take(machine):
-    return (await machine.distribute(4, now_ms=T, latest_ms=2**62)).machine_id
-
-async def child(unique, named, borrowed):
-    told = {"unopened": [await outcome(take(each)) for each in (unique, named, borrowed)],
-            "client opened": await outcome(borrowed.aopen())}
-    for name, machine in (("unique", unique), ("named", named)):
-        await machine.aopen()
-        told[name] = await take(machine)
-        await machine._backend.aclose()
-    return told
-
-async def main():
-    client = Redis.from_url(url)
-    stores = [RedisStore.from_url(url) for _ in range(2)]
-    unique = stores[0].machine_id_distributor(namespace=namespace)
-    named = stores[1].machine_id_distributor(namespace=namespace, instance_id="host:80")
-    borrowed = RedisStore(client).machine_id_distributor(namespace=namespace)
-    assert [await take(unique), await take(named)] == [0, 1]
-    ours, theirs = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            told = asyncio.run(child(unique, named, borrowed))
-        except BaseException as exc:  # must not go on as a second parent
-            told = repr(exc)
-        os.write(theirs, json.dumps(told).encode())
-        os._exit(0)
-    os.waitpid(pid, 0)
-    told = {"unique": await outcome(unique.guard(0, now_ms=T, mark_ms=T)),
-            "named": await outcome(named.guard(1, now_ms=T, mark_ms=T))}
-    for each in (*stores, client):
-        await each.aclose()
-    print(json.dumps({"child": json.loads(os.read(ours, 10_000)), "parent": told}))
-
-asyncio.run(main())
-"""

@@ -9,28 +9,21 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from redis.asyncio import Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 
 from aiocosid.abc import InstanceId, MachineGrant
 from aiocosid.errors import (
     CorruptMachineStateError,
-    MachineIdLostError,
     MachineIdQuarantineError,
     StoreAuthenticationError,
     StoreNotInitializedError,
-    StoreUnavailableError,
 )
 from aiocosid.machine import MachineIdLease
-from aiocosid.machine.cells import Note, Space
+from aiocosid.machine.cells import Space
 from aiocosid.machine.distributor import CellMachineIdDistributor
-from aiocosid.machine.rules import Taken
 from aiocosid.snowflake import SnowflakeId
 from aiocosid.stores.redis import RedisStore
-from aiocosid.stores.redis._backend import COMMIT
 from tests.machine_marks import identity, mark_machines
-from tests.servers import FaultProxy, ValkeyServer, wait_until
+from tests.servers import ValkeyServer, wait_until
 
 from ._snowflakes import LAYOUT, check_unique, consuming, until
 
@@ -61,27 +54,6 @@ def make(
 
 async def take(machine: CellMachineIdDistributor, *, now: int = T) -> MachineGrant:
     return await machine.distribute(3, now_ms=now, latest_ms=FAR)
-
-
-def hand_out(machine: CellMachineIdDistributor, number: int, *, now: int) -> None:
-    """As a server does that has forgotten it since."""
-    token = f"{number:x}{now:x}"
-    machine._token, machine._taken = token, Taken(number, now, 3, token)
-
-
-def notes(server: ValkeyServer) -> dict[str, Note]:
-    return {number: Note.read(text) for number, text in hash_of(server, "note").items()}
-
-
-def marks(server: ValkeyServer) -> dict[str, str]:
-    found = notes(server).items()
-    return {number: str(note.mark_ms) for number, note in found if note.mark_ms >= 0}
-
-
-def claims(server: ValkeyServer) -> set[str]:
-    """Which machine ids were asserted in the quarantine that runs."""
-    quarantine = space(server).quarantine
-    return {number for number, note in notes(server).items() if note.claimed == quarantine != ""}
 
 
 def space(server: ValkeyServer, namespace: str = NS) -> Space:
@@ -226,77 +198,26 @@ async def test_failed_over_to_a_replica_that_lags_and_back(
         assert await is_quarantined(first)
 
 
-async def test_beside_cosid(server: ValkeyServer) -> None:
-    """It sees no quarantine and does not yield; what is asserted is not new for it either."""
-    async with store_on(server) as store:
-        await store.mark_machines(namespace=NS)
-        owners = {text: make(store, text) for text in "abcd"}
-        for machine in owners.values():
-            await take(machine)
-        server.call("FLUSHALL")
-        # Java's newcomer counts from 0.
-        server.call("SET", key("adder"), 0)
-        server.call("HSET", key("itc_idx"), "java", f"0|{T}")
-        with pytest.raises(MachineIdLostError, match="java holds it"):
-            await keep(owners["a"], 0)
-        assert hash_of(server, "itc_idx") == {"java": f"0|{T}"}
-        await keep(owners["d"], 3)
-        assert server.call("GET", key("adder")) == "3"
-        # And one that took in a quarantine what a note of ours is still there of.
-        server.call("HSET", key("note"), "2", Note("late", token="ab").text())  # noqa: S106 - of a call
-        server.call("HSET", key("itc_idx"), "late", f"2|{2**45}")
-        with pytest.raises(MachineIdLostError, match="late holds it"):
-            await keep(owners["c"], 2)
-        server.call("HSET", key("itc_idx"), "late", f"2|{T}")
-        await keep(owners["c"], 2)
-        pass_time(server, 305)
-        taken = [(await take(make(store, text))).machine_id for text in "vwxyz"]
-        assert taken == [4, 5, 6, 7, 1]
-
-
-async def test_a_damaged_marker(server: ValkeyServer) -> None:
+@pytest.mark.parametrize(("field", "value"), [("store", "x"), (f"count:{NS}", "1")])
+async def test_a_damaged_marker(server: ValkeyServer, field: str, value: str) -> None:
     """It is named, and nothing is written."""
     async with store_on(server) as store:
         owner = make(store, "a")
         await store.mark_machines(namespace=NS)
         await take(owner)
-        whole, note = space(server).text(), hash_of(server, "note")["0"]
-        for command, place, value in (
-            *(
-                (("SET", key("space")), key("space"), whole.replace(before, after))
-                for before, after in (
-                    ('"since_ms":0', '"since_ms":"x"'),
-                    ('"since_ms":0', '"since_ms":-2'),
-                    ('"since_ms":0', '"since_ms":1.5'),
-                    ('"since_ms":0,', ""),
-                    ('"guard_ms":300000', '"guard_ms":1e3'),
-                    ("{", "[" * 2000),
-                )
-            ),
-            *(
-                (("HSET", key("note"), "0"), key("note") + "[0]", note.replace(before, after))
-                for before, after in (('"turn":1', '"turn":"1"'), ('"born_ms":0', '"born_ms":null'))
-            ),
-            (("HSET", "aiocosid:marker", "store"), "aiocosid:marker[store]", "x"),
-            (("HSET", "aiocosid:marker", f"count:{NS}"), f"aiocosid:marker[count:{NS}]", "1"),
+        server.call("HSET", "aiocosid:marker", field, value)
+        owner._snapshot = None  # of a process that was started since
+        before = server.call("DEBUG", "DIGEST")
+        for call in (
+            keep(owner, 0),
+            take(make(store, "b")),
+            store.mark_machines(namespace=NS),
+            store.machine_markers(),
         ):
-            server.call(*command, value)
-            owner._snapshot = None  # of a process that was started since
-            calls: list[Any] = [
-                keep(owner, 0),
-                take(make(store, "b")),
-                store.mark_machines(namespace=NS),
-            ]
-            calls += [store.machine_markers()]
-            before = server.call("DEBUG", "DIGEST")
-            for call in calls:
-                with pytest.raises(CorruptMachineStateError) as caught:
-                    await call
-                assert caught.value.place == place
-            assert server.call("DEBUG", "DIGEST") == before
-            server.call("DEL", "aiocosid:marker")
-            server.call("SET", key("space"), whole)
-            server.call("HSET", key("note"), "0", note)
+            with pytest.raises(CorruptMachineStateError) as caught:
+                await call
+            assert caught.value.place == f"aiocosid:marker[{field}]"
+        assert server.call("DEBUG", "DIGEST") == before
 
 
 async def test_a_server_that_hides_who_it_is(server: ValkeyServer) -> None:
@@ -326,27 +247,3 @@ async def test_a_server_that_hides_who_it_is(server: ValkeyServer) -> None:
 
 async def mark(store: RedisStore) -> Any:
     return await store.mark_machines(namespace=NS)
-
-
-async def test_lost_replies(server: ValkeyServer) -> None:
-    """A renewal that is sent twice asserts the same; what begins, begins once."""
-    async with (
-        FaultProxy(server.host, server.port) as proxy,
-        Redis(host=proxy.host, port=proxy.port, retry=Retry(NoBackoff(), 0)) as client,
-    ):
-        store = RedisStore(client)
-        machine = make(store, "a")
-        await mark(store)
-        await take(machine)
-        await keep(machine, 0)
-        server.call("FLUSHALL")
-        for _ in range(2):
-            machine._snapshot = None  # what it would go on from is gone
-            proxy.swallow_replies(to=COMMIT.digest)
-            with pytest.raises(StoreUnavailableError):
-                await keep(machine, 0, mark=T + 9)
-            since = space(server).since_ms
-            await keep(machine, 0, mark=T + 9)
-            assert space(server).since_ms == since
-        assert hash_of(server, "itc_idx") == {"a": f"0|{T}"}
-        assert marks(server) == {"0": str(T + 9)}

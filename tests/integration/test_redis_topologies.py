@@ -21,7 +21,7 @@ from aiocosid.errors import (
     StoreRolledBackError,
     StoreUnavailableError,
 )
-from aiocosid.stores.base import CounterDistributor
+from aiocosid.stores.counters import CounterDistributor
 from aiocosid.stores.redis import RedisStore
 from tests.servers import (
     PASSWORD,

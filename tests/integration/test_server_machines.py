@@ -144,20 +144,6 @@ async def test_nobody_takes_the_id_of_anothers_instance(
     await arena.check(victim)
 
 
-@pytest.mark.parametrize("token", ["", "x", "victim", "1"])
-async def test_a_lease_needs_its_token(
-    arena: Arena, victim: CellMachineIdDistributor, token: str
-) -> None:
-    """Also from the same access: an older process of the instance has none either."""
-    about = {"instance": "victim", "guard_ms": 1, "machine_id": 0, "token": token}
-    for name in ("attacker", "victim"):
-        door = arena.of(name, "victim")
-        with pytest.raises(MachineIdLostError):
-            await door.ask_renew(RenewOperation(**about, now_ms=arena.now_ms, mark_ms=FAR))  # type: ignore[arg-type]
-        await door.ask_release(ReleaseOperation(**about, last_ms=0))  # type: ignore[arg-type]
-        await arena.check(victim)
-
-
 async def test_a_servers_words_are_not_a_clients(
     arena: Arena, victim: CellMachineIdDistributor
 ) -> None:
@@ -177,41 +163,6 @@ async def test_a_servers_words_are_not_a_clients(
     with pytest.raises(MachineIdInUseError):
         await arena.of("attacker", "victim").ask_take(asked)
     await arena.check(victim)
-
-
-async def test_a_mark_falls_by_its_own_release_alone(
-    arena: Arena, victim: CellMachineIdDistributor
-) -> None:
-    """Whoever comes next begins above it."""
-    mine = arena.of("attacker", "mine")
-    grant = await arena.take(mine)
-    for machine_id in (0, grant.machine_id):
-        await mine.revert(machine_id, last_ms=0)
-    await arena.check(victim)
-    await victim.revert(0, last_ms=arena.now_ms + 5)
-    taken = [await arena.take(arena.of("attacker", each)) for each in "ab"]
-    [floor] = [each.floor_ms for each in taken if each.machine_id == 0]
-    assert floor >= arena.now_ms + 5
-
-
-@pytest.mark.parametrize("is_expired", [True, False])
-async def test_the_next_owner_lowers_no_mark_of_the_former_one(
-    arena: Arena, victim: CellMachineIdDistributor, *, is_expired: bool
-) -> None:
-    """The former one may issue ids up to its mark; so the third begins above it as well."""
-    next_one = arena.of("victim", "victim")  # of the same name and token
-    if is_expired:
-        seats = arena.store._backend.cells[SPACE].seats
-        seats[0] = replace(seats[0], seen_ms=seats[0].seen_ms - 301_000)
-        await arena.take(arena.of("attacker", "other"))
-        next_one = arena.of("attacker", "next")
-    assert (await next_one.distribute(1, now_ms=1, latest_ms=FAR)).machine_id == 0
-    await next_one.guard(0, now_ms=1, mark_ms=-1)
-    await next_one.revert(0, last_ms=0)
-    taken = await arena.take(arena.of("attacker", "third"))
-    assert taken.machine_id == 0
-    assert taken.floor_ms >= arena.mark_ms
-    assert victim._token != next_one._token
 
 
 async def test_nothing_is_asserted_without_a_proof(
@@ -278,63 +229,6 @@ async def test_what_names_no_call(
     with pytest.raises(InvalidArgumentError, match="token"):
         await mine.ask_take(TakeOperation(**about, bits=1, latest_ms=FAR, token=token))
     await arena.check(victim)
-
-
-async def test_the_receipt_of_a_lease_that_was_released(arena: Arena) -> None:
-    """Whoever has the id now has taken it later, and keeps it, whoever asserts it first."""
-    mine, victim = arena.of("attacker", "mine"), arena.of("victim", "victim")
-    assert (await mine.distribute(1, now_ms=0, latest_ms=FAR)).machine_id == 0
-    proof, token = mine._receipt, mine._token
-    await mine.revert(0, last_ms=-1)
-    until = SYSTEM_CLOCK.now_ms()
-    while SYSTEM_CLOCK.now_ms() <= until:  # receipts count milliseconds
-        pass
-    assert (await arena.take(victim)).machine_id == 0
-    await victim.guard(0, now_ms=arena.now_ms, mark_ms=arena.mark_ms)
-    arena.store.forget_machines(namespace=SPACE, everything=True)
-    asked = RenewOperation(
-        instance="mine",
-        machine_id=0,
-        now_ms=0,
-        mark_ms=-1,
-        token=token,
-        bits=1,
-        is_valid=True,
-        receipt=proof,
-    )
-    await mine.ask_renew(asked)
-    await victim.reassert(0, now_ms=arena.now_ms, mark_ms=arena.mark_ms)
-    with pytest.raises(MachineIdLostError):
-        await mine.ask_renew(asked)
-    [held] = await arena.store.machines(namespace=SPACE)
-    assert (held.instance_id, held.mark_ms) == ("victim", arena.mark_ms)
-
-
-async def test_who_holds_nothing_prolongs_no_quarantine(
-    arena: Arena, victim: CellMachineIdDistributor
-) -> None:
-    arena.store.forget_machines(namespace=SPACE, everything=True)
-    about: dict[str, Any] = {"instance": "nobody", "guard_ms": FAR, "now_ms": arena.now_ms}
-    with pytest.raises(MachineIdQuarantineError):
-        await arena.of("attacker", "nobody").ask_renew(
-            RenewOperation(**about, machine_id=1, mark_ms=-1, token="t")  # noqa: S106 - of a call
-        )
-    [marker] = await arena.store.machine_markers(namespace=SPACE)
-    assert marker.seconds_left <= 305
-    await victim.reassert(0, now_ms=arena.now_ms, mark_ms=arena.mark_ms)
-    wide = RenewOperation(
-        instance="victim",
-        machine_id=0,
-        now_ms=arena.now_ms,
-        mark_ms=-1,
-        token=victim._token,
-        bits=2**53 - 1,
-        is_valid=True,
-    )
-    with pytest.raises(InvalidArgumentError, match="bits"):
-        await victim.ask_renew(wide)
-    [held] = await arena.store.machines(namespace=SPACE)
-    assert (held.instance_id, held.mark_ms) == ("victim", arena.mark_ms)
 
 
 async def test_offline_for_longer_than_a_mark_may_be_ahead(arena: Arena, tmp_path: Path) -> None:
@@ -623,22 +517,3 @@ async def test_cosids_clients_ask_the_server_that_has_the_store() -> None:
 
 
 # An instance moves.
-
-
-async def test_an_instance_comes_to_the_service(
-    served: tuple[App, MemoryStore, httpx.Client],
-) -> None:
-    """With its name, once the process that had it was silent for the safe guard."""
-    _, store, web = served
-    direct = store.machine_id_distributor(
-        namespace=SPACE, instance_id=InstanceId("pod-0", stable=True)
-    )
-    await direct.distribute(1, now_ms=SYSTEM_CLOCK.now_ms(), latest_ms=FAR)
-    auth = {"authorization": f"Bearer {SECRETS['victim']}"}
-    asked = {"instance_id": "pod-0", "stable": True, "bits": 1, "now_ms": SYSTEM_CLOCK.now_ms()}
-    answer = web.post(f"/v1/machines/{SPACE}", json=asked, headers=auth)
-    assert (answer.status_code, answer.json()["kind"]) == (409, "machine-id-in-use")
-    seats = store._backend.cells[SPACE].seats
-    seats[0] = replace(seats[0], seen_ms=seats[0].seen_ms - 301_000)
-    answer = web.post(f"/v1/machines/{SPACE}", json=asked, headers=auth)
-    assert (answer.status_code, answer.json()["machine_id"]) == (200, 0)

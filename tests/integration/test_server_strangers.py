@@ -35,7 +35,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 VERBS = 'verbs = ["ids", "segments", "machines", "read"]\n'
 TOKEN = f'[[server.tokens]]\nname = "shop"\ndigest = "{digest_of(SECRET)}"\n{VERBS}'
 ASK = b"POST /v1/ids/order HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
-LIVE = b"GET /health/live HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
 LAST = b"GET /health/live HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n"
 
 

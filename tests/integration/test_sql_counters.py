@@ -24,22 +24,13 @@ from aiocosid.errors import (
 )
 from aiocosid.stores.mysql import MysqlStore
 from aiocosid.stores.postgres import PostgresStore
-from tests.servers import GUEST, HOST, free_port
+from tests.servers import GUEST
 
 from ._clients import store_on
 from ._sql import DATABASES, Database, OnServer, SqliteFile, SqlStore, everything
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
-NAMES = (
-    *("a.b.c", "ns.ä€命😀", "it's", 'a "b"', "{a}", "a b ", "a%_", "a%s", "a\\b'"),
-    *("?1 :name $1", "A", "a"),
-)
-NOBODY = {
-    "sqlite": "sqlite:////nowhere/ids.db",
-    "postgres": f"postgresql://{HOST}:{free_port()}/x",
-    "mariadb": f"mysql://{HOST}:{free_port()}/x",
-}
 WRONG_URLS = (
     *("{}:///qqq#zzz", "{}://me:qqq#zzz@host/db", "{}://me:qqq/zzz@host/db"),
     *("{}://me:qqq?zzz@host/db", "{}://me:qqq[zzz@host/db", "{}://me:qqq@host:port/db"),

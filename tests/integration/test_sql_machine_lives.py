@@ -1,4 +1,4 @@
-"""Machine ids on SQLite and PostgreSQL in many processes: started at once, forked, killed."""
+"""Machine ids on SQLite and PostgreSQL in many processes: started at once, killed."""
 
 from __future__ import annotations
 
@@ -39,10 +39,15 @@ def test_fifty_instances_in_ten_processes(tables: Tables) -> None:
 
 @pytest.mark.stress
 @pytest.mark.parametrize("stable", ["", "stable"])
-@pytest.mark.parametrize("step", ["look", "take", "insert", "guard", "look again", "revert"])
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize(
+    ("when", "step"),
+    [
+        ("before", "look"),
+        *(("after", step) for step in ("look", "take", "insert", "guard", "look again", "revert")),
+    ],
+)
 def test_killed_at_any_step(tables: Tables, step: str, when: str, stable: str) -> None:
-    """A kill -9 beside any statement loses nothing for ever.
+    """A kill -9 between any two statements loses nothing for ever.
 
     The instance finds its own again, and once it is silent for good others get all four; only a
     stable one's stays its own.
@@ -80,21 +85,6 @@ async def _take_all(url: str, count: int) -> list[int]:
             (await each.distribute(2, now_ms=2 * NOW, latest_ms=4 * NOW)).machine_id
             for each in others
         ]
-
-
-@pytest.mark.parametrize("ending", ["os._exit(0)", "sys.exit(0)"])
-def test_a_forked_child(tables: Tables, ending: str) -> None:
-    """It is refused until it is opened anew, and is another instance then, unless told which."""
-    told = run_python(FORK.replace("ENDING", ending), tables.url)
-    assert told == {
-        "refused": ["ForkedError"] * 8,
-        "new instance": True,
-        "new id": True,
-        "same name": [told["parent"][1], True],
-        "parent": [0, 1],
-        "parent goes on": "None",
-        "parent of the same name": "MachineIdLostError",
-    }
 
 
 MANY = """
@@ -145,109 +135,6 @@ async def main():
         grant = await one.distribute(2, now_ms=NOW, latest_ms=NOW)
         await one.guard(grant.machine_id, now_ms=NOW, mark_ms=NOW + 1)
         await one.revert(grant.machine_id, last_ms=NOW)
-
-asyncio.run(main())
-"""
-
-FORK = """
-import asyncio, gc, json, os, sys, warnings
-from aiocosid import open_store
-
-warnings.simplefilter("ignore", DeprecationWarning)  # of 3.12: a fork beside threads
-url = sys.argv[1]
-NOW = 1_700_000_000_000
-
-async def outcome(awaitable):
-    try:
-        return str(await awaitable)
-    except Exception as exc:
-        return type(exc).__name__
-
-async def take(one, now=NOW):
-    return (await one.distribute(4, now_ms=now, latest_ms=2**53)).machine_id
-
-async def child(unique, named, store, before, ids, machines):
-    refused = [await outcome(each) for each in (
-        take(unique), unique.guard(0, now_ms=NOW, mark_ms=NOW), unique.revert(0, last_ms=-1),
-        take(named), store.machines(), store.revert_machine(machine_id=0))]
-    gc.collect()
-    await store.aopen()
-    refused += [await outcome(take(each, now=NOW + 9)) for each in (unique, named)]
-    assert await store.machines(namespace="cosid") == machines
-    await unique.aopen()
-    await named.aopen()
-    new = await take(unique)
-    same = await named.distribute(4, now_ms=NOW, latest_ms=2**53)
-    told = {"refused": refused, "new instance": unique.instance_id != before,
-            "new id": new not in ids, "same name": [same.machine_id, same.floor_ms >= NOW + 5]}
-    await unique.revert(new, last_ms=-1)
-    await store.aclose()
-    return told
-
-async def main():
-    store = open_store(url)
-    unique = store.machine_id_distributor()
-    named = store.machine_id_distributor(instance_id="10.0.0.1:80")
-    ids = [await take(unique), await take(named)]
-    await named.guard(ids[1], now_ms=NOW, mark_ms=NOW + 5)
-    machines = await store.machines(namespace="cosid")
-    ours, theirs = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        return theirs, unique, named, store, unique.instance_id, ids, machines
-    _, status = await asyncio.to_thread(os.waitpid, pid, 0)
-    assert status == 0, status
-    after = {"parent": ids,
-        "parent goes on": await outcome(unique.guard(ids[0], now_ms=NOW, mark_ms=NOW)),
-        "parent of the same name": await outcome(named.guard(ids[1], now_ms=NOW, mark_ms=NOW))}
-    await store.aclose()
-    print(json.dumps(json.loads(os.read(ours, 10_000)) | after))
-
-runner = asyncio.Runner()
-forked = runner.run(main())
-if forked:
-    theirs, *objects = forked
-    os.write(theirs, json.dumps(asyncio.run(child(*objects))).encode())
-    ENDING
-runner.close()
-"""
-
-# Each id is held under a lock of the system, which a second holder would find taken; in the file
-# lies the last time that was used.
-LIVES = f"""
-import asyncio, fcntl, json, os, sys
-from aiocosid import open_store
-from aiocosid.errors import StoreUnavailableError
-
-url, number, folder = sys.argv[1:]
-NOW = {NOW}
-
-async def persist(call):
-    while True:
-        try:
-            return await call()
-        except StoreUnavailableError:
-            pass  # a lock of SQLite's that was not to be had in time
-
-async def main():
-    lived = 0
-    async with open_store(url) as store:
-        for life in range(500):
-            one = store.machine_id_distributor(namespace="dev", instance_id=f"{{number}}-{{life}}")
-            grant = await persist(lambda: one.distribute(2, now_ms=NOW, latest_ms=2**53))
-            mine = grant.machine_id
-            with open(os.path.join(folder, str(mine)), "a+") as held:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                held.seek(0)
-                used = int(held.read() or -1)
-                assert 0 <= mine < 4 and grant.floor_ms >= used, (grant, used)
-                used = max(grant.floor_ms, NOW) + 1
-                await persist(lambda: one.guard(mine, now_ms=NOW, mark_ms=used + 60_000))
-                held.truncate(0)
-                held.write(str(used))
-            await persist(lambda: one.revert(mine, last_ms=used))
-            lived += 1
-    print(json.dumps(lived))
 
 asyncio.run(main())
 """

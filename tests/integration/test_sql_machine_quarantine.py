@@ -10,7 +10,6 @@ import shutil
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,10 +23,9 @@ from aiocosid.errors import (
     MachineIdLostError,
     MachineIdQuarantineError,
     SchemaDroppedError,
-    StoreNotInitializedError,
     StoreUnavailableError,
 )
-from aiocosid.machine.cells import Note, Space
+from aiocosid.machine.cells import Space
 from aiocosid.machine.distributor import CellMachineIdDistributor
 from aiocosid.stores._postgres import IDENTITY
 from aiocosid.stores.postgres import PostgresStore
@@ -38,8 +36,6 @@ from tests.servers import GUEST, GUEST_PASSWORD, PostgresPair, PostgresServer, e
 from ._machine_tables import (
     T0,
     Tables,
-    Tapped,
-    is_read,
     tables_of,
     who,
 )
@@ -48,7 +44,6 @@ from ._sql import SqlStore
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
-FULL = 305_000  # ms: the safe guard of 300 s, and the margin
 FAR = T0 * 2
 WAITS = "datname = current_database() and wait_event_type = 'Lock'"
 
@@ -104,226 +99,18 @@ def forget(tables: Tables) -> None:
     sql_cells.forget(tables.execute, "dev", everything=False)
 
 
-def note_of(tables: Tables, machine_id: int) -> Note:
-    """Our note, which is there."""
-    found = tables.read_note(machine_id)
-    assert found is not None
-    return found
-
-
-def erase(tables: Tables) -> None:
-    """Lose who holds which machine id, that there was anybody, and that this was counted."""
-    tables.execute("delete from cosid_machine")
-    tables.execute("delete from aiocosid_cell where name like '%dev%' and name <> 'space/dev'")
-    tables.execute("delete from aiocosid_cell where name = 'namespaces'")
-
-
 class TestOnBoth:
     """SQLite and PostgreSQL."""
 
-    async def test_it_ends_by_the_stores_clock(self, store: SqlStore, tables: Tables) -> None:
-        """To the millisecond, whatever the time of whoever asks."""
-        forget(tables)
-        assert await refused(take(of(store, 0), T0 + 10 * FULL)) == FULL / 1000
-        tables.set_clock(T0 + FULL - 1)
-        assert await refused(take(of(store, 0), T0 + 10 * FULL)) == 0.001
-        with pytest.raises(MachineIdQuarantineError):
-            await of(store, 0).guard(0, now_ms=T0 + 10 * FULL, mark_ms=T0)
-        tables.set_clock(T0 + FULL)
-        assert await take(of(store, 0), T0 - FULL) == 0
-        assert await take(of(store, 1)) == 1
-
-    async def test_a_clock_that_was_ahead(self, store: SqlStore, tables: Tables) -> None:
-        """When it began, and is right again: it begins anew, if that was by more than it lasts."""
-        assert await take(of(store, 0)) == 0
-        forget(tables)
-        assert await refused(take(of(store, 1))) == FULL / 1000
-        tables.set_clock(T0 - FULL)
-        assert await refused(take(of(store, 1))) == 2 * FULL / 1000
-        tables.set_clock(T0 - FULL - 1)
-        assert await refused(take(of(store, 1))) == FULL / 1000
-        tables.set_clock(T0 - 1)
-        assert await take(of(store, 1)) in range(4)
-
-    async def test_it_begins_by_marking(self, store: SqlStore, tables: Tables) -> None:
-        """For the safe guard that is named; one that runs is not prolonged."""
-        await store.mark_machines(namespace="dev")
-        forget(tables)
-        for safe_guard in (40, 300):
-            marker = await store.mark_machines(namespace="dev", safe_guard=safe_guard)
-            assert (marker.is_new, marker.seconds_left) == (False, 45)
-
-    async def test_it_begins_between_the_look_and_the_taking(
-        self, store: SqlStore, tables: Tables
-    ) -> None:
-        """Neither a row that is there nor a new one is handed out."""
-        for is_there in (False, True):
-            one = of(store, 7)
-            if is_there:
-                tables.put_row(0, "", 0)
-
-            async def lose(statement: str, one: CellMachineIdDistributor = one) -> None:
-                if is_read(statement):
-                    forget(tables)
-
-            Tapped.on(one, after=lose)
-            await refused(take(one))
-            assert [row["instance_id"] for row in tables.rows()] == [""] * is_there
-            await store.mark_machines(namespace="dev", is_new=True)
-
-    async def test_a_longer_one_is_noted_before_an_id_is_handed_out(
-        self, store: SqlStore, tables: Tables
-    ) -> None:
-        """However often somebody marks the store as new between the look and the taking."""
-        for is_there in (True, False):
-            one, looks = of(store, 7 + is_there, 600), 0
-            if is_there:
-                tables.put_row(0, "", 0)
-
-            async def lower(statement: str, one: CellMachineIdDistributor = one) -> None:
-                nonlocal looks
-                if is_read(statement) and looks < 2:
-                    looks += 1
-                    await store.mark_machines(namespace="dev", is_new=True, safe_guard=40)
-
-            Tapped.on(one, after=lower)
-            assert tables.holder(await take(one)) == one.instance_id.text
-            assert looks == 2
-            forget(tables)
-            assert (await store.machine_markers(namespace="dev"))[0].seconds_left == 605
-            assert await refused(take(of(store, 0))) == 605
-            await store.mark_machines(namespace="dev", is_new=True)
-
-    async def test_what_the_store_says_of_others(self, store: SqlStore, tables: Tables) -> None:
-        """One of ours that does not say so itself counts for nothing; nor does a free row."""
-        owner = of(store, 0)
-        await take(owner)
-        for holder in (who(5).text, ""):
-            tables.execute(f"update cosid_machine set instance_id = '{holder}'")
-            tables.write_note(0, replace(note_of(tables, 0), instance=holder), T0)
-            tables.set_clock(T0 + 1)
-            forget(tables)
-            assert await reassert(owner) == "kept"
-            assert (tables.holder(0), tables.note(0)) == (who(0).text, T0 + 60)
-
-    async def test_an_id_of_cosid(self, store: SqlStore, tables: Tables) -> None:
-        """It does not yield, however long it was silent; so ours does."""
-        owner = of(store, 0)
-        await take(owner)
-        for stamp in (T0, T0 - FULL - 1):
-            erase(tables)
-            tables.put_row(0, "java", stamp)
-            forget(tables)
-            before = tables.rows()
-            assert await reassert(owner) == "java holds it"
-            assert tables.rows() == before
-
-    async def test_what_an_owner_held_when_the_store_was_saved(
-        self, store: SqlStore, tables: Tables
-    ) -> None:
-        """It is free for others afterwards."""
-        owner, other = of(store, 0), of(store, 1)
-        assert [await take(owner), await take(other)] == [0, 1]
-        tables.execute("update cosid_machine set instance_id = 'x' where machine_id = 0")
-        tables.execute(f"update cosid_machine set instance_id = '{who(0).text}', namespace = 'dev'")
-        for number in (0, 1):
-            tables.write_note(number, replace(note_of(tables, number), stable=True), 0)
-        forget(tables)
-        assert await reassert(owner) == "kept"
-        assert [tables.holder(0), tables.holder(1)] == [who(0).text, ""]
-        assert await reassert(other, 1) == "kept"
-
-    async def test_a_row_under_another_name(self, store: SqlStore, tables: Tables) -> None:
-        owner = of(store, 0)
-        await take(owner)
-        tables.execute("update cosid_machine set name = 'dev.zero', instance_id = ''")
-        forget(tables)
-        assert await reassert(owner) == "kept"
-        assert [row["name"] for row in tables.rows()] == ["dev.zero"]
-
-    async def test_sixteen_that_assert_one_id(self, store: SqlStore, tables: Tables) -> None:
-        """At the same moment; in the end it is the earliest one's, and all others know."""
-        owners = [of(store, number) for number in range(16)]
-        for number, owner in enumerate(owners):
-            await take(owner, T0 + number * 7 % 16)
-            erase(tables)
-        forget(tables)
-        told: list[str] = []
-        for _ in range(2):
-            told = await asyncio.gather(*(reassert(owner) for owner in owners))
-            assert told[0] == "kept"
-        assert told[1:] == [f"{who(0).text} holds it"] * 15
-        assert [row["instance_id"] for row in tables.rows()] == [who(0).text]
-
-    async def test_two_lives_of_one_instance_with_an_id_each(
-        self, store: SqlStore, tables: Tables
-    ) -> None:
-        """The later one keeps its own, and the earlier one's is free; whoever comes first."""
-        for order in ("old", "new"), ("new", "old"):
-            await store.mark_machines(namespace="dev", is_new=True)
-            lives = {"old": of(store, 0), "new": of(store, 0)}
-            erase(tables)
-            assert await take(lives["old"]) == 0
-            tables.execute("update cosid_machine set instance_id = 'x', machine_id = 0")
-            assert await take(lives["new"], T0 + 1) == 1
-            erase(tables)
-            forget(tables)
-            ids = {"old": 0, "new": 1}
-            told = {name: await reassert(lives[name], ids[name]) for name in order}
-            assert told["new"] == "kept"
-            assert (told["old"] == "kept") == (order[0] == "old")
-            assert "again to the same instance" in await reassert(lives["old"])
-            assert await reassert(lives["new"], 1) == "kept"
-
-    async def test_it_ends_before_the_asserting(self, store: SqlStore, tables: Tables) -> None:
-        """Somebody else may have been handed the id by then."""
-        owner = of(store, 0)
-        await take(owner)
-        erase(tables)
-        forget(tables)
-        await refused(take(of(store, 1)))
-        has_looked = False
-
-        async def end(statement: str) -> None:
-            nonlocal has_looked
-            space = sql_cells.read_space(tables.execute, "dev") or Space()
-            if has_looked:
-                sql_cells.write_space(tables.execute, "dev", replace(space, quarantine=""))
-            has_looked = is_read(statement)
-
-        Tapped.on(owner, before=end)
-        assert await reassert(owner) == "nobody holds it"
-        assert tables.rows() == []
-
-    async def test_given_back_it_is_not_asserted(self, store: SqlStore, tables: Tables) -> None:
-        owner = of(store, 0)
-        await take(owner)
-        forget(tables)
-        await owner.revert(0, last_ms=T0)
-        await refused(reassert(owner))
-        await refused(reassert(of(store, 1)))
-        assert tables.holder(0) == ""
-
     async def test_markers(self, store: SqlStore, tables: Tables) -> None:
-        """What is listed, marked and refused."""
+        """All that are listed, and one that is asked for."""
         await store.mark_machines(namespace="ok")
-        assert await store.mark_machines(namespace="ok") == MachineMarker(namespace="ok")
         await store.set_machine_bits(namespace="dev", bits=2)
         forget(tables)
-        ours, left = MachineMarker(namespace="ok"), FULL / 1000
-        due = [MachineMarker(namespace="dev", seconds_left=left), ours]
+        due = [MachineMarker(namespace="dev", seconds_left=305), MachineMarker(namespace="ok")]
         assert await store.machine_markers() == due
-        await store.set_machine_bits(namespace="dev", bits=2)
-        await refused(store.set_machine_bits(namespace="dev", bits=3))
         assert await store.machine_markers(namespace="dev") == due[:1]
         assert await store.mark_machines(namespace="dev") == due[0]
-        tables.set_clock(T0 + 100_000)
-        assert await refused(take(of(store, 0, safe_guard=600))) == 605 - 100
-        await refused(take(of(store, 0, safe_guard=float("inf"))))
-        assert (await store.mark_machines(namespace="dev")).seconds_left == float("inf")
-        done = await store.mark_machines(namespace="dev", is_new=True)
-        assert done == MachineMarker(namespace="dev", is_new=True)
-        assert await take(of(store, 0)) == 0
 
 
 def changed(fact: str, value: str | int, *, of: str = "space/dev") -> str:
@@ -397,35 +184,6 @@ class TestPostgres:
             await store.mark_machines(namespace="dev", is_new=True)
             assert await take(of(store, 1)) == 1
 
-    async def test_it_begins_once(self, tables: Tables) -> None:
-        """On sixteen connections at once: owners keep their ids, and nobody else is handed one."""
-        async with driver.create_pool(tables.url, min_size=16, max_size=16) as pool:
-            store = PostgresStore(pool)
-            made = [of(store, number) for number in range(16)]
-            ids = [(await one.distribute(4, now_ms=T0, latest_ms=FAR)).machine_id for one in made]
-            tables.execute(
-                "delete from cosid_machine; delete from aiocosid_cell;"
-                "create table written (value text);"
-                "create function note() returns trigger language plpgsql as"
-                " 'begin insert into written values (new.value); return null; end';"
-                "create trigger noted after insert or update on aiocosid_cell"
-                " for each row when (new.name = 'space/dev') execute function note();"
-            )
-            strangers = [
-                store.machine_id_distributor(namespace="dev", instance_id=f"new {number}")
-                for number in range(16)
-            ]
-            told = await asyncio.gather(
-                *(reassert(one, number) for one, number in zip(made, ids, strict=True)),
-                *(one.distribute(4, now_ms=T0, latest_ms=FAR) for one in strangers),
-                return_exceptions=True,
-            )
-        assert told[:16] == ["kept"] * 16
-        assert {type(each) for each in told[16:]} == {StoreNotInitializedError}
-        written = [Space.read(row[0]) for row in tables.execute("select * from written")]
-        assert len({(each.quarantine, each.since_ms) for each in written}) == 1
-        assert {row["instance_id"] for row in tables.rows()} == {who(n).text for n in range(16)}
-
     @pytest.mark.parametrize("is_there", [False, True])
     async def test_one_that_is_about_to_take_when_it_begins(
         self, tables: Tables, *, is_there: bool
@@ -438,32 +196,6 @@ class TestPostgres:
             await store.mark_machines(namespace="dev")
             await refused(await self._meanwhile(tables, begins, take(of(store, 0))))
         assert [row["instance_id"] for row in tables.rows()] == [""] * is_there
-
-    async def test_one_that_is_about_to_assert_when_it_ends(self, tables: Tables) -> None:
-        """Somebody else may be handed the id at once."""
-        async with PostgresStore.from_url(tables.url) as store:
-            owner = of(store, 0)
-            await take(owner)
-            erase(tables)
-            forget(tables)
-            await refused(take(of(store, 1)))
-            ends = changed("quarantine", "")
-            assert await (await self._meanwhile(tables, ends, reassert(owner))) == "nobody holds it"
-        assert tables.rows() == []
-
-    async def test_a_sign_of_life_while_the_id_is_let_go(self, tables: Tables) -> None:
-        """The id is stamped above the mark as it is by then."""
-        async with PostgresStore.from_url(tables.url) as store:
-            owner = of(store, 0)
-            await take(owner)
-            await owner.guard(0, now_ms=T0, mark_ms=T0 + 60)
-            guards = (
-                f"update cosid_machine set last_timestamp = {T0 + 50};"
-                f"{changed('mark_ms', T0 + 110, of='note/dev.00000000')}"
-            )
-            again = of(store, 0).distribute(2, now_ms=T0, latest_ms=T0 + 59)
-            assert (await (await self._meanwhile(tables, guards, again))).machine_id == 1
-        assert [tables.stamp(0), tables.holder(0), tables.note(0)] == [T0 + 1110, "", T0 + 110]
 
     async def test_who_waits_for_the_marker_holds_no_row(self, tables: Tables) -> None:
         """A first renewal with a longer safe guard: whoever takes an id locks both as well."""

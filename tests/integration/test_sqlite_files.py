@@ -21,7 +21,7 @@ import pytest_asyncio
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from aiocosid.errors import StoreError, StoreUnavailableError
-from aiocosid.stores._engine import EngineExecutor
+from aiocosid.stores.sql import executor_on
 from aiocosid.stores.sqlalchemy import SqlAlchemyStore
 from aiocosid.stores.sqlite import SqliteStore
 from tests.servers._process import outlived_by_nobody
@@ -124,7 +124,7 @@ class TestNames:
             engine = create_async_engine(f"sqlite+aiosqlite:///{each}")
             assert "2 names" in await reason(SqlAlchemyStore(engine))
             with pytest.raises(StoreError, match="2 names"):
-                await EngineExecutor(engine).run("SELECT 1")
+                await executor_on(engine).run("SELECT 1")
             await engine.dispose()
         assert other.read_bytes() == before
         other.unlink()

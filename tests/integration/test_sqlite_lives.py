@@ -15,7 +15,7 @@ import aiosqlite
 import pytest
 
 from aiocosid.errors import StoreError
-from aiocosid.stores import _sqlite_door
+from aiocosid.stores import _sqlite
 from aiocosid.stores.sqlite import SqliteStore
 from tests.script import run_python
 from tests.servers import wait_until
@@ -119,13 +119,13 @@ class TestProcesses:
     ) -> None:
         """Opened anew after a fork, it would count without being synced."""
         (tmp_path / "ids.db").touch()
-        door = _sqlite_door.Door(str(tmp_path / "ids.db"))
+        door = _sqlite.Door(str(tmp_path / "ids.db"))
 
         def refuse(*_: object) -> None:
             raise sqlite3.OperationalError
 
         with monkeypatch.context() as patch:
-            patch.setattr(_sqlite_door, "prepare", refuse)
+            patch.setattr(_sqlite, "prepare", refuse)
             with pytest.raises(sqlite3.OperationalError):
                 door.run(lambda _: None)
         assert door.run(lambda database: database.execute("PRAGMA synchronous").fetchone()) == (3,)
@@ -193,7 +193,7 @@ with asyncio.Runner() as runner:
 
 FORK_UNDER_A_STATEMENT = """
 import json, os, warnings
-from aiocosid.stores import _sqlite_door as door
+from aiocosid.stores import _sqlite as door
 
 warnings.simplefilter("ignore", DeprecationWarning)
 with door.in_use():  # a signal handler may fork here
@@ -209,11 +209,11 @@ print(json.dumps(status == 0 and counts == (0, 0)))
 
 FORK_IN_STATEMENT = """
 import asyncio, json, os, subprocess, sys, threading, time, warnings
-from aiocosid.stores import _sqlite_door
+from aiocosid.stores import _sqlite
 from aiocosid.stores.sqlite import SqliteStore
 
 warnings.simplefilter("ignore", DeprecationWarning)
-_sqlite_door.BUSY_TIMEOUT = 15.0  # the parent's call lasts longer than the fork, however busy
+_sqlite.BUSY_TIMEOUT = 15.0  # the parent's call lasts longer than the fork, however busy
 url, seconds = sys.argv[1], float(sys.argv[2])
 HOLD = (
     "import sqlite3, sys; held = sqlite3.connect(sys.argv[1], isolation_level=None); "
@@ -237,7 +237,7 @@ async def main():
     holder.stdout.readline()
     call = asyncio.ensure_future(counter.next_max_id(10))
     deadline = time.monotonic() + 10
-    while not _sqlite_door._gate.running:
+    while not _sqlite._gate.running:
         assert time.monotonic() < deadline
         await asyncio.sleep(0.001)
     timer = threading.Timer(seconds, holder.kill)

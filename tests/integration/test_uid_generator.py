@@ -25,7 +25,7 @@ from aiocosid.errors import (
 )
 from aiocosid.snowflake import UID_GENERATOR_2016_09, CachedSnowflakeId, SnowflakeId
 from aiocosid.stores._connection import OwnedConnection
-from aiocosid.stores._engine import OwnEngineExecutor
+from aiocosid.stores.sql import SqlExecutor
 from aiocosid.testing import ManualClock
 from tests.unit.machine.test_lease_fork import in_child
 
@@ -194,7 +194,8 @@ async def test_by_url(store: UidGeneratorStore, engine: AsyncEngine, execute: Ex
     assert await worker_id(own.machine_id_distributor(host="a")) == 1
     await own.aclose()
     executor = own._door
-    assert isinstance(executor, OwnEngineExecutor)
+    assert isinstance(executor, SqlExecutor)
+    assert executor.is_own
     connection = executor._connection
     assert isinstance(connection, OwnedConnection)
     assert connection._client is None

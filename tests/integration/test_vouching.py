@@ -18,7 +18,7 @@ from aiocosid.errors import (
     StoreNotEmptyError,
     StoreUnavailableError,
 )
-from aiocosid.stores._schema import Creation
+from aiocosid.stores._dialect import Creation
 from aiocosid.stores._sql import CREATIONS
 
 from ._machine_tables import T0, Tables, tables_of, who

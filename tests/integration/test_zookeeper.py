@@ -196,7 +196,7 @@ class TestFaults:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         """Without a session nothing is queued in the driver, which would send it afterwards."""
-        monkeypatch.setattr("aiocosid.stores.zookeeper._wire.REPLY_TIMEOUT", 0.2)
+        monkeypatch.setattr("aiocosid.stores.zookeeper.tree.REPLY_TIMEOUT", 0.2)
         async with through(proxy, zookeeper) as store:
             counter = store.segment_distributor(namespace=namespace, name="order")
             assert await counter.next_max_id(10) == 10
@@ -222,7 +222,7 @@ class TestFaults:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         """It is told in time; closing takes no longer than it may; then all goes on."""
-        monkeypatch.setattr("aiocosid.stores.zookeeper._wire.REPLY_TIMEOUT", 0.1)
+        monkeypatch.setattr("aiocosid.stores.zookeeper.tree.REPLY_TIMEOUT", 0.1)
         monkeypatch.setattr("aiocosid.stores._connection.CLOSE_TIMEOUT", 0.1)
         store = through(proxy, zookeeper)
         counter = store.segment_distributor(namespace=namespace, name="order")
@@ -304,7 +304,7 @@ class TestSessions:
         finally:
             client.stop()
             client.close()
-        wire = "aiocosid.stores.zookeeper._wire.REPLY_TIMEOUT"
+        wire = "aiocosid.stores.zookeeper.tree.REPLY_TIMEOUT"
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(wire, 0.01)
             with pytest.raises(StoreUnavailableError, match="not started or was stopped"):

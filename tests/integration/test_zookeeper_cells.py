@@ -24,8 +24,7 @@ from aiocosid.machine.distributor import CellMachineIdDistributor
 from aiocosid.machine.rules import Asker, Decision
 from aiocosid.stores.zookeeper import ZookeeperStore
 from aiocosid.stores.zookeeper._backend import ZookeeperBackend
-from aiocosid.stores.zookeeper._wire import Wire
-from aiocosid.stores.zookeeper.tree import Nodes
+from aiocosid.stores.zookeeper.tree import Nodes, Wire
 from tests.machine_marks import mark_zookeeper_store
 from tests.servers import ZookeeperServer
 

@@ -171,18 +171,6 @@ async def test_a_name_of_javas_that_nests_expires(
     assert server.get(f"{root}/__counter")[0] == struct.pack(">i", 5)
 
 
-async def test_a_slow_clock_is_no_silence(store: ZookeeperStore, namespace: str) -> None:
-    """The server's own note of a renewal counts, whatever the owner's clock shows."""
-    one, other = (
-        store.machine_id_distributor(namespace=namespace, instance_id=text) for text in "ab"
-    )
-    assert (await one.distribute(1, now_ms=1, latest_ms=LATE)).machine_id == 0
-    assert (await other.distribute(1, now_ms=1, latest_ms=LATE)).machine_id == 1
-    late = store.machine_id_distributor(namespace=namespace, instance_id="c")
-    with pytest.raises(MachineIdOverflowError):
-        await late.distribute(1, now_ms=SYSTEM_CLOCK.now_ms(), latest_ms=LATE)
-
-
 async def test_beside_java(
     zookeeper: ZookeeperServer, store: ZookeeperStore, namespace: str
 ) -> None:
@@ -367,26 +355,6 @@ async def test_a_black_hole(zookeeper: ZookeeperServer, namespace: str) -> None:
                 await until(lambda: lease.limit_ms() == -1)
                 assert lease.statistics().seconds_left > 200
                 proxy.heal()
-
-
-async def test_nodes_that_were_made_anew(
-    zookeeper: ZookeeperServer, store: ZookeeperStore, namespace: str
-) -> None:
-    """Somebody has removed CosId's nodes, and a Java node has begun again; our marker is there."""
-    one, other = (
-        store.machine_id_distributor(namespace=namespace, instance_id=text) for text in "ab"
-    )
-    times = {"now_ms": SYSTEM_CLOCK.now_ms(), "latest_ms": LATE}
-    assert (await one.distribute(3, **times)).machine_id == 0
-    zookeeper.behind.delete(f"/cosid/{namespace}", recursive=True)
-    java = JavaNode(zookeeper.behind, namespace, "java", size=8)
-    assert java.distribute(times["now_ms"], 0) == 0
-    [marker] = await store.machine_markers(namespace=namespace)
-    assert marker.is_quarantined
-    with pytest.raises(MachineIdQuarantineError):
-        await other.distribute(3, **times)
-    with pytest.raises(MachineIdQuarantineError):
-        await one.guard(0, now_ms=times["now_ms"], mark_ms=-1)
 
 
 async def test_nodes_in_the_pool_that_are_no_numbers(

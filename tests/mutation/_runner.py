@@ -411,11 +411,7 @@ class _Warm(_Child):
     """Code is exchanged in functions that are there already."""
 
     def __init__(
-        self,
-        hot: _Hot,
-        mutant: Mutant,
-        items: list[pytest.Item],
-        functions: list[FunctionType],
+        self, hot: _Hot, mutant: Mutant, items: list[pytest.Item], functions: list[FunctionType]
     ) -> None:
         by_name = {each.nodeid: each for each in items}
         self.watch, self.mutant, self.functions = hot, mutant, functions

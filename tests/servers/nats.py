@@ -21,7 +21,6 @@ from .valkey import PASSWORD
 
 CALL_TIMEOUT: Final = 10.0  # seconds
 ELECTION_DEADLINE: Final = 30.0  # seconds; an election takes four to nine
-BRIEF: Final = 0.2  # seconds
 MEMBERS: Final = 3
 USER: Final = "app"
 
@@ -246,7 +245,6 @@ class NatsCluster(Group):
         for each in self.members:
             each.routes = [other.route for other in self.members]
         self._kills = 0
-        self._streams: list[str] = []
         super().__init__()
 
     def __repr__(self) -> str:
@@ -293,34 +291,6 @@ class NatsCluster(Group):
         leader = self.leader(stream)
         leader.kill()
         return leader
-
-    def kill_any_leader(self) -> NatsServer:
-        """Kill -9 the leader of a stream that has one now, of one after the other.
-
-        ``start()`` brings it back.
-        """
-        if not self._streams:
-            wait_until(lambda: self._list(self._streams), "a stream", deadline=ELECTION_DEADLINE)
-        self._kills += 1
-        found: list[NatsServer] = []
-        wait_until(lambda: self._find_any(found), "a leader", deadline=ELECTION_DEADLINE)
-        found[0].kill()
-        return found[0]
-
-    def _find_any(self, found: list[NatsServer]) -> bool:
-        """Ask each member briefly: one that was just started may say nothing yet."""
-        by_name = {each.member: each for each in self.members if each.running}
-        for turn in range(len(self._streams)):
-            stream = self._streams[(self._kills + turn) % len(self._streams)]
-            for each in by_name.values():
-                try:
-                    told = each.call(f"STREAM.INFO.{stream}", timeout=BRIEF)
-                except (OSError, ValueError):
-                    continue
-                if (leader := told.get("cluster", {}).get("leader")) in by_name:
-                    found[:] = [by_name[leader]]
-                    return True
-        return False
 
     def _next_stream(self) -> str:
         names: list[str] = []

@@ -30,13 +30,7 @@ MakeGenerator: TypeAlias = "Callable[[Node], IdGenerator]"
 """Returns a new generator for a new process of a node."""
 
 ROUGH: Final = Faults(
-    lose_request=0.03,
-    lose_reply=0.05,
-    resend=0.05,
-    delay=0.05,
-    pause=0.001,
-    stall=0.001,
-    hold=0.02,
+    lose_request=0.03, lose_reply=0.05, resend=0.05, delay=0.05, pause=0.001, stall=0.001, hold=0.02
 )
 """Everything goes wrong, often."""
 
@@ -101,10 +95,7 @@ async def churn(
 
     for _ in range(nodes):
         world.node(
-            main,
-            faults=faults,
-            skew=rng.uniform(-skew, skew),
-            drift=rng.uniform(-drift, drift),
+            main, faults=faults, skew=rng.uniform(-skew, skew), drift=rng.uniform(-drift, drift)
         )
     others = [] if meanwhile is None else [meanwhile(world)]
     await asyncio.gather(

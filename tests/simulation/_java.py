@@ -230,7 +230,7 @@ class JavaSnowflakeId(_Peer):
 
 
 async def _told(client: SimulatedRedisClient, *words: Any) -> Any:
-    from aiocosid.stores.redis._errors import as_store_error
+    from aiocosid.stores.redis._link import as_store_error
 
     with as_store_error():
         return await client.execute_command(*words)

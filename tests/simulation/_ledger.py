@@ -27,15 +27,7 @@ class Tenure:
         is_over: whether somebody else has used it since.
     """
 
-    __slots__ = (
-        "floor_ms",
-        "has_marks",
-        "highest_ms",
-        "is_over",
-        "lowest_ms",
-        "owner",
-        "until",
-    )
+    __slots__ = ("floor_ms", "has_marks", "highest_ms", "is_over", "lowest_ms", "owner", "until")
 
     def __init__(self, owner: object, floor_ms: int, *, has_marks: bool) -> None:
         self.owner = owner

@@ -87,10 +87,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         return self._now
 
     def call_soon(
-        self,
-        callback: Callable[[*_Ts], object],
-        *args: *_Ts,
-        context: Context | None = None,
+        self, callback: Callable[[*_Ts], object], *args: *_Ts, context: Context | None = None
     ) -> asyncio.Handle:
         """Run a callback in the next turn."""
         context = copy_context() if context is None else context
@@ -99,10 +96,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         return handle
 
     def call_soon_threadsafe(
-        self,
-        callback: Callable[[*_Ts], object],
-        *args: *_Ts,
-        context: Context | None = None,
+        self, callback: Callable[[*_Ts], object], *args: *_Ts, context: Context | None = None
     ) -> asyncio.Handle:
         """Do the same: there is one thread."""
         return self.call_soon(callback, *args, context=context)

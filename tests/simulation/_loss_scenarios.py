@@ -33,11 +33,7 @@ if TYPE_CHECKING:
 
     Forget = Callable[[World], Awaitable[None]]
 
-__all__ = (
-    "store_quarantine",
-    "tiered_faults",
-    "tiered_losses",
-)
+__all__ = ("store_quarantine", "tiered_faults", "tiered_losses")
 
 SECONDS: Final = 3.0  # of trouble
 PERSISTENCES: Final[tuple[Persistence, ...]] = ("none", "everysec", "snapshot", "always")
@@ -113,9 +109,7 @@ async def store_quarantine(world: World) -> None:
 
 
 async def quarantined(
-    world: World,
-    machines: Callable[[Node], MachineIdDistributor | MachineIdLease],
-    forget: Forget,
+    world: World, machines: Callable[[Node], MachineIdDistributor | MachineIdLease], forget: Forget
 ) -> None:
     """Let Snowflakes take ids while their store forgets; of clocks that nobody sets.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,11 +70,12 @@ def room_of(module: str) -> str:
     return module.split(".")[1] if "." in module else ""
 
 
-def load(root: Path = ROOT) -> dict[str, Module]:
-    """Read every module below ``root``."""
+@cache
+def load() -> dict[str, Module]:
+    """Read every module of the package, once a process."""
     modules = {}
-    for file in sorted(root.rglob("*.py")):
-        path = file.relative_to(root)
+    for file in sorted(ROOT.rglob("*.py")):
+        path = file.relative_to(ROOT)
         parts = path.parts[:-1] if path.name == "__init__.py" else path.with_suffix("").parts
         name = ".".join((PACKAGE, *parts))
         modules[name] = Module(name, path.as_posix(), file.read_text(encoding="utf-8"))

@@ -58,7 +58,6 @@ def segment(tree: dict[str, Any], kind: str, *, key: Mapping[str, object] = NO_G
     }
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(
     ("section", "kind"),
     [
@@ -74,7 +73,6 @@ async def test_segments(section: dict[str, Any], kind: str) -> None:
     assert tree == {"kind": "StringSegmentId", "converter": RADIX}
 
 
-@pytest.mark.asyncio
 async def test_converters_one_in_another() -> None:
     """As CosId's page of scenarios prints them."""
     converter = {"type": "to-string", "pad_start": True, "char_size": 10, "prefix": "BIZ"}
@@ -86,7 +84,6 @@ async def test_converters_one_in_another() -> None:
     }
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(
     ("group_by", "key", "ends"),
     [
@@ -111,7 +108,6 @@ async def test_groups(group_by: GroupBy, key: str, ends: int) -> None:
     segment(tree["actual"], "SegmentChainId", key={"key": key, "ttlAt": ends})
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(
     ("layout", "kind", "bits", "sizes"),
     [
@@ -149,7 +145,6 @@ async def test_snowflakes(
     }
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(
     ("text", "kind", "parser"),
     [

@@ -40,7 +40,7 @@ CODE: Final = {
     "provider/_id_provider.py": (1, DOOR),
     "server/_span_store.py": (1, PASSES),
     "server/_store_api.py": (2, PASSES),
-    "stores/_metadata.py": (1, "a pattern: it reads the statements of an index, and runs none"),
+    "stores/sqlalchemy.py": (1, "a pattern: it reads the statements of an index, and runs none"),
     "stores/_mysql.py": (4, DECIDED),
     "stores/_postgres.py": (2, DECIDED),
     "stores/_dialect.py": (2, f"indexes; {DECIDED}"),
@@ -50,8 +50,8 @@ CODE: Final = {
     "stores/redis/_demands.py": (1, CLIENT),
     "stores/redis/_link.py": (1, CLIENT),
     "stores/remote/__init__.py": (1, PASSES),
-    "stores/striped/_store.py": (1, PASSES),
-    "stores/tiered/_store.py": (1, PASSES),
+    "stores/striped.py": (1, PASSES),
+    "stores/tiered.py": (1, PASSES),
 }
 
 SAYS: Final = re.compile(

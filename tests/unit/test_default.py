@@ -30,7 +30,6 @@ def test_the_last_one_that_has_not_ended_counts() -> None:
         aiocosid.default_provider()
 
 
-@pytest.mark.asyncio
 async def test_a_generator_is_found_by_its_name() -> None:
     async with aiocosid.connect("memory://") as ids:
         orders = await ids.segment_chain("order")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +77,6 @@ async def take(one: MachineIdDistributor) -> tuple[int, int]:
     return grant.machine_id, grant.floor_ms
 
 
-@pytest.mark.asyncio
 async def test_golden_file(tmp_path: Path) -> None:
     """The fork's file before and after; its own, read back, is the floor."""
     path = tmp_path / "shop" / "leafconf" / "8080" / "workerID.json"
@@ -103,7 +100,6 @@ async def test_golden_file(tmp_path: Path) -> None:
         assert await gen.next_id() > 0
 
 
-@pytest.mark.asyncio
 async def test_a_number_on_two_ports(tmp_path: Path) -> None:
     """Maps that disagree give it to two processes of a host: they share the lock, and the mark."""
     one = local(tmp_path, work_id_map={"10.0.0.1:8080": 7})
@@ -121,7 +117,6 @@ async def test_a_number_on_two_ports(tmp_path: Path) -> None:
     await two.aclose()
 
 
-@pytest.mark.asyncio
 async def test_leafs_own_file(tmp_path: Path) -> None:
     """With and without the time, and in the shape that Java's Properties write: I11."""
     directory = tmp_path / "shop" / "leafconf" / "8080"
@@ -143,7 +138,6 @@ async def test_leafs_own_file(tmp_path: Path) -> None:
     assert not (directory / "workerID.json").exists()
 
 
-@pytest.mark.asyncio
 async def test_a_stale_file_does_not_win(tmp_path: Path) -> None:
     """Nor does it lose in silence: I10; and what is damaged is told."""
     directory = tmp_path / "shop" / "leafconf" / "8080"
@@ -179,7 +173,6 @@ def test_maps_that_are_no_good(tmp_path: Path) -> None:
             local(tmp_path, name=bad)
 
 
-@pytest.mark.asyncio
 async def test_a_local_store(tmp_path: Path) -> None:
     told = f"name=shop&ip=10.0.0.1&port=8080&map={json.dumps(MAP)}"
     store = LeafLocalStore.from_url(f"leaf-local+file://{tmp_path}?{told}")
@@ -293,12 +286,3 @@ def test_leafs_keys_that_are_no_good() -> None:
         assert "secret" not in str(caught.value)
     with pytest.raises(InvalidArgumentError, match="address"):
         settings_from_leaf(ZK)
-
-
-def test_no_driver_is_loaded() -> None:
-    """By what needs none."""
-    code = (
-        "import aiocosid.compat.leaf_snowflake, sys;"
-        "print(*({'kazoo', 'sqlalchemy'} & {*sys.modules}))"
-    )
-    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == ""

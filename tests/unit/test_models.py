@@ -141,7 +141,6 @@ class Texts(dict[str, Any]):
         return {}
 
 
-@pytest.mark.asyncio
 async def test_every_kind_of_model_gets_its_ids_in_order(ids: IdProvider) -> None:
     """Dataclasses, pydantic, attrs, msgspec, SQLAlchemy and plain classes, in one batch."""
     objects = [*(model() for model in MODELS), Late("x")]
@@ -149,7 +148,6 @@ async def test_every_kind_of_model_gets_its_ids_in_order(ids: IdProvider) -> Non
     assert [each.id for each in objects] == list(range(1, len(objects) + 1))
 
 
-@pytest.mark.asyncio
 async def test_only_empty_ids_are_filled(ids: IdProvider) -> None:
     """None and what is not positive is empty; an object given twice gets one id."""
     orders = [Order(7), Order(0), Order(-1), Slotted(None), Slotted(1)]
@@ -159,7 +157,6 @@ async def test_only_empty_ids_are_filled(ids: IdProvider) -> None:
     assert await ensure_ids([]) == 0
 
 
-@pytest.mark.asyncio
 async def test_one_batch_for_each_generator(ids: IdProvider) -> None:
     """Mixed classes; the nearest definition of a field names its generator."""
     orders, items = [Order() for _ in range(1500)], [Renamed() for _ in range(3)]
@@ -168,7 +165,6 @@ async def test_one_batch_for_each_generator(ids: IdProvider) -> None:
     assert [each.id for each in items] == [1, 2, 3]
 
 
-@pytest.mark.asyncio
 async def test_one_object_needs_no_list(ids: IdProvider) -> None:
     """Also one that is iterable itself, as pydantic's models are; and another provider."""
     assert (await ensure_ids(one := Loose()), one.id) == (1, 1)
@@ -177,7 +173,6 @@ async def test_one_object_needs_no_list(ids: IdProvider) -> None:
         assert (await ensure_ids(two := Order(), other), two.id) == (1, 1)
 
 
-@pytest.mark.asyncio
 async def test_texts_come_from_a_generator_of_texts(ids: IdProvider, tmp_path: Path) -> None:
     """And a generator of the other type is refused before an id is taken."""
 
@@ -265,7 +260,6 @@ class TypedAttrs:
     )
 
 
-@pytest.mark.asyncio
 async def test_a_typed_id_is_made_of_a_number(ids: IdProvider) -> None:
     """In every kind of model, and also of a text that its own converter has written."""
     objects: list[Any] = [TypedOrder(), TypedModel(), TypedStruct(), TypedAttrs()]
@@ -279,7 +273,6 @@ async def test_a_typed_id_is_made_of_a_number(ids: IdProvider) -> None:
         assert repr(order.id) == "TypedOrderId('ord_0000000000001')"
 
 
-@pytest.mark.asyncio
 async def test_a_text_of_another_class_leaves_typed_objects_as_they_were() -> None:
     class OtherId(TypedId, prefix="cus"):
         pass
@@ -291,7 +284,6 @@ async def test_a_text_of_another_class_leaves_typed_objects_as_they_were() -> No
     assert order.id is None
 
 
-@pytest.mark.asyncio
 async def test_what_is_frozen_is_refused_before_an_id_is_taken(ids: IdProvider) -> None:
     @dataclass(frozen=True)
     class Frozen:
@@ -330,7 +322,6 @@ async def test_what_is_frozen_is_refused_before_an_id_is_taken(ids: IdProvider) 
     assert (await ids.segment_chain("order")).statistics().ids_handed_out == 0
 
 
-@pytest.mark.asyncio
 async def test_a_class_without_an_id_is_a_mistake(ids: IdProvider) -> None:
     """Forgotten marks would go unnoticed else; what cannot be resolved is named."""
 
@@ -354,7 +345,6 @@ async def test_a_class_without_an_id_is_a_mistake(ids: IdProvider) -> None:
         await ensure_ids(Hidden("x", Local()))
 
 
-@pytest.mark.asyncio
 async def test_the_provider_has_to_be_there_and_know_the_name() -> None:
     with pytest.raises(NotOpenError, match="use_provider"):
         await ensure_ids(Order())
@@ -363,7 +353,6 @@ async def test_the_provider_has_to_be_there_and_know_the_name() -> None:
             await ensure_ids(Order(), ids)
 
 
-@pytest.mark.asyncio
 async def test_a_cancelled_call_leaves_all_objects_as_they_were() -> None:
     """Also those whose generator had answered; what somebody else fills meanwhile stays."""
     async with aiocosid.connect(MemoryStore()) as others:
@@ -389,7 +378,6 @@ async def test_a_cancelled_call_leaves_all_objects_as_they_were() -> None:
             assert len({each.id for each in objects[1:]}) == 100
 
 
-@pytest.mark.asyncio
 async def test_a_failing_generator_changes_nothing(ids: IdProvider) -> None:
     """Its error comes through; the ids that another one gave already are a gap."""
     await ids["item"].aclose()
@@ -399,7 +387,6 @@ async def test_a_failing_generator_changes_nothing(ids: IdProvider) -> None:
     assert [each.id for each in objects] == [0, 0]
 
 
-@pytest.mark.asyncio
 async def test_a_model_that_refuses_its_id_leaves_all_as_they_were(ids: IdProvider) -> None:
     """Whoever has one already loses it again; what was not set at all is not set then."""
 
@@ -418,7 +405,6 @@ async def test_a_model_that_refuses_its_id_leaves_all_as_they_were(ids: IdProvid
     assert await ensure_ids(objects) == 9
 
 
-@pytest.mark.asyncio
 async def test_the_loop_turns_while_many_objects_get_their_ids(ids: IdProvider) -> None:
     """While they are looked at and while ids are assigned; a call cancelled there undoes them."""
     turns: list[tuple[int, bool]] = []
@@ -445,7 +431,6 @@ async def test_the_loop_turns_while_many_objects_get_their_ids(ids: IdProvider) 
     assert {each.id for each in orders} == {0}
 
 
-@pytest.mark.asyncio
 async def test_a_class_with_unknown_names_is_looked_through_once(
     ids: IdProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:

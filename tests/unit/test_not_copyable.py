@@ -30,7 +30,6 @@ class Holder:
     orders: object
 
 
-@pytest.mark.asyncio
 async def test_a_generator_or_what_holds_a_connection_is_not_copied() -> None:
     store = MemoryStore()
     machine = store.machine_id_distributor(namespace="copies")

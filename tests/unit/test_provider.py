@@ -34,9 +34,7 @@ from aiocosid.testing import (
     settle,
 )
 
-from .segment._kit import Call, Ear, tasks
-
-pytestmark = pytest.mark.asyncio
+from ._kit import Call, Ear, settled, tasks
 
 
 class Wrapping(Store):
@@ -93,8 +91,8 @@ async def test_the_same_object_for_the_same_name() -> None:
 async def test_the_same_object_also_when_asked_at_once() -> None:
     """Callers that come while it is being opened wait for that one; the store is asked once."""
     store = Wrapping(GatedDistributor)
-    async with connect(store) as ids, anyio.create_task_group() as group:
-        calls = [Call(group, ids.segment_chain, "order") for _ in range(20)]
+    async with connect(store) as ids:
+        calls = [Call(ids.segment_chain, "order") for _ in range(20)]
         await settle()
         assert not any(call.is_done for call in calls)
         assert len(store.made["order"]) == 1
@@ -107,16 +105,15 @@ async def test_the_same_object_also_when_asked_at_once() -> None:
 async def test_a_slow_name_does_not_hold_up_another() -> None:
     """While one is being opened others are opened and used."""
     store = Wrapping(GatedDistributor)
-    async with connect(store) as ids, anyio.create_task_group() as group:
-        slow = Call(group, ids.segment_chain, "slow")
-        await settle()
-        fast = Call(group, ids.segment_chain, "fast")
-        await settle()
+    async with connect(store) as ids:
+        slow = await settled(Call, ids.segment_chain, "slow")
+        fast = await settled(Call, ids.segment_chain, "fast")
         store.made["fast"][0].open()
         await settle()
         assert (slow.is_done, fast.is_done) == (False, True)
         assert await ids["fast"].next_id() == 1
         store.made["slow"][0].open()
+        await settle()
 
 
 @pytest.mark.parametrize(
@@ -149,11 +146,6 @@ async def test_settings_reach_the_generator(clock: ManualClock) -> None:
         assert "bad" not in list(ids)
 
 
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
 async def test_all_close_together(clock: ManualClock) -> None:
     """Closing the provider closes every generator; one task has been enough for all."""
     store = MemoryStore()
@@ -176,42 +168,36 @@ async def test_closing_fails_who_waits_in_any_generator(clock: ManualClock) -> N
     """All waiters of all generators are told at once; calls under way have the close timeout."""
     store = Wrapping(GatedDistributor)
     provider = connect(store, clock=clock, close_timeout=3)
-    async with anyio.create_task_group() as group:
-        await provider.__aenter__()
-        opening = [Call(group, partial(provider.segment, name, step=10)) for name in "ab"]
-        await settle()
-        for name in "ab":
-            store.made[name][0].open()
-        await settle()
-        waiting = []
-        for call, name in zip(opening, "ab", strict=True):
-            store.made[name][0].close()
-            waiting.append(Call(group, call.result.next_ids, 20))
-        await settle()
-        closing = Call(group, provider.aclose)
-        await settle()
-        assert [type(call.error) for call in waiting] == [ClosedError, ClosedError]
-        assert (closing.is_done, [store.made[name][0].held for name in "ab"]) == (False, [1, 1])
-        await clock.advance(3)
-        assert (closing.is_done, [store.made[name][0].held for name in "ab"]) == (True, [0, 0])
-    assert (tasks(), clock.pending) == ([], 0)
+    await provider.__aenter__()
+    opening = [Call(partial(provider.segment, name, step=10)) for name in "ab"]
+    await settle()
+    for name in "ab":
+        store.made[name][0].open()
+    await settle()
+    waiting = []
+    for call, name in zip(opening, "ab", strict=True):
+        store.made[name][0].close()
+        waiting.append(Call(call.result.next_ids, 20))
+    await settle()
+    closing = await settled(Call, provider.aclose)
+    assert [type(call.error) for call in waiting] == [ClosedError, ClosedError]
+    assert (closing.is_done, [store.made[name][0].held for name in "ab"]) == (False, [1, 1])
+    await clock.advance(3)
+    assert (closing.is_done, [store.made[name][0].held for name in "ab"]) == (True, [0, 0])
 
 
 async def test_who_asks_while_it_closes_is_told_at_once(clock: ManualClock) -> None:
     """A generator that is being opened then is closed like the others; no wait for its deadline."""
     store = Wrapping(GatedDistributor)
     provider = connect(store, clock=clock, close_timeout=3)
-    async with anyio.create_task_group() as group:
-        await provider.__aenter__()
-        calls = [Call(group, provider.segment_chain, "order") for _ in range(3)]
-        await settle()
-        closing = Call(group, provider.aclose)
-        await settle()
-        assert [type(call.error) for call in calls] == [ClosedError] * 3
-        assert clock.monotonic() == 0
-        await clock.advance(3)
-        assert closing.is_done
-    assert (tasks(), clock.pending) == ([], 0)
+    await provider.__aenter__()
+    calls = [Call(provider.segment_chain, "order") for _ in range(3)]
+    await settle()
+    closing = await settled(Call, provider.aclose)
+    assert [type(call.error) for call in calls] == [ClosedError] * 3
+    assert clock.monotonic() == 0
+    await clock.advance(3)
+    assert closing.is_done
 
 
 async def test_a_generator_may_be_closed_alone() -> None:
@@ -286,9 +272,8 @@ async def test_a_name_that_could_not_be_opened_can_be_asked_for_again(clock: Man
 
     store = Wrapping(Unplugged)
     async with connect(store, clock=clock) as ids:
-        async with anyio.create_task_group() as group:
-            call = Call(group, ids.segment_chain, "order")
-            await clock.advance(5)
+        call = Call(ids.segment_chain, "order")
+        await clock.advance(5)
         assert isinstance(call.error, SegmentUnavailableError)
         assert list(ids) == []
         orders = await ids.segment_chain("order")
@@ -303,7 +288,7 @@ async def test_callers_fail_soon_while_the_store_is_down_if_it_says_so(clock: Ma
     with pytest.raises(NotOpenError):
         provider.fail_fast()
     for is_told in (True, False):  # opened again, it has forgotten
-        async with provider as ids, anyio.create_task_group() as group:
+        async with provider as ids:
             generators = [await ids.segment("before", step=1)]
             if is_told:
                 ids.fail_fast()
@@ -311,7 +296,7 @@ async def test_callers_fail_soon_while_the_store_is_down_if_it_says_so(clock: Ma
             generators.append(await ids.segment("patient", step=1, fail_fast=False))
             for each in store.made.values():
                 each[-1].fail()
-            calls = [Call(group, each.next_id) for each in generators]
+            calls = [Call(each.next_id) for each in generators]
             await clock.advance(1)
             assert [call.is_done for call in calls] == [is_told, is_told, False]
             await clock.advance(5)
@@ -374,17 +359,14 @@ async def test_a_slow_generator_does_not_keep_its_store_open(clock: ManualClock)
     """One with a longer close timeout is torn at twice the provider's; then the store is closed."""
     store = Wrapping(GatedDistributor)
     provider = IdProvider(store, clock=clock, close_timeout=3, owns_store=True)
-    async with anyio.create_task_group() as group:
-        await provider.__aenter__()
-        opening = partial(provider.segment, "order", close_timeout=60, wait_timeout=60)
-        call = Call(group, partial(opening, fetch_timeout=60))
-        await settle()
-        closing = Call(group, provider.aclose)
-        await clock.advance(5.9)
-        assert (call.is_done, closing.is_done, store.closed) == (True, False, 0)
-        await clock.advance(0.1)
-        assert (closing.is_done, store.closed) == (True, 1)
-    assert (tasks(), clock.pending) == ([], 0)
+    await provider.__aenter__()
+    opening = partial(provider.segment, "order", close_timeout=60, wait_timeout=60)
+    call = await settled(Call, partial(opening, fetch_timeout=60))
+    closing = Call(provider.aclose)
+    await clock.advance(5.9)
+    assert (call.is_done, closing.is_done, store.closed) == (True, False, 0)
+    await clock.advance(0.1)
+    assert (closing.is_done, store.closed) == (True, 1)
 
 
 async def test_opened_anew_it_has_new_generators() -> None:
@@ -419,17 +401,13 @@ async def test_memory_urls_share_one_store() -> None:
             assert await (await other.segment("order")).next_id() > first
 
 
-@pytest.mark.parametrize(
-    "url",
-    ["", "nonsense", "ftp://user:secret@host", "memory://elsewhere", None, 5, "://", "Memory//"],
-)
+@pytest.mark.parametrize("url", [None, 5, "://", "Memory//", "ftp://user:secret@host"])
 async def test_a_url_that_names_no_store(url: Any) -> None:
     """It is an InvalidArgumentError that names the known ones, and repeats no password."""
     for function in (connect, open_store):
-        with pytest.raises(InvalidArgumentError) as info:
+        with pytest.raises(InvalidArgumentError, match="memory:") as info:
             function(url)
         assert "secret" not in str(info.value)
-        assert "memory:" in str(info.value)
 
 
 async def test_an_event_tells_which_generator() -> None:

@@ -7,7 +7,6 @@ import itertools
 import json
 from typing import Any
 
-import anyio
 import pytest
 
 from aiocosid import StringIdGenerator, default_provider, generator_named
@@ -25,14 +24,12 @@ from aiocosid.errors import (
 from aiocosid.generators import CounterId, IntegerIdGenerator, Uuid7Id
 from aiocosid.provider import ConfiguredProvider, configure
 from aiocosid.segment import GroupBy, GroupedSegmentId, SegmentChainId, SegmentId
-from aiocosid.stores.base import CounterDistributor
+from aiocosid.stores.counters import CounterDistributor
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import FailingDistributor, GatedDistributor, ManualClock, settle
 
-from .segment._kit import Ear, tasks
+from ._kit import Ear, tasks
 from .test_provider import Wrapping
-
-pytestmark = pytest.mark.asyncio
 
 SETTINGS: dict[str, Any] = {
     "namespace": "shop",
@@ -163,18 +160,6 @@ async def test_all_of_it_runs_in_one_root(settings: dict[str, Any]) -> None:
     assert [each for each in names if each.startswith("aiocosid ") and " guard " not in each] == [
         "aiocosid ConfiguredProvider"
     ]
-
-
-async def test_in_a_task_group_of_the_users(settings: dict[str, Any]) -> None:
-    """`run` hosts it in the caller's own task."""
-    provider = configure(settings)
-    async with anyio.create_task_group() as group:
-        ids = await group.start(provider.run)
-        assert ids is provider
-        assert await ids["order"].next_id() == 101
-        await provider.aclose()
-    with pytest.raises(ClosedError):
-        await provider["order"].next_id()
 
 
 def chains(store: Store, *names: str, **options: Any) -> dict[str, SegmentChainId]:
@@ -402,11 +387,6 @@ async def test_generators_that_need_no_store() -> None:
     for closed in (count, uuids):
         with pytest.raises(ClosedError):
             await closed.next_id()
-
-
-async def test_bad_arguments() -> None:
-    with pytest.raises(InvalidArgumentError):
-        ConfiguredProvider({}, close_timeout=0)
 
 
 async def test_a_strangers_generator_is_refused() -> None:

@@ -49,9 +49,7 @@ from aiocosid.snowflake import (
 from aiocosid.stores.memory import MemorySequenceDistributor, MemoryStore
 from aiocosid.testing import ManualClock
 
-from .segment._kit import tasks
-
-pytestmark = pytest.mark.asyncio
+from ._kit import tasks
 
 LAYOUT = ShardedLayout(datetime(2019, 1, 1, tzinfo=UTC))
 
@@ -312,15 +310,15 @@ async def test_groups_as_text_that_went_backwards_are_opened_anew() -> None:
 
 async def test_a_name_says_which_ids_it_gives() -> None:
     async with aiocosid.connect("memory://", namespace="types") as ids:
-        orders, tokens = await ids.segment_chain("order"), await ids.uuid7("token")
-        assert ids["order", int] is orders
-        assert ids["token", str] is tokens
-        with pytest.raises(InvalidArgumentError, match="a generator whose ids are str"):
-            ids["order", str]
-        with pytest.raises(InvalidArgumentError, match="ids are int"):
-            ids["token", int]
-        with pytest.raises(InvalidArgumentError, match="int or str"):
-            ids["token", float]  # type: ignore[index]  # the point
+        assert await ids.segment_chain("order") is ids["order", int]
+        assert await ids.uuid7("token") is ids["token", str]
+        for name, kind, said in (
+            ("order", str, "a generator whose ids are str"),
+            ("token", int, "ids are int"),
+            ("token", float, "int or str"),
+        ):
+            with pytest.raises(InvalidArgumentError, match=said):
+                ids[name, kind]  # type: ignore[index]  # the point
         with pytest.raises(KeyError):
             ids["bill", int]
 
@@ -410,30 +408,31 @@ async def test_removing_closes_and_frees_the_name() -> None:
         await ids.remove("other")
 
 
-async def test_removing_waits_for_who_is_opening() -> None:
-    class Slow(Strange):
-        async def __aenter__(self) -> Self:
-            await gate.wait()
-            return await super().__aenter__()
+class Slow(Strange):
+    """One that is open when its gate is."""
 
-    gate, slow = anyio.Event(), Slow()
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = anyio.Event()
+
+    async def __aenter__(self) -> Self:
+        await self.gate.wait()
+        return await super().__aenter__()
+
+
+async def test_removing_waits_for_who_is_opening() -> None:
+    slow = Slow()
     async with aiocosid.connect("memory://") as ids, anyio.create_task_group() as group:
         group.start_soon(ids.add, "slow", slow)
         await checkpoint()
         group.start_soon(ids.remove, "slow")
         await checkpoint()
-        gate.set()
+        slow.gate.set()
     assert slow.told == ["opened", "closed"]
 
 
 async def test_closing_leaves_nothing_open_that_was_just_being_added() -> None:
-    class Slow(Strange):
-        async def __aenter__(self) -> Self:
-            await gate.wait()
-            return await super().__aenter__()
-
-    gate, slow = anyio.Event(), Slow()
-    ids = aiocosid.connect("memory://")
+    slow, ids = Slow(), aiocosid.connect("memory://")
     await ids.__aenter__()
     async with anyio.create_task_group() as group:
 
@@ -444,7 +443,7 @@ async def test_closing_leaves_nothing_open_that_was_just_being_added() -> None:
         group.start_soon(add)
         await checkpoint()
         await ids.aclose()
-        gate.set()
+        slow.gate.set()
     assert slow.told == ["opened", "closed"]
 
 

@@ -21,9 +21,7 @@ from aiocosid.snowflake import (
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import ManualClock
 
-from .segment._kit import tasks
-
-pytestmark = pytest.mark.asyncio
+from ._kit import tasks
 
 
 async def test_all_share_one_machine_id_and_give_it_back() -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+import pytest_asyncio
 
 from aiocosid.abc import InstanceId
 from aiocosid.abc.restart import Found, RestartRecord
@@ -20,7 +21,7 @@ from aiocosid.errors import (
     StoreUnavailableError,
 )
 from aiocosid.machine import MachineIdLease
-from aiocosid.machine._restart import (
+from aiocosid.machine.restart import (
     early_floor_ms,
     is_last,
     least_floor_ms,
@@ -28,11 +29,11 @@ from aiocosid.machine._restart import (
     unconfirmed_record,
     unconfirmed_since_ms,
 )
-from aiocosid.testing import ManualClock
+from aiocosid.testing import ManualClock, settle
 from tests.machine_disk import Disk, MemoryPlace
 
+from ._kit import Call
 from .machine._lives import highest, wait_of_start
-from .segment._kit import Call
 
 OFFLINE = 600.0
 NOW = 1_790_000_000_000
@@ -178,12 +179,17 @@ class Rows(Registry[Table]):
 
 
 class Bench:
-    """A registry, a machine with a disk, and the lives of one address on it."""
+    """A registry, a machine with a disk, and the lives of one address on it.
+
+    Attributes:
+        last_ms: the time of the latest id; none that a later life issues is as early.
+    """
 
     def __init__(self, offline: float = OFFLINE) -> None:
         self.clock = ManualClock()
         self.table, self.disk, self.offline = Table(self.clock), Disk(self.clock.monotonic), offline
         self.lives: list[MachineIdLease] = []
+        self.last_ms = 0
         self._alive: set[int] = set()
         self.inherit: Callable[[], RestartRecord | None] = lambda: None
 
@@ -199,14 +205,43 @@ class Bench:
         self.lives.append(MachineIdLease(machine, clock=self.clock, **options))
         return self.lives[-1]
 
-    def kill(self) -> None:
-        self._alive.clear()
+    @property
+    def losses(self) -> int:
+        return self.lives[-1].statistics().losses
 
-    async def start(self, *, longest: float, **options: Any) -> int:
-        """Start a life within so many seconds; return the time of its first id."""
+    def kill(self, *, is_down: bool | None = None) -> None:
+        self._alive.clear()
+        if is_down is not None:
+            self.table.is_down = is_down
+
+    async def use(self) -> None:
+        """Have the latest life issue an id."""
+        self.last_ms = max(self.last_ms, await highest(self.lives[-1], self.clock))
+
+    async def start(self, *, longest: float = 0.6, **options: Any) -> None:
+        """Start a life within so many seconds, whose first id is later than all before."""
         lease = self.lease(**options)
         assert await wait_of_start(lease, self.clock) <= longest
-        return await highest(lease, self.clock)
+        first_ms = await highest(lease, self.clock)
+        assert first_ms > self.last_ms
+        self.last_ms = first_ms
+
+    async def is_refused(self, disk: Disk | None = None, match: str | None = None) -> None:
+        """Start a life that gets no machine id."""
+        lease = self.lease(disk, start_timeout=3)
+        with pytest.raises(MachineIdUnavailableError, match=match):
+            await wait_of_start(lease, self.clock)
+
+    async def reach(self) -> None:
+        """Let the registry answer, and a renewal pass."""
+        self.table.is_down = self.table.drops = self.table.loses = False
+        await self.clock.advance(3)
+
+    async def hold_a_write(self) -> None:
+        """Wait until a write has been done whose answer does not come."""
+        mark, self.table.held = self.table.stamp, anyio.Event()
+        while self.table.stamp == mark:
+            await self.clock.advance(0.1)
 
     async def end(self) -> None:
         self.table.is_down = self.table.loses = self.table.drops = False
@@ -214,400 +249,330 @@ class Bench:
             await lease.aclose()
 
 
-@pytest.mark.asyncio
+@pytest_asyncio.fixture
+async def bench(request: pytest.FixtureRequest) -> AsyncIterator[Bench]:
+    """A bench whose first life runs; it may start without the registry, unless it is told."""
+    bench = Bench(getattr(request, "param", OFFLINE))
+    await bench.start(longest=0.1)
+    yield bench
+    await bench.end()
+
+
+with_the_registry_alone = pytest.mark.parametrize("bench", [0.0], indirect=True)
+
+
 class TestLives:
     """Killed, and started again on the same machine."""
 
-    async def test_with_a_directory_it_does_not_wait_for_its_mark(self) -> None:
+    @with_the_registry_alone
+    async def test_with_a_directory_it_does_not_wait_for_its_mark(self, bench: Bench) -> None:
         """Nor after a start that was killed between taking the number and the first renewal."""
-        bench = Bench(offline=0.0)
-        last = await bench.start(longest=0.1)
         for _ in range(2):
             bench.kill()
-            claimed = claim_stamp(bench.table.stamp, bench.clock.now_ms())
-            bench.table.stamp = claimed
-            first = await bench.start(longest=0.6)
-            assert first > last
-            last = first
+            bench.table.stamp = claim_stamp(bench.table.stamp, bench.clock.now_ms())
+            await bench.start()
             await bench.clock.advance(3)
-        await bench.end()
 
-    async def test_calls_that_took_the_number_and_whose_answers_were_lost(self) -> None:
+    @with_the_registry_alone
+    async def test_calls_that_took_the_number_and_whose_answers_were_lost(
+        self, bench: Bench
+    ) -> None:
         """The next one begins as early; it knows its own stamps."""
-        bench = Bench(offline=0.0)
-        last = await bench.start(longest=0.1)
         bench.kill()
         mark, bench.table.loses = bench.table.stamp, True
         lease = bench.lease()
-        async with anyio.create_task_group() as group:
-            opening = Call(group, lease.__aenter__)
-            while bench.table.stamp < mark + 2:
-                await bench.clock.advance(0.01)
-            bench.table.loses = False
-            await bench.clock.advance(0.7)
-            assert opening.is_done
-        assert bench.clock.now_ms() > await highest(lease, bench.clock) - 1 > last
-        await bench.end()
+        opening = Call(lease.__aenter__)
+        while bench.table.stamp < mark + 2:
+            await bench.clock.advance(0.01)
+        bench.table.loses = False
+        await bench.clock.advance(0.7)
+        assert opening.is_done
+        await settle()
+        assert bench.clock.now_ms() > await highest(lease, bench.clock) - 1 > bench.last_ms
 
-    async def test_a_start_that_the_disk_refuses_does_not_count(self) -> None:
+    async def test_a_start_that_the_disk_refuses_does_not_count(self, bench: Bench) -> None:
         """When the registry answers, the number is taken anew, and its mark is waited for."""
-        bench = Bench()
-        await bench.start(longest=0.1)
-        bench.kill()
-        bench.table.is_down = bench.disk.is_lost = True
+        bench.kill(is_down=True)
+        bench.disk.is_lost = True
         lease = bench.lease()
         async with anyio.create_task_group() as group:
             group.start_soon(lease.__aenter__)
             await bench.clock.advance(0.2)
-            bench.table.is_down = bench.disk.is_lost = False
-            await bench.clock.advance(3)
-            statistics = lease.statistics()
+            bench.disk.is_lost = False
+            await bench.reach()
+            assert (bench.losses, lease.statistics().renewals > 0) == (0, True)
             group.cancel_scope.cancel()
-        assert (statistics.losses, statistics.renewals > 0) == (0, True)
-        await bench.end()
 
-    async def test_an_orderly_end_lowers_the_stamp_and_voids_the_record(self) -> None:
+    @with_the_registry_alone
+    async def test_an_orderly_end_lowers_the_stamp_and_voids_the_record(self, bench: Bench) -> None:
         """The stamp of the record may come a second time."""
-        bench = Bench(offline=0.0)
-        last = await bench.start(longest=0.1)
         record = RestartRecord.read(bench.disk.text)
         assert record is not None
         mark = bench.table.stamp
         assert record.renewal == name_of({mark}, NUMBER)
         await bench.lives[-1].aclose()
-        assert last <= bench.table.stamp < last + 2 * LIVES < mark
+        assert bench.last_ms <= bench.table.stamp < bench.last_ms + 2 * LIVES < mark
         bench.table.stamp = mark
         await bench.clock.advance(0.7)
-        late = bench.lease()
-        assert await wait_of_start(late, bench.clock) > 2
-        await bench.end()
+        assert await wait_of_start(bench.lease(), bench.clock) > 2
 
-    async def test_a_stamp_that_cannot_be_lowered_safely_stays(self) -> None:
+    @with_the_registry_alone
+    async def test_a_stamp_that_cannot_be_lowered_safely_stays(self, bench: Bench) -> None:
         """The record cannot be made void: the next start waits."""
-        bench = Bench(offline=0.0)
-        await bench.start(longest=0.1)
         mark = bench.table.stamp
         bench.disk.is_lost = True
         await bench.lives[-1].aclose()
         assert bench.table.stamp == mark
-        await bench.end()
 
     @pytest.mark.parametrize("is_orderly", [False, True])
-    async def test_it_starts_without_the_registry(self, *, is_orderly: bool) -> None:
+    async def test_it_starts_without_the_registry(self, bench: Bench, *, is_orderly: bool) -> None:
         """Above its ids, up to the confirmed mark; when the registry is back it is asked."""
-        bench = Bench()
-        last = await bench.start(longest=0.1)
         if is_orderly:
             await bench.lives[-1].aclose()
-        bench.kill()
-        mark, bench.table.is_down = bench.table.stamp, True
-        assert await bench.start(longest=0.6) > last
+        mark = bench.table.stamp
+        bench.kill(is_down=True)
+        await bench.start()
         assert bench.lives[-1].limit_ms() <= mark
         await bench.clock.advance(10)
-        last = await highest(bench.lives[-1], bench.clock)
+        await bench.use()
         bench.kill()
-        first = await bench.start(longest=0.6)
-        assert first > last
-        bench.table.is_down = False
-        await bench.clock.advance(3)
-        statistics = bench.lives[-1].statistics()
-        assert (statistics.losses, statistics.renewals > 0) == (0, True)
+        await bench.start()
+        await bench.reach()
+        assert (bench.losses, bench.lives[-1].statistics().renewals > 0) == (0, True)
         assert bench.table.stamp > mark
         assert (bench.table.stamp - mark) % LIVES == 1
         bench.kill()
-        assert await bench.start(longest=0.6) > first
-        await bench.end()
+        await bench.start()
 
-    async def test_a_renewal_whose_answer_was_lost_is_its_own(self) -> None:
+    async def test_a_renewal_whose_answer_was_lost_is_its_own(self, bench: Bench) -> None:
         """Although the process was killed before it heard of it."""
-        bench = Bench()
-        await bench.start(longest=0.1)
         bench.table.loses = True
         await bench.clock.advance(3.5)
         bench.table.is_down = True
         await bench.clock.advance(3)
         bench.kill()
-        await bench.start(longest=0.6)
-        bench.table.is_down = bench.table.loses = False
-        await bench.clock.advance(3)
-        assert bench.lives[-1].statistics().losses == 0
+        await bench.start()
+        await bench.reach()
+        assert bench.losses == 0
         bench.kill()
-        await bench.start(longest=0.6)
-        await bench.end()
+        await bench.start()
 
-    async def test_killed_between_a_renewal_and_its_record(self) -> None:
+    async def test_killed_between_a_renewal_and_its_record(self, bench: Bench) -> None:
         """The record before has named it; also that of a start without the registry."""
-        bench = Bench()
-        last = await bench.start(longest=0.1)
         for is_alone in (False, True):
             if is_alone:
-                bench.kill()
-                bench.table.is_down = True
-                await bench.start(longest=0.6)
+                bench.kill(is_down=True)
+                await bench.start()
                 await bench.clock.advance(20)
                 bench.table.is_down = False
-            mark, bench.table.held = bench.table.stamp, anyio.Event()
-            while bench.table.stamp == mark:
-                await bench.clock.advance(0.1)
+            await bench.hold_a_write()
             bench.kill()
             bench.table.held = None
-            first = await bench.start(longest=0.6)
-            assert first > last
-            last = first
-        await bench.end()
+            await bench.start()
 
-    async def test_without_the_right_no_write_is_named_before_it_is_sent(self) -> None:
+    @with_the_registry_alone
+    async def test_without_the_right_no_write_is_named_before_it_is_sent(
+        self, bench: Bench
+    ) -> None:
         """Ids follow a new bound before its record is on the disk: the mark is waited for."""
-        bench = Bench(offline=0.0)
-        await bench.start(longest=0.1)
-        mark, bench.table.held = bench.table.stamp, anyio.Event()
-        while bench.table.stamp == mark:
-            await bench.clock.advance(0.1)
+        await bench.hold_a_write()
         bench.kill()
         bench.table.held = None
         assert await wait_of_start(bench.lease(), bench.clock) > 2
-        await bench.end()
 
-    async def test_a_record_from_before_another_owner_is_not_renamed(self) -> None:
+    async def test_a_record_from_before_another_owner_is_not_renamed(self, bench: Bench) -> None:
         """Its bounds say nothing of the other's ids."""
-        bench = Bench()
-        await bench.start(longest=0.1)
         machine = bench.lives[-1].distributor
         bench.table.stamp += 5000
         text, now_ms = bench.disk.text, bench.clock.now_ms()
         await machine.distribute(10, now_ms=now_ms, latest_ms=now_ms)
         await machine.guard(NUMBER, now_ms=now_ms, mark_ms=now_ms)
         assert bench.disk.text == text
-        await bench.end()
 
-    async def test_a_silent_registry_is_not_waited_for(self) -> None:
+    async def test_a_silent_registry_is_not_waited_for(self, bench: Bench) -> None:
         """Nor does the call that it has carried out take the number away."""
-        bench = Bench()
-        await bench.start(longest=0.1)
         bench.kill()
         bench.table.held = anyio.Event()
-        await bench.start(longest=0.6)
+        await bench.start()
         bench.table.held = None
         await bench.clock.advance(5)
-        assert bench.lives[-1].statistics().losses == 0
-        await bench.end()
+        assert bench.losses == 0
 
     @pytest.mark.parametrize("since", [1, 64, 700, 4242])
-    async def test_it_is_silent_if_another_process_has_the_address(self, since: int) -> None:
+    async def test_it_is_silent_if_another_process_has_the_address(
+        self, bench: Bench, since: int
+    ) -> None:
         """And the disk gives no right any more."""
-        bench = Bench()
-        await bench.start(longest=0.1)
-        bench.kill()
-        bench.table.is_down = True
-        await bench.start(longest=0.6, on_lost="raise")
-        bench.table.stamp += since
-        found, bench.table.is_down = bench.table.stamp, False
-        await bench.clock.advance(3)
-        assert bench.lives[-1].limit_ms() == -1
-        assert bench.table.stamp == found
-        bench.kill()
-        bench.table.is_down = True
-        with pytest.raises(MachineIdUnavailableError):
-            await wait_of_start(bench.lease(start_timeout=3), bench.clock)
-        await bench.end()
+        bench.kill(is_down=True)
+        await bench.start(on_lost="raise")
+        bench.table.stamp = found = bench.table.stamp + since
+        await bench.reach()
+        assert (bench.lives[-1].limit_ms(), bench.table.stamp) == (-1, found)
+        bench.kill(is_down=True)
+        await bench.is_refused()
 
-    async def test_a_start_without_the_right_lowers_the_mark(self) -> None:
+    async def test_a_start_without_the_right_lowers_the_mark(self, bench: Bench) -> None:
         """For another machine, or for a Leaf node."""
-        bench = Bench()
-        await bench.start(longest=0.1)
         await bench.lives[-1].aclose()
         assert bench.table.stamp > bench.clock.now_ms() + 500_000
         bench.offline = 0.0
-        last = await bench.start(longest=0.6)
+        await bench.start()
         await bench.lives[-1].aclose()
-        assert last <= bench.table.stamp < last + 2 * LIVES
-        await bench.end()
+        assert bench.last_ms <= bench.table.stamp < bench.last_ms + 2 * LIVES
 
-    async def test_opened_again_in_one_process(self) -> None:
+    async def test_opened_again_in_one_process(self, bench: Bench) -> None:
         """What the registry told the opening before counts no more; a call of it is its own."""
-        bench = Bench()
-        last = await bench.start(longest=0.1)
         lease = bench.lives[0]
-        await lease.aclose()
         for is_claimed in (False, True):
+            await lease.aclose()
             bench.table.held = anyio.Event() if is_claimed else None
             bench.table.is_down = not is_claimed
             assert await wait_of_start(lease, bench.clock) <= 0.6
-            bench.table.is_down, bench.table.held = False, None
-            await bench.clock.advance(3)
-            assert lease.statistics().losses == 0
-            first = await highest(lease, bench.clock)
-            assert first > last
-            last = first
-            await lease.aclose()
-        await bench.end()
+            bench.table.held = None
+            await bench.reach()
+            assert bench.losses == 0
+            before_ms = bench.last_ms
+            await bench.use()
+            assert bench.last_ms > before_ms
 
-    async def test_many_renewals_that_are_refused_lose_nothing(self) -> None:
+    async def test_many_renewals_that_are_refused_lose_nothing(self, bench: Bench) -> None:
         """The registry can be read, and not written, as after a fail-over."""
-        bench = Bench()
-        last = await bench.start(longest=0.1)
         bench.table.drops = True
         await bench.clock.advance(100)
         bench.table.drops = False
         for is_down in (False, True):
-            bench.kill()
-            bench.table.is_down = is_down
-            first = await bench.start(longest=0.6)
-            assert first > last
-            last = first
-            bench.table.is_down = False
-            await bench.clock.advance(3)
-            assert bench.lives[-1].statistics().losses == 0
-        await bench.end()
+            bench.kill(is_down=is_down)
+            await bench.start()
+            await bench.reach()
+            assert bench.losses == 0
 
-    async def test_elsewhere_it_waits_for_the_mark(self) -> None:
+    async def test_elsewhere_it_waits_for_the_mark(self, bench: Bench) -> None:
         """From the registry, which has it so far ahead."""
-        bench = Bench()
-        await bench.start(longest=0.1)
         bench.kill()
-        elsewhere = bench.lease(Disk(bench.clock.monotonic, boot="elsewhere"), start_timeout=3)
-        with pytest.raises(MachineIdUnavailableError, match="time mark is 59"):
-            await wait_of_start(elsewhere, bench.clock)
-        await bench.end()
+        elsewhere = Disk(bench.clock.monotonic, boot="elsewhere")
+        await bench.is_refused(elsewhere, "time mark is 59")
 
 
-def from_leaf(bench: Bench, *, ahead_ms: int = 0) -> None:
-    """Have a fork's node end, and the registry fail."""
-    last_ms = bench.clock.now_ms() + ahead_ms
+@pytest_asyncio.fixture
+async def after_leaf(request: pytest.FixtureRequest) -> AsyncIterator[Bench]:
+    """A bench where a fork's node has ended, ahead by so many ms, and the registry fails."""
+    bench = Bench()
+    bench.last_ms = last_ms = bench.clock.now_ms() + getattr(request, "param", 0)
     bench.table.stamp, bench.table.is_down = bench.clock.now_ms() - 1, True
     bench.inherit = lambda: unconfirmed_record(
         NUMBER, 10, last_ms=last_ms, now_ms=bench.clock.now_ms(), offline=OFFLINE
     )
+    yield bench
+    await bench.end()
 
 
-@pytest.mark.asyncio
+def ahead(*times_ms: int) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("after_leaf", times_ms, indirect=True)
+
+
 class TestAfterLeaf:
     """With the file of a node that has ended."""
 
-    async def test_it_begins_above_the_node_s_time(self) -> None:
+    @ahead(1500)
+    async def test_it_begins_above_the_node_s_time(self, after_leaf: Bench) -> None:
         """And goes on when the registry says that nobody has come since."""
-        bench = Bench()
-        from_leaf(bench, ahead_ms=1500)
-        began = bench.clock.now_ms()
-        assert await bench.start(longest=2.1) > began + 1500
-        bench.table.is_down = False
-        await bench.clock.advance(3)
-        assert bench.lives[-1].statistics().losses == 0
-        assert bench.table.stamp > began + int(OFFLINE * 1000)
+        began = after_leaf.clock.now_ms()
+        await after_leaf.start(longest=2.1)
+        await after_leaf.reach()
+        assert after_leaf.losses == 0
+        assert after_leaf.table.stamp > began + int(OFFLINE * 1000)
         for is_down in (False, True):
-            last = await highest(bench.lives[-1], bench.clock)
-            bench.kill()
-            bench.table.is_down = is_down
-            assert await bench.start(longest=0.6) > last
-        await bench.end()
+            await after_leaf.use()
+            after_leaf.kill(is_down=is_down)
+            await after_leaf.start()
 
-    async def test_it_ends_after_so_many_seconds(self) -> None:
+    async def test_it_ends_after_so_many_seconds(self, after_leaf: Bench) -> None:
         """Starts in between give no further ones, and the file is not read again."""
-        bench = Bench()
-        from_leaf(bench)
-        began = bench.clock.now_ms()
+        began = after_leaf.clock.now_ms()
         for _ in range(3):
-            await bench.start(longest=0.6)
-            assert bench.lives[-1].limit_ms() <= began + int(OFFLINE * 1000)
-            await bench.clock.advance(100)
-            bench.kill()
-        await bench.clock.advance(OFFLINE - 300)
-        for text in (bench.disk.text, bench.disk.text[:-9]):
-            bench.disk.text = text
-            with pytest.raises(MachineIdUnavailableError):
-                await wait_of_start(bench.lease(start_timeout=3), bench.clock)
-            bench.kill()
-        await bench.end()
+            await after_leaf.start()
+            assert after_leaf.lives[-1].limit_ms() <= began + int(OFFLINE * 1000)
+            await after_leaf.clock.advance(100)
+            after_leaf.kill()
+        await after_leaf.clock.advance(OFFLINE - 300)
+        for text in (after_leaf.disk.text, after_leaf.disk.text[:-9]):
+            after_leaf.disk.text = text
+            await after_leaf.is_refused()
+            after_leaf.kill()
 
     @pytest.mark.parametrize("is_read", [False, True])
-    async def test_the_registry_does_not_know_of_its_ids(self, *, is_read: bool) -> None:
+    async def test_the_registry_does_not_know_of_its_ids(
+        self, after_leaf: Bench, *, is_read: bool
+    ) -> None:
         """A start with the registry is above them nevertheless, though the clock is behind."""
-        bench = Bench()
-        from_leaf(bench)
-        await bench.start(longest=0.6)
-        bench.table.is_down, bench.table.drops = not is_read, True
-        await bench.clock.advance(20)
-        last = await highest(bench.lives[-1], bench.clock)
-        bench.kill()
-        bench.table.is_down = bench.table.drops = False
-        bench.disk.boot_anew()
-        bench.clock.step_wall_ms(-3000)
-        assert await bench.start(longest=9) > last
-        await bench.end()
+        await after_leaf.start()
+        after_leaf.table.is_down, after_leaf.table.drops = not is_read, True
+        await after_leaf.clock.advance(20)
+        await after_leaf.use()
+        after_leaf.kill(is_down=False)
+        after_leaf.table.drops = False
+        after_leaf.disk.boot_anew()
+        after_leaf.clock.step_wall_ms(-3000)
+        await after_leaf.start(longest=9)
 
     @pytest.mark.parametrize("offline", [OFFLINE, 0.0])
-    async def test_beside_a_living_process_it_takes_nothing(self, offline: float) -> None:
+    async def test_beside_a_living_process_it_takes_nothing(
+        self, after_leaf: Bench, offline: float
+    ) -> None:
         """The registry does not know of its ids yet."""
-        bench = Bench()
-        from_leaf(bench)
-        await bench.start(longest=0.6)
-        bench.offline, found = offline, bench.table.stamp
-        late = bench.lease(start_timeout=1)
-        bench.table.is_down = False
-        async with anyio.create_task_group() as group:
-            Call(group, late.__aenter__)
-            await bench.clock.advance(0.01)
-            assert (late.machine_id, bench.table.stamp) == (-1, found)
-            group.cancel_scope.cancel()
-        await bench.end()
+        await after_leaf.start()
+        after_leaf.offline, found = offline, after_leaf.table.stamp
+        late = after_leaf.lease(start_timeout=1)
+        after_leaf.table.is_down = False
+        opening = Call(late.__aenter__)
+        await after_leaf.clock.advance(0.01)
+        assert (late.machine_id, after_leaf.table.stamp) == (-1, found)
+        opening.cancel()
+        await settle()
 
-    async def test_a_clock_that_is_behind_the_node_s_time(self) -> None:
+    @ahead(900)
+    async def test_a_clock_that_is_behind_the_node_s_time(self, after_leaf: Bench) -> None:
         """A report of the node's last moments is no report after the start."""
-        bench = Bench()
-        from_leaf(bench, ahead_ms=900)
-        bench.table.stamp += 900
-        await bench.start(longest=2)
-        bench.table.is_down = False
-        await bench.clock.advance(3)
-        assert bench.lives[-1].statistics().losses == 0
-        await bench.end()
+        after_leaf.table.stamp += 900
+        await after_leaf.start(longest=2)
+        await after_leaf.reach()
+        assert after_leaf.losses == 0
 
-    async def test_after_a_loss_the_record_keeps_the_floor(self) -> None:
+    async def test_after_a_loss_the_record_keeps_the_floor(self, after_leaf: Bench) -> None:
         """The registry does not know of the ids, and the clock may be set back."""
-        bench = Bench()
-        from_leaf(bench)
-        await bench.start(longest=0.6, on_lost="raise")
-        await bench.clock.advance(10)
-        last = await highest(bench.lives[-1], bench.clock)
-        bench.table.stamp = bench.clock.now_ms() - 1000
-        bench.table.is_down = False
-        await bench.clock.advance(3)
-        assert bench.lives[-1].statistics().losses == 1
-        bench.kill()
-        bench.clock.step_wall_ms(-5000)
-        assert await bench.start(longest=10) > last
-        await bench.end()
+        await after_leaf.start(on_lost="raise")
+        await after_leaf.clock.advance(10)
+        await after_leaf.use()
+        after_leaf.table.stamp = after_leaf.clock.now_ms() - 1000
+        await after_leaf.reach()
+        assert after_leaf.losses == 1
+        after_leaf.kill()
+        after_leaf.clock.step_wall_ms(-5000)
+        await after_leaf.start(longest=10)
 
-    async def test_the_first_renewal_whose_answer_was_lost_is_its_own(self) -> None:
+    @pytest.mark.parametrize("is_down", [False, True])
+    async def test_the_first_renewal_whose_answer_was_lost_is_its_own(
+        self, after_leaf: Bench, *, is_down: bool
+    ) -> None:
         """With the registry, and without it."""
-        for is_down in (False, True):
-            bench = Bench()
-            from_leaf(bench)
-            last = await bench.start(longest=0.6)
-            bench.table.is_down, mark, bench.table.held = False, bench.table.stamp, anyio.Event()
-            while bench.table.stamp == mark:
-                await bench.clock.advance(0.1)
-            bench.kill()
-            bench.table.held, bench.table.is_down = None, is_down
-            assert await bench.start(longest=0.6) > last
-            bench.table.is_down = False
-            await bench.clock.advance(3)
-            assert bench.lives[-1].statistics().losses == 0
-            await bench.end()
+        await after_leaf.start()
+        after_leaf.table.is_down = False
+        await after_leaf.hold_a_write()
+        after_leaf.kill(is_down=is_down)
+        after_leaf.table.held = None
+        await after_leaf.start()
+        await after_leaf.reach()
+        assert after_leaf.losses == 0
 
-    async def test_it_is_silent_if_the_node_still_runs(self) -> None:
+    @pytest.mark.parametrize("is_first", [True, False])
+    async def test_it_is_silent_if_the_node_still_runs(
+        self, after_leaf: Bench, *, is_first: bool
+    ) -> None:
         """It wrote its clock, before us or after us."""
-        for is_first in (True, False):
-            bench = Bench()
-            from_leaf(bench)
-            await bench.start(longest=0.6, on_lost="raise")
-            await bench.clock.advance(10)
-            if is_first:
-                bench.table.stamp = bench.clock.now_ms()
-            bench.table.is_down = False
-            await bench.clock.advance(3)
-            if not is_first:
-                bench.table.stamp = bench.clock.now_ms()
-                await bench.clock.advance(3)
-            assert bench.lives[-1].limit_ms() == -1
-            await bench.end()
+        await after_leaf.start(on_lost="raise")
+        await after_leaf.clock.advance(10)
+        if not is_first:
+            await after_leaf.reach()
+        after_leaf.table.stamp = after_leaf.clock.now_ms()
+        await after_leaf.reach()
+        assert after_leaf.lives[-1].limit_ms() == -1

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from aiocosid.abc import Store
-from aiocosid.provider.store_urls import STORES, SYSTEMS, _class_at, _place_of
+from aiocosid.errors import InvalidArgumentError
+from aiocosid.provider.store_urls import STORES, SYSTEMS, _class_at, _place_of, open_store
 
 
 @pytest.mark.parametrize("scheme", [*STORES, *(f"{system}+x" for system in SYSTEMS)])
@@ -13,3 +14,10 @@ def test_each_is_there(scheme: str) -> None:
     place = _place_of(scheme)
     assert place is not None
     assert issubclass(_class_at(*place), Store)
+
+
+@pytest.mark.parametrize("scheme", ["striped:", "tiered:", "tinyid-group+", "tddl-group+"])
+def test_a_url_of_several_that_names_one_shows_no_password(scheme: str) -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        open_store(f"{scheme}mysql://user:s3cret@host/db")
+    assert "s3cret" not in str(caught.value)

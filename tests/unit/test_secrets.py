@@ -8,7 +8,7 @@ import json
 import logging
 import pickle
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -166,6 +166,15 @@ async def try_all(url: str, everything: Everything) -> None:
         await store.aclose()
 
 
+async def all_fail(urls: Iterable[str], everything: Everything) -> None:
+    """Use stores that cannot be used."""
+    for url in urls:
+        before = everything.errors
+        await try_all(url, everything)
+        assert everything.errors > before, url
+        everything.check()
+
+
 async def use(generator: aiocosid.SegmentChainId | aiocosid.SnowflakeId) -> str:
     async with generator:
         return f"{await generator.next_id()} {generator!r} {generator.statistics()}"
@@ -184,7 +193,6 @@ FEW_OR_MANY: Final = pytest.mark.parametrize(
 
 
 @FEW_OR_MANY
-@pytest.mark.asyncio
 async def test_redis(
     many: bool,
     valkey_password: ValkeyServer,
@@ -220,11 +228,7 @@ async def test_redis(
         f"unix://:{password}@{tmp_path}/none.sock",
         f"redis://{server}?passwort={password}",
     ]
-    for url in refused + others if many else refused:
-        before = everything.errors
-        await try_all(url, everything)
-        assert everything.errors > before, url
-        everything.check()
+    await all_fail(refused + others if many else refused, everything)
     before = everything.errors
     await try_all(valkey_password.url, everything)
     assert everything.errors == before
@@ -249,7 +253,6 @@ def misconfigured(server: ValkeyServer) -> Iterator[tuple[tuple[str | int, ...],
 
 
 @pytest.mark.stress
-@pytest.mark.asyncio
 async def test_a_redis_that_takes_no_writes(
     valkey_factory: Callable[..., ValkeyServer], everything: Everything
 ) -> None:
@@ -274,7 +277,6 @@ async def test_a_redis_that_takes_no_writes(
 
 
 @FEW_OR_MANY
-@pytest.mark.asyncio
 async def test_postgresql(
     many: bool,
     postgres: PostgresServer,
@@ -298,11 +300,7 @@ async def test_postgresql(
         postgres.url_for(user=GUEST, password=GUEST_PASSWORD, database=namespace),
         postgres.url_for(user=GUEST, password=GUEST_PASSWORD, database="nowhere"),
     ]
-    for url in refused + others if many else refused:
-        before = everything.errors
-        await try_all(url, everything)
-        assert everything.errors > before, url
-        everything.check()
+    await all_fail(refused + others if many else refused, everything)
     before = everything.errors
     async with open_store(postgres_database) as store:
         await store.create_schema()

@@ -64,7 +64,6 @@ def problems(given: object) -> list[str]:
     return [str(each) for each in caught.value.problems]
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("where", ["top", "generator", "stores"])
 async def test_a_store_as_an_object(where: str) -> None:
     """As for `connect`, its tables are created if that is asked for, and it stays open."""
@@ -83,7 +82,6 @@ async def test_a_store_as_an_object(where: str) -> None:
     assert configured_stores(given) == []
 
 
-@pytest.mark.asyncio
 async def test_a_test_can_have_its_store_fail() -> None:
     async with configure(settings(store=OwnStore(fails=True)), default=False) as ids:
         with pytest.raises(SegmentUnavailableError):
@@ -105,7 +103,6 @@ def warnings(generators: dict[str, Any]) -> list[str]:
     return [str(each) for each in check_settings({"generators": generators}).warnings]
 
 
-@pytest.mark.asyncio
 async def test_a_store_by_its_path(tmp_path: Path) -> None:
     """It is made with its options, and closed at the end, as it was made here."""
     file = tmp_path / "ids.toml"
@@ -129,33 +126,74 @@ def own(**options: Any) -> dict[str, Any]:
     return {"make": f"{HERE}:OwnStore", "options": options}
 
 
-def test_a_store_that_cannot_be_made() -> None:
-    """Its key, and no value that may be secret."""
-    for told, reason in (
-        ({"make": "none.such:Store"}, "ModuleNotFoundError: No module named 'none'"),
+def with_store(told: object) -> dict[str, Any]:
+    return settings(store="mine", stores={"mine": told})
+
+
+def with_converter(told: object) -> dict[str, Any]:
+    given = settings(store="memory:")
+    given["generators"]["order"]["converter"] = told
+    return given
+
+
+def with_generator(**told: object) -> dict[str, Any]:
+    return {"generators": {"order": {"kind": "own", **told}}}
+
+
+DASHED = f"{HERE}:Dashed"
+OWN = f"{HERE}:own_generator"
+CONVERTER = "generators.order.converter"
+ORDER = "generators.order"
+
+
+@pytest.mark.parametrize(
+    ("given", "key", "reason"),
+    [
+        (with_store({"make": "none.such:Store"}), "stores.mine.make", "No module named 'none'"),
+        (with_store({"make": f"{HERE}:no_store"}), "stores.mine.make", "it made an object of"),
+        (with_store(own(login="wrong")), "stores.mine.make", "it failed: OSError"),
+        (with_store(own(logni="x")), "stores.mine.make", "unexpected keyword argument 'logni'"),
+        (with_store(own() | {"option": {}}), "stores.mine.option", "did you mean options?"),
+        (with_store(3), "stores.mine", ""),
+        (settings(store=3), "store", ""),
+        (settings(store=object()), "store", ""),
+        (with_converter("none.such:Text"), CONVERTER, "ModuleNotFoundError"),
+        (with_converter(f"{HERE}:no_store"), CONVERTER, "what makes a converter; it made"),
         (
-            {"make": f"{HERE}:no_store"},
-            "it has to be what makes a store; it made an object of object",
+            with_converter({"make": DASHED, "options": {"dash": "login"}}),
+            f"{CONVERTER}.make",
+            "it failed: OSError",
         ),
-        (own(login="wrong"), "it has to be what makes a store; it failed: OSError"),
-        (own(logni="x"), "unexpected keyword argument 'logni'"),
-    ):
-        found = problems(settings(store="mine", stores={"mine": told}))
-        assert len(found) == 1
-        assert found[0].startswith("stores.mine.make: "), found
-        assert reason in found[0]
-        assert "wrong" not in found[0]
-    wrong = {"make": f"{HERE}:OwnStore", "option": {}}
-    [problem] = problems(settings(store="mine", stores={"mine": wrong}))
-    assert problem == "stores.mine.option: is no key here; did you mean options?"
-
-
-def test_what_is_no_store_at_all() -> None:
-    for wrong in (3, object()):
-        [problem] = problems(settings(store=wrong))
-        assert problem.startswith("store: ")
-    [problem] = problems(settings(store="mine", stores={"mine": 3}))
-    assert problem.startswith("stores.mine: ")
+        (
+            with_converter({"make": DASHED, "options": {"dish": "-"}}),
+            f"{CONVERTER}.make",
+            "keyword argument 'dish'",
+        ),
+        *(
+            (
+                with_converter({"make": DASHED, key: value}),
+                f"{CONVERTER}.{key}",
+                "has no place here: make says",
+            )
+            for key, value in (("char_size", 3), ("type", "radix62"))
+        ),
+        (with_converter({"options": {"dash": "-"}}), f"{CONVERTER}.options", "goes with make"),
+        (with_generator(), f"{ORDER}.make", "is missing"),
+        (with_generator(make="none.such:Ids"), f"{ORDER}.make", "ModuleNotFoundError"),
+        (with_generator(make=f"{HERE}:no_store"), f"{ORDER}.make", "makes a generator; it made"),
+        (with_generator(make=f"{HERE}:foreign"), f"{ORDER}.make", "a generator of this library"),
+        (with_generator(make=OWN, options={"with": 3}), f"{ORDER}.make", "argument 'with'"),
+        (with_generator(make=OWN, name="x"), f"{ORDER}.name", "has no place here: make and"),
+        (with_generator(make=OWN, store="memory:"), f"{ORDER}.store", "has no place here"),
+    ],
+)
+def test_what_cannot_be_made(given: dict[str, Any], key: str, reason: str) -> None:
+    """Its key, and no value that may be secret."""
+    [problem] = problems(given)
+    assert problem.startswith(f"{key}: ")
+    assert reason in problem
+    assert "wrong" not in problem
+    assert "login" not in problem
 
 
 def test_a_tiered_store_on_objects() -> None:
@@ -187,7 +225,6 @@ class Dashed(IdConverter):
         return int(text.removeprefix(self.dash))
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(
     ("converter", "text"),
     [
@@ -206,29 +243,9 @@ async def test_a_converter_by_its_path(converter: object, text: str) -> None:
     assert (seen.example, seen.converter) == (text, "Dashed")
 
 
-def test_a_converter_that_cannot_be_made(tmp_path: Path) -> None:
-    """Its key, and the file."""
-    dashed = f"{HERE}:Dashed"
-    for told, key, reason in (
-        ("none.such:Text", ".make", "ModuleNotFoundError"),
-        (f"{HERE}:no_store", ".make", "it has to be what makes a converter; it made an object of"),
-        ({"make": dashed, "options": {"dash": "login"}}, ".make", "it failed: OSError"),
-        ({"make": dashed, "options": {"dish": "-"}}, ".make", "keyword argument 'dish'"),
-        ({"make": dashed, "char_size": 3}, ".char_size", "has no place here: make says"),
-        ({"make": dashed, "type": "radix62"}, ".type", "has no place here: make says"),
-        ({"options": {}, "type": "radix62"}, None, ""),
-        ({"options": {"dash": "-"}}, ".options", "goes with make"),
-    ):
-        given = settings(store="memory:")
-        given["generators"]["order"]["converter"] = told
-        if key is None:
-            configure(given, default=False)
-            continue
-        [problem] = problems(given)
-        assert problem.startswith("generators.order.converter"), problem
-        assert key in problem or isinstance(told, str)
-        assert reason in problem
-        assert "login" not in problem
+def test_a_converter_in_a_file(tmp_path: Path) -> None:
+    """Options may be empty; an error has the file."""
+    configure(with_converter({"options": {}, "type": "radix62"}), default=False)
     file = tmp_path / "ids.toml"
     file.write_text(
         'store = "memory:"\n[generators.order]\nkind = "chain"\nconverter = "none.such:Text"\n'
@@ -246,7 +263,6 @@ def foreign() -> object:
     return type("Foreign", (IdGenerator,), dict.fromkeys(IdGenerator.__abstractmethods__))()
 
 
-@pytest.mark.asyncio
 async def test_a_generator_by_its_path() -> None:
     """Made by a function, or of a class; with a converter around it."""
     made = {"kind": "own", "make": f"{HERE}:own_generator", "options": {"width": 4}}
@@ -263,21 +279,6 @@ async def test_a_generator_by_its_path() -> None:
     report = check_settings(given)
     assert {(each.counter, each.example) for each in report.generators} == {("", "")}
     assert report.warnings == ()
-
-
-def test_a_generator_that_cannot_be_made() -> None:
-    for told, key, reason in (
-        ({}, "make", "is missing"),
-        ({"make": "none.such:Ids"}, "make", "ModuleNotFoundError"),
-        ({"make": f"{HERE}:no_store"}, "make", "it has to be what makes a generator; it made"),
-        ({"make": f"{HERE}:foreign"}, "make", "what makes a generator of this library"),
-        ({"make": f"{HERE}:own_generator", "options": {"with": 3}}, "make", "argument 'with'"),
-        ({"make": f"{HERE}:own_generator", "name": "x"}, "name", "has no place here: make and"),
-        ({"make": f"{HERE}:own_generator", "store": "memory:"}, "store", "has no place here"),
-    ):
-        [problem] = problems({"generators": {"order": {"kind": "own", **told}}})
-        assert problem.startswith(f"generators.order.{key}: "), problem
-        assert reason in problem
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-import pytest
-
 import aiocosid
 from aiocosid.abc import Statistics
 from aiocosid.segment import IdSegment
@@ -48,16 +46,6 @@ def test_what_json_has_no_word_for_becomes_text_or_nothing() -> None:
     }
 
 
-@pytest.mark.asyncio
-async def test_a_provider_tells_of_each_by_name() -> None:
-    async with aiocosid.connect("memory://") as ids:
-        await ids.segment_chain("order")
-        await ids.snowflake()
-        tree = ids.statistics()
-    assert set(json.loads(json.dumps(tree))) == {"order", "__share__"}
-    assert tree["order"]["kind"] == "SegmentChainId"
-
-
 def cosid_part(tree: dict[str, object]) -> dict[str, object]:
     """What CosId's actuator has of a segment."""
     keys = ("fetchTime", "maxId", "offset", "sequence", "step")
@@ -76,7 +64,6 @@ NO_SEGMENT = {
 }
 
 
-@pytest.mark.asyncio
 async def test_a_chain_shows_the_segment_in_use() -> None:
     """Before the first fetch, in the middle, at its end, expired, and after closing."""
     clock = ManualClock(wall_ms=AT_MS)
@@ -123,7 +110,6 @@ def test_between_two_segments_it_is_the_next_one() -> None:
     assert (tree["offset"], tree["sequence"], tree["available"]) == (10, 10, True)
 
 
-@pytest.mark.asyncio
 async def test_a_snowflake_shows_what_cosid_shows() -> None:
     """Epoch and last timestamp in ticks, seconds here, as in CosId's SecondSnowflakeId."""
     clock = ManualClock(wall_ms=AT_MS)
@@ -150,7 +136,6 @@ async def test_a_snowflake_shows_what_cosid_shows() -> None:
     json.dumps(generator.statistics().as_tree())
 
 
-@pytest.mark.asyncio
 async def test_a_cosid_generator_shows_its_text() -> None:
     """The kind is its own, not that of the generator inside."""
     clock = ManualClock(wall_ms=AT_MS)

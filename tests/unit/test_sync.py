@@ -18,7 +18,7 @@ import pytest
 
 import aiocosid
 from aiocosid import StringIdGenerator, sync
-from aiocosid.abc import IdSegmentDistributor
+from aiocosid.abc import GroupedId, IdSegmentDistributor
 from aiocosid.converter import (
     DatePrefixIdConverter,
     PrefixIdConverter,
@@ -123,6 +123,32 @@ def in_hand(generator: sync.SyncIdGenerator[Any]) -> int:
     return length_hint(generator._piece)
 
 
+def wait_for_batch(generator: sync.SyncIdGenerator[Any]) -> None:
+    """Until the one that is under way has come."""
+    assert generator._flight is not None
+    generator._flight.result(10)
+
+
+class Nth:
+    """A handler that acts when it is called for the nth time.
+
+    Attributes:
+        has_acted: whether it was called so often.
+    """
+
+    def __init__(self, n: int, act: Callable[[], object]) -> None:
+        self._left, self._act = n, act
+
+    @property
+    def has_acted(self) -> bool:
+        return self._left <= 0
+
+    def __call__(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            self._act()
+
+
 # Taking ids.
 
 
@@ -151,9 +177,7 @@ def test_many_threads_share_one_generator(make: Make) -> None:
 def test_the_next_batch_comes_before_it_is_needed(make: Make) -> None:
     orders = make(Store(), batch=10)
     orders.next_id()
-    flight = orders._flight
-    assert flight is not None
-    flight.result(10)
+    wait_for_batch(orders)
     assert [orders.next_id_nowait() for _ in range(19)] == list(range(2, 21))
 
 
@@ -185,9 +209,7 @@ def test_a_running_loop_is_not_blocked(make: Make) -> None:
                 call()
 
     asyncio.run(main())
-    flight = fresh._flight
-    assert flight is not None
-    flight.result(10)
+    wait_for_batch(fresh)
     assert fresh.next_id_nowait() == 1
     assert orders.next_id() > max(ids)
 
@@ -312,7 +334,6 @@ def test_a_batch_of_a_strict_generator_is_refused() -> None:
                 generator.next_id()
 
 
-@pytest.mark.asyncio
 async def test_a_batch_that_tells_a_time_grows_old() -> None:
     clock, piece = ManualClock(), iter([1, 2, 3])
     task = asyncio.create_task(grow_old(piece, clock))
@@ -323,7 +344,6 @@ async def test_a_batch_that_tells_a_time_grows_old() -> None:
     assert list(piece) == []
 
 
-@pytest.mark.asyncio
 async def test_a_batch_whose_loop_ends_does_not_stay_in_hand() -> None:
     piece = iter([1, 2, 3])
     task = asyncio.create_task(grow_old(piece, ManualClock()))
@@ -525,9 +545,7 @@ def test_an_error_from_before_a_call_is_not_its_own(make: Make) -> None:
     store = Store(step=2)
     orders = make(store, batch=500, wait_timeout=5, max_distance=2)
     orders.open()
-    flight = orders._flight
-    assert flight is not None
-    flight.result(10)
+    wait_for_batch(orders)
     store.hold()
     orders.next_id()
     assert store.arrived.wait(10)
@@ -611,32 +629,28 @@ def test_whoever_interrupts_takes_no_id_twice(make: Make) -> None:
 
 def test_whoever_interrupts_the_opening_opens_nothing_twice(make: Make) -> None:
     """At the k-th line of the first call, for every k."""
-    left, made = 0, 0
+    ids: list[int] = []
+    made: list[aiocosid.SegmentChainId] = []
 
     def make_one() -> aiocosid.SegmentChainId:
-        nonlocal made
-        made += 1
-        return aiocosid.SegmentChainId(Store())
+        made.append(aiocosid.SegmentChainId(Store()))
+        return made[-1]
 
-    def handler() -> None:
-        nonlocal left
-        left -= 1
-        if left == 0:
-            with suppress(WouldBlock):
-                ids.append(orders.next_id_nowait())
+    def take() -> None:
+        with suppress(WouldBlock):
+            ids.append(orders.next_id_nowait())
 
-    keeper = make(Store())  # else each round would start a thread
-    keeper.open()
-    for k in range(1, 200):
-        ids: list[int] = []
-        left, made = k, 0
+    make(Store()).open()  # else each round would start a thread
+    handlers = [Nth(k, take) for k in range(1, 200)]
+    for handler in handlers:
+        ids.clear()
+        made.clear()
         orders = sync.SyncIdGenerator(make_one)
         with interrupted(sync, "line", handler):
             ids.append(orders.next_id())
-        assert made == 1
-        assert len(set(ids)) == len(ids)
+        assert (len(made), len(set(ids))) == (1, len(ids))
         orders.close()
-    assert left > 0, "there are more lines than that"
+    assert not handlers[-1].has_acted, "there are more lines than that"
 
 
 def test_a_batch_that_died_with_its_loop_is_asked_for_again(make: Make) -> None:
@@ -666,47 +680,33 @@ print(json.dumps(sorted(name for name in set(sys.modules) - before if "io" in na
     assert run_python(code) == []
 
 
+def interrupted_at(k: int, call: Callable[[], object]) -> bool:
+    """Raise KeyboardInterrupt where our k-th function is called; False if there are not so many."""
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    handler = Nth(k, interrupt)
+    with suppress(KeyboardInterrupt), interrupted(sync, "call", handler):
+        call()
+    return handler.has_acted
+
+
 def test_ctrl_c_leaves_gaps_at_most(make: Make) -> None:
     """Raised wherever one of our functions is called."""
     orders = make(Store(), batch=3)
     ids: list[int] = []
-    left = 0
 
-    def handler() -> None:
-        nonlocal left
-        left -= 1
-        if left == 0:
-            raise KeyboardInterrupt
+    def take() -> None:
+        ids.extend(orders.next_ids(4))
+        ids.append(orders.next_id())
 
-    for k in range(1, 60):
-        left = k
-        try:
-            with interrupted(sync, "call", handler):
-                ids += orders.next_ids(4)
-                ids.append(orders.next_id())
-        except KeyboardInterrupt:
-            ids.append(orders.next_id())
-    assert left > 0, "there are more calls than that"
+    k = 0
+    while interrupted_at(k := k + 1, take):
+        ids.append(orders.next_id())
+    assert 10 < k < 60
     assert len(ids) == len(set(ids))
     assert orders.next_id() > max(ids)
-
-
-def interrupted_at(k: int, call: Callable[[], object]) -> bool:
-    """Raise KeyboardInterrupt where our k-th function is called; False if there are not so many."""
-    left = k
-
-    def handler() -> None:
-        nonlocal left
-        left -= 1
-        if left == 0:
-            raise KeyboardInterrupt
-
-    try:
-        with interrupted(sync, "call", handler):
-            call()
-    except KeyboardInterrupt:
-        return True
-    return left <= 0
 
 
 def test_ctrl_c_in_the_first_call_is_no_dead_end(make: Make) -> None:
@@ -789,11 +789,8 @@ def test_a_provider_has_groups_and_cosid_texts() -> None:
     with sync.connect("memory://", namespace="sync-kinds") as ids:
         numbers = ids.grouped("invoice", group_by=by_year, step=10)
         first = numbers.next_id()
-        assert (first, type(first).__name__, len(getattr(first, "group", ""))) == (
-            1,
-            "GroupedId",
-            4,
-        )
+        assert isinstance(first, GroupedId)
+        assert (first, len(first.group)) == (1, 4)
         assert ids.grouped("invoice", group_by=by_year, step=10) is numbers
         with pytest.raises(BusyError, match="GroupedSegmentId with step 10"):
             ids.grouped("invoice", group_by=by_day, step=10)
@@ -807,44 +804,34 @@ def test_a_provider_has_groups_and_cosid_texts() -> None:
 
 
 def test_a_provider_has_the_kinds_of_the_other_one() -> None:
+    """What each of them is has been shown there: in numbers, in texts, and where it is refused."""
     orders = PrefixIdConverter("O-", Radix62IdConverter())
-    by_year = GroupBy.year(zone="UTC")
     with sync.connect("memory://", namespace="sync-all-kinds") as ids:
-        numbers = {
+        for kind, generator in {
             "LeafSegmentId": ids.leaf("leaf", step=10),
             "CachedSnowflakeId": ids.cached("cached", boost=4),
             "CounterId": ids.counter("counter"),
             "IntegerIdGenerator": ids.int32("short", step=10, kind="segment"),
             "UncertaintyIdGenerator": ids.uncertainty("blurred", bits=8, batch=2),
-        }
-        for kind, generator in numbers.items():
-            assert generator.next_id() < generator.next_id()
+            "Uuid7Id": ids.uuid7("token"),
+        }.items():
+            first: Any = generator.next_id()
+            assert first < generator.next_id()
             assert generator.statistics().kind == kind
-        token = ids.uuid7("token")
-        assert token.next_id() < token.next_id()
         assert UUID(ids.uuid4("random").next_id()).version == 4
         with pytest.raises(InvalidArgumentError, match="1 to 62"):
             ids.uncertainty("other", bits=0)
-        texts = [
-            ids.segment_chain("a", converter=orders),
-            ids.segment("b", converter=orders),
-            ids.leaf("c", converter=orders),
-            ids.grouped("d", group_by=by_year, converter=orders),
-            ids.snowflake("e", converter=orders),
-            ids.cached("f", converter=orders),
-        ]
-        found = [each.next_id() for each in texts]
-        assert found[:4] == ["O-00000000001"] * 4
-        assert all(each.startswith("O-") for each in found)
-        assert (in_hand(texts[0]), in_hand(texts[4])) == (99, 0)
-        assert ids.segment_chain("a", converter=orders) is texts[0]
+        texts, flakes = ids.segment_chain("c", converter=orders), ids.cached("f", converter=orders)
+        assert texts.next_id() == "O-00000000001"
+        assert flakes.next_id().startswith("O-")
+        assert (in_hand(texts), in_hand(flakes)) == (99, 0)
+        assert ids.segment_chain("c", converter=orders) is texts
         with pytest.raises(BusyError, match="with step 100 and PrefixIdConverter"):
-            ids.segment_chain("a")
+            ids.segment_chain("c")
         with pytest.raises(UnsupportedByStoreError, match="no sequences"):
             ids.sharded("shard", layout=ShardedLayout(0)).next_id()
-        event = ids.remote("event", block=10)
         with pytest.raises(UnsupportedByStoreError, match="no generators"):
-            event.next_id()
+            ids.remote("event", block=10).next_id()
 
 
 def test_machine_ids_that_somebody_has_chosen(tmp_path: Path) -> None:
@@ -947,26 +934,17 @@ def test_two_kinds_cannot_both_have_a_name(make: Make) -> None:
     """Two threads ask at once, and meet between any two lines."""
     asked: list[str] = []
 
-    def handler() -> None:
-        if not asked:
-            asked.append("snowflake")
-            with suppress(BusyError):
-                ids.snowflake("order")
-                asked.append("and got it")
+    def ask() -> None:
+        asked.append("snowflake")
+        with suppress(BusyError):
+            ids.snowflake("order")
+            asked.append("and got it")
 
-    left = 0
     make(Store()).open()  # else each round would start a thread
-
-    def at_k() -> None:
-        nonlocal left
-        left -= 1
-        if left == 0:
-            handler()
-
     for k in range(1, 200):
-        ids, left, kind = sync.connect("memory://", namespace="sync-race"), k, "SnowflakeId"
+        ids, kind = sync.connect("memory://", namespace="sync-race"), "SnowflakeId"
         asked.clear()
-        with interrupted(sync, "line", at_k), suppress(BusyError):
+        with interrupted(sync, "line", Nth(k, ask)), suppress(BusyError):
             ids.segment_chain("order")
             kind = "SegmentChainId"
         if not asked:

@@ -42,7 +42,6 @@ async def test_ids_are_text() -> None:
         assert "order" in repr(gen)
 
 
-@pytest.mark.asyncio
 async def test_statistics_are_the_actuators() -> None:
     """Kind, the generator inside, and the converter; the name is the one inside."""
     async with StringIdGenerator(chain(), Radix62IdConverter()) as gen:
@@ -56,7 +55,6 @@ async def test_statistics_are_the_actuators() -> None:
     assert tree["converter"] == Radix62IdConverter().as_tree()
 
 
-@pytest.mark.asyncio
 async def test_an_id_without_a_text_is_a_gap() -> None:
     """Alone and in a batch; what comes later is above it."""
     limit = 36**4 - 3
@@ -72,7 +70,6 @@ async def test_an_id_without_a_text_is_a_gap() -> None:
         assert await inner.next_id() == limit + 7
 
 
-@pytest.mark.asyncio
 async def test_the_loop_has_turns_while_a_batch_is_written() -> None:
     """After every 500 texts at the latest; each is there once and in order."""
     sizes = list[int]()
@@ -106,7 +103,6 @@ async def test_the_loop_has_turns_while_a_batch_is_written() -> None:
     assert ids == [str(each) for each in range(2, 2003)]
 
 
-@pytest.mark.asyncio
 async def test_a_batch_written_across_a_fork_is_the_parents(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -86,7 +86,6 @@ def test_pydantic_describes_the_text() -> None:
         }
 
 
-@pytest.mark.asyncio
 async def test_fastapi_reads_it_from_a_path_and_answers_text_without_a_model() -> None:
     """An endpoint that returns a dict is where an `int` would come out as a number."""
     app = FastAPI()

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -17,6 +14,7 @@ import pytest
 from aiocosid.compat.uid_generator import UidGeneratorStore, epoch_of, parse
 from aiocosid.errors import InvalidArgumentError, InvalidIdError
 from aiocosid.snowflake import UID_GENERATOR, UID_GENERATOR_2016_09, UID_GENERATOR_SPRING
+from tests.script import run_python
 
 CHINA = timezone(timedelta(hours=8))
 
@@ -55,13 +53,11 @@ def test_an_epoch_has_a_zone() -> None:
         epoch_of("2016-05-20", zone="Nowhere/City")
     code = (
         "from aiocosid.compat.uid_generator import *; from aiocosid.snowflake import *;"
-        "print(epoch_of('2016-05-20', zone='+08:00'), UID_GENERATOR.parse(2**62).timestamp_ms)"
+        "print([epoch_of('2016-05-20', zone='+08:00').timestamp(),"
+        "UID_GENERATOR.parse(2**62).timestamp_ms])"
     )
-    said = {
-        subprocess.check_output([sys.executable, "-c", code], env={**os.environ, "TZ": zone})
-        for zone in ("UTC", "Asia/Shanghai")
-    }
-    assert len(said) == 1
+    here, there = (run_python(code, TZ=zone) for zone in ("UTC", "Asia/Shanghai"))
+    assert here == there
 
 
 def start(

@@ -18,13 +18,8 @@ from ...abc import InstanceId, MachineGrant
 from ...abc.checks import MAX_MS
 from ...errors import CorruptMachineStateError, InvalidArgumentError, StoreError
 from ...machine import ManualMachineIdDistributor
-from ...machine.files import (
-    RestartRecord,
-    in_thread,
-    read_text,
-    unconfirmed_record,
-    write_text,
-)
+from ...machine.files import in_thread, read_text, write_text
+from ...machine.restart import unconfirmed_record
 from .._url import split_options
 from .._worker_ids import WorkerIdStore
 from ._address import INTERVAL, NAMED, WHY, WORKER_BITS, LeafAddress, check_leaf_name
@@ -32,6 +27,7 @@ from ._address import INTERVAL, NAMED, WHY, WORKER_BITS, LeafAddress, check_leaf
 if TYPE_CHECKING:
     import os
 
+    from ...abc.restart import RestartRecord
     from .._url import Options
 
 __all__ = ("LeafLocalStore",)

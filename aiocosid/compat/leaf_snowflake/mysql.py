@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...abc.checks import MAX_MS
 from ...errors import CorruptMachineStateError, InvalidArgumentError, LeafWorkerIdsUsedUpError
-from ...stores.counters import as_integer
+from ...stores.backend import as_integer
 from ...stores.sql import executor_of, executor_on
 from .._worker_ids import Entry, Registry, WorkerIdStore, examine_registry
 from ._address import ADDRESS, INTERVAL, OFFLINE, WHY, WORKER_BITS, LeafAddress

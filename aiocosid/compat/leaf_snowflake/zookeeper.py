@@ -28,6 +28,7 @@ from ...stores.zookeeper.tree import (
     OURS,
     STORE,
     NoAuthError,
+    Nodes,
     OwnedLink,
     as_link,
     create,
@@ -36,8 +37,7 @@ from ...stores.zookeeper.tree import (
     write,
 )
 from .._stamps import claim_stamp
-from .._worker_ids import Entry, WorkerIdStore, examine_registry
-from .._zookeeper_registry import ZookeeperRegistry
+from .._worker_ids import Entry, Registry, WorkerIdStore, examine_registry
 from ._address import INTERVAL, NAMED, OFFLINE, WHY, WORKER_BITS, LeafAddress, check_leaf_name
 from ._local import directory_of, leave_to_leaf, record_of_leaf
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ...errors import CosIdError
-    from ...stores.zookeeper.tree import Node, Nodes, ZookeeperLink
+    from ...stores.zookeeper.tree import Node, ZookeeperLink
     from .._table import Examined
     from .._url import Options
 
@@ -56,14 +56,14 @@ _MAX_BITS: Final = 31
 _ROOT: Final = "/snowflake"  # Leaf's PREFIX_ZK_PATH, without leaf.name
 
 
-class _LeafNodes(ZookeeperRegistry):
+class _LeafNodes(Registry[Nodes]):
     """Worker ids below ``/snowflake/{leaf.name}``."""
 
     def __init__(
         self, link: ZookeeperLink, name: str, address: LeafAddress, folder: str, **times: float
     ) -> None:
         root, self.address = f"{_ROOT}/{check_leaf_name(name)}", address
-        super().__init__(link, root, address.instance_id, interval=INTERVAL, **times)
+        super().__init__(link, root, address.instance_id, store=STORE, interval=INTERVAL, **times)
         self.folder = f"{root}/{folder}"
 
 

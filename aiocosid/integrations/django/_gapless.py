@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any, Unpack
 from django.db import DatabaseError, connections
 
 from ...errors import InvalidArgumentError, UnsuitableTransactionError
-from ...stores.series import STATEMENTS, Outcome, key_of, take, transaction_error
-from ...stores.sql import PARAMETER
+from ...stores.series import PARAMETER, STATEMENTS, Taking, key_of, take, transaction_error
 
 if TYPE_CHECKING:
-    from ...stores.series import GaplessNumber, GaplessOptions
-    from ...stores.sql import Value
+    from ...stores.series import GaplessNumber, GaplessOptions, Value
 
 __all__ = ("gapless", "gapless_batch")
 
@@ -59,11 +57,11 @@ def gapless_batch(
         raise InvalidArgumentError("using", connection.vendor, expected=expected)
     _check_transaction(connection)
 
-    def run(statement: str, values: dict[str, Value]) -> Outcome:
+    def run(statement: str, values: dict[str, Value]) -> Taking:
         with connection.cursor() as cursor:
             cursor.execute(PARAMETER.sub(r"%(\1)s", statement), values)
             rows = cursor.fetchall() if cursor.description else ()
-            return Outcome(len(rows) if cursor.description else cursor.rowcount, rows)
+            return Taking(len(rows) if cursor.description else cursor.rowcount, rows)
 
     def label() -> str:
         return f"the database {using!r}"

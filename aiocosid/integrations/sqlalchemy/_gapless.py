@@ -10,15 +10,14 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from ...errors import InvalidArgumentError, UnsuitableTransactionError
-from ...stores.series import STATEMENTS, Outcome, key_of, take, transaction_error
+from ...stores.series import STATEMENTS, Taking, key_of, take, transaction_error
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
     from sqlalchemy.orm import Session
 
-    from ...stores.series import GaplessNumber, GaplessOptions
-    from ...stores.sql import Value
+    from ...stores.series import GaplessNumber, GaplessOptions, Value
 
 __all__ = ("begin_immediate", "gapless", "gapless_batch", "gapless_batch_sync", "gapless_sync")
 
@@ -93,10 +92,10 @@ def gapless_batch_sync(
         raise InvalidArgumentError("session", connection.dialect.name, expected=expected)
     _check_transaction(connection)
 
-    def run(statement: str, values: dict[str, Value]) -> Outcome:
+    def run(statement: str, values: dict[str, Value]) -> Taking:
         result = connection.execute(_text(statement), values)
         rows = result.fetchall() if result.returns_rows else ()
-        return Outcome(len(rows) if result.returns_rows else result.rowcount, rows)
+        return Taking(len(rows) if result.returns_rows else result.rowcount, rows)
 
     def label() -> str:
         return connection.engine.url.render_as_string(hide_password=True)

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..._life.clock import SYSTEM_CLOCK
 from ...abc import MAX_ID, SHARE
+from ...abc.options import declared
 from ...errors import CosIdError, InvalidArgumentError
 from ...generators import IntegerIdGenerator, UncertaintyIdGenerator
 from ...generators.text import StringIdGenerator
 from ...segment import LeafSegmentId
-from ...segment.options import SegmentChainOptions, SegmentIdOptions
+from ...segment.options import OF_CHAINS
 from ..kinds import KINDS
 from ._converters import converter_of, date_of
 from ._generators import (
@@ -82,7 +83,6 @@ PARTS: Final = {
 }
 """The argument of a kind that settings have to build first, and the attribute of `Planned`."""
 
-OF_CHAINS: Final = SegmentChainOptions.__annotations__.keys() - SegmentIdOptions.__annotations__
 STAMPED: Final = {"snowflake", "cached", "cosid"}
 
 
@@ -344,14 +344,14 @@ class Builder:
         if isinstance(section, OwnGeneratorSettings):
             return make_generator(section)
         kind, host = KINDS[section.kind], _Host(self, planned)
-        options = self._options(section, kind.options)
+        options = self._options(section, declared(kind.options))
         if section.kind in PARTS:
             argument, attribute = PARTS[section.kind]
             options[argument] = getattr(planned, attribute)
             if options[argument] is None:  # that is noted already; the store has to be checked, too
                 host.check_store()
                 raise Incomplete
-        return kind.spec(**options).make(host, planned.counter)
+        return kind(**options).make(host, planned.counter)
 
     def _options(self, section: Any, names: Collection[str]) -> dict[str, Any]:  # noqa: ANN401 - of any kind
         """Return the options that a kind takes from its settings, which have inf for its None."""
@@ -413,7 +413,8 @@ class _Host:
     def with_defaults(self, options: Mapping[str, Any]) -> dict[str, Any]:
         builder, section = self._builder, self._planned.section
         close_timeout = section.close_timeout or builder.settings.close_timeout
-        return {**options, "close_timeout": close_timeout, "instrument": builder.instrument}
+        of_all = {"instrument": builder.instrument, "clock": self.clock}
+        return {**options, "close_timeout": close_timeout, **of_all}
 
     def lease_for(self, bits: int, options: Mapping[str, Any]) -> MachineIdLease:
         del options  # settings have the terms of a lease in [machine]

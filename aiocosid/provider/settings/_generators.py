@@ -7,12 +7,19 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import BaseModel, Field
 
 from ...abc import DEFAULT_STEP, MAX_ID
-from ...segment.blocks import MAX_BLOCK
-from ...segment.grouped_id import MAX_GROUPS
-from ...segment.options import MAX_WAITERS
-from ...segment.pace import CHAIN_STEP, ENDURANCE, MAX_DISTANCE, MAX_IDS_AHEAD, QUIET_PERIOD
-from ...segment.remote_id import BLOCK, MAX_AGE
+from ...segment.options import (
+    CountedOptions,
+    GroupOptions,
+    LeafSegmentOptions,
+    RemoteOptions,
+    SegmentChainOptions,
+    SegmentIdOptions,
+)
+from ...segment.pace import CHAIN_STEP
 from ...snowflake import COSID_MS, UID_GENERATOR_HA
+from ...snowflake.options import CachedOptions, ClockOptions
+from ..options import NamedSharded
+from ._having import having
 from ._texts import Bits, ConverterSettings, LayoutSettings
 from ._values import (
     STRICT,
@@ -81,28 +88,23 @@ class _Generator(BaseModel):
     close_timeout: Timeout | None = None
 
 
+@having(CountedOptions)
 class _Counted(_Generator):
     """The keys of kinds on a counter.
 
     Attributes:
         offset: where a new counter starts; below ``max_id``.
-        ttl: seconds for which fetched ids may be handed out; by default for ever.
-        fetch_timeout: seconds for one call to the store; by default two fifths of ``wait_timeout``.
         max_id: the highest id ever handed out; by default 2^63-1.
-        max_waiters: how many callers may wait at a time; the next one fails at once.
         fail_fast: whether callers fail as soon as two calls to the store have failed in a row,
             instead of after ``wait_timeout``; by default only in web applications.
     """
 
     step: Annotated[Whole, declared("step")] = DEFAULT_STEP
     offset: Annotated[Whole, Field(ge=0, le=MAX_ID)] = 0
-    ttl: Timeout | None = None
-    fetch_timeout: Timeout | None = None
     max_id: Count | None = None
-    max_waiters: Count = MAX_WAITERS
-    fail_fast: Flag | None = None
 
 
+@having(SegmentIdOptions)
 class SegmentSettings(_Counted):
     """A `SegmentId`: ids from a counter, fetched when needed; in order with ``step = 1``.
 
@@ -111,44 +113,26 @@ class SegmentSettings(_Counted):
     """
 
     kind: Literal["segment"]
-    strict: Flag = False
 
 
+@having(LeafSegmentOptions)
 class LeafSettings(_Counted):
     """A `LeafSegmentId`, as Leaf's: ids from a counter, in two segments whose step adapts.
 
     A row that has a step of its own overrides ``step``.
-
-    Attributes:
-        prefetch_at: when this part of a segment is used, the next one is loaded.
-        segment_duration: seconds; if a segment lasts less, the step doubles; if it lasts at least
-            twice as long, the step halves.
-        max_step: ids; the step never doubles beyond it.
     """
 
     kind: Literal["leaf"]
-    prefetch_at: Annotated[Seconds, Field(ge=0, lt=1)] = 0.1
-    segment_duration: Timeout = 900.0
-    max_step: Count = 1_000_000
 
 
+@having(SegmentChainOptions)
 class _Prefetched(_Counted):
     """The keys of kinds that may be a chain.
 
     Attributes:
-        safe_distance: segments kept ahead at rest.
-        max_distance: ids kept ahead at most because the store is slow.
         endurance: seconds that the ids in hand last, at the measured rate, while the store is down;
             0 for no reserve, at most ``ttl``.
-        max_ids_ahead: ids kept ahead at most, also for ``endurance``.
-        quiet_period: seconds after which an unneeded prefetch distance halves.
     """
-
-    safe_distance: Count = 2
-    endurance: Annotated[Seconds, Field(ge=0, allow_inf_nan=False)] = ENDURANCE
-    max_distance: Count = MAX_DISTANCE
-    max_ids_ahead: Count = MAX_IDS_AHEAD
-    quiet_period: Timeout = QUIET_PERIOD
 
 
 class ChainSettings(_Prefetched):
@@ -162,6 +146,7 @@ class ChainSettings(_Prefetched):
     step: Annotated[Whole, declared("step")] = CHAIN_STEP
 
 
+@having(GroupOptions, "strict", "max_groups")
 class GroupedSettings(_Prefetched):
     """A `GroupedSegmentId`: ids from a counter for each year, month, day or key.
 
@@ -184,10 +169,9 @@ class GroupedSettings(_Prefetched):
     pattern: str | None = None
     key: Function | None = None
     mode: Literal["chain", "segment"] = "chain"
-    strict: Flag = False
-    max_groups: Count = MAX_GROUPS
 
 
+@having(ClockOptions)
 class _Timed(_Generator):
     """The keys of kinds on a clock.
 
@@ -196,7 +180,6 @@ class _Timed(_Generator):
         max_forward_jump: seconds by which the wall clock may run ahead; ``inf`` for any.
     """
 
-    broken_threshold: Patience = 2.0
     max_forward_jump: Patience | None = None
 
 
@@ -225,13 +208,13 @@ class SnowflakeSettings(_Stamped):
     random_start: Annotated[Whole, Field(ge=1)] | None = None
 
 
+@having(CachedOptions)
 class CachedSettings(_Timed):
     """A `CachedSnowflakeId`, as uid-generator's: ids in seconds, prepared ahead of the clock.
 
     Attributes:
         layout: in seconds; a name, or a table.
         boost: the ring holds the ids of ``2^boost`` seconds, 8 by default.
-        padding_factor: percent; the ring is filled when it holds less.
         max_borrow: seconds that ids may be ahead of the clock.
         refill_interval: seconds between two checks of the ring while nobody asks for ids; by
             default there are no such checks.
@@ -240,13 +223,9 @@ class CachedSettings(_Timed):
 
     kind: Literal["cached"]
     layout: Annotated[Layout, declared("layout")] = LayoutSettings(name=UID_GENERATOR_HA.name)
-    boost: Annotated[Whole, Field(ge=1, le=16)] = 3
-    padding_factor: Annotated[Whole, Field(ge=1, le=99)] = 50
-    max_borrow: Timeout = 60.0
-    refill_interval: Timeout | None = None
-    on_empty: Literal["wait", "raise"] = "wait"
 
 
+@having(NamedSharded)
 class ShardedSettings(_Generator):
     """A `ShardedId`: second, shard and sequence; Redis grants the sequences of each second.
 
@@ -261,15 +240,11 @@ class ShardedSettings(_Generator):
         key: pattern of the counters' keys, with ``<second>`` in place of the second; for servers
             that Java nodes share.
         max_sequence: the highest sequence, on all nodes; by default the layout's.
-        tolerance: seconds by which a host's clock may differ from the server's.
-        margin: seconds by which the clocks of two servers may differ.
-        ttl: seconds that a counter is kept.
         on_unavailable: what to do while Redis is down and no id is in hand; lanes are numbered by
             machine ids of 6 bits in the namespace ``<namespace>.lane``.
         lane_store: the store of the lanes' numbers, as for ``store``; by default the generator's
             own.  Choose another one: lanes are needed when the generator's store is down.
         batch: sequences to ask for at once; by default chosen by demand.
-        nodes: how many generators share the name.
         broken_threshold: seconds that the clock may be behind the last id's second; ``inf`` for
             any.
     """
@@ -282,15 +257,8 @@ class ShardedSettings(_Generator):
     sequence_bits: Bits = 19
     zone: Annotated[str, declared("zone")] = "UTC"
     key: Name | None = None
-    max_sequence: Count | None = None
-    tolerance: Annotated[Whole, Field(ge=1, le=3600)] = 2
-    margin: Annotated[Whole, Field(ge=0, le=3600)] = 1
-    ttl: Annotated[Whole, Field(ge=62, le=86_400)] = 600
-    on_unavailable: Literal["raise", "wait", "lane", "random_unsafe"] = "raise"
     lane_store: StoreValue | None = None
     batch: Count | None = None
-    nodes: Count = 16
-    broken_threshold: Patience = 2.0
 
 
 class CosIdSettings(_Stamped):
@@ -314,28 +282,21 @@ class CosIdSettings(_Stamped):
     sequence_bits: Bits = 16
 
 
+@having(RemoteOptions, "block", "max_age", "endurance", "fetch_timeout", "max_waiters", "fail_fast")
 class RemoteSettings(_Generator):
     """A `RemoteId`: ids of a generator of the server in ``store``, such as a broker's Snowflake.
 
     Attributes:
-        block: ids that one request asks for while few are needed.
         max_age: seconds after which ids in hand are dropped, because their time is too old; ``inf``
             for never.
         endurance: seconds that the ids in hand last while the server is down, at most ``max_age``.
         fetch_timeout: seconds for one call to the server; by default two fifths of
             ``wait_timeout``.
-        max_waiters: how many callers may wait at a time; the next one fails at once.
         fail_fast: whether callers fail as soon as two calls to the server have failed in a row,
             instead of after ``wait_timeout``; by default only in web applications.
     """
 
     kind: Literal["remote"]
-    block: Annotated[Whole, Field(ge=1, le=MAX_BLOCK)] = BLOCK
-    max_age: Annotated[Seconds, Field(gt=0)] = MAX_AGE
-    endurance: Annotated[Seconds, Field(ge=0, allow_inf_nan=False)] = ENDURANCE
-    fetch_timeout: Timeout | None = None
-    max_waiters: Count = MAX_WAITERS
-    fail_fast: Flag | None = None
 
 
 class UuidSettings(_Generator):

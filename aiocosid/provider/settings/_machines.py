@@ -7,13 +7,14 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from ...abc import InstanceId
+from ...abc.options import declared
 from ...errors import InvalidArgumentError
 from ...machine import (
     MachineIdLease,
     ManualMachineIdDistributor,
     StatefulSetMachineIdDistributor,
 )
-from ..kinds import LeaseTerms
+from ..options import LeaseTerms
 from ._places import placed
 from ._values import misplaced
 
@@ -115,9 +116,7 @@ class Machines:
 
     def _lease(self, distributor: MachineIdDistributor, bits: int) -> MachineIdLease | None:
         machine = self._settings.machine
-        terms: dict[str, Any] = {
-            name: getattr(machine, name) for name in LeaseTerms.__annotations__
-        }
+        terms: dict[str, Any] = {name: getattr(machine, name) for name in declared(LeaseTerms)}
         threshold = machine.broken_threshold
         try:
             return MachineIdLease(

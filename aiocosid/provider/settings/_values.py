@@ -18,7 +18,7 @@ from ...abc import Store
 from ...abc.checks import check_create
 from ...abc.variables import NO, TRUTH_WORDS, YES, truth
 from ...errors import InvalidArgumentError
-from ..kinds import OPTIONS
+from ..options import OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

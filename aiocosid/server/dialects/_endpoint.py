@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ...errors import CosIdError
-from .._http import EVERYTHING, JSON, access_of, check_host, check_site, reply, reply_slowly
+from .._http import EVERYTHING, HttpAnswer, access_of, check_host, check_site, send_answer
 from .._problems import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable
 
     from starlette.types import Receive, Scope, Send
 
@@ -19,29 +19,10 @@ if TYPE_CHECKING:
 
     Gate: TypeAlias = Callable[[Scope], Access]
 
-__all__ = ("Endpoint", "HttpAnswer", "gate")
+__all__ = ("Endpoint", "gate")
 
 TAKE_NOTHING: Final = frozenset({"HEAD", "OPTIONS", "TRACE"})
 """Methods that a client, a cache or a scanner may send at any time."""
-
-
-class HttpAnswer(NamedTuple):
-    """An answer.
-
-    Attributes:
-        body: the whole body.
-        content_type: its type.
-        status: the HTTP status.
-        headers: further headers.
-        release: gives back the room that a long answer needs until it is read; None for a short
-            one.
-    """
-
-    body: bytes
-    content_type: bytes = JSON
-    status: int = 200
-    headers: Mapping[str, str] | None = None
-    release: Callable[[], None] | None = None
 
 
 def gate(service: Service, *, public: bool) -> Gate:
@@ -81,20 +62,13 @@ class Endpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["method"] in TAKE_NOTHING:
-            await reply(send, b"")
+            await send_answer(send, HttpAnswer(b""))
             return
         try:
             found = await self._serve(scope, receive)
         except (Problem, CosIdError) as error:
             found = self._failed(scope, error)
-        body, content_type, status, headers, release = found
-        if release is not None:
-            try:
-                await reply_slowly(send, body, content_type=content_type)
-            finally:
-                release()
-            return
-        await reply(send, body, content_type=content_type, status=status, headers=headers)
+        await send_answer(send, found)
 
     def __repr__(self) -> str:
         """Name what it serves."""

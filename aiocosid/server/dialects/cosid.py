@@ -28,14 +28,14 @@ from ...errors import (
     MachineIdLostError,
     MachineIdOverflowError,
 )
-from .._http import JSON, TEXT, parts_of, query_of
+from .._http import JSON, TEXT, HttpAnswer, parts_of, query_of
 from .._instances import UNKNOWN, InstanceMachines
 from .._problems import Problem, problem_of
 from .._service import COSID_STEP
 from .._tokens import Verb
 from ._cosid_statistics import TEXT as RADIX62
 from ._cosid_statistics import actuator_tree
-from ._endpoint import Endpoint, HttpAnswer, gate
+from ._endpoint import Endpoint, gate
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -26,10 +26,10 @@ from ...errors import (
 )
 from ...segment import SegmentStatistics
 from ...snowflake import LEAF, ShardedId, SnowflakeId
-from .._http import TEXT, check_many, parts_of, query_of, whole
+from .._http import TEXT, HttpAnswer, check_many, parts_of, query_of, whole
 from .._problems import Problem
 from .._tokens import Verb
-from ._endpoint import Endpoint, HttpAnswer, gate
+from ._endpoint import Endpoint, gate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -16,13 +16,23 @@ from starlette.routing import Route
 from ..._life.clock import SYSTEM_CLOCK
 from ...abc import IdGenerator
 from ...errors import CosIdError, InvalidArgumentError
-from .._http import EVERYTHING, TEXT, check_host, check_many, check_site, form_of, whole
+from .._http import (
+    EVERYTHING,
+    JSON,
+    TEXT,
+    HttpAnswer,
+    check_host,
+    check_many,
+    check_site,
+    form_of,
+    whole,
+)
 from .._problems import Problem, problem_of
 from .._tokens import Verb
-from ._endpoint import Endpoint, HttpAnswer
+from ._endpoint import Endpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from starlette.routing import BaseRoute
     from starlette.types import Receive, Scope, Send
@@ -127,14 +137,11 @@ class _Tinyid:
 
     async def ids(self, scope: Scope, receive: Receive) -> HttpAnswer:
         """``nextId``: ids as a list."""
-        found, release = await self._next_ids(scope, receive)
-        body = f'{{"data":[{found}],"code":200,"message":""}}'.encode()
-        return HttpAnswer(body, release=release)
+        return await self._ids(scope, receive, '{{"data":[{}],"code":200,"message":""}}', JSON)
 
     async def ids_as_text(self, scope: Scope, receive: Receive) -> HttpAnswer:
         """``nextIdSimple``: ids between commas."""
-        found, release = await self._next_ids(scope, receive)
-        return HttpAnswer(found.encode(), TEXT, release=release)
+        return await self._ids(scope, receive, "{}", TEXT)
 
     async def segment(self, scope: Scope, receive: Receive) -> HttpAnswer:
         """``nextSegmentId``: a segment by its fields."""
@@ -156,10 +163,10 @@ class _Tinyid:
             ",".join(map(str, (current_id, loading_id, max_id, *rest))).encode(), TEXT
         )
 
-    async def _next_ids(
-        self, scope: Scope, receive: Receive
-    ) -> tuple[str, Callable[[], None] | None]:
-        """Return ids between commas, and what gives their room back once they are read."""
+    async def _ids(
+        self, scope: Scope, receive: Receive, form_of_ids: str, content_type: bytes
+    ) -> HttpAnswer:
+        """Take ids, and write them between commas."""
         form = await self._form(scope, receive)
         access = self._access(form, Verb.IDS)
         generator = await self._generator(form)
@@ -173,15 +180,12 @@ class _Tinyid:
         if count > 1:
             check_many(scope, access)
         self._service.quotas.charge(access, form["bizType"], count)
-        if count == 1:
-            return str(await generator.next_id()), None
-        release = await self._service.room.take(count)
-        try:
-            return ",".join(map(str, await generator.next_ids(count))), release
-        except BaseException:
-            if release is not None:
-                release()
-            raise
+
+        async def take() -> bytes:
+            ids = [await generator.next_id()] if count == 1 else await generator.next_ids(count)
+            return form_of_ids.format(",".join(map(str, ids))).encode()
+
+        return await self._service.room.answer(count, take, content_type)
 
     async def _next(self, scope: Scope, receive: Receive) -> tuple[int, int, int, int, int]:
         """Take a segment: its max id, loading id, current id, delta and remainder."""

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Self
 
 from ...abc.checks import check_text
 from ...errors import InvalidArgumentError
-from .._url import read_url
-from .._url_specs import ETCD
+from .._url import ETCD, read_url
 from ..base import BackendStore
 from ._backend import EtcdBackend
 from ._link import EtcdLink
 
 if TYPE_CHECKING:
-    from ._driver import Message as EtcdClient
+    from ._link import Message as EtcdClient
 
 __all__ = ("EtcdStore",)
 

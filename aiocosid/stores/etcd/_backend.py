@@ -16,14 +16,13 @@ from .._durability import ETCD as RULES
 from .._durability import findings
 from .._own_cells import Places, is_enough, quoted
 from ..backend import MISSING, Backend, after_add, after_raise, counters_of
-from ._driver import STORE, existing, put, remove, span, unchanged, unwritten
+from ._link import STORE, existing, put, remove, span, unchanged, unwritten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from ...machine.cells import Changes, Marker, Need
-    from ._driver import Member, Message
-    from ._link import EtcdLink
+    from ._link import EtcdLink, Member, Message
 
 __all__ = ("EtcdBackend",)
 

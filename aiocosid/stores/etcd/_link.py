@@ -1,41 +1,370 @@
-"""The connections to a cluster: selects the member to ask, and bounds each call."""
+"""The connections to a cluster, through aetcd on grpc: which member to ask, and how long.
+
+The driver's message classes are created at import, so they have no types.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import random
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, Final, TypeVar
-from weakref import WeakValueDictionary
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
+from weakref import WeakSet, WeakValueDictionary
 
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
+from ..._life import fork
 from ..._life.clock import SYSTEM_CLOCK
-from ..._life.fork import NotCopyable
-from ...errors import InvalidArgumentError, StoreUnavailableError, WrongLoopError
-from .._connection import BorrowedConnection, Connection, OwnedConnection, closed, fail_if_forked
-from .._url_specs import ETCD
-from ._driver import (
-    STORE,
-    Member,
-    Stubs,
-    as_store_error,
-    channel_opener,
-    close_channel,
-    ensure_unforked,
-    grpc,
-    has_bad_token,
-    note_channel,
-    rpc,
+from ..._life.loop import is_stray_cancellation
+from ...errors import (
+    ForkedError,
+    InvalidArgumentError,
+    MissingExtraError,
+    StoreAuthenticationError,
+    StoreError,
+    StoreUnavailableError,
+    WrongLoopError,
 )
+from .._connection import (
+    BorrowedConnection,
+    Connection,
+    Link,
+    OwnedConnection,
+    closed,
+    fail_if_forked,
+    translate_errors,
+    untrusted,
+)
+from .._url import ETCD
+
+try:
+    grpc: Any = import_module("grpc")
+    rpc: Any = import_module("aetcd.rpc")
+    exceptions: Any = import_module("aetcd.exceptions")
+except ModuleNotFoundError as _exc:
+    raise MissingExtraError("etcd", extra="etcd") from _exc
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
+    from contextlib import AbstractContextManager
 
     from .._url import StoreUrl
-    from ._driver import Message
 
 __all__ = ("EtcdLink",)
+
+Message: TypeAlias = Any
+"""An object of the driver's: a request or a reply, a channel, a client."""
+
+STORE: Final = "etcd"
+
+_OUTAGES: Final = {
+    *("UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED", "ABORTED", "RESOURCE_EXHAUSTED"),
+    "OUT_OF_RANGE",  # compacted between two pages of a listing
+    *("UNKNOWN", "INTERNAL"),  # errors without a code of etcd's, as "context deadline exceeded"
+}
+_REFUSALS: Final = {"UNAUTHENTICATED", "PERMISSION_DENIED"}
+_OF_LOGIN: Final = ("user name is empty", "authentication")
+_UNTRUSTED: Final = "CERTIFICATE_VERIFY_FAILED"
+
+LARGEST: Final = 64 << 20  # bytes of a reply
+
+_OPTIONS: Final = (
+    # A connection of its own: otherwise a new channel would reuse a broken one.
+    ("grpc.use_local_subchannel_pool", 1),
+    # The driver's own limit would delay a new attempt after an outage by up to 120 s.
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 500),
+    ("grpc.max_reconnect_backoff_ms", 500),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.max_receive_message_length", LARGEST),
+)
+
+
+class _Channels:
+    """The open channels: they need grpc's threads, and a forked child has no threads.
+
+    A child that calls grpc nevertheless hangs or crashes, even on new channels.
+    """
+
+    def __init__(self) -> None:
+        self.open: WeakSet[Any] = WeakSet()
+        self.is_broken = False
+        fork.watch(self)
+
+    def _forget(self) -> None:
+        if self.open:
+            self.is_broken = True
+            fork.abandoned.append(tuple(self.open))
+
+
+_channels: Final = _Channels()
+
+
+def ensure_unforked() -> None:
+    """Raise in a child that was forked while the parent had a connection.
+
+    Raises:
+        ForkedError: the driver does not work in it.
+    """
+    if _channels.is_broken:
+        remedy = (
+            "fork before the first call, close first, or spawn: grpc cannot be used in this process"
+        )
+        raise ForkedError("the connection to etcd", remedy=remedy)
+
+
+def channel_opener(url: StoreUrl) -> Callable[[int], Message]:
+    """Read the files that a URL names; return a function that opens a channel to one member.
+
+    The function sends nothing, and needs a running loop.
+    """
+    make = grpc.aio.insecure_channel
+    if url.tls:
+        files = (url.options[f"ssl_{name}"] for name in ("ca_certs", "keyfile", "certfile"))
+        contents = [Path(file).read_bytes() if file else None for file in files]
+        credentials = grpc.ssl_channel_credentials(*contents)
+        make = partial(grpc.aio.secure_channel, credentials=credentials)
+
+    def open_channel(index: int) -> Message:
+        channel = make(str(url.hosts[index]), options=_OPTIONS)
+        note_channel(channel)
+        return channel
+
+    return open_channel
+
+
+def note_channel(channel: Message) -> None:
+    """Track a channel while it exists: a process that is forked until then cannot use grpc."""
+    _channels.open.add(channel)
+
+
+async def close_channel(channel: Message) -> None:
+    """Close a channel; calls on it end at once."""
+    try:
+        await channel.close()
+    finally:
+        _channels.open.discard(channel)
+
+
+def as_store_error() -> AbstractContextManager[None]:
+    """Translate the driver's errors; let all others pass."""
+    return translate_errors(_meaning, kind=BaseException)
+
+
+def _meaning(exc: BaseException) -> StoreError | None:
+    is_clients = isinstance(exc, exceptions.ClientError)  # raised by a user's client that connects
+    call = exc.__cause__ if is_clients else exc
+    if isinstance(call, grpc.aio.AioRpcError):
+        return _of_call(call)
+    if isinstance(exc, grpc.aio.UsageError) or is_stray_cancellation(exc):
+        return closed(STORE)
+    if is_clients:
+        return StoreUnavailableError(STORE, str(exc) or type(exc).__name__)
+    if isinstance(exc, TimeoutError):
+        return StoreUnavailableError(STORE, "no connection in time")
+    return None
+
+
+def _of_call(exc: Message) -> StoreError:
+    code, text = exc.code().name, exc.details() or exc.code().name
+    if _UNTRUSTED in text:
+        return untrusted(STORE, text)
+    if code in _OUTAGES:
+        return StoreUnavailableError(STORE, text)
+    if code in _REFUSALS or any(word in text for word in _OF_LOGIN):
+        return StoreAuthenticationError(STORE, text)
+    return StoreError(STORE, f"{code}: {text}")
+
+
+def has_bad_token(exc: Message) -> bool:
+    """Return whether the call was refused because the login has expired; it had no effect."""
+    text = exc.details() or ""
+    return "invalid auth token" in text or "revision of auth store is old" in text
+
+
+PAGE: Final = 1000  # maximum number of keys in a reply
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.0005, 0.1  # seconds, after a conflict over a key
+
+
+class Stubs(NamedTuple):
+    """The driver's stubs on one channel; they are expensive to create."""
+
+    channel: Message
+    kv: Message
+    lease: Message
+
+
+class Member:
+    """One member of a cluster, for one attempt.
+
+    Every read is linearizable, which is etcd's default.
+    """
+
+    __slots__ = ("_channel", "_conflicts", "_kv", "_lease", "_metadata", "_until")
+
+    def __init__(self, stubs: Stubs, metadata: Sequence[tuple[str, str]], until: float) -> None:
+        """Ask on a channel.
+
+        Args:
+            stubs: the driver's stubs on that channel.
+            metadata: the login's metadata.
+            until: the deadline, by the monotonic clock.
+        """
+        self._channel, self._kv, self._lease = stubs
+        # A member that is partitioned from the others then refuses at once, instead of not
+        # answering.
+        self._metadata = (*metadata, ("hasleader", "true"))
+        self._until = until
+        self._conflicts = 0
+
+    async def read_ranges(self, *ranges: Message) -> Message:
+        """Read ranges at one moment; the reply's ``responses`` are in the same order."""
+        return await self.write((), [rpc.RequestOp(request_range=each) for each in ranges])
+
+    async def read(
+        self, *keys: str, prefix: str = "", keys_only: bool = False
+    ) -> tuple[Message, list[Message]]:
+        """Read some keys, and all with a prefix, at one moment.
+
+        Returns:
+            The reply's header, and the keys that exist.
+        """
+        ranges = [span(key) for key in keys]
+        if prefix:
+            ranges.append(span(prefix, is_prefix=True, limit=PAGE, keys_only=keys_only))
+        reply = await self.read_ranges(*ranges)
+        found = [each for part in reply.responses for each in part.response_range.kvs]
+        page = reply.responses[-1].response_range
+        while page.more:
+            ranges[-1].key, ranges[-1].revision = page.kvs[-1].key + b"\0", reply.header.revision
+            page = await self._call(self._kv.Range, ranges[-1])
+            found += page.kvs
+        return reply.header, found
+
+    async def write(
+        self, compares: Sequence[Message], changes: Sequence[Message], *, else_read: str = ""
+    ) -> Message:
+        """Write if all comparisons hold, else read a key; the reply's ``succeeded`` says which.
+
+        If it is sent again, the comparisons do not hold any more.
+        """
+        looks = [rpc.RequestOp(request_range=span(else_read))] if else_read else ()
+        request = rpc.TxnRequest(compare=compares, success=changes, failure=looks)
+        return await self._call(self._kv.Txn, request)
+
+    async def write_and_keep(
+        self, compares: Sequence[Message], changes: Sequence[Message], lease: int
+    ) -> tuple[Message, int]:
+        """Do the same, and extend a lease without a further round trip.
+
+        Returns:
+            The reply, or None if the lease had ended and nothing was written; and the lease's
+            length in seconds, 0 if it has ended since.
+        """
+        request = rpc.LeaseKeepAliveRequest(ID=lease)
+        beat = self._lease.LeaseKeepAlive(
+            iter((request,)), timeout=self._left(), metadata=self._metadata
+        )
+        try:
+            reply = await self.write(compares, changes)
+            kept = await beat.read()
+        except grpc.aio.AioRpcError as exc:
+            if exc.code() is not grpc.StatusCode.NOT_FOUND:
+                raise
+            return None, 0
+        finally:
+            beat.cancel()
+        return reply, 0 if kept is grpc.aio.EOF else int(kept.TTL)
+
+    async def grant(self, seconds: int) -> int:
+        """Return a new lease of at least so many seconds; if it is unused, it expires."""
+        reply = await self._call(self._lease.LeaseGrant, rpc.LeaseGrantRequest(TTL=seconds))
+        return int(reply.ID)
+
+    async def remaining(self, lease: int) -> int:
+        """Return the whole seconds that a lease has left, -1 if it has ended."""
+        request = rpc.LeaseTimeToLiveRequest(ID=lease)
+        return int((await self._call(self._lease.LeaseTimeToLive, request)).TTL)
+
+    async def version(self) -> str:
+        """Return the version of this member."""
+        status = rpc.MaintenanceStub(self._channel).Status
+        return str((await self._call(status, rpc.StatusRequest())).version)
+
+    async def pause(self) -> None:
+        """Wait a moment after a conflict.
+
+        Raises:
+            StoreUnavailableError: the deadline of this call has passed.
+        """
+        if self._until <= SYSTEM_CLOCK.monotonic():
+            raise StoreUnavailableError(
+                STORE, "other clients change the same keys each time", remedy="try again"
+            )
+        longest = min(SHORTEST_PAUSE * 2**self._conflicts, LONGEST_PAUSE)
+        self._conflicts += 1
+        await SYSTEM_CLOCK.sleep(random.uniform(0, longest))  # noqa: S311 - no secret
+
+    async def _call(self, method: Message, request: Message) -> Message:
+        return await method(request, timeout=self._left(), metadata=self._metadata)
+
+    def _left(self) -> float:
+        return max(self._until - SYSTEM_CLOCK.monotonic(), 0.001)
+
+
+def span(key: str, *, is_prefix: bool = False, **how: object) -> Message:
+    """Return a request for a key, or for all keys with that prefix."""
+    end = _span_end(key) if is_prefix else b""
+    return rpc.RangeRequest(key=key.encode(), range_end=end, **how)
+
+
+def unchanged(key: str, value: bytes | None) -> Message:
+    """Return a comparison: the key has that value; None for a missing key."""
+    if value is None:
+        condition = {"target": rpc.Compare.MOD, "mod_revision": 0}
+    else:
+        condition = {"target": rpc.Compare.VALUE, "value": value}
+    return rpc.Compare(key=key.encode(), result=rpc.Compare.EQUAL, **condition)
+
+
+def existing(key: str) -> Message:
+    """Return a comparison: the key is there, whatever its value."""
+    return rpc.Compare(
+        key=key.encode(), target=rpc.Compare.MOD, result=rpc.Compare.GREATER, mod_revision=0
+    )
+
+
+def unwritten(prefix: str, revision: int) -> Message:
+    """Return a comparison: no key with that prefix was written after that revision."""
+    return rpc.Compare(
+        key=prefix.encode(),
+        range_end=_span_end(prefix),
+        target=rpc.Compare.MOD,
+        result=rpc.Compare.LESS,
+        mod_revision=revision + 1,
+    )
+
+
+def put(key: str, value: bytes, lease: int = 0) -> Message:
+    """Return an operation: write a key; on a lease that removes it when it ends, if not 0."""
+    return rpc.RequestOp(request_put=rpc.PutRequest(key=key.encode(), value=value, lease=lease))
+
+
+def remove(key: str, *, is_prefix: bool = False) -> Message:
+    """Return an operation: remove a key, or all with that prefix."""
+    end = _span_end(key) if is_prefix else b""
+    deletion = rpc.DeleteRangeRequest(key=key.encode(), range_end=end)
+    return rpc.RequestOp(request_delete_range=deletion)
+
+
+def _span_end(prefix: str) -> bytes:
+    """Return the end of the range of keys with a prefix, which ends with ``/`` or a dot."""
+    return f"{prefix[:-1]}{chr(ord(prefix[-1]) + 1)}".encode()
+
 
 TIMEOUT: Final = float(ETCD.options["timeout"].default)
 """Seconds for a call on a client."""
@@ -147,18 +476,18 @@ async def _heard(call: Awaitable[T]) -> T:
         raise
 
 
-class EtcdLink(NotCopyable):
+class EtcdLink(Link[Any]):
     """Connections to a cluster, on a user's client or on channels created from a URL.
 
     Attributes:
         name: the members, without credentials.
     """
 
-    __slots__ = ("__weakref__", "_connection", "_lines", "name")
+    __slots__ = ("_lines", "name")
 
     def __init__(self, name: str, connection: Connection[_Session] | Connection[_Client]) -> None:
+        super().__init__(connection)
         self.name: str = name
-        self._connection = connection
         self._lines: WeakValueDictionary[Any, asyncio.Lock] = WeakValueDictionary()
 
     @classmethod
@@ -218,9 +547,5 @@ class EtcdLink(NotCopyable):
 
     async def aopen(self) -> None:
         """Get ready in this process and on this loop, or raise as `call` does."""
-        await self._connection.aopen()
+        await super().aopen()
         ensure_unforked()
-
-    async def aclose(self) -> None:
-        """Close the channels that were opened here; waiting calls fail."""
-        await self._connection.aclose()

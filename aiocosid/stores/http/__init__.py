@@ -10,11 +10,17 @@ from typing import Self
 
 from ...errors import InvalidArgumentError
 from .._connection import OwnedConnection
-from .._url import read_url
-from .._url_specs import HTTP
+from .._url import HTTP, read_url
 from ..base import BackendStore
-from ._backend import HttpBackend, HttpCounter, UsersClient, base_of, connect, session_on
-from ._machine import HttpMachineIdDistributor
+from ._backend import (
+    HttpBackend,
+    HttpCounter,
+    HttpMachineIdDistributor,
+    UsersClient,
+    base_of,
+    connect,
+    session_on,
+)
 from ._session import HttpSession, httpx
 
 __all__ = ("HttpStore",)

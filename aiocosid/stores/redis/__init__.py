@@ -13,8 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from ...abc import DEFAULT_MAX_SEQUENCE, DEFAULT_NAMESPACE, DEFAULT_TOLERANCE
-from .._url import read_url
-from .._url_specs import REDIS
+from .._url import REDIS, read_url
 from ..base import BackendStore
 from ._backend import RedisBackend
 from ._demands import DEMANDS, REPLICA_TIMEOUT, Demands

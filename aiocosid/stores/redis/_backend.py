@@ -45,8 +45,7 @@ from ...machine.cells import (
     read_note,
 )
 from ..backend import Backend, counters_of
-from ._demands import durability_of, facts_of
-from ._errors import STORE
+from ._demands import STORE, durability_of, facts_of
 from ._link import UNDECODED, Grants, script_of, text_of
 
 if TYPE_CHECKING:

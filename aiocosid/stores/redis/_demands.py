@@ -10,7 +10,6 @@ from ...errors import StoreUnavailableError
 from .._durability import REDIS as RULES
 from .._durability import REDIS_SEQUENCES as SEQUENCE_RULES
 from .._durability import Findings, findings
-from ._errors import STORE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -22,12 +21,15 @@ __all__ = (
     "DEMANDS",
     "MAX_REPLICAS",
     "REPLICA_TIMEOUT",
+    "STORE",
     "Confirmed",
     "Demands",
     "durability_of",
     "evictions_of",
     "facts_of",
 )
+
+STORE: Final = "redis"
 
 REPLICA_TIMEOUT: Final = 0.5  # seconds; below the driver's timeout for a reply, 1.5 s
 MAX_REPLICAS: Final = 1000

@@ -2,12 +2,17 @@
 
 A script is one atomic step, on declared keys only.  It returns text: a Lua number is a double, and
 not exact above 2^53.
+
+The driver's errors are translated by the names of their classes, because valkey-py has its own
+classes of the same names; and by the server's messages, because an error inside a script, or of an
+older driver, has no class of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha1
@@ -18,20 +23,33 @@ from weakref import WeakKeyDictionary
 import anyio
 
 from ..._life import fork
-from ..._life.fork import NotCopyable
-from ...errors import InvalidArgumentError, MissingExtraError, StoreUnavailableError
+from ...abc import MAX_ID
+from ...errors import (
+    CorruptCounterError,
+    CosIdError,
+    IdOverflowError,
+    InvalidArgumentError,
+    MissingExtraError,
+    StoreAuthenticationError,
+    StoreError,
+    StoreUnavailableError,
+)
 from .._connection import (
     CALL_TIMEOUT,
     BorrowedConnection,
     CallTasks,
     Connection,
+    Link,
     OwnedConnection,
+    causes_of,
     closed,
+    silence,
+    translate_errors,
+    untrusted,
 )
 from .._durability import DurabilityCheck, Findings
 from .._url import StoreUrl
-from ._demands import Confirmed
-from ._errors import STORE, as_store_error
+from ._demands import STORE, Confirmed
 
 try:
     from redis.asyncio import Redis, RedisCluster
@@ -46,10 +64,113 @@ except ModuleNotFoundError as _exc:
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator
+    from contextlib import AbstractContextManager
 
     from ._demands import Demands
 
 __all__ = ("UNDECODED", "Grants", "RedisClient", "RedisLink", "Script", "script_of", "text_of")
+
+_DRIVER: Final = {
+    *("RedisError", "RedisClusterException", "ValkeyError", "ValkeyClusterException", "OSError")
+}
+_AUTHENTICATION: Final = {
+    *("AuthenticationError", "AuthorizationError", "AuthenticationWrongNumberOfArgsError"),
+    "NoPermissionError",
+}
+_REFUSALS: Final = (
+    *("NOAUTH", "WRONGPASS", "NOPERM", "ACL failure"),
+    "The user executing the script",  # of Redis 7.0
+)
+_UNAVAILABLE: Final = {
+    *("ConnectionError", "TimeoutError", "BusyLoadingError", "ReadOnlyError", "OutOfMemoryError"),
+    *("ClusterDownError", "ClusterError", "MasterDownError", "SlotNotCoveredError"),
+}
+_OUTAGES: Final = (
+    *("LOADING", "READONLY", "CLUSTERDOWN", "MASTERDOWN", "MISCONF", "OOM", "NOREPLICAS"),
+    "BUSY",
+    # A master became a replica during a WAIT, or before it.
+    *("UNBLOCKED", "WAIT cannot be used"),
+    # Messages of the cluster client, which has no classes for them.
+    *("cannot be connected", "slots are not covered", "could not agree"),
+    # A script's message for CLUSTERDOWN.
+    "while the cluster is down",
+)
+_ELSEWHERE: Final = (
+    *("MOVED ", "ASK ", "CROSSSLOT"),
+    "Keys in request don't hash to the same slot",  # CROSSSLOT, which the drivers strip
+)
+_MOVING: Final = (
+    "TRYAGAIN",  # a script's keys are on both nodes
+    "non local key",  # a script removed a key, and may not write it again on the node that is left
+    "TTL exhausted",  # the cluster client was sent from one node to the other too often
+)
+
+
+def as_store_error(namespaced_name: str = "", key: str = "") -> AbstractContextManager[None]:
+    """Translate the driver's errors; let all others pass."""
+    return translate_errors(partial(_meaning, namespaced_name, key))
+
+
+def _meaning(namespaced_name: str, key: str, exc: Exception) -> CosIdError | None:
+    text = _sentence(exc)
+    if not _names(exc) & _DRIVER:
+        return _slip(exc, text)
+    if "would overflow" in text:
+        return IdOverflowError(namespaced_name, limit=MAX_ID)
+    if "not an integer" in text:
+        return CorruptCounterError(STORE, counter=key, found="a text that is no 64-bit integer")
+    if "WRONGTYPE" in text:
+        return CorruptCounterError(STORE, counter=key, found="a value of another type")
+    if (refusal := _refusal(exc)) is not None:
+        return refusal
+    return _outage(exc, text) or StoreError(STORE, text)
+
+
+def _outage(exc: Exception, text: str) -> StoreUnavailableError | None:
+    if "TryAgainError" in _names(exc) or any(word in text for word in _MOVING):
+        reason = f"a slot of the cluster is moving to another node: {text}"
+        return StoreUnavailableError(STORE, reason, remedy="try again when it has moved")
+    is_outage = _names(exc) & _UNAVAILABLE or any(word in text for word in _OUTAGES)
+    return StoreUnavailableError(STORE, text) if is_outage else None
+
+
+def _slip(exc: Exception, text: str) -> StoreError | None:
+    """Translate errors that the driver does not wrap; it drops the connection, so a retry works."""
+    if isinstance(exc, RuntimeError) and "loop" in text:
+        return StoreUnavailableError(STORE, f"a connection of another event loop: {text}")
+    if isinstance(exc, AttributeError) and "NoneType" in text:
+        return StoreUnavailableError(STORE, f"a connection was closed under the call: {text}")
+    return None
+
+
+def _refusal(exc: Exception) -> StoreError | None:
+    """Find a refusal that no retry will fix, also among the error's causes."""
+    for cause in causes_of(exc):
+        text = _sentence(cause)
+        if _names(cause) & _AUTHENTICATION or any(word in text for word in _REFUSALS):
+            return StoreAuthenticationError(STORE, text)
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return untrusted(STORE, text)
+    if "AskError" in _names(exc) or str(exc).startswith(_ELSEWHERE):
+        remedy = "use redis+cluster:// or a RedisCluster client"
+        return StoreError(STORE, "the server is part of a cluster", remedy=remedy)
+    if "Cluster mode is not enabled" in str(exc):
+        return StoreError(STORE, "the server is no part of a cluster", remedy="use redis://")
+    return None
+
+
+def _names(exc: BaseException) -> set[str]:
+    return {cls.__name__ for cls in type(exc).__mro__}
+
+
+def _sentence(exc: BaseException) -> str:
+    text = str(exc)
+    if type(exc).__name__ == "MasterNotFoundError":
+        # After the colon old drivers list their sentinel clients, with passwords.
+        text = text.partition(" : ")[0]
+        exc.args = (text,)
+    return text or type(exc).__name__
+
 
 CALLS_AT_ONCE: Final = 32  # on one client; further calls wait here, not for a connection
 CANCEL_ATTEMPTS: Final = 4  # how often a call is cancelled before it is abandoned
@@ -183,12 +304,7 @@ class RedisSession:
 
     def silence(self) -> None:
         """Keep the connections from sending anything.  Runs first in a forked child."""
-        fork.silence(
-            connection._writer.get_extra_info("socket")
-            for client in self.clients
-            for connection in _connections(client)
-            if connection._writer is not None
-        )
+        silence(connection for client in self.clients for connection in _connections(client))
 
 
 def _connections(client: Any) -> Iterator[Any]:  # noqa: ANN401 - one of the driver's
@@ -224,7 +340,7 @@ async def _abort(*calls: asyncio.Future[Any]) -> None:
             _, left = await asyncio.wait(left, timeout=CANCEL_PAUSE)
 
 
-class RedisLink(NotCopyable):
+class RedisLink(Link[RedisSession]):
     """The connections to the servers, which a store and its distributors share.
 
     On the user's client, or on clients created from a URL; see `aiocosid.stores._connection`.
@@ -236,20 +352,20 @@ class RedisLink(NotCopyable):
         is_cluster: whether keys are in slots.
     """
 
-    __slots__ = ("_connection", "demands", "durability", "is_cluster", "name")
+    __slots__ = ("demands", "durability", "is_cluster", "name")
 
     def __init__(self, client: RedisClient | StoreUrl, demands: Demands) -> None:
         self.demands: Demands = demands
         self.name: str = "on your client"
         pool = None
-        self._connection: Connection[RedisSession]
+        connection: Connection[RedisSession]
         self.is_cluster: bool
         if isinstance(client, StoreUrl):
             self.name = f"{client.scheme} {client}"
             self.is_cluster = is_cluster(client)
             socket_timeout = client.options["socket_timeout"]
 
-            self._connection = OwnedConnection(
+            connection = OwnedConnection(
                 "the Redis connection",
                 connect=partial(RedisSession.of_url, client),
                 disconnect=RedisSession.aclose,
@@ -265,7 +381,8 @@ class RedisLink(NotCopyable):
             self.is_cluster = hasattr(client, "nodes_manager")
             socket_timeout = getattr(pool, "connection_kwargs", {}).get("socket_timeout")
             session = RedisSession(client, turns=_turns_on(client))
-            self._connection = BorrowedConnection("the Redis client", session)
+            connection = BorrowedConnection("the Redis client", session)
+        super().__init__(connection)
         self.durability: DurabilityCheck = DurabilityCheck(demands.durability, pool)
         wait = demands.replica_timeout
         if demands.replicas and socket_timeout and wait >= socket_timeout:
@@ -338,14 +455,6 @@ class RedisLink(NotCopyable):
                     await self._connection.aclose()
                 raise
         raise StoreUnavailableError(STORE, f"no answer within {CALL_TIMEOUT:g} s")
-
-    async def aopen(self) -> None:
-        """Get ready in this process and on this loop, or raise as `call` does."""
-        await self._connection.aopen()
-
-    async def aclose(self) -> None:
-        """Close connections created from a URL; the next call opens new ones."""
-        await self._connection.aclose()
 
 
 _turns: WeakKeyDictionary[Any, anyio.Semaphore] = WeakKeyDictionary()

@@ -23,8 +23,7 @@ from ...abc import SecondFenced, SecondSpent, SequenceDistributor, SequenceGrant
 from ...abc.checks import check_integer, check_text
 from ...errors import ClockSkewError, InvalidArgumentError, StoreIdentityHiddenError
 from .._durability import DurabilityCheck
-from ._demands import evictions_of
-from ._errors import STORE
+from ._demands import STORE, evictions_of
 from ._link import Grants, script_of, text_of
 
 if TYPE_CHECKING:

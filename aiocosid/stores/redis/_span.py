@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ...errors import StoreIdentityHiddenError
-from ._errors import STORE
+from ._demands import STORE
 from ._link import UNDECODED, Script, script_of, text_of
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from ...abc import DEFAULT_NAMESPACE, Machine, MachineMarker
 from .._connection import OwnedConnection
-from .._url import read_url
-from .._url_specs import AIOCOSID
+from .._url import AIOCOSID, read_url
 from ..base import BackendStore
 from ..wire import LABEL
 from ._backend import RemoteBackend, Servers

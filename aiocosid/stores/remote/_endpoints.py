@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...errors import InvalidArgumentError
-from .._url import client_context
-from .._url_specs import AIOCOSID
+from .._url import AIOCOSID, client_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -32,8 +32,23 @@ from ...machine.rules import RELEASE_STAMP_MARGIN
 from .._durability import ZOOKEEPER as RULES
 from .._durability import findings
 from ..backend import MISSING, Backend, after_add, after_raise, counters_of
-from ._paths import COSID, OURS, STORES_OWN, name_of, node_of, own_node_of, path_of, text_of
-from .tree import ANY, Node, ZookeeperLink, create, delete, expect, write
+from .tree import (
+    ANY,
+    COSID,
+    OURS,
+    STORES_OWN,
+    Node,
+    ZookeeperLink,
+    create,
+    delete,
+    expect,
+    name_of,
+    node_of,
+    own_node_of,
+    path_of,
+    text_of,
+    write,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -1,40 +1,58 @@
-"""ZooKeeper's nodes and connections: for the store, and for `aiocosid.compat`.
+"""ZooKeeper's paths, nodes and connections: for the store, and for `aiocosid.compat`.
 
-Requires the ``zookeeper`` extra.  Every call has a timeout.
+Requires the ``zookeeper`` extra.  The driver has its own threads and no types; `Wire` is the bridge
+between them and an event loop.  Every call has a timeout.
 """
-
-# ruff: noqa: PLC0414 - re-exported
 
 from __future__ import annotations
 
+import asyncio
+import atexit
+import contextlib
 import random
+import re
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, count
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import unquote
 
 import anyio
 
 from ..._life.clock import SYSTEM_CLOCK
-from ..._life.fork import NotCopyable
-from ...errors import InvalidArgumentError, StoreError, StoreUnavailableError
+from ...errors import (
+    InvalidArgumentError,
+    MissingExtraError,
+    StoreAuthenticationError,
+    StoreError,
+    StoreUnavailableError,
+)
 from .._connection import CALL_TIMEOUT as _CALL_TIMEOUT
-from .._connection import BorrowedConnection, Connection, OwnedConnection
-from .._url import address_of, read_url
-from .._url_specs import ZOOKEEPER
-from ._paths import OURS as OURS
-from ._paths import node_of as node_of
-from ._wire import STORE as STORE
-from ._wire import KazooClient, NodeExistsError, NoNodeError, Wire, as_store_error, wire_of
-from ._wire import NoAuthError as NoAuthError
+from .._connection import (
+    BorrowedConnection,
+    Link,
+    OwnedConnection,
+    closed,
+    fail_if_forked,
+    translate_errors,
+)
+from .._url import ZOOKEEPER, address_of, read_url
+
+try:
+    from kazoo import client as _client  # type: ignore[import-untyped]
+    from kazoo import exceptions as _exceptions
+except ModuleNotFoundError as _exc:
+    raise MissingExtraError("kazoo", extra="zookeeper") from _exc
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
 __all__ = (
     "ANY",
+    "COSID",
     "OURS",
     "STORE",
+    "STORES_OWN",
     "Change",
     "NoAuthError",
     "Node",
@@ -46,9 +64,263 @@ __all__ = (
     "create_ephemeral",
     "delete",
     "expect",
+    "name_of",
     "node_of",
+    "own_node_of",
+    "path_of",
+    "text_of",
     "write",
 )
+
+COSID: Final = "/cosid"
+"""The root of CosId's nodes."""
+
+OURS: Final = "/aiocosid"
+"""The root of aiocosid's own nodes."""
+
+STORES_OWN: Final = frozenset(("clock", "counts", "leaf", "marker", "namespaces", "twitter"))
+"""Nodes below `OURS` that belong to no namespace."""
+
+# Characters that a server refuses in a path: no Java process can have used them.
+_REFUSED: Final = re.compile(
+    "[\\x00-\\x1f\\x7f-\\x9f\\ud800-\\uf8ff\\ufff0-\\uffff\U00010000-\U0010ffff]"
+)
+_NO_PATH: Final = re.compile(r"/{2,}|^/|/$|(?:^|/)\.{1,2}(?=/|$)")
+_RESERVED: Final = re.compile(r"(?:^|/)_(?=_(?:counter|itc_idx|revert)(?:-locker)?(?:/|$))")
+_LOOKS_ESCAPED: Final = re.compile(r"%(?=[0-9A-Fa-f]{2})")
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in match[0].encode("utf-8", "surrogatepass"))
+
+
+def path_of(text: str) -> str:
+    """Return the path of a counter or a namespace below `COSID`, without the first slash.
+
+    As in CosId a slash begins a child node.  Invalid names are escaped as in a URL.  The result may
+    be another text's path as well: two counters that share a node repeat no ids.
+    """
+    text = _RESERVED.sub(lambda match: match[0].replace("_", "%5F"), text)
+    if _NO_PATH.search(text):
+        text = text.replace("/", "%2F")
+        if set(text) == {"."}:
+            text = text.replace(".", "%2E")
+    return _REFUSED.sub(_escaped, text)
+
+
+def text_of(path: str) -> str:
+    """Return the text of a path."""
+    text = unquote(path, errors="replace")
+    return text if path_of(text) == path else path
+
+
+def node_of(text: str) -> str:
+    """Return the name of the node of an instance or a namespace; each has a different one.
+
+    It is the plain text where CosId would accept that, so both find each other's nodes.
+    """
+    text = _LOOKS_ESCAPED.sub("%25", text).replace("/", "%2F")
+    if text in {".", ".."}:
+        return text.replace(".", "%2E")
+    return _REFUSED.sub(_escaped, text)
+
+
+def own_node_of(namespace: str) -> str:
+    """Return the name of a namespace's node below `OURS`."""
+    name = node_of(namespace)
+    return f"%{ord(name[0]):02X}{name[1:]}" if name in STORES_OWN else name
+
+
+def name_of(node: str, node_of: Callable[[str], str] = node_of) -> str:
+    """Return the text of a node's name; a name of another system is returned unchanged."""
+    text = unquote(node, errors="replace")
+    return text if node_of(text) == node else node
+
+
+KazooClient: Any = _client.KazooClient
+NoAuthError: type[Exception] = _exceptions.NoAuthError
+NoNodeError: type[Exception] = _exceptions.NoNodeError
+NodeExistsError: type[Exception] = _exceptions.NodeExistsError
+
+STORE: Final = "zookeeper"
+
+_REFUSALS: Final = {"AuthFailedError", "NoAuthError", "InvalidACLError"}
+_OUTAGES: Final = {
+    *("ConnectionLoss", "ConnectionClosedError", "SessionExpiredError", "SessionMovedError"),
+    *("OperationTimeoutError", "NotReadOnlyCallError", "ReconfigInProcessError"),
+    *("NewConfigNoQuorumError", "ThrottledOpError", "RequestTimeoutError"),
+}
+
+# Below the default 2 s timeout of a generator's call, so that the generator gets the reason.
+REPLY_TIMEOUT: Final = 1.5  # seconds for a session, and for each reply
+
+READ_SHARE: Final = 1.5  # the driver waits for two thirds of a session's time
+CONNECTED: Final = "CONNECTED"  # a KazooState
+
+_sessions = count(1)
+
+
+def as_store_error() -> contextlib.AbstractContextManager[None]:
+    """Translate the driver's errors; let all others pass."""
+    return translate_errors(_meaning, kind=_exceptions.KazooException)
+
+
+def _meaning(exc: Exception) -> StoreError:
+    name = type(exc).__name__
+    text = f"{name}: {exc}" if str(exc) else name
+    if name in _REFUSALS:
+        return StoreAuthenticationError(STORE, f"the user may not do this ({text})")
+    return (StoreUnavailableError if name in _OUTAGES else StoreError)(STORE, text)
+
+
+class Wire:
+    """One client of the driver, with the state that its threads report.
+
+    Any event loop may use it: an answer arrives on the loop of its call.  Nothing is sent without a
+    session: the driver would keep it, and send it after its caller has gone.
+
+    Attributes:
+        client: a KazooClient.
+        session: a number that changes each time that the session was suspended, expired or closed.
+        session_timeout: seconds without a message after which the server ends the session: as the
+            client requests it; for our own client, once known, as the server has agreed.
+    """
+
+    __slots__ = ("_is_own", "_pending", "_waiting", "client", "session", "session_timeout")
+
+    def __init__(self, client: Any, *, is_own: bool) -> None:  # noqa: ANN401 - the driver's
+        self.client: Any = client
+        self.session: int = next(_sessions)
+        self._is_own = is_own
+        self._waiting: set[asyncio.Future[Any]] = set()
+        self._pending: set[asyncio.Future[Any]] = set()
+        self.session_timeout: float = client._session_timeout / 1000
+        if is_own:
+            self._watch_timeout(client._connection)
+        client.add_listener(self)
+
+    def _watch_timeout(self, connection: Any) -> None:  # noqa: ANN401 - the driver's
+        """Read the timeout that the server agrees to, which the driver does not expose."""
+        connect = connection._connect
+
+        def watched(*address: Any) -> tuple[float, float]:  # noqa: ANN401 - the driver's
+            read_ms, connect_ms = connect(*address)
+            self.session_timeout = read_ms * READ_SHARE / 1000
+            return read_ms, connect_ms
+
+        connection._connect = watched
+
+    def __call__(self, state: str) -> None:
+        """Record the session's new state; runs in one of the driver's threads."""
+        if state != CONNECTED:
+            self.session = next(_sessions)
+            if self._is_own:
+                # Otherwise a server that was emptied would refuse the client for ever, because the
+                # client has seen a later transaction.  All writes here compare a version, so an old
+                # read does no harm.
+                self.client.last_zxid = 0
+        for future in tuple(self._waiting):
+            _tell(future)
+
+    async def ask(self, *requests: Callable[[Any], Any]) -> list[Any]:
+        """Send requests in order, and return an answer or the driver's error for each.
+
+        A cancelled call may have taken effect; no other call gets its answers.
+
+        Args:
+            *requests: functions that take the client, and return the driver's asynchronous result.
+
+        Raises:
+            StoreUnavailableError: there is no session, or not all answers came in time.
+            StoreAuthenticationError: the user was refused.
+            ForkedError: the session is the parent's.
+        """
+        with fail_if_forked():  # then nothing is sent: the session is the parent's
+            await self._connected()
+        answers = [self._send(request) for request in requests]
+        with fail_if_forked():
+            try:
+                await asyncio.wait(answers, timeout=REPLY_TIMEOUT)
+            finally:
+                for answer in answers:
+                    self._pending.discard(answer)
+                    answer.cancel()
+        if any(answer.cancelled() for answer in answers):
+            raise StoreUnavailableError(STORE, f"no answer within {REPLY_TIMEOUT:g} s")
+        return [answer.result() for answer in answers]
+
+    def _send(self, request: Callable[[Any], Any]) -> asyncio.Future[Any]:
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def came(reply: Any) -> None:  # noqa: ANN401 - the driver's, in a thread of its own
+            _tell(answer, reply.exception or reply.value)
+
+        self._pending.add(answer)
+        request(self.client).rawlink(came)
+        return answer
+
+    async def _connected(self) -> None:
+        with anyio.move_on_after(REPLY_TIMEOUT):
+            while True:
+                changed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+                self._waiting.add(changed)  # before the check, to miss no change in between
+                try:
+                    if self.client.connected:
+                        return
+                    if self.client.client_state == "AUTH_FAILED":
+                        break
+                    await changed
+                finally:
+                    self._waiting.discard(changed)
+        state = self.client.client_state
+        if state == "AUTH_FAILED":
+            raise StoreAuthenticationError(STORE, "the server rejects the user or the password")
+        hosts = ",".join(f"{host}:{port}" for host, port in self.client.hosts)
+        why, remedy = f"no session with {hosts} within {REPLY_TIMEOUT:g} s", ""
+        if state == "CLOSED" and not self._is_own:
+            remedy = "start the client, which was not started or was stopped"
+        raise StoreUnavailableError(STORE, why, remedy=remedy)
+
+    async def aclose(self) -> None:
+        """End the session and the driver's threads; after a cancellation they end by themselves."""
+        for answer in tuple(self._pending):
+            _tell(answer, closed(STORE))
+        done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        # Not in the loop's thread pool: a loop that ends waits for those threads.
+        self.client.handler.spawn(self._stop, done)
+        await done
+
+    def _stop(self, done: asyncio.Future[Any]) -> None:
+        with contextlib.suppress(Exception):  # its writer hangs; the thread is a daemon
+            self.client.stop()
+            self.client.close()
+        _tell(done)
+
+    def forget(self) -> None:
+        """Keep the driver from waiting for its threads in a forked child, which has none.
+
+        It sends nothing there by itself: the connection stays the parent's.
+        """
+        atexit.unregister(self.client.handler.stop)
+
+
+def wire_of(client: object) -> Wire:
+    """Return the wire of a user's client, shared by all that use the client."""
+    kazoo: Any = client  # the driver has no types
+    known = (each for each in kazoo.state_listeners if isinstance(each, Wire))
+    return next(known, None) or Wire(kazoo, is_own=False)
+
+
+def _tell(future: asyncio.Future[Any], value: object = None) -> None:
+    """Resolve a future of any loop, from any thread."""
+
+    def tell() -> None:
+        if not future.done():
+            future.set_result(value)
+
+    with contextlib.suppress(RuntimeError):  # its loop has ended
+        future.get_loop().call_soon_threadsafe(tell)
+
 
 ANY: Final = -1  # the version that every node has
 
@@ -274,7 +546,7 @@ class _OnAnyLoop(BorrowedConnection[Wire]):
         return False
 
 
-class ZookeeperLink(NotCopyable):
+class ZookeeperLink(Link[Wire]):
     """Connections that stores and distributors share, on the user's client.
 
     Attributes:
@@ -282,9 +554,7 @@ class ZookeeperLink(NotCopyable):
         address: the deployment in a URL, without credentials; empty on a user's client.
     """
 
-    __slots__ = ("__weakref__", "_connection", "_root", "_timeout", "_wire", "address", "label")
-
-    _connection: Connection[Wire]
+    __slots__ = ("_root", "_timeout", "_wire", "address", "label")
 
     def __init__(self, client: object) -> None:
         """Take a client, which is never closed here, nor used after a fork.
@@ -301,7 +571,7 @@ class ZookeeperLink(NotCopyable):
         self.address: str = ""
         self._root, self._timeout = "", 0.0
         self._wire: Wire | None = wire_of(client)
-        self._connection = _OnAnyLoop("the ZooKeeper client", wire_of(client))
+        super().__init__(_OnAnyLoop("the ZooKeeper client", wire_of(client)))
 
     async def call(self, work: Callable[[Nodes], Coroutine[object, object, _T]]) -> _T:
         """Run ``work(nodes)``.
@@ -348,14 +618,6 @@ class ZookeeperLink(NotCopyable):
         """Seconds that a session lives without a message: as requested, later as granted."""
         return self._wire.session_timeout if self._wire is not None else self._timeout
 
-    async def aopen(self) -> None:
-        """Get ready in this process and on this loop, or raise as `call` does."""
-        await self._connection.aopen()
-
-    async def aclose(self) -> None:
-        """End the session, if it was begun here; the next call begins a new one."""
-        await self._connection.aclose()
-
 
 class OwnedLink(ZookeeperLink):
     """On a client created from a URL: started on first use, and again after closing or a fork."""
@@ -387,13 +649,14 @@ class OwnedLink(ZookeeperLink):
             client.start_async()  # connects in threads of its own, which outlive a loop
             return self._wire
 
-        self._connection = OwnedConnection(
+        connection = OwnedConnection(
             "the ZooKeeper session",
             connect=connect,
             disconnect=Wire.aclose,
             salvage=lambda wire: wire,
             silence=Wire.forget,
         )
+        Link.__init__(self, connection)
 
 
 def as_link(client: object) -> ZookeeperLink:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Sequence
+from io import StringIO
 
 from aiocosid.abc import (
     DEFAULT_NAMESPACE,
@@ -21,6 +22,13 @@ from aiocosid.abc import (
 from aiocosid.errors import CosIdError
 from aiocosid.machine.distributor import CellMachineIdDistributor
 from aiocosid.stores.memory import MemoryStore
+
+
+class Terminal(StringIO):
+    """Somebody who types."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 class ScriptedDistributor(IdSegmentDistributor):
@@ -136,6 +144,8 @@ class ScriptedStore(Store):
         )
 
     async def is_initialized(self) -> bool:
+        if self.silent:
+            await self.answer()
         return await self.memory.is_initialized()
 
     async def initialize(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.command import Command, in_process
 
-from ._doubles import ScriptedStore
+from ._doubles import ScriptedStore, Terminal
 
 
 @pytest.fixture
@@ -34,3 +35,9 @@ def scripted(aiocosid: Command, monkeypatch: pytest.MonkeyPatch) -> ScriptedStor
     monkeypatch.setattr("aiocosid.cli._stores.open_store", open_store)
     monkeypatch.setenv("AIOCOSID_STORE", "redis://host")
     return store
+
+
+@pytest.fixture
+def types(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Have somebody at a terminal type something."""
+    return lambda text: monkeypatch.setattr("sys.stdin", Terminal(text))

@@ -71,7 +71,6 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
 ROUND = _bench.CALLS * (1.0 + 1.5) + _bench.BATCHES * 4.0  # seconds on the watch
 
 
-@pytest.mark.asyncio
 async def test_rates_and_ratio(watch: Watch) -> None:
     """A rate counts ids a second, the ratio compares one call with one call."""
     found = await measure(TimedGenerator(watch), seconds=ROUND * 2.5, timer=watch)
@@ -82,14 +81,12 @@ async def test_rates_and_ratio(watch: Watch) -> None:
     assert found.next_id_ratio == pytest.approx(1.5)
 
 
-@pytest.mark.asyncio
 async def test_at_least_one_round(watch: Watch) -> None:
     """However short the time: a result is there, and no division by zero."""
     found = await measure(TimedGenerator(watch), seconds=1e-9, timer=watch)
     assert found.rounds == 1
 
 
-@pytest.mark.asyncio
 async def test_progress_rises_to_the_whole(watch: Watch) -> None:
     """The bar is told the share of the time, never more than all of it."""
     shares: list[float] = []
@@ -127,14 +124,7 @@ def test_bench_leaves_real_counters_alone(aiocosid: Command) -> None:
     aiocosid("init")
     aiocosid("next", "order")
     aiocosid("bench", "--seconds", 0.01)
-    found = json.loads(aiocosid("inspect", "--format", "json").out)
+    found = aiocosid.json("inspect")
     counters = {each["namespaced_name"]: each["last_max_id"] for each in found}
     assert counters.pop("aiocosid-bench.bench") > 100_000
     assert counters == {"cosid.order": 1}
-
-
-def test_bench_on_a_store_that_is_not_there(aiocosid: Command) -> None:
-    """It ends as every command does."""
-    ended = aiocosid("bench", "--store", "nothing://", "--seconds", 0.01)
-    assert (ended.code, ended.out) == (2, "")
-    assert ended.err.count("\n") == 1

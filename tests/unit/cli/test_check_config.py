@@ -93,7 +93,7 @@ def test_without_a_file_the_environment_speaks(
     assert aiocosid("check-config").out == "no generators\n"
     monkeypatch.setenv("AIOCOSID_CONFIG", "fine.toml")
     monkeypatch.setenv("AIOCOSID_GENERATORS__ORDER__STEP", "77")
-    found = json.loads(aiocosid("check-config", "--format", "json").out)
+    found = aiocosid.json("check-config")
     assert found["generators"][0]["step"] == 77
 
 
@@ -115,5 +115,5 @@ digest = "{digest}"
     assert line in ended.out
     assert "warning: served.toml: server.listen: has an address where tokens" in ended.out
     assert digest not in ended.out
-    found = json.loads(aiocosid("check-config", "served.toml", "--format", "json").out)
+    found = aiocosid.json("check-config", "served.toml")
     assert (found["server"]["tokens"], found["server"]["tls"]) == (["shop"], False)

@@ -4,19 +4,10 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from aiocosid.abc import Counter
 from tests.command import Command
 
 from ._doubles import ScriptedStore
-
-
-def test_init_may_be_repeated(aiocosid: Command) -> None:
-    """It says that the store is ready, however often."""
-    for _ in range(2):
-        ended = aiocosid("init", "--store", "memory://")
-        assert (ended.code, ended.out, ended.err) == (0, "memory:// is ready\n", "")
 
 
 def test_inspect_as_json(aiocosid: Command, namespace: str) -> None:
@@ -35,7 +26,7 @@ def test_inspect_shows_all_namespaces(aiocosid: Command, namespace: str) -> None
     """Without --namespace nothing is left out."""
     aiocosid("next", "a", "--store", "memory:", "--namespace", namespace)
     aiocosid("next", "a", "--store", "memory:", "--namespace", f"{namespace}x")
-    found = json.loads(aiocosid("inspect", "--store", "memory:", "--format", "json").out)
+    found = aiocosid.json("inspect", "--store", "memory:")
     assert {f"{namespace}.a", f"{namespace}x.a"} <= {each["namespaced_name"] for each in found}
 
 
@@ -70,12 +61,6 @@ def test_what_the_store_holds_is_only_text(aiocosid: Command, scripted: Scripted
     assert str(10**18) in out
 
 
-def test_no_counters(aiocosid: Command, scripted: ScriptedStore) -> None:
-    """An empty store is no error: a sentence, or an empty array."""
-    assert aiocosid("inspect").out == "no counters\n"
-    assert json.loads(aiocosid("inspect", "--format", "json").out) == []
-
-
 def test_set_floor_raises_and_never_lowers(aiocosid: Command, namespace: str) -> None:
     """Compare and raise: a lower number changes nothing, and is no error."""
     where = ("--store", "memory:", "--namespace", namespace)
@@ -104,26 +89,10 @@ def test_set_floor_of_an_unknown_counter(aiocosid: Command, namespace: str) -> N
     """A misspelt name makes no counter; the error lists similar ones, and the way to make one."""
     where = ("--store", "memory:", "--namespace", namespace)
     aiocosid("next", "order", *where)
-    ended = aiocosid("set-floor", "ordr", "--above", 100, *where)
-    assert (ended.code, ended.out) == (4, "")
-    assert f"no counter '{namespace}.ordr'; similar are '{namespace}.order'" in ended.err
-    assert "create it with --create" in ended.err
-    found = json.loads(aiocosid("inspect", *where, "--format", "json").out)
+    refusal = aiocosid.refuses("set-floor", "ordr", "--above", 100, *where, code=4)
+    assert f"no counter '{namespace}.ordr'; similar are '{namespace}.order'" in refusal
+    assert "create it with --create" in refusal
+    found = aiocosid.json("inspect", *where)
     assert [each["namespaced_name"] for each in found] == [f"{namespace}.order"]
     made = aiocosid("set-floor", "ordr", "--above", 100, "--create", *where)
     assert made.out == f"{namespace}.ordr is at 100\n"
-
-
-@pytest.mark.parametrize(
-    "words",
-    [("order",), ("order", "--above", -1), ("order", "--above", 2**63), ("", "--above", 1)],
-    ids=repr,
-)
-def test_set_floor_refuses_nonsense(
-    aiocosid: Command, namespace: str, words: tuple[object, ...]
-) -> None:
-    """Without a number, with one that no id can have, without a name: nothing is written."""
-    where = ("--store", "memory:", "--namespace", namespace)
-    ended = aiocosid("set-floor", *words, *where)
-    assert (ended.code, ended.out) == (2, "")
-    assert json.loads(aiocosid("inspect", *where, "--format", "json").out) == []

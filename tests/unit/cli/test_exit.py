@@ -82,6 +82,7 @@ def test_an_error_of_the_store(
         f"aiocosid: error: {error}\n",
         f"aiocosid: error: {error} (see {error.url})\n",
     }
+    assert scripted.closed == ["store"]
 
 
 @pytest.mark.parametrize(

@@ -29,20 +29,3 @@ def test_a_newcomer_finds_the_first_commands_first() -> None:
     listed = re.findall(r"^│ ([a-z][a-z-]+) ", out, re.MULTILINE)
     assert listed[:4] == ["next", "inspect", "doctor", "init"]
     assert set(listed) == {name.partition(" ")[0] for name in COMMANDS}
-
-
-@pytest.mark.parametrize(
-    ("words", "similar", "command"),
-    [
-        (("docter",), "'doctor'", "aiocosid"),
-        (("next", "order", "--stor", "x"), "--store", "aiocosid next"),
-        (("machines", "lst"), "'list'", "aiocosid machines"),
-    ],
-)
-def test_a_slip_suggests_what_was_meant(
-    aiocosid: Command, words: tuple[str, ...], similar: str, command: str
-) -> None:
-    ended = aiocosid(*words)
-    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
-    assert similar in ended.err
-    assert ended.err.endswith(f"(see {command} --help)\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from io import StringIO
+from collections.abc import Callable
 
 import pytest
 
@@ -16,6 +16,8 @@ from tests.command import Command
 
 from ._doubles import ScriptedStore
 
+Types = Callable[[str], None]
+
 WEB = Machine(
     namespace="shop",
     machine_id=3,
@@ -25,13 +27,6 @@ WEB = Machine(
     stable=True,
 )
 FREE = Machine(namespace="shop", machine_id=4, instance_id="", last_timestamp_ms=1_700_000_000_000)
-
-
-class Terminal(StringIO):
-    """Somebody who types."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 def cells(out: str, word: str) -> list[str]:
@@ -53,7 +48,7 @@ def test_a_row_a_machine_id(aiocosid: Command, scripted: ScriptedStore) -> None:
 def test_json_has_the_names_of_the_library(aiocosid: Command, scripted: ScriptedStore) -> None:
     """One object a machine id, with the names that `aiocosid.abc.Machine` has, and ``free``."""
     scripted.known = [[WEB, FREE]]
-    first, second = json.loads(aiocosid("machines", "list", "--format", "json").out)
+    first, second = aiocosid.json("machines", "list")
     assert first == {
         "namespace": "shop",
         "machine_id": 3,
@@ -67,15 +62,15 @@ def test_json_has_the_names_of_the_library(aiocosid: Command, scripted: Scripted
 
 
 def test_a_stamp_of_zero_is_no_time(
-    aiocosid: Command, scripted: ScriptedStore, monkeypatch: pytest.MonkeyPatch
+    aiocosid: Command, scripted: ScriptedStore, types: Types
 ) -> None:
     """A number that was never used, as CosId's on ZooKeeper: absent, not 1970."""
     never = Machine(namespace="shop", machine_id=5, instance_id="java:1", last_timestamp_ms=0)
     scripted.known = [[never]] * 3
     assert cells(aiocosid("machines", "list").out, "java:1")[3:5] == ["-", "-"]
-    [only] = json.loads(aiocosid("machines", "list", "--format", "json").out)
+    [only] = aiocosid.json("machines", "list")
     assert only["last_timestamp_ms"] is None
-    monkeypatch.setattr("sys.stdin", Terminal("n\n"))
+    types("n\n")
     asked = aiocosid("machines", "revert", "5", "--namespace", "shop")
     assert "it was never renewed." in asked.out + asked.err
 
@@ -83,7 +78,7 @@ def test_a_stamp_of_zero_is_no_time(
 def test_no_machine_ids(aiocosid: Command, scripted: ScriptedStore) -> None:
     """An empty store is no error: a sentence, or an empty array."""
     assert aiocosid("machines", "list").out == "no machine ids\n"
-    assert json.loads(aiocosid("machines", "list", "--format", "json").out) == []
+    assert aiocosid.json("machines", "list") == []
 
 
 def test_what_the_store_holds_is_only_text(aiocosid: Command, scripted: ScriptedStore) -> None:
@@ -108,9 +103,7 @@ def test_only_one_namespace(aiocosid: Command, namespace: str) -> None:
 def test_a_damaged_entry(aiocosid: Command, scripted: ScriptedStore) -> None:
     """It is the store's refusal, code 4, and names the place."""
     scripted.script = [CorruptMachineStateError("redis", place="cosid:{a}:itc_idx", found="'x'")]
-    ended = aiocosid("machines", "list")
-    assert (ended.code, ended.out) == (4, "")
-    assert "cosid:{a}:itc_idx" in ended.err
+    assert "cosid:{a}:itc_idx" in aiocosid.refuses("machines", "list", code=4)
 
 
 def test_revert_without_asking(aiocosid: Command, scripted: ScriptedStore) -> None:
@@ -134,13 +127,13 @@ def test_revert_asks_nobody_without_a_terminal(aiocosid: Command, scripted: Scri
 def test_revert_asks_on_a_terminal(
     aiocosid: Command,
     scripted: ScriptedStore,
-    monkeypatch: pytest.MonkeyPatch,
+    types: Types,
     answer: str,
     code: int,
 ) -> None:
     """It says who holds the id and that it must not run; only a yes is one, and Ctrl-D is a no."""
     scripted.known = [[WEB]]
-    monkeypatch.setattr("sys.stdin", Terminal(answer))
+    types(answer)
     ended = aiocosid("machines", "revert", 3, "--namespace", "shop")
     assert ended.code == code
     assert scripted.reverted == ([("shop", 3)] if code == 0 else [])
@@ -151,12 +144,12 @@ def test_revert_asks_on_a_terminal(
 
 
 def test_revert_looks_again_after_the_answer(
-    aiocosid: Command, scripted: ScriptedStore, monkeypatch: pytest.MonkeyPatch
+    aiocosid: Command, scripted: ScriptedStore, types: Types
 ) -> None:
     """Whoever took the id while somebody was thinking is not the one who was meant."""
     other = Machine(namespace="shop", machine_id=3, instance_id="web-9", last_timestamp_ms=1)
     scripted.known = [[WEB], [other]]
-    monkeypatch.setattr("sys.stdin", Terminal("y\n"))
+    types("y\n")
     ended = aiocosid("machines", "revert", 3, "--namespace", "shop")
     assert (ended.code, ended.out, scripted.reverted) == (2, "", [])
 
@@ -189,7 +182,7 @@ def test_a_floor_is_raised_and_never_lowered(aiocosid: Command, namespace: str) 
         ended = aiocosid("machines", "floor", *words, *of)
         assert (ended.code, ended.err) == (0, "aiocosid: written to memory:\n")
         assert ended.out.startswith(said)
-    found = json.loads(aiocosid("machines", "list", *of, "--format", "json").out)
+    found = aiocosid.json("machines", "list", *of)
     assert [each["last_timestamp_ms"] for each in found] == [1640696400000] * 4
     assert [each["instance_id"] for each in found] == ["web-3", "", "", ""]
     again = aiocosid("machines", "floor", "--above-time", 1640696400000, *of, "--format", "json")
@@ -229,18 +222,14 @@ def test_a_floor_that_is_a_mistake(
     of = ("--store", "memory:", "--namespace", namespace)
     taken = MemoryStore.from_url().machine_id_distributor(namespace=namespace, instance_id="web-3")
     asyncio.run(taken.distribute(2, now_ms=0, latest_ms=2**53))
-    ended = aiocosid("machines", "floor", *of, *words)
-    assert (ended.code, ended.out) == (2, "")
-    assert said in ended.err
-    [only] = json.loads(aiocosid("machines", "list", *of, "--format", "json").out)
+    assert said in aiocosid.refuses("machines", "floor", *of, *words)
+    [only] = aiocosid.json("machines", "list", *of)
     assert only["last_timestamp_ms"] is None
 
 
 def test_a_store_without_machine_ids_has_no_floor(aiocosid: Command) -> None:
     words = ("--above-time", 1, "--up-to", 1, "--store", "leaf+sqlite:///leaf.db")
-    ended = aiocosid("machines", "floor", *words)
-    assert (ended.code, ended.out) == (4, "")
-    assert "no machine ids" in ended.err
+    assert "no machine ids" in aiocosid.refuses("machines", "floor", *words, code=4)
 
 
 def test_bits(aiocosid: Command, namespace: str) -> None:
@@ -285,7 +274,7 @@ def test_repair(aiocosid: Command, namespace: str) -> None:
     held = f"{told} is held by micro and stays as it is\n0 {count}"
     assert aiocosid("machines", "repair", *of).out == held
     assert aiocosid("machines", "revert", 0, *of, "--yes").code == 0
-    [found] = json.loads(aiocosid("machines", "repair", *of, "--format", "json").out)
+    [found] = aiocosid.json("machines", "repair", *of)
     assert (found["machine_id"], found["repaired"]) == (0, True)
     assert aiocosid("machines", "repair", *of).out == f"0 {count}"
 
@@ -295,16 +284,14 @@ def test_a_quarantine_is_told(aiocosid: Command, scripted: ScriptedStore) -> Non
     scripted.memory = MemoryStore(clock=ManualClock())
     scripted.memory.forget_machines(namespace="shop", everything=False)
     for _ in range(2):
-        ended = aiocosid("init", "--namespace", "shop")
-        assert (ended.code, ended.out) == (2, "")
-        assert "--yes" in ended.err
+        assert "--yes" in aiocosid.refuses("init", "--namespace", "shop")
     scripted.known = [[WEB]]
     told = "aiocosid: machine ids of namespace shop are in quarantine: 305 s\n"
     for command in (("machines", "list"), ("inspect",)):
         assert aiocosid(*command, "--namespace", "shop").err == told
         assert aiocosid(*command).err == told
         assert aiocosid(*command, "--namespace", "other").err == ""
-    assert json.loads(aiocosid("machines", "list", "--format", "json").out)
+    assert aiocosid.json("machines", "list")
     ready = "redis://host is ready, marked for the machine ids of namespace shop\n"
     assert aiocosid("init", "--namespace", "shop", "--confirm-no-holders").out == ready
     assert aiocosid("init", "--namespace", "shop").out == "redis://host is ready\n"

@@ -37,7 +37,7 @@ def test_problems_end_with_code_1(aiocosid: Command) -> None:
     assert "problem: order: step is 0" in ended.out
     assert "problem: user: " in ended.out
     assert "problem: ok" not in ended.out
-    found = json.loads(aiocosid(*words, "--format", "json").out)
+    found = json.loads(aiocosid(*words, "--format", "json").out)  # with code 1
     assert [(each["name"], each["next_id"]) for each in found] == [
         ("ok", 1),
         ("order", None),

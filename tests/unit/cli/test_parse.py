@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import time
 from typing import Any
 
@@ -14,10 +13,12 @@ IN_SHANGHAI = ("--zone", "Asia/Shanghai")
 
 
 def told(aiocosid: Command, *words: object) -> dict[str, Any]:
-    ended = aiocosid("parse", *words, "--format", "json")
-    assert (ended.code, ended.err) == (0, "")
-    found: dict[str, Any] = json.loads(ended.out)
+    found: dict[str, Any] = aiocosid.json("parse", *words)
     return found
+
+
+def test_digits_are_a_number_however_many(aiocosid: Command) -> None:
+    assert told(aiocosid, "000000000000000")["id"] == 0
 
 
 def test_all_parts_of_a_number(aiocosid: Command) -> None:
@@ -92,14 +93,6 @@ def test_texts_of_cosid_generator(aiocosid: Command, layout: str) -> None:
     assert told(aiocosid, found["text"], "--layout", layout) == found
 
 
-def test_an_unknown_layout_lists_the_names(aiocosid: Command) -> None:
-    """A wrong name is answered with the right ones."""
-    ended = aiocosid("parse", NUMBER, "--layout", "snowflake")
-    assert (ended.code, ended.out) == (2, "")
-    for name in ("cosid-ms", "javascript-safe-s", "twitter", "sonyflake-v2", "cosid-radix62"):
-        assert name in ended.err
-
-
 def test_own_bits(aiocosid: Command) -> None:
     """Widths, unit and epoch make a layout; of four widths the second names a region."""
     twitter = told(aiocosid, 5 << 17 | 7 << 12 | 9, "--layout", "twitter")
@@ -130,64 +123,3 @@ def test_a_named_layout_from_another_time_on(aiocosid: Command) -> None:
     )
     assert told(aiocosid, 0, *from_2020)["utc"] == "2019-12-31 16:00:00.000+00:00"
     assert told(aiocosid, NUMBER, "--epoch", "1577203200000") == told(aiocosid, NUMBER)
-
-
-OWN = ("--bits", "41/10/12", "--unit", "ms", "--epoch", "0")
-
-
-@pytest.mark.parametrize(
-    ("words", "remedy"),
-    [
-        (OWN[:2], "--unit and --epoch"),
-        (OWN[:4], "--unit and --epoch"),
-        (OWN[2:4], "with --bits"),
-        ((*OWN, "--layout", "twitter"), "without --layout"),
-        (("--layout", "cosid-radix62", "--epoch", "0"), "without --bits"),
-        ((*OWN[2:], "--bits", "41/22"), "41/5/5/12"),
-        ((*OWN[2:], "--bits", "41/10/13"), "at most 63"),
-        ((*OWN, "--unit", "0ms"), "500ms"),
-        (("--epoch", "yesterday"), "milliseconds since 1970"),
-        (("--epoch", "2020-01-01"), "2020-01-01T00:00:00Z"),
-        (("--epoch", "1577203200"), "1577203200000"),
-    ],
-    ids=lambda each: " ".join(each) if isinstance(each, tuple) else "",
-)
-def test_options_that_do_not_go_together(
-    aiocosid: Command, words: tuple[str, ...], remedy: str
-) -> None:
-    """Code 2 and what to give instead; half a layout is not completed by a guess."""
-    ended = aiocosid("parse", 1, *words)
-    assert (ended.code, ended.out) == (2, "")
-    assert remedy in ended.err
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        (),
-        ("",),
-        ("x",),
-        (2**63,),
-        ("9" * 5000,),
-        ("1_000",),
-        ("٣",),
-        ("000000000000000",),
-        (FRIENDLY, "--layout", "cosid-s"),
-        ("20211328202301948-0-0",),
-        ("20211228202301948-1024-0",),
-        ("0Gt0", "--layout", "cosid-radix62"),
-        (NUMBER, "--zone", "Nowhere/At_all"),
-        (NUMBER, "--layout", "javascript-safe-ms"),
-        (NUMBER, "--format", "xml"),
-    ],
-    ids=lambda words: repr(words)[:40],
-)
-def test_what_is_no_id(aiocosid: Command, words: tuple[object, ...]) -> None:
-    """Code 2, one line, and nothing is printed on a guess."""
-    if words == ("000000000000000",):
-        assert told(aiocosid, *words)["id"] == 0  # digits are a number, however many
-        return
-    ended = aiocosid("parse", *words)
-    assert (ended.code, ended.out) == (2, "")
-    assert ended.err.startswith("aiocosid: error: ")
-    assert ended.err.count("\n") == 1

@@ -9,11 +9,11 @@ import pty
 import shlex
 import signal
 import subprocess
-import sys
 import termios
 from array import array
 from importlib.metadata import version
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -24,71 +24,69 @@ NEXT = ("next", "order", "--store", "redis://host")
 ENDLESS = ("next", "order", "-n", 10**9, "--step", 1000, "--store", "memory:")
 
 
-def start(*words: str | int, module: str = "aiocosid", **changes: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        command(*words, module=module),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(**changes),
-    )
+class Started(subprocess.Popen[str]):
+    """A command that runs."""
+
+    def __init__(self, *words: str | int, module: str = "aiocosid", **changes: str) -> None:
+        pipe = subprocess.PIPE
+        super().__init__(
+            command(*words, module=module),
+            stdout=pipe,
+            stderr=pipe,
+            text=True,
+            env=environment(**changes),
+        )
+
+    @property
+    def out(self) -> IO[str]:
+        assert self.stdout is not None
+        return self.stdout
+
+    def interrupt(self) -> None:
+        self.send_signal(signal.SIGINT)
+
+    def ended(self) -> tuple[int, str, str]:
+        """Its code, and what is left of its output and its errors."""
+        out, err = self.communicate(timeout=30)
+        return self.returncode, out, err
+
+
+SILENT = "tests.unit.cli._silent"
 
 
 def test_version() -> None:
     """The version is the one that is installed."""
     done = run("--version")
-    assert (done.returncode, done.stdout, done.stderr) == (
-        0,
-        f"aiocosid {version('aiocosid')}\n",
-        "",
-    )
-
-
-def test_help_lists_the_commands() -> None:
-    """The help is complete, and ends with the exit codes."""
-    done = run("--help")
-    assert (done.returncode, done.stderr) == (0, "")
-    commands = ("next", "init", "inspect", "set-floor", "bench", "machines", "parse", "snowflake")
-    for word in (*commands, "Exit codes"):
-        assert word in done.stdout
+    found = (done.returncode, done.stdout, done.stderr)
+    assert found == (0, f"aiocosid {version('aiocosid')}\n", "")
 
 
 def test_without_a_command() -> None:
-    """A bare `aiocosid` shows the help; a group without a command says where to read on."""
-    done = run()
+    """A bare `aiocosid` shows the help, which ends with the exit codes."""
+    done, helped = run(), run("--help")
     assert (done.returncode, done.stderr) == (2, "")
-    assert done.stdout.strip() == run("--help").stdout.strip()
-    done = run("machines")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "aiocosid: error: Missing command. (see aiocosid machines --help)\n"
+    assert (helped.returncode, helped.stderr) == (0, "")
+    assert done.stdout.strip() == helped.stdout.strip()
+    assert "Exit codes" in done.stdout
 
 
 def test_a_reader_that_goes_away() -> None:
     """`aiocosid next ... | head -1` ends quietly, as any program ends of SIGPIPE."""
-    with start(*ENDLESS) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        assert process.stdout.readline() == "1\n"
-        process.stdout.close()
-        assert (process.stderr.read(), process.wait(timeout=30)) == ("", 141)
+    with Started(*ENDLESS) as process:
+        assert process.out.readline() == "1\n"
+        process.out.close()
+        process.stdout = None
+        _, err = process.communicate(timeout=30)
+        assert (process.returncode, err) == (141, "")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
-def test_a_full_disk() -> None:
+def test_a_full_disk(tmp_path: Path) -> None:
     """It is told once, also when the interpreter flushes its streams at the end."""
-    with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            command("next", "order", "--store", "memory:"),
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-            timeout=30,
-            env=environment(),
-        )
-    assert done.returncode == 1
-    assert done.stderr == (
-        "aiocosid: error: cannot write to standard output: No space left on device\n"
+    done = shell("next", "order", "--store", "memory:", closed=">/dev/full", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (
+        1,
+        "aiocosid: error: cannot write to standard output: No space left on device\n",
     )
 
 
@@ -123,7 +121,7 @@ def test_a_terminal_that_is_not_utf_8() -> None:
     """A name that it cannot show is escaped; the table's lines become ASCII."""
     done = run(
         *("inspect", "--store", "redis://host"),
-        module="tests.unit.cli._silent",
+        module=SILENT,
         PYTHONIOENCODING="ascii",
     )
     assert (done.returncode, done.stderr) == (0, "")
@@ -135,10 +133,8 @@ def test_a_terminal_that_is_not_utf_8() -> None:
 @pytest.mark.skipif(not hasattr(fcntl, "F_SETPIPE_SZ"), reason="the pipe's size cannot be set")
 def test_ctrl_c_while_nobody_reads() -> None:
     """A command that is stuck in a full pipe ends at the first Ctrl-C, and does not flush."""
-    with start("next", "order", "-n", 1200, "--step", 300, "--store", "memory:") as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        pipe = process.stdout.fileno()
+    with Started("next", "order", "-n", 1200, "--step", 300, "--store", "memory:") as process:
+        pipe = process.out.fileno()
         fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, 4096)
         fits = sum(len(f"{i}\n") for i in range(1, 901))  # the last 300 ids do not
 
@@ -149,45 +145,38 @@ def test_ctrl_c_while_nobody_reads() -> None:
             return waiting[0] == fits and state == "S"
 
         wait_until(is_stuck, "the command sleeps in write()")
-        process.send_signal(signal.SIGINT)
+        process.interrupt()
         try:
             assert process.wait(timeout=10) == 130
-            assert process.stderr.read() == ""
+            assert process.ended()[2] == ""
         finally:
             process.kill()
 
 
 def test_ctrl_c_while_the_store_is_silent() -> None:
     """The call is cancelled, the store is closed, and nothing is said."""
-    with start(*NEXT, "--timeout", 600, module="tests.unit.cli._silent") as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "asked\n"
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
-    assert (process.returncode, out, err) == (130, "cancelled\nstore\n", "")
+    with Started(*NEXT, "--timeout", 600, module=SILENT) as process:
+        assert process.out.readline() == "asked\n"
+        process.interrupt()
+        assert process.ended() == (130, "cancelled\nstore\n", "")
 
 
 def test_a_second_ctrl_c() -> None:
     """It does not wait for a store that does not let itself be closed."""
-    with start(*NEXT, module="tests.unit.cli._silent", STUCK="1") as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "asked\n"
-        process.send_signal(signal.SIGINT)
-        assert [process.stdout.readline() for _ in range(2)][-1] == "store\n"
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
-    assert (process.returncode, out, err) == (130, "", "")
+    with Started(*NEXT, module=SILENT, STUCK="1") as process:
+        assert process.out.readline() == "asked\n"
+        process.interrupt()
+        assert [process.out.readline() for _ in range(2)][-1] == "store\n"
+        process.interrupt()
+        assert process.ended() == (130, "", "")
 
 
 def test_ctrl_c_during_the_benchmark() -> None:
     """The chain is closed, and no warning about it or the store is on standard error."""
-    arguments = ("bench", "--store", "memory:", "--seconds", 600)
-    with start(*arguments, module="tests.unit.cli._silent") as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "measuring\n"
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
-    assert (process.returncode, out, err) == (130, "", "ClosedError\n")
+    with Started("bench", "--store", "memory:", "--seconds", 600, module=SILENT) as process:
+        assert process.out.readline() == "measuring\n"
+        process.interrupt()
+        assert process.ended() == (130, "", "ClosedError\n")
 
 
 @pytest.mark.parametrize("package", ["typer", "rich"])
@@ -226,20 +215,6 @@ def test_the_traceback_of_a_bug_shows_no_password() -> None:
     assert done.returncode == 1
     assert "Traceback" in done.stderr
     assert "s3cr3t" not in done.stderr
-
-
-def test_the_package_does_without_the_extra() -> None:
-    """Neither `import aiocosid` nor the entry point's module loads typer or rich."""
-    code = "import aiocosid, aiocosid.cli, sys; print(*{'typer', 'rich', 'click'} & {*sys.modules})"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=30,
-        env=environment(),
-    )
-    assert (done.stdout, done.stderr) == ("\n", "")
 
 
 def test_the_progress_bar_is_for_a_terminal() -> None:

@@ -299,10 +299,7 @@ def test_the_longest_text_that_is_read() -> None:
     """Is one that a person may have filled with hyphens, or that has many places to split."""
     crockford = CrockfordIdConverter()
     grouped = GroupedPrefixIdConverter(PLAIN)
-    for converter, text, most in (
-        (crockford, crockford.as_str(7), 64),
-        (grouped, "-7", 255),
-    ):
+    for converter, text, most in ((crockford, crockford.as_str(7), 64), (grouped, "-7", 255)):
         assert int(converter.as_int(text.rjust(most, "-" if converter is crockford else "g"))) == 7
         with pytest.raises(InvalidIdError):
             converter.as_int(text.rjust(most + 1, "-" if converter is crockford else "g"))

@@ -55,8 +55,7 @@ def test_typeids_are_those_of_the_specification() -> None:
 
 
 @pytest.mark.parametrize(
-    ("new_id", "text"),
-    [*enumerate(("bM", "Uk", "gb", "Ef", "Vq", "uw", "OI", "AX", "p6", "nJ"))],
+    ("new_id", "text"), [*enumerate(("bM", "Uk", "gb", "Ef", "Vq", "uw", "OI", "AX", "p6", "nJ"))]
 )
 def test_sqids_are_those_of_the_specification(new_id: int, text: str) -> None:
     """Of its tests: ten numbers with the alphabet of sqids.org."""

@@ -116,10 +116,7 @@ def test_the_key_is_shown_nowhere() -> None:
 
 
 def test_the_inner_converter_needs_a_text_for_every_id() -> None:
-    for inner in (
-        Radix62IdConverter(True, 10),
-        GroupedPrefixIdConverter(ToStringIdConverter()),
-    ):
+    for inner in (Radix62IdConverter(True, 10), GroupedPrefixIdConverter(ToStringIdConverter())):
         with pytest.raises(InvalidArgumentError, match="every id"):
             OpaqueIdConverter(KEY, inner)
     assert OpaqueIdConverter(KEY, ToStringIdConverter()).as_str(1).isdigit()

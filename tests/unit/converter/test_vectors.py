@@ -12,12 +12,8 @@ Where Java's behaviour is a defect ours differs, and the test says in what:
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections import Counter
 from collections.abc import Callable
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,18 +34,9 @@ from aiocosid.errors import InvalidArgumentError, InvalidIdError
 from aiocosid.snowflake import FriendlyText, SnowflakeLayout
 from aiocosid.testing import ManualClock
 
-VECTORS = Path(__file__).parents[2] / "vectors"
-COMMIT = "fc29da0a2f11063f3b10c36b4cb9f7b22bae76fc"
+from .._vectors import document
 
 RADIXES: dict[int, type[RadixIdConverter]] = {62: Radix62IdConverter, 36: Radix36IdConverter}
-
-
-@cache
-def document(file: str) -> list[Any]:
-    read = json.loads(gzip.decompress((VECTORS / f"{file}.json.gz").read_bytes()))
-    assert read["source"]["commit"] == COMMIT
-    assert read["source"]["count"] == len(read["vectors"])
-    return list(read["vectors"])
 
 
 def radix(args: dict[str, Any]) -> RadixIdConverter:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+
+from tests.script import run_python
 
 if not hasattr(os, "fork"):
     pytest.skip("this system has no fork", allow_module_level=True)
@@ -61,20 +60,10 @@ async def child(last):
     os._exit(0)
 
 asyncio.run(main())
+print('"parent"')
 """
 
 
-def test_a_forked_child(tmp_path: Path) -> None:
+def test_a_forked_child() -> None:
     """It is refused a counter, for good; a UUID generator opened anew there counts for itself."""
-    script = tmp_path / "forks.py"
-    script.write_text(FORKS)
-    done = subprocess.run(
-        [sys.executable, "-W", "error", script],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=30,
-        cwd=Path(__file__).parents[3],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
-    )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert run_python(FORKS) == "parent"

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,10 +30,9 @@ from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import ManualClock
 
 from .. import _interrupted
+from .._vectors import load
 
 pytestmark = pytest.mark.asyncio
-
-VECTORS = Path(__file__).parents[2] / "vectors" / "segment.json"
 
 
 def chain(offset: int = 0, step: int = 10) -> SegmentChainId:
@@ -62,10 +59,7 @@ async def test_an_int32_is_never_exceeded() -> None:
 
 async def test_an_int32_generator_counts_as_cosids() -> None:
     """The vectors of CosId's own (tests/vectors/segment.json)."""
-    vectors = json.loads(VECTORS.read_text())["vectors"]
-    chosen = [each for each in vectors if each["op"] == "integer_id.sequence"]
-    assert chosen
-    for vector in chosen:
+    for vector in load("segment", "integer_id.sequence"):
         args = vector["args"]
         async with IntegerIdGenerator(chain(args["offset"], args["step"])) as gen:
             for due in vector["result"]:

@@ -25,8 +25,6 @@ from aiocosid.testing import FailingDistributor, ManualClock, RolledBackDistribu
 
 from ._kit import Shelf, client
 
-pytestmark = pytest.mark.asyncio
-
 
 def counter(step: int = 10) -> Any:
     return MemoryStore().segment_distributor(name="order", step=step)

@@ -147,7 +147,6 @@ class TestFailureLog:
         ]
         assert len(caplog.records) == 3
 
-    @pytest.mark.asyncio
     async def test_a_loop_writes_the_summary_by_itself(
         self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, wall: list[float]
     ) -> None:
@@ -237,7 +236,6 @@ class TestAnswer:
         assert answer_to(OwnError()).headers["retry-after"] == "1"
 
 
-@pytest.mark.asyncio
 class TestErrorMiddleware:
     @pytest.mark.parametrize(("error", "status"), [(STARVED, 503), (LOST, 500)])
     async def test_any_asgi_application_is_served(self, error: CosIdError, status: int) -> None:

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, TypeAlias, cast
 
-import anyio
+import httpx
 import pytest
 from fastapi import APIRouter, Depends, FastAPI, WebSocket
 from starlette.applications import Starlette
@@ -30,10 +30,9 @@ from aiocosid.integrations.fastapi import Ids, check_generators, generator, hand
 from aiocosid.integrations.starlette import generator_of, provider_of
 from aiocosid.testing import FailingDistributor, ManualClock
 
-from ..segment._kit import Call, OneDistributor, counter
+from .._kit import Call
+from ..segment._kit import OneDistributor, counter
 from ._kit import client
-
-pytestmark = pytest.mark.asyncio
 
 LOST = aiocosid.errors.MachineIdLostError("shop", 7, reason="gone")
 Orders = Annotated[IdGenerator, Depends(generator("order"))]
@@ -56,6 +55,17 @@ def shop(error: CosIdError | None = None, **options: Any) -> FastAPI:
     return app
 
 
+@asynccontextmanager
+async def asking(
+    app: FastAPI | None = None, *, name: str = "order", **options: Any
+) -> AsyncGenerator[httpx.AsyncClient]:
+    """A client of an application whose default provider has one generator."""
+    async with aiocosid.connect("memory://", **options) as ids, client(app or shop()) as http:
+        await ids.segment_chain(name)
+        with aiocosid.use_provider(ids):
+            yield http
+
+
 async def test_without_the_lifespan_the_error_says_so() -> None:
     async with client(shop(debug=True)) as http:
         with pytest.raises(NotOpenError, match=r"lifespan=lifespan\(\.\.\.\)"):
@@ -63,16 +73,14 @@ async def test_without_the_lifespan_the_error_says_so() -> None:
 
 
 async def test_the_default_provider_will_do(namespace: str) -> None:
-    async with aiocosid.connect("memory://", namespace=namespace) as ids, client(shop()) as http:
-        await ids.segment_chain("order")
-        with aiocosid.use_provider(ids):
-            assert (await http.get("/order")).json() == 1
-            assert (await http.get("/names")).json() == ["order"]
+    async with asking(namespace=namespace) as http:
+        assert (await http.get("/order")).json() == 1
+        assert (await http.get("/names")).json() == ["order"]
 
 
 async def test_a_generator_that_is_not_there_is_named() -> None:
-    async with aiocosid.connect("memory://") as ids, client(shop(debug=True)) as http:
-        with aiocosid.use_provider(ids), pytest.raises(InvalidArgumentError, match="'order'"):
+    async with asking(shop(debug=True), name="bill") as http:
+        with pytest.raises(InvalidArgumentError, match="'order'"):
             await http.get("/order")
 
 
@@ -85,32 +93,25 @@ async def test_a_test_puts_another_generator_in_its_place() -> None:
 
 async def test_an_error_is_an_invitation_or_the_servers_own() -> None:
     starved = SegmentUnavailableError("shop.order", waited=5, reason="password of app at 10.0.0.7")
-    async with client(shop(starved)) as http, aiocosid.connect("memory://") as ids:
-        await ids.segment_chain("order")
-        with aiocosid.use_provider(ids):
-            reply = await http.get("/order")
+    async with asking(shop(starved)) as http:
+        reply = await http.get("/order")
     assert (reply.status_code, reply.headers["retry-after"]) == (503, "1")
     assert reply.headers["content-type"] == "application/problem+json"
     assert (reply.json()["detail"], reply.json()["type"]) == ("no id just now", starved.url)
     assert "10.0.0.7" not in reply.text
-    async with aiocosid.connect("memory://") as ids:
-        await ids.segment_chain("order")
-        with aiocosid.use_provider(ids):
-            async with client(shop(LOST)) as http:
-                reply = await http.get("/order")
-                assert (reply.status_code, reply.json()["type"]) == (500, LOST.url)
-            async with client(shop(LOST, debug=True)) as http:
-                with pytest.raises(aiocosid.errors.MachineIdLostError):  # for Starlette's page
-                    await http.get("/order")
+    async with asking(shop(LOST)) as http:
+        reply = await http.get("/order")
+    assert (reply.status_code, reply.json()["type"]) == (500, LOST.url)
+    async with asking(shop(LOST, debug=True)) as http:
+        with pytest.raises(aiocosid.errors.MachineIdLostError):  # for Starlette's page
+            await http.get("/order")
 
 
 async def test_many_failures_are_one_line(caplog: pytest.LogCaptureFixture) -> None:
     """Without a traceback, and with the endpoint that asked."""
-    async with client(shop(LOST)) as http, aiocosid.connect("memory://") as ids:
-        await ids.segment_chain("order")
-        with aiocosid.use_provider(ids):
-            for _ in range(20):
-                assert (await http.get("/order")).status_code == 500
+    async with asking(shop(LOST)) as http:
+        for _ in range(20):
+            assert (await http.get("/order")).status_code == 500
     (record,) = (each for each in caplog.records if each.name == "aiocosid.requests")
     assert record.exc_info is None
     assert record.getMessage().startswith("a request was answered with 500: MachineIdLostError: ")
@@ -118,36 +119,31 @@ async def test_many_failures_are_one_line(caplog: pytest.LogCaptureFixture) -> N
 
 
 @pytest.mark.parametrize(("error", "code"), [(WouldBlock(), 1013), (LOST, 1011)])
-async def test_a_web_socket_is_closed(error: CosIdError, code: int) -> None:
+@pytest.mark.parametrize("is_closed", [False, True])
+async def test_a_web_socket_is_closed(error: CosIdError, code: int, *, is_closed: bool) -> None:
+    """Unless it is closed already."""
     app = shop()
 
     @app.websocket("/ids")
     async def serve(socket: WebSocket, _orders: Orders) -> None:
         await socket.accept()
-        raise error
-
-    @app.websocket("/closed")
-    async def serve_closed(socket: WebSocket, _orders: Orders) -> None:
-        await socket.accept()
-        await socket.close()
+        if is_closed:
+            await socket.close()
         raise error
 
     async def receive() -> Any:
         return {"type": "websocket.connect"}
 
-    async with aiocosid.connect("memory://") as ids:
-        await ids.segment_chain("order")
-        with aiocosid.use_provider(ids):
-            for path, last in (("/ids", code), ("/closed", 1000)):
-                sent: list[Any] = []
+    sent: list[Any] = []
 
-                async def send(message: Any, sent: list[Any] = sent) -> None:
-                    sent.append(message)
+    async def send(message: Any) -> None:
+        sent.append(message)
 
-                scope = {"type": "websocket", "path": path, "headers": [], "query_string": b""}
-                await app({**scope, "state": {}}, receive, send)
-                assert [each["type"] for each in sent] == ["websocket.accept", "websocket.close"]
-                assert sent[-1]["code"] == last
+    async with asking(app):
+        scope = {"type": "websocket", "path": "/ids", "headers": [], "query_string": b""}
+        await app({**scope, "state": {}}, receive, send)
+    assert [each["type"] for each in sent] == ["websocket.accept", "websocket.close"]
+    assert sent[-1]["code"] == (1000 if is_closed else code)
 
 
 async def test_openapi_knows_nothing_of_dependencies() -> None:
@@ -190,13 +186,12 @@ async def test_a_request_waits_for_two_failed_calls_at_most(is_configured: bool)
     async with (
         lifespan(source)(app) as state,
         client(app) as http,
-        anyio.create_task_group() as group,
     ):
         if not is_configured:
             await cast("aiocosid.IdProvider", state["aiocosid"]).segment("order", step=1)
         assert (await http.get("/order")).json() == 1
         distributor.fail()
-        call = Call(group, http.get, "/order")
+        call = Call(http.get, "/order")
         await clock.advance(0.5)
         assert call.is_done
         assert (call.result.status_code, call.result.headers["retry-after"]) == (503, "1")

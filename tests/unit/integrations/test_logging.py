@@ -22,7 +22,7 @@ from aiocosid.abc.events import (
 from aiocosid.errors import InvalidArgumentError, StoreError
 from aiocosid.integrations.logging import LEVELS, LoggingInstrument
 
-from ._told import DOWN, EVENTS, SHOP, starved
+from ._told import DOWN, EVENTS, SHOP
 
 NO_EVENTS = {"Event", "Instrument", "Instruments"}
 
@@ -127,14 +127,6 @@ def test_levels_are_the_users(caplog: pytest.LogCaptureFixture) -> None:
     for pause in (-1, float("inf"), float("nan")):
         with pytest.raises(InvalidArgumentError, match="pause"):
             LoggingInstrument(pause=pause)
-
-
-@pytest.mark.asyncio
-async def test_a_chain_that_starves(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "aiocosid.abc.events")
-    async with starved(LoggingInstrument()):
-        pass
-    assert [record.getMessage() for record in caplog.records] == ["shop.order: starved"]
 
 
 def test_several_instruments(caplog: pytest.LogCaptureFixture) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
@@ -57,7 +56,6 @@ def test_what_events_measure() -> None:
     assert [p.value for _, p in meters.points("aiocosid.starvations")] == [1]
 
 
-@pytest.mark.asyncio
 async def test_what_generators_say() -> None:
     meters = Meters()
     instrument = OpenTelemetryInstrument(meters.provider)
@@ -85,7 +83,6 @@ async def test_what_generators_say() -> None:
         assert meters.points("aiocosid.ids.handed_out") == []
 
 
-@pytest.mark.asyncio
 async def test_a_collection_reads_each_generator_once() -> None:
     meters, reads = Meters(), 0
     instrument = OpenTelemetryInstrument(meters.provider)
@@ -106,7 +103,6 @@ async def test_a_collection_reads_each_generator_once() -> None:
                 await chain.next_ids(1)
 
 
-@pytest.mark.asyncio
 async def test_without_an_sdk_nothing_happens() -> None:
     """The API alone has meters that do nothing."""
     async with starved(OpenTelemetryInstrument()) as chain:

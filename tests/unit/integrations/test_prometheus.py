@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import subprocess
-import sys
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,9 +22,10 @@ from aiocosid.segment import SegmentStatistics
 from aiocosid.snowflake import SnowflakeStatistics
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import ManualClock
+from tests.script import run_python
 
 from ..machine._kit import Link, store_of
-from ._told import EVENTS, Picture, starved
+from ._told import EVENTS, Picture
 
 ORDER = {"aiocosid_namespace": "shop", "aiocosid_name": "order"}
 SHOP = {"aiocosid_namespace": "shop"}
@@ -77,7 +76,6 @@ def test_counters_for_alerts_begin_at_zero(registry: CollectorRegistry) -> None:
     assert registry.get_sample_value("aiocosid_machine_losses_total", SHOP) == 0
 
 
-@pytest.mark.asyncio
 async def test_what_a_chain_and_a_snowflake_say(registry: CollectorRegistry) -> None:
     """Statistics are there while their provider is watched, and gone afterwards."""
     clock = ManualClock(wall_ms=1_770_000_000_000)
@@ -114,18 +112,6 @@ async def test_what_a_chain_and_a_snowflake_say(registry: CollectorRegistry) -> 
         assert read("ids_remaining", aiocosid_name="order") is None
 
 
-@pytest.mark.asyncio
-async def test_a_chain_that_starves(registry: CollectorRegistry) -> None:
-    metrics = PrometheusInstrument(registry)
-    async with starved(metrics) as chain:
-        with metrics.watch({"mine": chain}):
-            assert registry.get_sample_value("aiocosid_starvations_total", ORDER) == 1
-            assert registry.get_sample_value("aiocosid_prefetch_distance", ORDER) == 4
-            assert registry.get_sample_value("aiocosid_fetch_duration_seconds_sum", ORDER) == 1.0
-            waits = {**ORDER, "aiocosid_cause": "segment"}
-            assert registry.get_sample_value("aiocosid_waits_total", waits) == 1
-
-
 async def chain_statistics() -> SegmentStatistics:
     async with aiocosid.connect(MemoryStore(), namespace="shop") as ids:
         return (await ids.segment_chain("order", step=10)).statistics()
@@ -140,7 +126,6 @@ def of(*pictures: Any) -> dict[str, Any]:
     return {f"name {at}": picture for at, picture in enumerate(pictures)}
 
 
-@pytest.mark.asyncio
 async def test_two_generators_of_one_name_are_one_series(registry: CollectorRegistry) -> None:
     """Two series with the same labels would spoil the scrape."""
     metrics = PrometheusInstrument(registry)
@@ -165,7 +150,6 @@ async def test_two_generators_of_one_name_are_one_series(registry: CollectorRegi
             assert f"aiocosid_{name}{{" not in text
 
 
-@pytest.mark.asyncio
 async def test_a_count_never_steps_back() -> None:
     """A thread may read in the middle of a step; the server would take a dip for a start at 0."""
     chain = replace(await chain_statistics(), fetches=4, ids_handed_out=900)
@@ -203,7 +187,6 @@ async def test_a_count_never_steps_back() -> None:
         assert seen == [900, 900, 1802, 1802]
 
 
-@pytest.mark.asyncio
 async def test_a_count_goes_on_when_one_of_several_providers_ends(
     registry: CollectorRegistry,
 ) -> None:
@@ -249,7 +232,6 @@ async def test_a_count_goes_on_when_one_of_several_providers_ends(
             assert registry.get_sample_value("aiocosid_ids_handed_out_total", event) == 11
 
 
-@pytest.mark.asyncio
 async def test_a_closed_snowflake_has_no_lease_and_a_lapsed_one_has(
     registry: CollectorRegistry,
 ) -> None:
@@ -283,7 +265,6 @@ async def test_a_closed_snowflake_has_no_lease_and_a_lapsed_one_has(
             assert read() == [None, None]
 
 
-@pytest.mark.asyncio
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 async def test_a_forked_child_watches_nothing(registry: CollectorRegistry) -> None:
@@ -305,7 +286,6 @@ async def test_a_forked_child_watches_nothing(registry: CollectorRegistry) -> No
         assert seen == 7
 
 
-@pytest.mark.asyncio
 async def test_a_generator_that_cannot_say_spoils_nothing(
     registry: CollectorRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -328,7 +308,6 @@ async def test_a_generator_that_cannot_say_spoils_nothing(
     assert len(caplog.records) == 2  # once for each time that it begins to fail
 
 
-@pytest.mark.asyncio
 async def test_groups_are_one_series(registry: CollectorRegistry) -> None:
     """Under the generator's own name; the counts of one group after another are no count."""
 
@@ -371,14 +350,18 @@ def test_a_name_that_is_taken_is_seen_at_once(registry: CollectorRegistry) -> No
     assert generate_latest(registry) == before
 
 
-def test_a_missing_library_names_the_extra() -> None:
-    for library, module in (("prometheus_client", "prometheus"), ("opentelemetry",) * 2):
-        code = f"import sys; sys.modules[{library!r}] = None; import aiocosid.integrations.{module}"
-        done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=30
-        )
-        assert f"MissingExtraError: {library} is not installed" in done.stderr
-        assert f"pip install 'aiocosid[{module}]'" in done.stderr
+@pytest.mark.parametrize(
+    ("library", "module"), [("prometheus_client", "prometheus"), ("opentelemetry",) * 2]
+)
+def test_a_missing_library_names_the_extra(library: str, module: str) -> None:
+    code = f"""
+import json, sys; sys.modules[{library!r}] = None
+try: import aiocosid.integrations.{module}
+except ImportError as error: print(json.dumps([type(error).__name__, str(error)]))
+"""
+    kind, said = run_python(code)
+    assert (kind, said.startswith(f"{library} is not installed")) == ("MissingExtraError", True)
+    assert f"pip install 'aiocosid[{module}]'" in said
 
 
 # prometheus_client decides for its multiprocess mode when it is imported.
@@ -431,19 +414,11 @@ async def main():
         assert scraped("ids_time_left_seconds") in {None, float("inf")}
 
 asyncio.run(main())
-assert scraped("ids_handed_out_total") == 42
+print(int(scraped("ids_handed_out_total")))
 """
 
 
 @pytest.mark.parametrize("options", [[], ["fork"]])
 def test_statistics_in_multiprocess_mode(options: list[str], tmp_path: Path) -> None:
     """Another registry reads them from files; no timer stays, and no gauge of what is closed."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", IN_FILES, *options],
-        env={**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=50,
-    )
-    assert done.returncode == 0, done.stderr
+    assert run_python(IN_FILES, *options, PROMETHEUS_MULTIPROC_DIR=str(tmp_path)) == 42

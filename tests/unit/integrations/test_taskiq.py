@@ -41,7 +41,6 @@ async def nested(ids: Annotated[IdGenerator, TaskiqDepends(for_taskiq.generator(
     return await ids.next_id()
 
 
-@pytest.mark.asyncio
 async def test_taskiq_tasks_get_generators_until_the_worker_ends() -> None:
     broker = InMemoryBroker()
     for_taskiq.setup_ids(broker, open_ids)
@@ -66,7 +65,6 @@ async def test_taskiq_tasks_get_generators_until_the_worker_ends() -> None:
         await orders.next_id()
 
 
-@pytest.mark.asyncio
 async def test_taskiq_does_not_start_with_a_misspelt_name() -> None:
     """Also one that only a dependency of a task asks for; nothing stays open."""
     broker = InMemoryBroker()
@@ -83,7 +81,6 @@ async def test_taskiq_does_not_start_with_a_misspelt_name() -> None:
     await broker.shutdown()
 
 
-@pytest.mark.asyncio
 async def test_taskiq_without_a_provider_says_so() -> None:
     broker = InMemoryBroker()
 

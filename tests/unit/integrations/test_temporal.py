@@ -20,8 +20,6 @@ from aiocosid.sync import _session
 
 from . import _workflows
 
-pytestmark = pytest.mark.asyncio
-
 
 @pytest.fixture(autouse=True, scope="module")
 def no_thread_is_left() -> Iterator[None]:

@@ -321,7 +321,7 @@ def _decide_on(
 ) -> Decision:
     snapshot = _snapshot(pending, each.text, each.machine_id)
     nonce = f"{each.text}{each.life}.{each.calls}"
-    asker = Asker(each.text, each.stable, GUARD_MS, nonce)
+    asker = Asker(each.text, each.stable, GUARD_MS, nonce=nonce)
     try:
         if pending.kind == "take":
             return rules.hand_out(

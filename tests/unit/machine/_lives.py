@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import anyio
-
 from aiocosid.abc import InstanceId
 from aiocosid.machine import MachineIdLease
 from aiocosid.snowflake import COSID_MS, SnowflakeId
 from aiocosid.stores.memory import MemoryStore
-from aiocosid.testing import ManualClock
+from aiocosid.testing import ManualClock, settle
 from tests.machine_disk import Disk, MemoryPlace
 
-from ..segment._kit import Call
+from .._kit import Call
 from ._kit import Link
 
 POD: Final = InstanceId("pod-0", stable=True)
@@ -63,10 +61,10 @@ class Bench:
 async def wait_of_start(lease: MachineIdLease, clock: ManualClock) -> float:
     """Return the seconds that a start takes, or raise its error."""
     began = clock.monotonic()
-    async with anyio.create_task_group() as group:
-        opening = Call(group, lease.__aenter__)
-        while not opening.is_done and clock.monotonic() - began < 100:
-            await clock.advance(0.01)
+    opening = Call(lease.__aenter__)
+    while not opening.is_done and clock.monotonic() - began < 100:
+        await clock.advance(0.01)
+    await settle()
     if opening.error is not None:
         raise opening.error
     return clock.monotonic() - began

@@ -50,8 +50,7 @@ def test_a_text_is_compact_json() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
-    [('{"identity":"i","epoch":"e"}', 1), ('{"format":3,"whatever":[]}', 3)],
+    ("text", "found"), [('{"identity":"i","epoch":"e"}', 1), ('{"format":3,"whatever":[]}', 3)]
 )
 def test_a_marker_of_another_format_tells_its_number_alone(text: str, found: int) -> None:
     """Whatever else it has; and the first format's reader, which knows two facts, refuses ours."""

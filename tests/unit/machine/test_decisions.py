@@ -79,14 +79,8 @@ def hand_out(found: Snapshot, asker: Asker = ME, **options: Any) -> Decision:
         ({}, None, 1, 0, False),
         # A quarantine runs, or is over.
         ({"space": RUNNING}, None, None, 304.0, False),
-        (
-            {"space": replace(RUNNING, guard_ms=200_000)},
-            *(RUNNING, None, 304.0, False),
-        ),
-        (
-            {"space": replace(RUNNING, guard_ms=ENDLESS_MS)},
-            *(None, None, inf, False),
-        ),
+        ({"space": replace(RUNNING, guard_ms=200_000)}, *(RUNNING, None, 304.0, False)),
+        ({"space": replace(RUNNING, guard_ms=ENDLESS_MS)}, *(None, None, inf, False)),
         ({"space": replace(RUNNING, since_ms=NOW - 304_999)}, None, None, 0.001, False),
         (
             {"space": replace(RUNNING, since_ms=NOW - 305_000, is_new=True), "count": None},
@@ -227,10 +221,8 @@ PEERS: Final = {number: seat(f"i{number}", at=SILENT, seen=-1, token="") for num
         (FULL | {2: replace(PEERS[2], is_damaged=True)}, {}, None, {}),
         (PEERS, {}, 0, {}),
         (PEERS | {0: replace(PEERS[0], seen_ms=NOW)}, {}, 1, {}),
-        (
-            FULL | {2: Seat((Owner("x", SILENT),), Note("x", stable=True), SILENT)},
-            *({}, None, {}),
-        ),
+        (FULL | {2: Seat((Owner("x", SILENT),), Note("x", stable=True), SILENT)}, *({}, None, {})),
+        (FULL | {2: Seat((Owner("java", SILENT),), Note("x", stable=True), SILENT)}, {}, 2, {}),
         (FULL | {2: Seat((Owner("", NOW), Owner("x", SILENT)))}, {}, 2, {}),
         (FULL | {2: Seat((Owner("", SILENT), Owner("x", NOW)))}, {}, None, {}),
         (PEERS, {"stamps_tell": False, "guard_ms": ENDLESS_MS}, None, {}),
@@ -539,6 +531,20 @@ def test_who_keeps_an_id_in_a_quarantine(
     assert isinstance(found.error, MachineIdLostError)
     assert ("runs twice" if keeper == "me" else f"{keeper} holds it") in str(found.error)
     assert not found.changes
+
+
+@pytest.mark.parametrize(("born_ms", "is_kept"), [(99, True), (101, False)])
+def test_whose_receipt_is_later_keeps_an_id_in_a_quarantine(born_ms: int, is_kept: bool) -> None:
+    """By the server's times it took the id after the other lease was over."""
+    found = snapshot(seats={1: claimed("x", born_ms=born_ms)}, space=RUNNING)
+    assert (renew(found, replace(ME, owner="app"), taken=TAKEN).error is None) == is_kept
+
+
+def test_a_guest_that_holds_nothing_prolongs_no_quarantine() -> None:
+    for stranger, space in ((GUEST, None), (ME, replace(RUNNING, guard_ms=ENDLESS_MS))):
+        found = renew(snapshot(space=RUNNING), replace(stranger, guard_ms=ENDLESS_MS))
+        assert isinstance(found.error, MachineIdQuarantineError)
+        assert found.changes.space == space
 
 
 @pytest.mark.parametrize(
@@ -895,10 +901,7 @@ def test_a_list_of_machine_ids() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("asker", "left_ms"),
-    [(ME, 0), (GUEST, 70)],
-)
+@pytest.mark.parametrize(("asker", "left_ms"), [(ME, 0), (GUEST, 70)])
 def test_a_guest_lowers_its_own_mark_alone(asker: Asker, left_ms: int) -> None:
     """To the floor that it found."""
     former = Seat((Owner("", 50),), Note(mark_ms=70, token="old"), 5)

@@ -20,9 +20,7 @@ from aiocosid.stores.memory import MemoryStore
 from aiocosid.stores.sqlite import SqliteStore
 from aiocosid.testing import ManualClock, settle
 
-pytestmark = [
-    pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork"),
-]
+pytestmark = [pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")]
 
 
 def in_child(work: Callable[[], Awaitable[Any]]) -> Any:

@@ -25,7 +25,7 @@ from aiocosid.errors import (
 from aiocosid.machine import (
     ManualMachineIdDistributor,
     StatefulSetMachineIdDistributor,
-    _lock_file,
+    files,
 )
 
 pytestmark = pytest.mark.anyio
@@ -181,7 +181,7 @@ async def test_a_lock_file_that_is_removed_while_it_is_locked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A lock on a file that nobody else can find is none: the new file is locked."""
-    lock = _lock_file._lock
+    lock = files._lock
     removed: list[str] = []
 
     def remove_first(descriptor: int) -> bool:
@@ -190,7 +190,7 @@ async def test_a_lock_file_that_is_removed_while_it_is_locked(
             (tmp_path / "aiocosid.Y29zaWQ.7.lock").unlink()
         return lock(descriptor)
 
-    monkeypatch.setattr(_lock_file, "_lock", remove_first)
+    monkeypatch.setattr(files, "_lock", remove_first)
     first = manual(tmp_path)
     await take(first)
     assert removed

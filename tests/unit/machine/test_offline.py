@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
+import pytest_asyncio
 
 from aiocosid.errors import (
     CosIdError,
@@ -21,7 +22,7 @@ from aiocosid.snowflake import COSID_MS, SnowflakeId
 from aiocosid.stores.memory import MemoryStore
 from tests.machine_disk import Disk
 
-from ..segment._kit import Call
+from .._kit import Call
 from ._lives import POD, Bench, highest
 
 pytestmark = pytest.mark.asyncio
@@ -29,12 +30,20 @@ pytestmark = pytest.mark.asyncio
 OFFLINE = 600.0
 
 
-async def lived(**described: Any) -> tuple[Bench, int]:
-    """Return the world of an instance that has issued ids, and the time of the last one."""
-    bench = Bench(OFFLINE, **described)
+@pytest_asyncio.fixture
+async def bench() -> AsyncIterator[Bench]:
+    """The world of an instance that may live on without its store."""
+    made = Bench(OFFLINE)
+    yield made
+    await made.end()
+
+
+@pytest_asyncio.fixture
+async def last(bench: Bench) -> int:
+    """The time of the last id that the instance has issued."""
     lease = await bench.lease().__aenter__()
     await bench.clock.advance(7.5)
-    return bench, await highest(lease, bench.clock)
+    return await highest(lease, bench.clock)
 
 
 def cut_off(bench: Bench, disk: Disk | None = None, **options: Any) -> MachineIdLease:
@@ -52,40 +61,36 @@ def takes_it(*_: object) -> bool:
 class TestStart:
     """While the store is down."""
 
-    async def test_after_a_crash(self) -> None:
+    async def test_after_a_crash(self, bench: Bench, last: int) -> None:
         """Within a second, above the last id."""
-        bench, last = await lived()
         bench.kill()
         again = cut_off(bench)
         assert await bench.wait_of_start(again) <= 0.6
         assert await highest(again, bench.clock) > last
-        await bench.end()
 
-    async def test_after_an_orderly_end(self) -> None:
+    async def test_after_an_orderly_end(self, bench: Bench, last: int) -> None:
         """At once; the mark was not given back."""
-        bench, last = await lived()
         await bench.lives[-1].aclose()
         bench.kill()
         again = cut_off(bench)
         assert await bench.wait_of_start(again) <= 0.05
         assert await highest(again, bench.clock) > last
-        await bench.end()
 
     @pytest.mark.parametrize("is_down", [True, False])
-    async def test_after_a_boot_it_waits_for_the_disk_s_mark(self, is_down: bool) -> None:
+    async def test_after_a_boot_it_waits_for_the_disk_s_mark(
+        self, bench: Bench, last: int, is_down: bool
+    ) -> None:
         """Which is as near as that of the store without ``offline``; the clock is no proof."""
-        bench, last = await lived()
         bench.kill()
         bench.disk.boot_anew()
         bench.clock.step_wall_ms(-5000)
         again = cut_off(bench) if is_down else bench.lease()
         assert 12 <= await bench.wait_of_start(again) <= 20.1
         assert await highest(again, bench.clock) > last
-        await bench.end()
 
-    async def test_a_silent_store_is_not_waited_for(self) -> None:
+    @pytest.mark.usefixtures("last")
+    async def test_a_silent_store_is_not_waited_for(self, bench: Bench) -> None:
         """Nor does the call whose answer was lost take the id away."""
-        bench, _ = await lived()
         bench.kill()
         again = bench.lease()
         bench.links[-1].loses_grants = True
@@ -94,36 +99,33 @@ class TestStart:
         await bench.clock.advance(11)
         assert again.statistics().losses == 0
         assert again.last_error is None
-        await bench.end()
 
+    @pytest.mark.usefixtures("last")
     async def test_a_silent_store_that_knows_a_later_owner(
-        self, monkeypatch: pytest.MonkeyPatch
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """It begins above the ids of an owner elsewhere, or not at all."""
         monkeypatch.setattr(CellMachineIdDistributor, "_is_over", takes_it)
-        bench, _ = await lived()
         bench.kill()
-        async with anyio.create_task_group() as group:
-            elsewhere = bench.lease(Disk(bench.clock.monotonic, boot="elsewhere"))
-            Call(group, elsewhere.__aenter__)
-            await bench.clock.advance(1)
-            assert elsewhere.machine_id == 0
-            mark_ms = elsewhere.limit_ms()
-            again = bench.lease()
-            bench.links[-1].loses_grants = True
-            Call(group, again.__aenter__)
-            await bench.clock.advance(3)
-            assert again.machine_id == -1
-            bench.links[-1].loses_grants = False
-            await bench.clock.advance(30)
-            assert again.floor_ms >= mark_ms
-            group.cancel_scope.cancel()
-        await bench.end()
+        elsewhere = bench.lease(Disk(bench.clock.monotonic, boot="elsewhere"))
+        Call(elsewhere.__aenter__)
+        await bench.clock.advance(1)
+        assert elsewhere.machine_id == 0
+        mark_ms = elsewhere.limit_ms()
+        again = bench.lease()
+        bench.links[-1].loses_grants = True
+        Call(again.__aenter__)
+        await bench.clock.advance(3)
+        assert again.machine_id == -1
+        bench.links[-1].loses_grants = False
+        await bench.clock.advance(30)
+        assert again.floor_ms >= mark_ms
 
     @pytest.mark.parametrize("offline", [OFFLINE, 0.0])
-    async def test_beside_a_living_process_it_takes_nothing(self, offline: float) -> None:
+    async def test_beside_a_living_process_it_takes_nothing(
+        self, bench: Bench, last: int, offline: float
+    ) -> None:
         """Nor does it raise the mark: the living one goes on; with or without the right."""
-        bench, last = await lived()
         alive = bench.lives[0]
         bench.offline = offline
         late = bench.lease(start_timeout=3)
@@ -134,36 +136,31 @@ class TestStart:
         assert await highest(alive, bench.clock) > last
         bench.offline = OFFLINE
         again = bench.lease()
-        async with anyio.create_task_group() as group:
-            opening = Call(group, again.__aenter__)
-            await bench.clock.advance(1)
-            bench.kill(0)  # before the new one gives up
-            await bench.clock.advance(2)
-            assert opening.is_done
+        opening = Call(again.__aenter__)
+        await bench.clock.advance(1)
+        bench.kill(0)  # before the new one gives up
+        await bench.clock.advance(2)
+        assert opening.is_done
         assert await highest(again, bench.clock) > last
-        await bench.end()
 
     @pytest.mark.parametrize("is_refused", [True, False])
     async def test_opened_again_in_one_process(
-        self, *, is_refused: bool, monkeypatch: pytest.MonkeyPatch
+        self, bench: Bench, last: int, *, is_refused: bool, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """What the store told an earlier opening counts no more, nor does a call of it."""
         monkeypatch.setattr(CellMachineIdDistributor, "_is_over", takes_it)
-        bench, last = await lived()
         lease = bench.lives[0]
         await lease.aclose()
         link = bench.links[0]
         if is_refused:
-            async with anyio.create_task_group() as group:
-                elsewhere = bench.lease(Disk(bench.clock.monotonic, boot="elsewhere"))
-                Call(group, elsewhere.__aenter__)
-                await bench.clock.advance(1)
-                mark_ms = elsewhere.limit_ms()
-                link.loses_grants = True
-                Call(group, lease.__aenter__)
-                await bench.clock.advance(2)
-                assert lease.machine_id == -1
-                group.cancel_scope.cancel()
+            elsewhere = bench.lease(Disk(bench.clock.monotonic, boot="elsewhere"))
+            Call(elsewhere.__aenter__)
+            await bench.clock.advance(1)
+            mark_ms = elsewhere.limit_ms()
+            link.loses_grants = True
+            Call(lease.__aenter__)
+            await bench.clock.advance(2)
+            assert lease.machine_id == -1
             await lease.aclose()
             link.loses_grants, link.is_silent = False, False
             link.cut()
@@ -176,14 +173,13 @@ class TestStart:
             link.cut()
             assert await bench.wait_of_start(lease) <= 0.6
             assert await highest(lease, bench.clock) > last
-        await bench.end()
 
+    @pytest.mark.usefixtures("last")
     @pytest.mark.parametrize(
         "harm", ["elsewhere", "copied", "other width", "too late", "damaged", "alive"]
     )
-    async def test_without_a_right_it_fails(self, harm: str) -> None:
+    async def test_without_a_right_it_fails(self, bench: Bench, harm: str) -> None:
         """No record, a damaged one or of another width, no lock, or a mark that has passed."""
-        bench, _ = await lived()
         bench.kill()
         disk, bits = bench.disk, 10
         match harm:
@@ -202,13 +198,13 @@ class TestStart:
         again = cut_off(bench, disk, bits=bits, start_timeout=3)
         with pytest.raises(MachineIdUnavailableError, match=r"cut|another process has it"):
             await bench.wait_of_start(again)
-        await bench.end()
 
     @pytest.mark.parametrize("is_offline", [True, False])
     @pytest.mark.parametrize("harm", ["new", "copied", "cut off"])
-    async def test_another_state_dir_takes_nothing(self, harm: str, *, is_offline: bool) -> None:
+    async def test_another_state_dir_takes_nothing(
+        self, bench: Bench, last: int, harm: str, *, is_offline: bool
+    ) -> None:
         """The process with the first one may issue ids until the mark, and goes on."""
-        bench, last = await lived()
         alive = bench.lives[0]
         disk = Disk(bench.clock.monotonic, lock=7)
         if harm != "new":
@@ -228,15 +224,14 @@ class TestStart:
         bench.kill(0)
         await bench.clock.advance(OFFLINE)
         assert await bench.wait_of_start(bench.lease(disk)) < 1
-        await bench.end()
 
 
 class TestWithoutTheStore:
     """A generator that is open."""
 
-    async def test_it_goes_on_up_to_the_confirmed_mark(self) -> None:
+    @pytest.mark.usefixtures("last")
+    async def test_it_goes_on_up_to_the_confirmed_mark(self, bench: Bench) -> None:
         """And no further; once the store is back, ids come again."""
-        bench, _ = await lived()
         gen = SnowflakeId(bench.lives[0], clock=bench.clock, wait_timeout=0.5)
         async with gen:
             mark_ms = bench.lives[0].limit_ms()
@@ -250,11 +245,10 @@ class TestWithoutTheStore:
             bench.links[0].heal()
             await bench.clock.advance(3)
             assert COSID_MS.parse(await gen.next_id()).timestamp_ms > mark_ms
-        await bench.end()
 
-    async def test_the_disk_s_mark_is_kept_ahead(self) -> None:
+    @pytest.mark.usefixtures("last")
+    async def test_the_disk_s_mark_is_kept_ahead(self, bench: Bench) -> None:
         """So that a boot in the outage is followed by a short wait as well."""
-        bench, _ = await lived()
         bench.links[0].cut()
         await bench.clock.advance(100)
         last = await highest(bench.lives[0], bench.clock)
@@ -263,11 +257,10 @@ class TestWithoutTheStore:
         again = cut_off(bench)
         assert 10 <= await bench.wait_of_start(again) <= 15.1
         assert await highest(again, bench.clock) > last
-        await bench.end()
 
-    async def test_a_disk_that_fails_stops_it(self) -> None:
+    @pytest.mark.usefixtures("last")
+    async def test_a_disk_that_fails_stops_it(self, bench: Bench) -> None:
         """Another process could begin with what is on the disk."""
-        bench, _ = await lived()
         bench.disk.is_lost = True
         await bench.clock.advance(30)
         assert bench.lives[0].limit_ms() < bench.clock.now_ms()
@@ -275,11 +268,9 @@ class TestWithoutTheStore:
         bench.disk.is_lost = False
         await bench.clock.advance(3)
         assert bench.lives[0].limit_ms() > bench.clock.now_ms()
-        await bench.end()
 
-    async def test_the_store_is_asked_first_when_it_is_back(self) -> None:
+    async def test_the_store_is_asked_first_when_it_is_back(self, bench: Bench, last: int) -> None:
         """If the id is another instance's now, it is silent; the disk gives no right any more."""
-        bench, last = await lived()
         bench.kill()
         again = cut_off(bench, on_lost="raise")
         await bench.wait_of_start(again)
@@ -296,7 +287,6 @@ class TestWithoutTheStore:
         bench.kill()
         with pytest.raises(MachineIdUnavailableError, match="cut"):
             await bench.wait_of_start(cut_off(bench, start_timeout=3))
-        await bench.end()
 
 
 class TestRefusals:

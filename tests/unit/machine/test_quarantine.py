@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import anyio
 import pytest
 
 from aiocosid.abc.events import MachineIdLost, MachineIdsQuarantined
@@ -13,16 +12,10 @@ from aiocosid.machine import MachineIdLease
 from aiocosid.snowflake import COSID_MS, SnowflakeId
 from aiocosid.testing import ManualClock, settle
 
-from ..segment._kit import Call
-from ..snowflake._kit import Ear
+from .._kit import Call, Ear, settled
 from ._kit import Link, store_of
 
 pytestmark = pytest.mark.asyncio
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
 
 
 async def test_who_runs_keeps_its_id_and_who_comes_waits(clock: ManualClock) -> None:
@@ -33,19 +26,18 @@ async def test_who_runs_keeps_its_id_and_who_comes_waits(clock: ManualClock) -> 
         await clock.advance(60)
         assert (lease.machine_id, lease.statistics().losses) == (0, 0)
         late = MachineIdLease(Link(store, "late"), clock=clock, start_timeout=400, instrument=ear)
-        async with anyio.create_task_group() as group:
-            hurried = Call(group, MachineIdLease(Link(store, "soon"), clock=clock).__aenter__)
-            opening = Call(group, late.__aenter__)
-            await clock.advance(6)
-            assert isinstance(hurried.error, MachineIdUnavailableError)
-            assert isinstance(hurried.error.__cause__, MachineIdQuarantineError)
-            assert "aiocosid init --store URL" in str(hurried.error)
-            left = late.statistics().quarantine_left
-            assert 230 < left < 305 - 6
-            await clock.advance(left - 1)
-            assert opening.result is None
-            await clock.advance(5)
-            assert opening.result is late
+        hurried = Call(MachineIdLease(Link(store, "soon"), clock=clock).__aenter__)
+        opening = Call(late.__aenter__)
+        await clock.advance(6)
+        assert isinstance(hurried.error, MachineIdUnavailableError)
+        assert isinstance(hurried.error.__cause__, MachineIdQuarantineError)
+        assert "aiocosid init --store URL" in str(hurried.error)
+        left = late.statistics().quarantine_left
+        assert 230 < left < 305 - 6
+        await clock.advance(left - 1)
+        assert (opening.result, opening.error) == (None, None)
+        await clock.advance(5)
+        assert opening.result is late
         assert (lease.machine_id, late.machine_id) == (0, 1)
         assert late.statistics().quarantine_left == 0
         [event] = ear.of(MachineIdsQuarantined)
@@ -66,11 +58,10 @@ async def test_a_lease_that_has_ended_takes_nothing_back(
         clock.stall(400)
         store.forget_machines(everything=everything)
         link.heal()
-        async with anyio.create_task_group() as group:
-            call = Call(group, gen.next_id)
-            await clock.advance(2)
-            assert isinstance(call.error, MachineIdUnavailableError)
-            assert isinstance(call.error.__cause__, MachineIdQuarantineError)
+        call = Call(gen.next_id)
+        await clock.advance(2)
+        assert isinstance(call.error, MachineIdUnavailableError)
+        assert isinstance(call.error.__cause__, MachineIdQuarantineError)
         assert lease.limit_ms() == -1
         assert len(ear.of(MachineIdsQuarantined)) == 1
         await clock.advance(310)
@@ -87,7 +78,7 @@ async def test_of_two_owners_the_later_yields_at_once(clock: ManualClock) -> Non
     async with first, second:
         assert (first.machine_id, second.machine_id) == (0, 1)
         # As if an earlier loss had handed it to both.
-        second._opening.machine_id = 0
+        second._opening.tenure.machine_id = 0
         inner = other.inner
         assert inner._taken is not None
         inner._taken = replace(inner._taken, machine_id=0)
@@ -124,11 +115,9 @@ async def test_the_cause_is_what_the_store_said(clock: ManualClock) -> None:
     store = store_of(clock)
     store.forget_machines()
     link = Link(store)
-    async with anyio.create_task_group() as group:
-        call = Call(group, MachineIdLease(link, clock=clock, start_timeout=1).__aenter__)
-        await settle()
-        link.is_silent = True
-        await clock.advance(1)
+    call = await settled(Call, MachineIdLease(link, clock=clock, start_timeout=1).__aenter__)
+    link.is_silent = True
+    await clock.advance(1)
     assert isinstance(call.error, MachineIdUnavailableError)
     assert isinstance(call.error.__cause__, MachineIdQuarantineError)
     assert "no answer" not in str(call.error)
@@ -136,11 +125,10 @@ async def test_the_cause_is_what_the_store_said(clock: ManualClock) -> None:
 
 @pytest.mark.parametrize("forgets", [True, False])
 async def test_an_answer_after_the_end_of_the_lease_revives_nothing(
-    clock: ManualClock, forgets: bool
+    clock: ManualClock, forgets: bool, link: Link
 ) -> None:
     """The store was told in good faith, and late; only a sound one may say whose the id is."""
-    store = store_of(clock)
-    link = Link(store)
+    store = link.store_
     async with MachineIdLease(link, clock=clock, call_timeout=10) as lease:
         link.cut()
         await clock.advance(267)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+import pytest_asyncio
 
 from aiocosid.abc import InstanceId
 from aiocosid.abc.restart import Found, RestartRecord
@@ -17,19 +18,14 @@ from aiocosid.errors import (
     MachineIdUnavailableError,
     StoreError,
 )
-from aiocosid.machine._restart import early_floor_ms, is_still_its, renewal_of
 from aiocosid.machine.cells import Note, Owner, Seat
+from aiocosid.machine.restart import early_floor_ms, is_still_its
 from aiocosid.machine.restart_file import RestartFile
-from aiocosid.snowflake import (
-    COSID_MS,
-    UID_GENERATOR_HA,
-    CachedSnowflakeId,
-    SnowflakeId,
-)
+from aiocosid.snowflake import COSID_MS, UID_GENERATOR_HA, CachedSnowflakeId, SnowflakeId
 from aiocosid.stores.memory import MemoryStore
 from tests.machine_disk import Disk
 
-from ..segment._kit import Call
+from .._kit import Call
 from ._lives import POD, Bench, highest
 
 RECORD = RestartRecord(
@@ -129,9 +125,9 @@ class TestDecision:
         """And only that of the instance that holds the id."""
         note = Note("a", stable=True, mark_ms=9, token="t", turn=7)  # noqa: S106 - no password
         seat = Seat((Owner("a", 50),), note)
-        assert renewal_of(seat, "a", 3) == "t 7 50 3"
+        assert seat.renewal_of("a", 3) == "t 7 50 3"
         others = [
-            None,
+            Seat(),
             Seat((Owner("a", 50),)),
             Seat((Owner("", 50),), note),
             Seat((Owner("b", 50),), note),
@@ -139,7 +135,7 @@ class TestDecision:
             replace(seat, note=replace(note, instance="b")),
             replace(seat, note=replace(note, token="")),
         ]
-        assert [renewal_of(each, "a", 3) for each in others] == [""] * len(others)
+        assert [each.renewal_of("a", 3) for each in others] == [""] * len(others)
 
 
 def record(renewal: str, bound_ms: int) -> RestartRecord:
@@ -340,6 +336,13 @@ class TestFile:
             await file(tmp_path / "file").take()
 
 
+@pytest_asyncio.fixture
+async def bench() -> AsyncIterator[Bench]:
+    made = Bench()
+    yield made
+    await made.end()
+
+
 HARMS: dict[str, Callable[[Bench], object]] = {
     "boot": lambda bench: bench.disk.boot_anew(),
     "lock removed": lambda bench: bench.disk.remove_lock(),
@@ -354,9 +357,8 @@ HARMS: dict[str, Callable[[Bench], object]] = {
 class TestLease:
     """Lives of a stable instance."""
 
-    async def test_after_a_crash_it_waits_for_a_second(self) -> None:
+    async def test_after_a_crash_it_waits_for_a_second(self, bench: Bench) -> None:
         """Not for its mark."""
-        bench = Bench()
         lease = await bench.lease().__aenter__()
         await bench.clock.advance(7.5)
         last = await highest(lease, bench.clock)
@@ -364,25 +366,21 @@ class TestLease:
         again = bench.lease()
         assert await bench.wait_of_start(again) <= 1.1
         assert await highest(again, bench.clock) > last
-        await bench.end()
 
     @pytest.mark.parametrize("harm", HARMS.values(), ids=HARMS)
     async def test_without_a_proof_it_waits_for_the_mark(
-        self, harm: Callable[[Bench], object]
+        self, bench: Bench, harm: Callable[[Bench], object]
     ) -> None:
         """Which is 15 s ahead at most."""
-        bench = Bench()
         await bench.lease().__aenter__()
         await bench.clock.advance(1)
         bench.kill()
         harm(bench)
         wait = await bench.wait_of_start(bench.lease())
         assert 13.9 <= wait <= 15.1
-        await bench.end()
 
-    async def test_a_record_before_the_last_renewal_proves_nothing(self) -> None:
+    async def test_a_record_before_the_last_renewal_proves_nothing(self, bench: Bench) -> None:
         """A copy, a restored disk, or a write that failed."""
-        bench = Bench()
         await bench.lease().__aenter__()
         old = bench.disk.text
         await bench.clock.advance(10.1)
@@ -390,22 +388,18 @@ class TestLease:
         bench.disk.text = old
         bench.kill()
         assert await bench.wait_of_start(bench.lease()) > 13.9
-        await bench.end()
 
-    async def test_on_another_machine_it_waits_for_the_mark(self) -> None:
+    async def test_on_another_machine_it_waits_for_the_mark(self, bench: Bench) -> None:
         """And so does the next one here, because the other one had the id since."""
-        bench = Bench()
         await bench.lease().__aenter__()
         bench.kill()
         elsewhere = Disk(bench.clock.monotonic, boot="elsewhere")
         assert await bench.wait_of_start(bench.lease(elsewhere)) > 14
         bench.kill()
         assert await bench.wait_of_start(bench.lease()) > 8.9
-        await bench.end()
 
-    async def test_a_clock_that_jumps_is_followed_after_the_next_renewal(self) -> None:
+    async def test_a_clock_that_jumps_is_followed_after_a_renewal(self, bench: Bench) -> None:
         """Until then ids carry the bound, also while the store is down: nobody is silenced."""
-        bench = Bench()
         lease = await bench.lease().__aenter__()
         gen = SnowflakeId(lease, clock=bench.clock)
         await gen.__aenter__()
@@ -423,15 +417,13 @@ class TestLease:
         await bench.clock.advance(2.1)
         assert COSID_MS.parse(await gen.next_id()).timestamp_ms > began + 3_600_000
         await gen.aclose()
-        await bench.end()
 
     @pytest.mark.parametrize("before_ms", [3_600_000, -3_600_000, 900])
     @pytest.mark.parametrize("after_ms", [0, 3_600_000, -300])
     async def test_ids_are_above_the_former_ones_whatever_the_clocks_do(
-        self, before_ms: int, after_ms: int
+        self, bench: Bench, before_ms: int, after_ms: int
     ) -> None:
         """They step before the crash and after it."""
-        bench = Bench()
         lease = await bench.lease().__aenter__()
         await bench.clock.advance(2)
         last = await highest(lease, bench.clock)
@@ -443,11 +435,9 @@ class TestLease:
         again = bench.lease()
         await bench.wait_of_start(again)
         assert await highest(again, bench.clock) > last
-        await bench.end()
 
-    async def test_ids_of_a_clock_that_was_ahead_count_after_it_was_set_back(self) -> None:
+    async def test_ids_of_a_clock_that_was_ahead_count_when_it_is_back(self, bench: Bench) -> None:
         """The bound is not below an id that was issued before it."""
-        bench = Bench()
         lease = await bench.lease().__aenter__()
         bench.clock.step_wall_ms(30_000)
         await bench.clock.advance(10.1)
@@ -458,31 +448,26 @@ class TestLease:
         again = bench.lease()
         await bench.wait_of_start(again)
         assert await highest(again, bench.clock) > last
-        await bench.end()
 
-    async def test_a_start_that_is_killed_while_it_waits_passes_the_floor_on(self) -> None:
+    async def test_a_start_that_is_killed_passes_the_floor_on(self, bench: Bench) -> None:
         """The next one begins above the ids of the life before, whose clock was ahead."""
-        bench = Bench()
         lease = await bench.lease().__aenter__()
         bench.clock.step_wall_ms(8_000)
         await bench.clock.advance(10.1)
         last = await highest(lease, bench.clock)
         bench.kill()
         bench.clock.step_wall_ms(-8_000)
-        async with anyio.create_task_group() as group:
-            Call(group, bench.lease().__aenter__)
-            await bench.clock.advance(0.5)
-            assert bench.lives[-1].floor_ms > last
-            bench.kill()
-            group.cancel_scope.cancel()
+        starting = Call(bench.lease().__aenter__)
+        await bench.clock.advance(0.5)
+        assert bench.lives[-1].floor_ms > last
+        bench.kill()
+        starting.cancel()
         again = bench.lease()
         await bench.wait_of_start(again)
         assert await highest(again, bench.clock) > last
-        await bench.end()
 
-    async def test_seconds_that_were_borrowed_are_below_the_bound(self) -> None:
+    async def test_seconds_that_were_borrowed_are_below_the_bound(self, bench: Bench) -> None:
         """A ring's ids are ahead of the clock; the successor is above them, and may borrow too."""
-        bench = Bench()
         layout = UID_GENERATOR_HA
         lease = bench.lease(bits=layout.machine_bits)
         gen = CachedSnowflakeId(lease, layout=layout, clock=bench.clock)
@@ -492,10 +477,9 @@ class TestLease:
         bench.kill()
         again = bench.lease(bits=layout.machine_bits)
         heir = CachedSnowflakeId(again, layout=layout, clock=bench.clock)
-        async with anyio.create_task_group() as group:
-            opening = Call(group, heir.__aenter__)
-            await bench.clock.advance(0.1)
-            assert (opening.is_done, opening.error) == (True, None)
+        opening = Call(heir.__aenter__)
+        await bench.clock.advance(0.1)
+        assert (opening.is_done, opening.error) == (True, None)
         assert layout.parse(await heir.next_id()).timestamp_ms > layout.parse(last).timestamp_ms
         bench.links[0].heal()
         await heir.aclose()
@@ -517,9 +501,8 @@ class TestLease:
         kept, plain = renewals
         assert plain - 5 <= kept <= plain + 5 < 75  # of ten seconds each, or a bit less
 
-    async def test_a_ring_at_rest_makes_nobody_wait(self) -> None:
+    async def test_a_ring_at_rest_makes_nobody_wait(self, bench: Bench) -> None:
         """The bound returns to the clock once no seconds are prepared any more."""
-        bench = Bench()
         lease = bench.lease(bits=UID_GENERATOR_HA.machine_bits)
         gen = await CachedSnowflakeId(lease, clock=bench.clock).__aenter__()
         await bench.clock.advance(25)
@@ -530,17 +513,14 @@ class TestLease:
         assert await bench.wait_of_start(again) <= 1.1
         bench.links[0].heal()
         await gen.aclose()
-        await bench.end()
 
-    async def test_a_clean_end_needs_no_wait_at_all(self) -> None:
+    async def test_a_clean_end_needs_no_wait_at_all(self, bench: Bench) -> None:
         """The mark was lowered."""
-        bench = Bench()
         async with bench.lease() as lease:
             last = await highest(lease, bench.clock)
         again = bench.lease()
         assert await bench.wait_of_start(again) <= 0.01
         assert await highest(again, bench.clock) > last
-        await bench.end()
 
     async def test_crashes_in_a_row_do_not_add_up(self) -> None:
         """Each start waits for a second."""
@@ -555,15 +535,13 @@ class TestLease:
             bench.kill()
         await bench.end()
 
-    async def test_a_disk_that_fails_costs_the_wait_only(self) -> None:
+    async def test_a_disk_that_fails_costs_the_wait_only(self, bench: Bench) -> None:
         """The instance runs on."""
-        bench = Bench()
         bench.disk.is_lost = True
         lease = await bench.lease().__aenter__()
         await highest(lease, bench.clock)
         bench.kill()
         assert await bench.wait_of_start(bench.lease()) > 14.5
-        await bench.end()
 
 
 class TestArguments:
@@ -589,13 +567,11 @@ class TestArguments:
 class TestPatience:
     """How long a start waits at most."""
 
-    async def test_a_start_timeout_bounds_the_wait_for_a_mark(self) -> None:
+    async def test_a_start_timeout_bounds_the_wait_for_a_mark(self, bench: Bench) -> None:
         """It fails at once, not when the time is over; the id is given back."""
-        bench = Bench()
         await bench.lease().__aenter__()
         bench.kill()
         bench.disk.boot_anew()
         with pytest.raises(MachineIdUnavailableError, match=r"15 s ahead") as caught:
             await bench.lease(start_timeout=10).__aenter__()
         assert caught.value.waited == 0
-        await bench.end()

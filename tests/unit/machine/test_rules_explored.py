@@ -131,18 +131,12 @@ DEFECTS: Final[dict[str, tuple[object, str, object, str]]] = {
         *(rules, "give_back", _gives_back_silently),
         "a peer",
     ),
-    "missing ids are not counted": (
-        *(losses, "is_short", _is_never_short),
-        "a part is emptied",
-    ),
+    "missing ids are not counted": (*(losses, "is_short", _is_never_short), "a part is emptied"),
     "the identity of the store is not looked at": (
         *(Snapshot, "knows", _knows_all),
         "an older state",
     ),
-    "a quarantine is over at once": (
-        *(losses, "quarantine_ms", _ends_at_once),
-        "an older state",
-    ),
+    "a quarantine is over at once": (*(losses, "quarantine_ms", _ends_at_once), "an older state"),
     "a marker of another server will do": (
         *(losses, "is_newly_initialized", _believes_markers),
         "an older state",

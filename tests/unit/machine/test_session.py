@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import anyio
 import pytest
 
 from aiocosid.abc.events import Event, MachineIdGuarded
@@ -11,7 +10,7 @@ from aiocosid.machine import MachineIdLease
 from aiocosid.snowflake import SnowflakeId
 from aiocosid.testing import ManualClock, settle
 
-from ..segment._kit import Call
+from .._kit import Call, settled
 from ._kit import Link, store_of
 
 pytestmark = pytest.mark.asyncio
@@ -104,14 +103,12 @@ async def test_a_waiter_asks_again_when_the_session_is_interrupted_again() -> No
     async with (
         MachineIdLease(link, clock=clock, instrument=flap) as lease,
         SnowflakeId(lease, clock=clock) as gen,
-        anyio.create_task_group() as group,
     ):
         await gen.next_id()
         await clock.advance(0.001)
         calls, flap.left = len(link.calls), 3
         link.number += 1
-        call = Call(group, gen.next_id)
-        await settle()
+        call = await settled(Call, gen.next_id)
         assert call.is_done
         assert call.error is None
         assert link.calls[calls:] == ["guard"] * 4

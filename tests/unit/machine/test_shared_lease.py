@@ -31,34 +31,24 @@ from aiocosid.snowflake import (
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import ManualClock, settle
 
-from ..segment._kit import Call, tasks
-from ..snowflake._kit import Ear
+from .._kit import Call, Ear, settled, tasks
 from ._kit import Link, store_of
 
 POD = InstanceId("pod-0", stable=True)
 
 
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
 @pytest.mark.asyncio
 class TestOpening:
-    async def test_a_failure_is_told_to_all(self, clock: ManualClock) -> None:
+    async def test_a_failure_is_told_to_all(self, clock: ManualClock, link: Link) -> None:
         """And not that the lease was closed, which nobody did."""
-        link = Link(store_of(clock))
         link.cut()
         lease = MachineIdLease(link, clock=clock)
-        async with anyio.create_task_group() as group:
-            calls = [
-                Call(group, SnowflakeId(lease, name=name, clock=clock).__aenter__) for name in "abc"
-            ]
-            await clock.advance(6)
-            for call in calls:
-                assert isinstance(call.error, MachineIdUnavailableError)
-                assert isinstance(call.error.__cause__, StoreUnavailableError)
-        assert tasks() == []
+        calls = [Call(SnowflakeId(lease, name=name, clock=clock).__aenter__) for name in "abc"]
+        await clock.advance(6)
+        for call in calls:
+            assert isinstance(call.error, MachineIdUnavailableError)
+            assert isinstance(call.error.__cause__, StoreUnavailableError)
+        await settle()
 
     @pytest.mark.parametrize("seconds", [1, 30])
     async def test_whoever_began_it_may_give_up(self, clock: ManualClock, seconds: int) -> None:
@@ -70,104 +60,76 @@ class TestOpening:
             link.cut()
         lease = MachineIdLease(link, clock=clock)
         first, second = (SnowflakeId(lease, name=name, clock=clock) for name in "ab")
-        async with anyio.create_task_group() as group:
-            opening = Call(group, first.__aenter__)
-            await clock.advance(seconds / 2)
-            joining = Call(group, second.__aenter__)
-            await clock.advance(seconds / 2)
-            opening.cancel()
-            link.heal()
-            await clock.advance(100)
-            assert (joining.is_done, joining.error) == (True, None)
-            assert len(await second.next_ids(3)) == 3
-            await second.aclose()
+        opening = Call(first.__aenter__)
+        await clock.advance(seconds / 2)
+        joining = Call(second.__aenter__)
+        await clock.advance(seconds / 2)
+        opening.cancel()
+        link.heal()
+        await clock.advance(100)
+        assert (joining.is_done, joining.error) == (True, None)
+        assert len(await second.next_ids(3)) == 3
+        await second.aclose()
+        await settle()
         assert link.calls.count("revert") == 1
-        assert tasks() == []
 
     async def test_all_give_up(self, clock: ManualClock) -> None:
         """Then it is closed; who comes next opens it anew."""
         link = Link(store_of(clock), POD)
         await leave_a_mark(link, clock)
         lease = MachineIdLease(link, clock=clock)
-        async with anyio.create_task_group() as group:
-            calls = [
-                Call(group, SnowflakeId(lease, name=name, clock=clock).__aenter__) for name in "ab"
-            ]
-            await clock.advance(1)
-            for call in calls:
-                call.cancel()
-            late = SnowflakeId(lease, name="c", clock=clock)
-            joining = Call(group, late.__aenter__)
-            await clock.advance(100)
-            assert (joining.is_done, joining.error) == (True, None)
-            await late.aclose()
-        assert tasks() == []
-
-    async def test_all_give_up_before_it_began(self, clock: ManualClock) -> None:
-        """The store is not even asked."""
-        link = Link(store_of(clock))
-        generator = SnowflakeId(link, clock=clock)
-        opening = asyncio.create_task(generator.__aenter__())
-        await asyncio.sleep(0)
-        opening.cancel()
+        calls = [Call(SnowflakeId(lease, name=name, clock=clock).__aenter__) for name in "ab"]
+        await clock.advance(1)
+        for call in calls:
+            call.cancel()
+        late = SnowflakeId(lease, name="c", clock=clock)
+        joining = Call(late.__aenter__)
+        await clock.advance(100)
+        assert (joining.is_done, joining.error) == (True, None)
+        await late.aclose()
         await settle()
-        assert opening.cancelled()
-        assert link.calls in ([], ["distribute", "guard", "revert"])
-        assert tasks() == []
 
     async def test_one_joins_while_those_before_are_still_giving_up(
-        self, clock: ManualClock
+        self, clock: ManualClock, link: Link
     ) -> None:
         """It does not inherit their end."""
-        link = Link(store_of(clock))
         link.opens = anyio.Event()
         first, second = (SnowflakeId(link, name=name, clock=clock) for name in "ab")
-        async with anyio.create_task_group() as group:
-            opening = Call(group, first.__aenter__)
-            await settle()
-            opening.cancel()
-            await settle()
-            joining = Call(group, second.__aenter__)
-            await settle()
-            link.opens.set()
-            await settle()
-            assert (joining.is_done, joining.error) == (True, None)
-            await second.aclose()
-        assert tasks() == []
+        opening = await settled(Call, first.__aenter__)
+        await settled(opening.cancel)
+        joining = await settled(Call, second.__aenter__)
+        await settled(link.opens.set)
+        assert (joining.is_done, joining.error) == (True, None)
+        await second.aclose()
+        await settle()
 
     async def test_a_generator_is_closed_while_it_opens(self, clock: ManualClock) -> None:
         """Its opening says so at once, and holds nothing."""
         link = Link(store_of(clock))
         link.held = anyio.Event()
         generator, other = (SnowflakeId(link, name=name, clock=clock) for name in "ab")
-        async with anyio.create_task_group() as group:
-            opening = Call(group, generator.__aenter__)
-            joining = Call(group, other.__aenter__)
-            await settle()
-            await generator.aclose()
-            await settle()
-            assert isinstance(opening.error, ClosedError)
-            link.held.set()
-            await settle()
-            assert joining.error is None
-            await other.aclose()
+        opening = Call(generator.__aenter__)
+        joining = await settled(Call, other.__aenter__)
+        await generator.aclose()
+        await settle()
+        assert isinstance(opening.error, ClosedError)
+        await settled(link.held.set)
+        assert joining.error is None
+        await other.aclose()
+        await settle()
         assert [machine.instance_id for machine in await link.store_.machines()] == [""]
-        assert tasks() == []
 
     async def test_a_generator_is_closed_and_opened_while_it_opens(
-        self, clock: ManualClock
+        self, clock: ManualClock, link: Link
     ) -> None:
         """It is in use once, and the last one to close still gives the machine id back."""
-        link = Link(store_of(clock))
         link.held = anyio.Event()
         generator = SnowflakeId(link, clock=clock)
         async with anyio.create_task_group() as group:
-            first = Call(group, generator.__aenter__)
-            await settle()
+            first = await settled(Call, generator.__aenter__)
             group.start_soon(generator.aclose)
             await settle()
-            second = Call(group, generator.__aenter__)
-            await settle()
+            second = await settled(Call, generator.__aenter__)
             link.held.set()
             await clock.advance(1)
             assert isinstance(first.error, ClosedError)
@@ -175,7 +137,6 @@ class TestOpening:
             assert generator.next_id_nowait() > 0
             await generator.aclose()
         assert [machine.instance_id for machine in await link.store_.machines()] == [""]
-        assert tasks() == []
 
     @pytest.mark.parametrize("how", ["closed", "cancelled"])
     @pytest.mark.parametrize("others", [0, 1])
@@ -206,9 +167,8 @@ class TestOpening:
             assert {machine.instance_id for machine in await link.store_.machines()} <= {""}
             assert tasks() == []
 
-    async def test_a_distributor_that_is_closed(self, clock: ManualClock) -> None:
+    async def test_a_distributor_that_is_closed(self, clock: ManualClock, link: Link) -> None:
         """A stranger's, or on a client that is: asked once."""
-        link = Link(store_of(clock))
         link.failure = lambda: ClosedError("the client")
         with pytest.raises(ClosedError, match="the client"):
             async with SnowflakeId(link, clock=clock):
@@ -219,19 +179,18 @@ class TestOpening:
         """Is a store that fails: the call is made again, and nobody else is cancelled."""
         link = Link(store_of(clock))
         link.stray = True
-        async with anyio.create_task_group() as group:
-            opening = Call(group, SnowflakeId(link, clock=clock).__aenter__)
-            await settle()
-            link.stray = False
-            await clock.advance(1)
-            generator = opening.result
-            link.stray = True
-            await clock.advance(61)
-            link.stray = False
-            await clock.advance(3)
-            machine = generator.statistics().machine
-            assert (machine.failures > 1, machine.last_error) == (True, None)
-            await generator.aclose()
+        opening = await settled(Call, SnowflakeId(link, clock=clock).__aenter__)
+        link.stray = False
+        await clock.advance(1)
+        generator = opening.result
+        link.stray = True
+        await clock.advance(61)
+        link.stray = False
+        await clock.advance(3)
+        machine = generator.statistics().machine
+        assert (machine.failures > 1, machine.last_error) == (True, None)
+        await generator.aclose()
+        await settle()
 
     async def test_a_distributor_that_answers_nonsense(self, clock: ManualClock) -> None:
         """Is an error of the store."""
@@ -240,62 +199,53 @@ class TestOpening:
         with pytest.raises(StoreError, match="AttributeError"):
             async with SnowflakeId(link, clock=clock):
                 raise AssertionError
-        assert tasks() == []
 
 
 @pytest.mark.asyncio
 class TestJoining:
-    async def test_a_lost_lease_is_waited_for(self, clock: ManualClock) -> None:
+    async def test_a_lost_lease_is_waited_for(self, clock: ManualClock, link: Link) -> None:
         """For the start timeout; the error tells what the store said last."""
-        store = store_of(clock)
-        link = Link(store)
+        store = link.store_
         lease = MachineIdLease(link, clock=clock)
         async with lease:
             await store.revert_machine(machine_id=0)
             link.refuse("distribute")
             await clock.advance(60)
             assert lease.machine_id < 0
-            async with anyio.create_task_group() as group:
-                call = Call(group, SnowflakeId(lease, clock=clock).__aenter__)
-                await clock.advance(6)
-                assert isinstance(call.error, MachineIdUnavailableError)
-                assert isinstance(call.error.__cause__, StoreUnavailableError)
-                link.heal()
-                await clock.advance(2)
-                async with SnowflakeId(lease, clock=clock) as generator:
-                    await clock.advance(100)
-                    assert await generator.next_id() > 0
+            call = Call(SnowflakeId(lease, clock=clock).__aenter__)
+            await clock.advance(6)
+            assert isinstance(call.error, MachineIdUnavailableError)
+            assert isinstance(call.error.__cause__, StoreUnavailableError)
+            link.heal()
+            await clock.advance(2)
+            async with SnowflakeId(lease, clock=clock) as generator:
+                await clock.advance(100)
+                assert await generator.next_id() > 0
 
-    async def test_whoever_gives_up_last_closes_it(self, clock: ManualClock) -> None:
+    async def test_whoever_gives_up_last_closes_it(self, clock: ManualClock, link: Link) -> None:
         """Also the one that never came to use it."""
-        store = store_of(clock)
-        link = Link(store)
+        store = link.store_
         first, second = (SnowflakeId(link, name=name, clock=clock) for name in "ab")
         await first.__aenter__()
         await store.revert_machine(machine_id=0)
         link.refuse("distribute")
         await clock.advance(61)
-        async with anyio.create_task_group() as group:
-            call = Call(group, second.__aenter__)
-            await settle()
-            await first.aclose()
-            await clock.advance(6)
-            assert isinstance(call.error, MachineIdUnavailableError)
-        assert tasks() == []
+        call = await settled(Call, second.__aenter__)
+        await first.aclose()
+        await clock.advance(6)
+        assert isinstance(call.error, MachineIdUnavailableError)
 
     async def test_a_lease_that_no_generator_could_open_is_its_users(
-        self, clock: ManualClock
+        self, clock: ManualClock, link: Link
     ) -> None:
         """The last generator closes what a generator has opened, and nothing else."""
-        link = Link(store_of(clock))
         link.cut()
         lease = MachineIdLease(link, clock=clock)
         generator = SnowflakeId(lease, clock=clock)
-        async with anyio.create_task_group() as group:
-            call = Call(group, generator.__aenter__)
-            await clock.advance(6)
-            assert call.error is not None
-            link.heal()
+        call = Call(generator.__aenter__)
+        await clock.advance(6)
+        assert call.error is not None
+        await settled(link.heal)
         async with lease:
             async with generator:
                 await generator.next_id()
@@ -325,26 +275,23 @@ class TestLives:
             await old.aclose()
 
     async def test_a_lease_waits_for_the_end_of_another_on_its_distributor(
-        self, clock: ManualClock
+        self, clock: ManualClock, link: Link
     ) -> None:
         """Which still gives its id back, and would give back the new one."""
-        store = store_of(clock)
-        link = Link(store)
+        store = link.store_
         first, second = MachineIdLease(link, clock=clock), MachineIdLease(link, clock=clock)
         await first.__aenter__()
         link.held = anyio.Event()
-        async with anyio.create_task_group() as group:
-            closing = Call(group, first.aclose)
-            await settle()
-            opening = Call(group, second.__aenter__)
-            await settle()
-            assert link.calls == ["distribute", "guard", "revert"]
-            link.held.set()
-            await clock.advance(0.1)
-            assert (closing.error, opening.error) == (None, None)
-            assert link.calls == ["distribute", "guard", "revert", "distribute", "guard"]
-            assert [machine.instance_id for machine in await store.machines()] == ["one"]
-            await second.aclose()
+        closing = await settled(Call, first.aclose)
+        opening = await settled(Call, second.__aenter__)
+        assert link.calls == ["distribute", "guard", "revert"]
+        link.held.set()
+        await clock.advance(0.1)
+        assert (closing.error, opening.error) == (None, None)
+        assert link.calls == ["distribute", "guard", "revert", "distribute", "guard"]
+        assert [machine.instance_id for machine in await store.machines()] == ["one"]
+        await second.aclose()
+        await settle()
 
     async def test_only_one_of_those_who_wait_for_that_end_opens(self, clock: ManualClock) -> None:
         """Two leases on one distributor would use one machine id."""
@@ -355,10 +302,9 @@ class TestLives:
         async with anyio.create_task_group() as group:
             group.start_soon(closing.aclose)
             await settle()
-            openings = [Call(group, lease.__aenter__) for lease in others]
+            openings = [Call(lease.__aenter__) for lease in others]
             await settle()
-            link.held.set()
-            await settle()
+            await settled(link.held.set)
             errors = [opening.error for opening in openings]
             assert {type(error) for error in errors} == {MachineIdInUseError, type(None)}
             await others[errors.index(None)].aclose()
@@ -372,24 +318,23 @@ class TestLives:
         link = Link(store)
         link.held = anyio.Event()
         lease = MachineIdLease(link, close_timeout=0.1, clock=clock)
-        async with anyio.create_task_group() as group:
-            opening = Call(group, lease.__aenter__)
-            await settle()
-            opening.cancel()
-            held, link.held = link.held, None
-            await clock.advance(0.2)
-            with anyio.fail_after(5):
-                while not opening.is_done:
-                    await settle()
-            async with lease:
-                await store.revert_machine(machine_id=lease.machine_id)
-                other = store.machine_id_distributor(instance_id="other")
-                async with MachineIdLease(other, clock=clock):
-                    mine = lease.machine_id
-                    held.set()
-                    await clock.advance(0.01)
-                    assert (lease.machine_id, lease.term, lease.lost) == (mine, 1, None)
-                    assert len([name for name in tasks() if "guard" in name]) == 2  # one for each
+        opening = await settled(Call, lease.__aenter__)
+        opening.cancel()
+        held, link.held = link.held, None
+        await clock.advance(0.2)
+        with anyio.fail_after(5):
+            while not opening.is_done:
+                await settle()
+        async with lease:
+            await store.revert_machine(machine_id=lease.machine_id)
+            other = store.machine_id_distributor(instance_id="other")
+            async with MachineIdLease(other, clock=clock):
+                mine = lease.machine_id
+                held.set()
+                await clock.advance(0.01)
+                assert (lease.machine_id, lease.term, lease.lost) == (mine, 1, None)
+                assert len([name for name in tasks() if "guard" in name]) == 2  # one for each
+        await settle()
 
     async def test_a_return_that_arrives_late_takes_nothing_from_the_next_life(
         self, clock: ManualClock
@@ -402,30 +347,28 @@ class TestLives:
         link.returns = []
         await lease.aclose()
         clock.step_wall_ms(-1000)
-        async with anyio.create_task_group() as group:
-            opening = Call(group, lease.__aenter__)
-            await clock.advance(100)
-            assert opening.error is None
-            for late in link.returns:
-                late()
-            (machine,) = await store.machines()
-            assert machine.mark_ms >= lease.limit_ms()
-            await lease.aclose()
+        opening = Call(lease.__aenter__)
+        await clock.advance(100)
+        assert opening.error is None
+        for late in link.returns:
+            late()
+        (machine,) = await store.machines()
+        assert machine.mark_ms >= lease.limit_ms()
+        await lease.aclose()
+        await settle()
 
-    async def test_a_new_term_begins_above_its_floor(self, clock: ManualClock) -> None:
+    async def test_a_new_term_begins_above_its_floor(self, clock: ManualClock, link: Link) -> None:
         """And above what this process has stamped itself, whatever the store remembers."""
-        store = store_of(clock)
-        link = Link(store)
+        store = link.store_
         async with SnowflakeId(link, clock=clock) as generator:
             ids = await generator.next_ids(3)
             link.floor_ms = clock.now_ms() + 70_000  # a former owner's, at the next distribution
             await store.revert_machine(machine_id=0)
             await clock.advance(60)
-            async with anyio.create_task_group() as group:
-                call = Call(group, generator.next_id)
-                await clock.advance(9.9)
-                assert not call.is_done
-                await clock.advance(1)
+            call = Call(generator.next_id)
+            await clock.advance(9.9)
+            assert not call.is_done
+            await clock.advance(1)
             assert COSID_MS.parse(call.result).timestamp_ms > link.floor_ms
             assert call.result > max(ids)
 
@@ -445,17 +388,15 @@ class TestLives:
             assert lease.floor_ms >= last
 
     async def test_no_id_is_of_a_tick_before_the_machine_id_was_taken(
-        self, clock: ManualClock
+        self, clock: ManualClock, link: Link
     ) -> None:
         """Unused ticks are filled, but not those that a former owner may have used."""
-        link = Link(store_of(clock))
         link.floor_ms = -1  # CosId's owner, who kept no mark
         taken = clock.now_ms()
         async with SnowflakeId(link, clock=clock) as generator:
             await clock.advance(0.001)
-            async with anyio.create_task_group() as group:
-                call = Call(group, generator.next_ids, 10_000)
-                await clock.advance(0.01)
+            call = Call(generator.next_ids, 10_000)
+            await clock.advance(0.01)
         assert min(COSID_MS.parse(each).timestamp_ms for each in call.result) >= taken
 
     async def test_the_lease_counts_from_before_the_sign_of_life(self, clock: ManualClock) -> None:
@@ -469,28 +410,26 @@ class TestLives:
             assert lease.statistics().renewals == 2
             assert lease.statistics().seconds_left < 270 - 1.4
 
-    async def test_each_caller_waits_for_its_own_time(self, clock: ManualClock) -> None:
+    async def test_each_caller_waits_for_its_own_time(self, clock: ManualClock, link: Link) -> None:
         """Who comes later is not told that it has waited when it has not."""
-        link = Link(store_of(clock))
         ear = Ear()
         async with SnowflakeId(link, clock=clock, wait_timeout=5, instrument=ear) as generator:
             opened = ear.of(SnowflakeOpened)
             assert [(each.name, each.machine_id) for each in opened] == [("__share__", 0)]
             link.cut()
             await clock.advance(100)
-            async with anyio.create_task_group() as group:
-                first = Call(group, generator.next_id)
-                await clock.advance(4)
-                second = Call(group, generator.next_id)
-                await clock.advance(1.5)
-                assert isinstance(first.error, MachineIdUnavailableError)
-                assert first.error.waited == 5
-                (late,) = ear.of(WaitTimedOut)
-                assert (late.namespace, late.name, late.waited) == ("cosid", "__share__", 5)
-                assert not second.is_done
-                link.heal()
-                await clock.advance(2)
-                assert second.error is None
+            first = Call(generator.next_id)
+            await clock.advance(4)
+            second = Call(generator.next_id)
+            await clock.advance(1.5)
+            assert isinstance(first.error, MachineIdUnavailableError)
+            assert first.error.waited == 5
+            (late,) = ear.of(WaitTimedOut)
+            assert (late.namespace, late.name, late.waited) == ("cosid", "__share__", 5)
+            assert not second.is_done
+            link.heal()
+            await clock.advance(2)
+            assert second.error is None
 
 
 @pytest.mark.asyncio
@@ -500,13 +439,12 @@ async def test_a_long_batch_does_not_count_its_ticks_as_waiting(clock: ManualClo
     narrow = SnowflakeLayout(41, 10, 2, "ms", 1_577_203_200_000)
     async with SnowflakeId(link, layout=narrow, wait_timeout=0.05, clock=clock) as generator:
         link.clock, link.slowness = clock, 0.01
-        async with anyio.create_task_group() as group:
-            batch = Call(group, generator.next_ids, 400)
-            await clock.advance(0.08)
-            clock.step_wall_ms(100_000)  # beyond the mark
-            await clock.advance(0.005)
-            assert not batch.is_done
-            await clock.advance(0.1)
+        batch = Call(generator.next_ids, 400)
+        await clock.advance(0.08)
+        clock.step_wall_ms(100_000)  # beyond the mark
+        await clock.advance(0.005)
+        assert not batch.is_done
+        await clock.advance(0.1)
         assert batch.error is None
         assert len(set(batch.result)) == 400
 
@@ -545,24 +483,23 @@ async def test_a_provider_that_was_refused_a_width_takes_another(clock: ManualCl
 @pytest.mark.asyncio
 @pytest.mark.parametrize("kind", [SnowflakeId, CachedSnowflakeId])
 async def test_a_clock_that_was_ahead_for_a_moment(
-    clock: ManualClock, kind: type[SnowflakeId]
+    clock: ManualClock, kind: type[SnowflakeId], link: Link
 ) -> None:
     """While the store was away: what was needed then is needed no more, and callers are served."""
-    link = Link(store_of(clock))
     async with kind(MachineIdLease(link, clock=clock), layout=COSID_S, clock=clock) as gen:
         ids = [await gen.next_id()]
         link.cut()
         await clock.advance(61)
         clock.step_wall_ms(3_600_000)
-        async with anyio.create_task_group() as group:
-            calls = [Call(group, gen.next_id) for _ in range(3)]
-            await clock.advance(2)
-            assert not any(call.is_done for call in calls)
-            clock.step_wall_ms(-3_600_000)
-            link.heal()
-            await clock.advance(2.5)
-            assert all(call.is_done and call.error is None for call in calls)
-            ids += [call.result for call in calls]
+        calls = [Call(gen.next_id) for _ in range(3)]
+        await clock.advance(2)
+        assert not any(call.is_done for call in calls)
+        clock.step_wall_ms(-3_600_000)
+        link.heal()
+        await clock.advance(2.5)
+        assert all(call.is_done and call.error is None for call in calls)
+        ids += [call.result for call in calls]
+        await settle()
         ids.append(gen.next_id_nowait())
         seen = gen.statistics()
         assert (seen.waits_for_lease, seen.waiting) == (1, 0)
@@ -571,24 +508,23 @@ async def test_a_clock_that_was_ahead_for_a_moment(
 
 
 @pytest.mark.asyncio
-async def test_a_clock_that_steps_on_while_it_is_waited_for(clock: ManualClock) -> None:
+async def test_a_clock_that_steps_on_while_it_is_waited_for(clock: ManualClock, link: Link) -> None:
     """The mark is asked for anew: what was needed at first is not enough any more."""
-    link = Link(store_of(clock))
     link.clock, link.slowness = clock, 0.5
     lease = MachineIdLease(link, clock=clock)
-    async with anyio.create_task_group() as group:
-        gen = SnowflakeId(lease, layout=COSID_MS, clock=clock)
-        opening = Call(group, gen.__aenter__)
-        await clock.advance(1)
-        assert opening.result is gen
-        await gen.next_id()
-        clock.step_wall_ms(3_600_000)
-        call = Call(group, gen.next_id)
-        await clock.advance(0.25)
-        clock.step_wall_ms(3_600_000)
-        await clock.advance(1)
-        assert call.result > 0
-        await gen.aclose()
+    gen = SnowflakeId(lease, layout=COSID_MS, clock=clock)
+    opening = Call(gen.__aenter__)
+    await clock.advance(1)
+    assert opening.result is gen
+    await gen.next_id()
+    clock.step_wall_ms(3_600_000)
+    call = Call(gen.next_id)
+    await clock.advance(0.25)
+    clock.step_wall_ms(3_600_000)
+    await clock.advance(1)
+    assert call.result > 0
+    await gen.aclose()
+    await settle()
 
 
 def test_a_loop_that_died_is_survived() -> None:
@@ -652,6 +588,27 @@ def test_a_sleep_on_another_threads_loop_is_left_alone() -> None:
             assert not any(sleep.cancel_called for sleep in sleeps)
 
     asyncio.run(main())
+
+
+@pytest.mark.asyncio
+async def test_a_refused_opening_is_over_whoever_was_there_before(clock: ManualClock) -> None:
+    """A generator of an earlier life has not left yet; who comes next opens the lease again."""
+    link = Link(store_of(clock))
+    lease = MachineIdLease(link, clock=clock)
+    async with lease:
+        old = SnowflakeId(lease, name="old", clock=clock)
+        await old.__aenter__()
+    link.cut()
+    call = Call(SnowflakeId(lease, clock=clock).__aenter__)
+    await clock.advance(6)
+    assert isinstance(call.error, MachineIdUnavailableError)
+    link.heal()
+    async with SnowflakeId(lease, clock=clock) as generator:
+        assert generator.next_id_nowait() > 0
+        await old.aclose()
+        assert generator.next_id_nowait() > 0
+    assert link.calls[-1] == "revert"
+    assert tasks() == []
 
 
 async def leave_a_mark(link: Link, clock: ManualClock) -> None:

@@ -17,8 +17,8 @@ from aiocosid.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from aiocosid.machine._files import default_state_dir, os_errors, read_text, write_text
-from aiocosid.machine._storage import NOT_FOUND, MachineState, StateFiles
+from aiocosid.machine._held_id import NOT_FOUND, MachineState, StateFiles
+from aiocosid.machine.files import default_state_dir, os_errors, read_text, write_text
 
 WHO = InstanceId("h:1")
 FILE = "v2.bnM.aDox.false"

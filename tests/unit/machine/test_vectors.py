@@ -11,9 +11,6 @@ Where Java's behaviour is a defect ours differs, and the test says in what:
 
 from __future__ import annotations
 
-import gzip
-import json
-from functools import cache
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -33,12 +30,12 @@ from aiocosid.machine import (
     as_instance_id,
     host_port_instance_id,
 )
-from aiocosid.machine._stateful_set import ordinal_of
-from aiocosid.machine._storage import NOT_FOUND, MachineState, StateFiles
+from aiocosid.machine._held_id import NOT_FOUND, MachineState, StateFiles
+from aiocosid.machine._manual import ordinal_of
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import ManualClock
 
-VECTORS = Path(__file__).parents[2] / "vectors" / "machine.json.gz"
+from .._vectors import params, unread
 
 JAVAS_OWN = {
     "machine_state.to_string",  # the text of a Java object
@@ -53,25 +50,12 @@ JAVAS_OWN = {
 EMPTY_FIELDS = {"|1|2|", "1||2"}
 
 
-@cache
-def document() -> Any:
-    return json.loads(gzip.decompress(VECTORS.read_bytes()))
-
-
-def load(op: str) -> list[Any]:
-    """The vectors of one operation."""
-    chosen = [vector for vector in document()["vectors"] if vector["op"] == op]
-    assert chosen, op
-    return [pytest.param(each, id=f"{op}-{n}") for n, each in enumerate(chosen)]
+def load(*ops: str) -> list[Any]:
+    return params("machine", *ops)
 
 
 def test_every_operation_has_its_test() -> None:
-    """A vector that nobody looks at proves nothing."""
-    source = Path(__file__).read_text(encoding="utf-8")
-    assert document()["source"]["commit"] == "fc29da0a2f11063f3b10c36b4cb9f7b22bae76fc"
-    assert document()["source"]["count"] == len(document()["vectors"])
-    for op in {vector["op"] for vector in document()["vectors"]}:
-        assert f'"{op}"' in source
+    assert unread(__file__, "machine") == []
 
 
 # Texts.
@@ -151,7 +135,7 @@ def test_equal_instances(vector: Any) -> None:
 # Numbers.
 
 
-@pytest.mark.parametrize("vector", load("machine_id.max") + load("machine_id.total"))
+@pytest.mark.parametrize("vector", load("machine_id.max", "machine_id.total"))
 def test_how_many_there_are(vector: Any) -> None:
     """Java's total of 31 bits wraps to a negative number."""
     bits = vector["args"]["machine_bit"]

@@ -33,7 +33,7 @@ from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import GatedDistributor, ManualClock, settle
 
 from .._interrupted import interrupted
-from ._kit import Ear
+from .._kit import Ear
 
 FILE = Path(sys.argv[2]) if len(sys.argv) > 2 else Path()
 

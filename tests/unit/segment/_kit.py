@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
-
-import anyio
-from anyio.abc import TaskGroup
+from typing import Any
 
 from aiocosid.abc import IdSegmentDistributor
-from aiocosid.abc.events import Event
 from aiocosid.segment import SegmentChainId, SegmentId
-from aiocosid.stores.base import CounterDistributor
+from aiocosid.stores.counters import CounterDistributor
 from aiocosid.stores.memory import MemoryStore
+from aiocosid.testing import GatedDistributor
 
 Generator = SegmentChainId | SegmentId
-E = TypeVar("E", bound=Event)
 
 
 def counter(*, step: int = 10, offset: int = 0) -> CounterDistributor:
     """A new counter in a store of its own."""
     return MemoryStore().segment_distributor(name="order", offset=offset, step=step)
+
+
+def gated(*, step: int = 10, holds_replies: bool = False) -> GatedDistributor:
+    """A new counter behind a gate that is open."""
+    gate = GatedDistributor(counter(step=step), holds_replies=holds_replies)
+    gate.open()
+    return gate
 
 
 class OneDistributor(MemoryStore):
@@ -33,49 +34,6 @@ class OneDistributor(MemoryStore):
 
     def segment_distributor(self, **_: Any) -> Any:
         return self.distributor
-
-
-class Ear:
-    """An instrument that remembers."""
-
-    def __init__(self) -> None:
-        self.events: list[Event] = []
-
-    def on_event(self, event: Event) -> None:
-        self.events.append(event)
-
-    def of(self, kind: type[E]) -> list[E]:
-        return [event for event in self.events if isinstance(event, kind)]
-
-
-class Call:
-    """One call in a task of its own; holds its result or error once it has ended."""
-
-    def __init__(
-        self, group: TaskGroup, function: Callable[..., Awaitable[Any]], *args: Any
-    ) -> None:
-        self.result: Any = None
-        self.error: BaseException | None = None
-        self.is_done = False
-        self.scope = anyio.CancelScope()
-        group.start_soon(self._run, function, args)
-
-    def cancel(self) -> None:
-        self.scope.cancel()
-
-    async def _run(self, function: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> None:
-        with self.scope:
-            try:
-                self.result = await function(*args)
-            except Exception as error:  # noqa: BLE001 - kept for the test to look at
-                self.error = error
-        self.is_done = True
-
-
-def tasks() -> list[str]:
-    """The names of the library's own tasks on this loop."""
-    names = (task.get_name() for task in asyncio.all_tasks())
-    return sorted(name for name in names if name.startswith("aiocosid"))
 
 
 async def drain(generator: Generator) -> list[int]:

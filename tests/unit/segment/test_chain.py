@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -18,16 +17,6 @@ def chain_of(*steps: int) -> IdSegmentChain:
         max_id += step
         chain.link(IdSegment(max_id, step))
     return chain
-
-
-def test_an_empty_chain_gives_nothing() -> None:
-    """No head, no ids, no piece."""
-    chain = IdSegmentChain()
-    assert (chain.head, chain.tail, chain.remaining) == (None, None, 0)
-    assert chain.cut(5) is None
-    assert chain.take(0) == []
-    assert chain.clear() == 0
-    assert chain.drop_expired(1e9) == 0
 
 
 def test_the_id_before_the_next_one() -> None:
@@ -48,42 +37,6 @@ def test_more_than_there_is_cannot_be_taken() -> None:
         chain.take(21)
     assert chain.remaining == 20
     assert chain.take(20) == [range(1, 11), range(11, 21)]
-
-
-def test_nodes_are_linked_once() -> None:
-    """A node's next is set when the following one is linked."""
-    chain = chain_of(10, 10, 20)
-    nodes = []
-    node = chain.head
-    while node is not None:
-        nodes.append(node)
-        node = node.next
-    assert [node.segment.max_id for node in nodes] == [10, 20, 40]
-    assert chain.tail is nodes[-1]
-
-
-def test_a_piece_never_crosses_two_segments() -> None:
-    """A cut ends with its node; its segment tells how old the ids are."""
-    chain = chain_of(10, 10)
-    assert chain.cut(7) == (range(1, 8), IdSegment(10, 10))
-    assert chain.cut(7) == (range(8, 11), IdSegment(10, 10))
-    assert chain.cut(7) == (range(11, 18), IdSegment(20, 10))
-    assert chain.remaining == 3
-
-
-def test_a_batch_crosses_as_many_as_it_needs() -> None:
-    """Its ranges are in order and hold exactly so many ids."""
-    chain = chain_of(10, 10, 10)
-    chain.cut(4)
-    assert chain.take(20) == [range(5, 11), range(11, 21), range(21, 25)]
-    assert chain.remaining == 6
-
-
-def test_the_last_node_leaves_with_its_last_id() -> None:
-    """A dry chain holds nothing, neither ids nor nodes."""
-    chain = chain_of(10)
-    chain.take(10)
-    assert (chain.head, chain.tail, chain.remaining) == (None, None, 0)
 
 
 def test_expired_nodes_are_dropped_from_the_front() -> None:
@@ -112,10 +65,7 @@ class Chain(RuleBasedStateMachine):
         self.highest_out = 0
 
     @rule(
-        step=st.integers(1, 9),
-        gap=st.integers(0, 5),
-        age=st.floats(0, 2),
-        stride=st.integers(1, 3),
+        step=st.integers(1, 9), gap=st.integers(0, 5), age=st.floats(0, 2), stride=st.integers(1, 3)
     )
     def link(self, step: int, gap: int, age: float, stride: int) -> None:
         self.now += age
@@ -175,16 +125,6 @@ class Chain(RuleBasedStateMachine):
 
 
 TestChain = Chain.TestCase
-
-
-@given(st.lists(st.integers(1, 50), min_size=1, max_size=20), st.lists(st.integers(1, 60)))
-def test_cuts_give_every_id_once_and_in_order(steps: list[int], sizes: list[int]) -> None:
-    """Whatever the sizes, the ids are the chain's, in order."""
-    chain, ids = chain_of(*steps), []
-    for size in [*sizes, *[10**9] * len(steps)]:
-        cut = chain.cut(size)
-        ids += list(cut[0]) if cut else []
-    assert ids == list(range(1, sum(steps) + 1))
 
 
 def test_current_is_what_was_cut_last() -> None:

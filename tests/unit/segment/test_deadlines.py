@@ -14,7 +14,8 @@ from aiocosid.errors import ClosedError, SegmentUnavailableError
 from aiocosid.segment import SegmentId
 from aiocosid.testing import GatedDistributor, ManualClock, settle
 
-from ._kit import Call, Ear, counter
+from .._kit import Call, Ear, settled
+from ._kit import counter
 
 pytestmark = pytest.mark.anyio
 
@@ -33,25 +34,22 @@ def silent(clock: ManualClock, ear: Ear | None = None) -> tuple[SegmentId, Gated
 async def test_a_line_has_one_timer(clock: ManualClock) -> None:
     """However many wait; it is gone with the last of them, served, cancelled or out of time."""
     generator, store = silent(clock)
-    async with generator, anyio.create_task_group() as group:
-        calls = [Call(group, generator.next_id) for _ in range(100)]
+    async with generator:
+        calls = [Call(generator.next_id) for _ in range(100)]
         await settle()
         assert clock.pending == FLIGHT + 1
         for call in calls[:99]:
             call.cancel()
         await settle()
         assert clock.pending == FLIGHT + 1
-        calls[99].cancel()
-        await settle()
+        await settled(calls[99].cancel)
         assert clock.pending == FLIGHT
-        store.open()
-        await settle()
+        await settled(store.open)
         assert clock.pending == 0
         store.close()
-        calls = [Call(group, generator.next_id) for _ in range(100)]
+        calls = [Call(generator.next_id) for _ in range(100)]
         await settle()
-        store.open()
-        await settle()
+        await settled(store.open)
         assert len({call.result for call in calls}) == 100
         assert clock.pending == 0
 
@@ -59,15 +57,13 @@ async def test_a_line_has_one_timer(clock: ManualClock) -> None:
 async def test_it_is_gone_when_the_generator_closes(clock: ManualClock) -> None:
     """With those who waited, before the call to the store has ended."""
     generator, store = silent(clock)
-    async with anyio.create_task_group() as group, generator:
-        calls = [Call(group, generator.next_id) for _ in range(3)]
+    async with generator:
+        calls = [Call(generator.next_id) for _ in range(3)]
         await settle()
-        Call(group, generator.aclose)
-        await settle()
+        await settled(Call, generator.aclose)
         assert [type(call.error) for call in calls] == [ClosedError] * 3
         assert clock.pending == FLIGHT + 1  # the close timeout
-        store.open()
-    assert clock.pending == 0
+        await settled(store.open)
 
 
 @pytest.mark.parametrize("leaves", [(0,), (1,), (0, 1), (1, 0), (0, 2), (2, 1, 0), (0, 1, 2, 3)])
@@ -77,10 +73,10 @@ async def test_whoever_leaves_the_others_keep_their_deadlines(
 ) -> None:
     """To the millisecond, whoever had the timer."""
     generator, store = silent(clock)
-    async with generator, anyio.create_task_group() as group:
+    async with generator:
         calls = []
         for _ in range(6):
-            calls.append(Call(group, generator.next_id))
+            calls.append(Call(generator.next_id))
             await clock.advance(0.1)
         for number in leaves:
             calls[number].cancel()
@@ -95,25 +91,24 @@ async def test_whoever_leaves_the_others_keep_their_deadlines(
             assert number in leaves or isinstance(call.error, SegmentUnavailableError)
             await clock.advance(0.09)
         assert clock.pending <= FLIGHT
-        store.open()
+        await settled(store.open)
 
 
 async def test_a_caller_behind_one_that_was_served_keeps_its_deadline(clock: ManualClock) -> None:
     """The timer was that of the one who was served."""
     generator, store = silent(clock)
-    async with generator, anyio.create_task_group() as group:
-        early = Call(group, generator.next_id)
+    async with generator:
+        early = Call(generator.next_id)
         await clock.advance(1)
-        late = [Call(group, generator.next_id) for _ in range(2)]
+        late = [Call(generator.next_id) for _ in range(2)]
         await settle()
-        store.let_through()
-        await settle()
+        await settled(store.let_through)
         assert early.result == 1
         await clock.advance(2.999)
         assert not any(call.is_done for call in late)
         await clock.advance(0.001)
         assert [type(call.error) for call in late] == [SegmentUnavailableError] * 2
-        store.open()
+        await settled(store.open)
 
 
 @pytest.mark.parametrize("cancelled", [(0,), (1,), (0, 1), (0, 1, 2)])
@@ -122,8 +117,8 @@ async def test_cancelled_in_the_turn_in_which_the_time_is_up(
 ) -> None:
     """Who is cancelled is cancelled, and all the others fail at once."""
     generator, store = silent(clock, ear)
-    async with generator, anyio.create_task_group() as group:
-        calls = [Call(group, generator.next_id) for _ in range(3)]
+    async with generator:
+        calls = [Call(generator.next_id) for _ in range(3)]
         await settle()
         clock.stall(3)  # the timer has gone off, and nobody has run
         for number in cancelled:
@@ -134,16 +129,16 @@ async def test_cancelled_in_the_turn_in_which_the_time_is_up(
         assert [type(error) for error in errors] == [SegmentUnavailableError] * len(errors)
         assert len(ear.of(WaitTimedOut)) >= len(errors)
         assert generator.statistics().waiting == 0
-        store.open()
+        await settled(store.open)
 
 
 async def test_served_in_the_turn_in_which_the_time_is_up(clock: ManualClock) -> None:
     """Whoever has got an id returns it; none is lost."""
     generator, store = silent(clock)
     for turns in range(8):
-        async with generator, anyio.create_task_group() as group:
+        async with generator:
             store.close()
-            calls = [Call(group, generator.next_id) for _ in range(3)]
+            calls = [Call(generator.next_id) for _ in range(3)]
             await settle()
             store.open()
             for _ in range(turns):
@@ -184,13 +179,13 @@ async def test_any_order_of_coming_leaving_and_serving(clock: ManualClock) -> No
     """Nobody waits past its deadline, or gives up before; every id is handed out or counted."""
     rng = random.Random(5)  # noqa: S311 - who does what
     generator, store = silent(clock)
-    async with generator, anyio.create_task_group() as group:
+    async with generator:
         waiting: list[tuple[float, Call]] = []
         handed_out = 0
         for _ in range(600):
             chance = rng.random()
             if chance < 0.5:
-                waiting.append((clock.monotonic(), Call(group, generator.next_id)))
+                waiting.append((clock.monotonic(), Call(generator.next_id)))
             elif chance < 0.65 and waiting:
                 rng.choice(waiting)[1].cancel()
             elif chance < 0.7:
@@ -203,8 +198,7 @@ async def test_any_order_of_coming_leaving_and_serving(clock: ManualClock) -> No
                 assert call.is_done or waited < 3.002
                 assert not isinstance(call.error, SegmentUnavailableError) or waited > 2.998
             waiting = [each for each in waiting if not each[1].is_done]
-        store.open()
-        await settle()
+        await settled(store.open)
         handed_out += sum(call.result is not None for _, call in waiting)
         seen = generator.statistics()
         assert (seen.waiting, seen.ids_handed_out) == (0, handed_out)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import anyio
 import pytest
 
 from aiocosid.abc.events import DistanceChanged, SegmentFetched
@@ -19,17 +18,12 @@ from aiocosid.testing import (
     settle,
 )
 
-from ._kit import Call, Ear, counter, drain, tasks
+from .._kit import Call, Ear, settled, tasks
+from ._kit import counter, drain, gated
 
 pytestmark = pytest.mark.asyncio
 
 ROOT_ONLY = ["aiocosid SegmentChainId cosid.order"]
-
-
-def gated(step: int = 10) -> GatedDistributor:
-    store = GatedDistributor(counter(step=step))
-    store.open()
-    return store
 
 
 async def starve(chain: SegmentChainId, store: GatedDistributor, *, callers: int = 1) -> None:
@@ -38,12 +32,11 @@ async def starve(chain: SegmentChainId, store: GatedDistributor, *, callers: int
     await settle()
     await drain(chain)
     store.close()
-    async with anyio.create_task_group() as group:
-        await drain(chain)
-        for _ in range(callers):
-            Call(group, chain.next_id)
-        await settle()
-        store.open()
+    await drain(chain)
+    for _ in range(callers):
+        Call(chain.next_id)
+    await settle()
+    await settled(store.open)
 
 
 async def test_the_order_goes_out_with_the_first_missing_segment(clock: ManualClock) -> None:
@@ -173,34 +166,32 @@ async def run_load(
     chain: SegmentChainId, clock: ManualClock, *, seconds: int, per_second: int
 ) -> None:
     """Take ids at a steady rate, in ten bundles a second."""
-    async with anyio.create_task_group() as group:
-        for _ in range(seconds * 10):
-            Call(group, chain.next_ids, per_second // 10)
-            await clock.advance(0.1)
-        await clock.advance(1)
+    for _ in range(seconds * 10):
+        Call(chain.next_ids, per_second // 10)
+        await clock.advance(0.1)
+    await clock.advance(1)
 
 
 async def test_a_steady_load_settles(clock: ManualClock) -> None:
     """A load that the safe distance cannot serve starves at first, and then never again."""
     store = SlowDistributor(counter(), latency=0.5, clock=clock)
     chain = SegmentChainId(store, endurance=0, clock=clock)
-    async with anyio.create_task_group() as group:
-        opening = Call(group, chain.__aenter__)
-        await clock.advance(0.5)
-        assert opening.is_done
-        await run_load(chain, clock, seconds=20, per_second=200)
-        settled = chain.statistics()
-        assert settled.prefetch_distance > 2
-        await run_load(chain, clock, seconds=100, per_second=200)
-        seen = chain.statistics()
-        assert seen.starvations == settled.starvations
-        # 200 a second for half a second are ten segments.
-        assert seen.prefetch_distance <= 40
-        assert seen.remaining <= 3 * 100 + 20 * 10
-        await clock.advance(100)
-        assert chain.statistics().prefetch_distance == 2
-        await chain.aclose()
-    assert clock.pending == 0
+    opening = Call(chain.__aenter__)
+    await clock.advance(0.5)
+    assert opening.is_done
+    await run_load(chain, clock, seconds=20, per_second=200)
+    settled = chain.statistics()
+    assert settled.prefetch_distance > 2
+    await run_load(chain, clock, seconds=100, per_second=200)
+    seen = chain.statistics()
+    assert seen.starvations == settled.starvations
+    # 200 a second for half a second are ten segments.
+    assert seen.prefetch_distance <= 40
+    assert seen.remaining <= 3 * 100 + 20 * 10
+    await clock.advance(100)
+    assert chain.statistics().prefetch_distance == 2
+    await chain.aclose()
+    await settle()
 
 
 async def test_trips_become_fewer_with_the_load(clock: ManualClock) -> None:
@@ -209,15 +200,15 @@ async def test_trips_become_fewer_with_the_load(clock: ManualClock) -> None:
     for rate in (100, 1000):
         store = SlowDistributor(counter(), latency=0.5, clock=clock)
         chain = SegmentChainId(store, clock=clock)
-        async with anyio.create_task_group() as group:
-            opening = Call(group, chain.__aenter__)
-            await clock.advance(0.5)
-            assert opening.is_done
-            await run_load(chain, clock, seconds=30, per_second=rate)
-            before = store.calls
-            await run_load(chain, clock, seconds=30, per_second=rate)
-            trips.append(store.calls - before)
-            await chain.aclose()
+        opening = Call(chain.__aenter__)
+        await clock.advance(0.5)
+        assert opening.is_done
+        await run_load(chain, clock, seconds=30, per_second=rate)
+        before = store.calls
+        await run_load(chain, clock, seconds=30, per_second=rate)
+        trips.append(store.calls - before)
+        await chain.aclose()
+        await settle()
     assert trips[1] < 2 * trips[0]
 
 
@@ -244,11 +235,10 @@ async def test_an_outage_is_no_hunger(clock: ManualClock) -> None:
         await drain(chain)
         before = chain.statistics().prefetch_distance
         store.fail()
-        async with anyio.create_task_group() as group:
-            call = Call(group, chain.next_id)
-            await clock.advance(30)
-            store.recover()
-            await clock.advance(1)
+        call = Call(chain.next_id)
+        await clock.advance(30)
+        store.recover()
+        await clock.advance(1)
         assert call.error is None
         assert chain.statistics().prefetch_distance == before
 
@@ -268,8 +258,7 @@ async def test_nowait_asks_for_more(clock: ManualClock) -> None:
                 chain.next_id_nowait()
         await settle()
         assert store.calls == 2
-        store.open()
-        await settle()
+        await settled(store.open)
         assert chain.next_id_nowait() == 21
         seen = chain.statistics()
         assert (seen.starvations, seen.waits, seen.prefetch_distance) == (0, 0, 4)
@@ -299,15 +288,15 @@ async def test_callers_that_take_more_than_the_distance_wait_once(clock: ManualC
     """
     store = SlowDistributor(counter(step=100), latency=0.005, clock=clock)
     chain = SegmentChainId(store, clock=clock)
-    async with anyio.create_task_group() as group:
-        opening = Call(group, chain.__aenter__)
-        await clock.advance(0.005)
-        assert opening.is_done
-        for _ in range(123):
-            Call(group, chain.next_ids, 500)
-            await clock.advance(0.02)
-        seen = chain.statistics()
-        assert (seen.waits, seen.ids_handed_out) == (1, 123 * 500)
-        await clock.advance(100)
-        assert chain.statistics().prefetch_distance == 2
-        await chain.aclose()
+    opening = Call(chain.__aenter__)
+    await clock.advance(0.005)
+    assert opening.is_done
+    for _ in range(123):
+        Call(chain.next_ids, 500)
+        await clock.advance(0.02)
+    seen = chain.statistics()
+    assert (seen.waits, seen.ids_handed_out) == (1, 123 * 500)
+    await clock.advance(100)
+    assert chain.statistics().prefetch_distance == 2
+    await chain.aclose()
+    await settle()

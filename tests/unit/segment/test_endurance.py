@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import anyio
 import pytest
 
 from aiocosid.errors import InvalidArgumentError, SegmentUnavailableError
 from aiocosid.segment import SegmentChainId, SegmentId
 from aiocosid.testing import (
     FailingDistributor,
-    GatedDistributor,
     ManualClock,
     SlowDistributor,
     WrappedDistributor,
     settle,
 )
 
-from ._kit import Call, counter, drain
+from .._kit import Call, settled
+from ._kit import counter, drain, gated
 
 pytestmark = pytest.mark.asyncio
 
@@ -96,15 +95,15 @@ async def test_a_load_that_jumps_tenfold_waits_for_one_trip_at_most(clock: Manua
     """As without a reserve."""
     store = SlowDistributor(counter(step=10), latency=0.2, clock=clock)
     chain = SegmentChainId(store, clock=clock)
-    async with anyio.create_task_group() as group:
-        opening = Call(group, chain.__aenter__)
-        await clock.advance(0.2)
-        assert opening.is_done
-        await load(chain, clock, rate=20, seconds=30)
-        calls = [Call(group, chain.next_ids, 50) for _ in range(40)]
-        await clock.advance(0.2 + 0.2 + TICK)  # the flight under way, and the one for all of them
-        assert all(call.is_done for call in calls)
-        await chain.aclose()
+    opening = Call(chain.__aenter__)
+    await clock.advance(0.2)
+    assert opening.is_done
+    await load(chain, clock, rate=20, seconds=30)
+    calls = [Call(chain.next_ids, 50) for _ in range(40)]
+    await clock.advance(0.2 + 0.2 + TICK)  # the flight under way, and the one for all of them
+    assert all(call.is_done for call in calls)
+    await chain.aclose()
+    await settle()
 
 
 async def test_without_it_the_distance_is_all(clock: ManualClock) -> None:
@@ -159,27 +158,20 @@ async def test_one_caller_too_many_fails_at_once(
     kind: type[SegmentChainId | SegmentId], clock: ManualClock
 ) -> None:
     """With when to come again; the others are served in the order in which they came."""
-    store = GatedDistributor(counter(step=10))
-    store.open()
-    async with (
-        kind(store, max_waiters=3, clock=clock) as generator,
-        anyio.create_task_group() as group,
-    ):
+    store = gated(step=10)
+    async with kind(store, max_waiters=3, clock=clock) as generator:
         await drain(generator)
         store.close()
-        calls = [Call(group, generator.next_id) for _ in range(3)]
+        calls = [Call(generator.next_id) for _ in range(3)]
         await settle()
         with pytest.raises(SegmentUnavailableError, match="3 callers wait already") as refused:
             await generator.next_id()
         assert refused.value.retry_after is not None
         assert refused.value.retryable
         assert refused.value.waited == 0
-        calls[1].cancel()
-        await settle()
-        calls.append(Call(group, generator.next_id))
-        await settle()
-        store.open()
-        await settle()
+        await settled(calls[1].cancel)
+        calls.append(await settled(Call, generator.next_id))
+        await settled(store.open)
         ids = [call.result for call in calls if call is not calls[1]]
         assert ids == sorted(ids)
         assert None not in ids
@@ -189,22 +181,20 @@ async def test_callers_of_a_store_that_is_down_fail_with_its_next_call(clock: Ma
     """Two failures in a row are an outage: nobody waits for the whole ``wait_timeout``."""
     store = FailingDistributor(counter(step=10))
     chain = SegmentChainId(store, fail_fast=True, endurance=0, clock=clock)
-    async with chain, anyio.create_task_group() as group:
+    async with chain:
         await drain(chain)
         store.fail()
-        first = Call(group, chain.next_id)
-        await settle()
+        first = await settled(Call, chain.next_id)
         assert not first.is_done, "one failure may be a blip"
         await clock.advance(0.05)
         assert isinstance(first.error, SegmentUnavailableError)
         for _ in range(5):
-            later = Call(group, chain.next_id)
-            await settle()
+            later = await settled(Call, chain.next_id)
             await clock.advance(1.0)
             assert isinstance(later.error, SegmentUnavailableError)
             assert later.error.retry_after is not None
             assert later.error.retry_after <= 1
-        waiting = Call(group, chain.next_id)
+        waiting = Call(chain.next_id)
         store.recover()
         await clock.advance(1.0)
         assert waiting.result is not None
@@ -212,10 +202,10 @@ async def test_callers_of_a_store_that_is_down_fail_with_its_next_call(clock: Ma
 
 async def test_without_that_they_wait(clock: ManualClock) -> None:
     store = FailingDistributor(counter(step=10))
-    async with SegmentChainId(store, clock=clock) as chain, anyio.create_task_group() as group:
+    async with SegmentChainId(store, clock=clock) as chain:
         await drain(chain)
         store.fail()
-        call = Call(group, chain.next_id)
+        call = Call(chain.next_id)
         await clock.advance(4.9)
         assert not call.is_done
         await clock.advance(0.2)

@@ -6,7 +6,6 @@ import dataclasses
 import logging
 import pickle
 
-import anyio
 import pytest
 
 from aiocosid.abc.events import (
@@ -24,14 +23,14 @@ from aiocosid.segment import SegmentChainId, SegmentId, SegmentStatistics
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import (
     FailingDistributor,
-    GatedDistributor,
     ManualClock,
     SlowDistributor,
     WrappedDistributor,
     settle,
 )
 
-from ._kit import Call, Ear, counter, drain
+from .._kit import Call, Ear, settled
+from ._kit import counter, drain, gated
 
 pytestmark = pytest.mark.asyncio
 
@@ -40,41 +39,40 @@ async def test_the_life_of_a_chain_in_events(clock: ManualClock, ear: Ear) -> No
     """Fetched, starved, failed, grown, timed out, discarded: each is told once, with its facts."""
     store = FailingDistributor(SlowDistributor(counter(), latency=0.5, clock=clock))
     chain = SegmentChainId(store, wait_timeout=2, clock=clock, instrument=ear)
-    async with anyio.create_task_group() as group:
-        Call(group, chain.__aenter__)
-        await clock.advance(0.5)
-        assert ear.events == [
-            SegmentFetched(
-                namespace="cosid", name="order", max_id=20, count=20, took=0.5, starved=False
-            )
-        ]
-        ear.events.clear()
-        assert len(await chain.next_ids(20)) == 20
-        Call(group, chain.next_id)
-        await clock.advance(0.5)
-        fetched = ear.of(SegmentFetched)[0]
-        assert (fetched.max_id > 20, fetched.took, fetched.starved) == (True, 0.5, True)
-        assert ear.of(Starved) == [Starved(namespace="cosid", name="order")]
-        assert ear.of(DistanceChanged) == [
-            DistanceChanged(namespace="cosid", name="order", before=2, after=4)
-        ]
-        await clock.advance(1)
-        await drain(chain)
-        await clock.advance(1)
-        await drain(chain)
-        store.fail()
-        ear.events.clear()
-        Call(group, chain.next_ids, 10_000)
-        await clock.advance(3)
-        failures = ear.of(FetchFailed)
-        assert [event.attempt for event in failures] == list(range(1, len(failures) + 1))
-        assert isinstance(failures[0].error, StoreUnavailableError)
-        assert [event.waited for event in ear.of(WaitTimedOut)] == [2]
-        ear.events.clear()
-        remaining = chain.statistics().remaining
-        await chain.aclose()
-        assert sum(event.count for event in ear.of(IdsDiscarded)) == remaining
-        assert {event.reason for event in ear.of(IdsDiscarded)} <= {"closed"}
+    Call(chain.__aenter__)
+    await clock.advance(0.5)
+    assert ear.events == [
+        SegmentFetched(
+            namespace="cosid", name="order", max_id=20, count=20, took=0.5, starved=False
+        )
+    ]
+    ear.events.clear()
+    assert len(await chain.next_ids(20)) == 20
+    Call(chain.next_id)
+    await clock.advance(0.5)
+    fetched = ear.of(SegmentFetched)[0]
+    assert (fetched.max_id > 20, fetched.took, fetched.starved) == (True, 0.5, True)
+    assert ear.of(Starved) == [Starved(namespace="cosid", name="order")]
+    assert ear.of(DistanceChanged) == [
+        DistanceChanged(namespace="cosid", name="order", before=2, after=4)
+    ]
+    await clock.advance(1)
+    await drain(chain)
+    await clock.advance(1)
+    await drain(chain)
+    store.fail()
+    ear.events.clear()
+    Call(chain.next_ids, 10_000)
+    await clock.advance(3)
+    failures = ear.of(FetchFailed)
+    assert [event.attempt for event in failures] == list(range(1, len(failures) + 1))
+    assert isinstance(failures[0].error, StoreUnavailableError)
+    assert [event.waited for event in ear.of(WaitTimedOut)] == [2]
+    ear.events.clear()
+    remaining = chain.statistics().remaining
+    await chain.aclose()
+    assert sum(event.count for event in ear.of(IdsDiscarded)) == remaining
+    assert {event.reason for event in ear.of(IdsDiscarded)} <= {"closed"}
 
 
 async def test_no_event_for_single_ids(ear: Ear) -> None:
@@ -111,14 +109,14 @@ async def test_an_instrument_that_raises_disturbs_nobody(
     assert isinstance(Broken(), Instrument)
     store = FailingDistributor(counter())
     chain = SegmentChainId(store, wait_timeout=2, clock=clock, instrument=Broken())
-    async with chain, anyio.create_task_group() as group:
+    async with chain:
         ids = await drain(chain)
         store.fail()
-        call = Call(group, chain.next_id)
+        call = Call(chain.next_id)
         await clock.advance(2)
         assert call.error is not None
         store.recover()
-        again = Call(group, chain.next_id)
+        again = Call(chain.next_id)
         await clock.advance(2)
         assert again.result > ids[-1]
     (record,) = (each for each in caplog.records if "instrument failed" in each.getMessage())
@@ -138,7 +136,7 @@ async def test_statistics_tell_everything(clock: ManualClock) -> None:
         0,
         0,
     )
-    async with chain, anyio.create_task_group() as group:
+    async with chain:
         await chain.next_ids(4)
         assert chain.statistics() == SegmentStatistics(
             kind="SegmentChainId",
@@ -171,7 +169,7 @@ async def test_statistics_tell_everything(clock: ManualClock) -> None:
         store.fail()
         await drain(chain)
         await settle()
-        waiting = Call(group, chain.next_id)
+        waiting = Call(chain.next_id)
         await clock.advance(1)
         seen = chain.statistics()
         assert (seen.head_sequence, seen.max_id, seen.remaining) == (130, 130, 0)
@@ -186,18 +184,9 @@ async def test_statistics_tell_everything(clock: ManualClock) -> None:
         assert (seen.waiting, seen.last_error, seen.head_sequence) == (0, None, 131)
 
 
-async def test_the_head_moves_with_the_ids() -> None:
-    """`head_sequence` is the id before the next one, in hand, in the chain, or used up."""
-    async with SegmentId(WrappedDistributor(counter(step=4))) as generator:
-        for due in (1, 2, 3, 4, 5):
-            assert generator.statistics().head_sequence == due - 1
-            assert await generator.next_id() == due
-
-
 async def test_how_long_the_ids_last(clock: ManualClock) -> None:
     """At the rate of late; it is what an operator wants to know when the store is down."""
-    store = GatedDistributor(counter(step=100))
-    store.open()
+    store = gated(step=100)
     async with SegmentChainId(store, safe_distance=10, clock=clock) as chain:
         assert chain.statistics().seconds_left is None
         for _ in range(100):
@@ -217,17 +206,14 @@ async def test_statistics_wait_for_nothing_and_change_nothing(clock: ManualClock
             pictures.append(chain.statistics())
             assert repr(chain)
 
-    store = GatedDistributor(counter())
-    store.open()
+    store = gated()
     chain = SegmentChainId(store, clock=clock, instrument=Looker())
-    async with chain, anyio.create_task_group() as group:
+    async with chain:
         await drain(chain)
         store.close()
-        Call(group, chain.next_ids, 100)
-        await settle()
+        await settled(Call, chain.next_ids, 100)
         assert chain.statistics() == chain.statistics()
-        store.open()
-        await settle()
+        await settled(store.open)
     for seen in pictures:
         accounted = seen.ids_handed_out + seen.ids_discarded + seen.remaining
         assert seen.ids_fetched == accounted

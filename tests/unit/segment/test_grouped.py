@@ -38,7 +38,7 @@ from aiocosid.testing import (
 )
 
 from .. import _interrupted
-from ._kit import Call, Ear, tasks
+from .._kit import Call, Ear, settled, tasks
 
 pytestmark = pytest.mark.asyncio
 
@@ -49,9 +49,10 @@ ROOT_ONLY = ["aiocosid GroupedSegmentId cosid.order"]
 
 
 @pytest.fixture
-def clock() -> ManualClock:
+def clock(clock: ManualClock) -> ManualClock:
     """Ten seconds before midnight."""
-    return ManualClock(wall_ms=MIDNIGHT - 10_000)
+    clock.set_wall_ms(MIDNIGHT - 10_000)
+    return clock
 
 
 class Distributors:
@@ -130,30 +131,25 @@ async def test_the_last_millisecond_of_a_day_has_ids(clock: ManualClock) -> None
 async def test_a_call_that_waits_over_midnight_is_of_the_day_before(clock: ManualClock) -> None:
     """Number and group come from the same day; a batch is of one day, however long it waits."""
     stores = Distributors(GatedDistributor)
-    async with anyio.create_task_group() as group:
-        orders = grouped(stores, clock, kind="segment")
-        opening = Call(group, orders.__aenter__)
-        await settle()
-        stores.made[f"order@{FRIDAY}"].let_through()
-        await settle()
-        assert opening.is_done
-        await orders.next_ids(10)
-        one, batch = Call(group, orders.next_id), Call(group, orders.next_ids, 25)
-        await clock.advance(0)
-        clock.set_wall_ms(MIDNIGHT)
-        new = Call(group, orders.next_ids, 2)
-        await settle()
-        stores.made[f"order@{SATURDAY}"].open()
-        await settle()
-        assert read(*new.result) == [(SATURDAY, 1), (SATURDAY, 2)]
-        assert orders.statistics().open_groups == 2  # somebody waits in the old one
-        stores.made[f"order@{FRIDAY}"].open()
-        await settle()
-        assert read(one.result) == [(FRIDAY, 11)]
-        assert read(*batch.result) == [(FRIDAY, n) for n in range(12, 37)]
-        assert orders.statistics().open_groups == 1
-        assert tasks() == ROOT_ONLY
-        await orders.aclose()
+    orders = grouped(stores, clock, kind="segment")
+    opening = await settled(Call, orders.__aenter__)
+    await settled(stores.made[f"order@{FRIDAY}"].let_through)
+    assert opening.is_done
+    await orders.next_ids(10)
+    one, batch = Call(orders.next_id), Call(orders.next_ids, 25)
+    await clock.advance(0)
+    clock.set_wall_ms(MIDNIGHT)
+    new = await settled(Call, orders.next_ids, 2)
+    await settled(stores.made[f"order@{SATURDAY}"].open)
+    assert read(*new.result) == [(SATURDAY, 1), (SATURDAY, 2)]
+    assert orders.statistics().open_groups == 2  # somebody waits in the old one
+    await settled(stores.made[f"order@{FRIDAY}"].open)
+    assert read(one.result) == [(FRIDAY, 11)]
+    assert read(*batch.result) == [(FRIDAY, n) for n in range(12, 37)]
+    assert orders.statistics().open_groups == 1
+    assert tasks() == ROOT_ONLY
+    await orders.aclose()
+    await settle()
 
 
 async def test_a_batch_cancelled_while_it_is_made_is_a_gap(clock: ManualClock) -> None:
@@ -172,16 +168,12 @@ async def test_a_batch_cancelled_while_it_is_made_is_a_gap(clock: ManualClock) -
 async def test_callers_of_a_new_day_line_up_in_their_order(clock: ManualClock) -> None:
     """All of them wait for one call to the store, and none opens the group again."""
     stores = Distributors(GatedDistributor)
-    async with (
-        anyio.create_task_group() as group,
-        grouped(stores, clock, group_by=GroupBy.key(lambda: "a")) as orders,
-    ):
+    async with grouped(stores, clock, group_by=GroupBy.key(lambda: "a")) as orders:
         with pytest.raises(WouldBlock):
             orders.next_id_nowait()
-        calls = [Call(group, orders.next_id) for _ in range(5)]
+        calls = [Call(orders.next_id) for _ in range(5)]
         await settle()
-        stores.made["order@a"].open()
-        await settle()
+        await settled(stores.made["order@a"].open)
         assert [call.result for call in calls] == [1, 2, 3, 4, 5]
         assert stores.made["order@a"].opened == 1
 
@@ -220,7 +212,6 @@ async def test_an_old_day_is_dropped(clock: ManualClock, ear: Ear) -> None:
         ]
         assert {e.name for e in ear.of(SegmentFetched)} == {"order"}
         assert clock.pending == 1  # the ttl of the ids in hand, not that of yesterday's
-    assert tasks() == []
 
 
 async def test_an_idle_generator_costs_nothing(clock: ManualClock) -> None:
@@ -264,21 +255,14 @@ async def test_a_group_with_callers_is_never_dropped(clock: ManualClock) -> None
     present = "busy"
     stores = Distributors(GatedDistributor)
     group_by = GroupBy.key(lambda: present)
-    async with (
-        anyio.create_task_group() as group,
-        grouped(stores, clock, group_by=group_by, max_groups=1, kind="segment") as gen,
-    ):
-        waiting = Call(group, gen.next_id)
-        await settle()
+    async with grouped(stores, clock, group_by=group_by, max_groups=1, kind="segment") as gen:
+        waiting = await settled(Call, gen.next_id)
         for present in ("b", "c", "d"):
-            call = Call(group, gen.next_id)
-            await settle()
-            stores.made[f"order@{present}"].open()
-            await settle()
+            call = await settled(Call, gen.next_id)
+            await settled(stores.made[f"order@{present}"].open)
             assert read(call.result) == [(present, 1)]
         assert gen.statistics().open_groups <= 2
-        stores.made["order@busy"].open()
-        await settle()
+        await settled(stores.made["order@busy"].open)
         assert read(waiting.result) == [("busy", 1)]
         assert gen.statistics().open_groups == 1
 
@@ -290,21 +274,17 @@ async def test_a_new_group_is_not_dropped_for_the_oldest_ones_that_are_stuck(
     present = "stuck-1"
     stores = Distributors(GatedDistributor)
     group_by = GroupBy.key(lambda: present)
-    async with (
-        anyio.create_task_group() as group,
-        grouped(stores, clock, group_by=group_by, max_groups=4, kind="segment") as gen,
-    ):
+    async with grouped(stores, clock, group_by=group_by, max_groups=4, kind="segment") as gen:
         calls: list[Call] = []
         for present in ("stuck-1", "stuck-2", "idle-1", "idle-2", "new", "new", "new"):
-            calls.append(Call(group, gen.next_id))
-            await settle()
+            calls.append(await settled(Call, gen.next_id))
             if not present.startswith("stuck"):
-                stores.made[f"order@{present}"].open()
-                await settle()
+                await settled(stores.made[f"order@{present}"].open)
         assert read(calls[-1].result) == [("new", 3)]
         assert set(gen._groups) == {"stuck-1", "stuck-2", "idle-2", "new"}
         for gate in stores.every:
             gate.open()
+        await settle()
 
 
 async def test_a_group_dropped_in_a_callback_of_the_loop(clock: ManualClock) -> None:
@@ -351,22 +331,19 @@ async def test_closing_fails_who_waits_and_ends_every_task(clock: ManualClock) -
     """Also those of a group that was given up a moment ago; opened anew it goes on above."""
     stores = Distributors(GatedDistributor)
     orders = grouped(stores, clock, group_by=GroupBy.key(lambda: "a"))
-    async with anyio.create_task_group() as group:
-        async with orders:
-            waiting = Call(group, orders.next_id)
-            await settle()
-            closing = Call(group, orders.aclose)
-            await settle()
-            assert isinstance(waiting.error, ClosedError)
-            assert "GroupedSegmentId cosid.order" in str(waiting.error)
-            assert len(tasks()) > 1  # its call to the store is waited for
-            stores.made["order@a"].open()
-            await settle()
-            assert closing.is_done
-        assert (tasks(), stores.made["order@a"].closed) == ([], 1)
-        assert not orders._ending
-        with pytest.raises(ClosedError):
-            orders.next_id_nowait()
+    async with orders:
+        waiting = await settled(Call, orders.next_id)
+        closing = await settled(Call, orders.aclose)
+        assert isinstance(waiting.error, ClosedError)
+        assert "GroupedSegmentId cosid.order" in str(waiting.error)
+        assert len(tasks()) > 1  # its call to the store is waited for
+        await settled(stores.made["order@a"].open)
+        assert closing.is_done
+    assert (tasks(), stores.made["order@a"].closed) == ([], 1)
+    assert not orders._ending
+    with pytest.raises(ClosedError):
+        orders.next_id_nowait()
+    await settle()
 
 
 async def test_closing_waits_for_the_call_of_a_dropped_group(clock: ManualClock) -> None:
@@ -374,28 +351,23 @@ async def test_closing_waits_for_the_call_of_a_dropped_group(clock: ManualClock)
     present = "a"
     stores = Distributors(GatedDistributor)
     group_by = GroupBy.key(lambda: present)
-    async with anyio.create_task_group() as group:
-        orders = grouped(stores, clock, group_by=group_by, max_groups=1)
-        await orders.__aenter__()
-        first = Call(group, orders.next_id)
-        await settle()
-        gate = stores.made["order@a"]
-        gate.let_through()
-        await settle()
-        assert first.result == 1
-        await orders.next_ids(15)
-        await settle()
-        assert gate.held == 1  # fetched ahead
-        present = "b"
-        with pytest.raises(WouldBlock):
-            orders.next_id_nowait()
-        stores.made["order@b"].open()
-        closing = Call(group, orders.aclose)
-        await settle()
-        assert (gate.held, closing.is_done) == (1, False)
-        gate.open()
-        await settle()
-        assert closing.is_done
+    orders = grouped(stores, clock, group_by=group_by, max_groups=1)
+    await orders.__aenter__()
+    first = await settled(Call, orders.next_id)
+    gate = stores.made["order@a"]
+    await settled(gate.let_through)
+    assert first.result == 1
+    await orders.next_ids(15)
+    await settle()
+    assert gate.held == 1  # fetched ahead
+    present = "b"
+    with pytest.raises(WouldBlock):
+        orders.next_id_nowait()
+    stores.made["order@b"].open()
+    closing = await settled(Call, orders.aclose)
+    assert (gate.held, closing.is_done) == (1, False)
+    await settled(gate.open)
+    assert closing.is_done
     assert (gate.closed > 0, tasks()) == (True, [])
 
 
@@ -432,11 +404,9 @@ async def test_opening_tells_what_is_wrong(clock: ManualClock) -> None:
     with pytest.raises(StoreAuthenticationError):
         await grouped(stores, clock).__aenter__()
     stores.wrapper = failing(None)
-    async with anyio.create_task_group() as group:
-        opening = Call(group, grouped(stores, clock).__aenter__)
-        await clock.advance(6)
-        assert isinstance(opening.error, SegmentUnavailableError)
-    assert tasks() == []
+    opening = Call(grouped(stores, clock).__aenter__)
+    await clock.advance(6)
+    assert isinstance(opening.error, SegmentUnavailableError)
 
 
 async def test_a_counter_that_went_backwards_ends_its_group(clock: ManualClock) -> None:
@@ -454,10 +424,10 @@ async def test_a_counter_that_went_backwards_ends_its_group(clock: ManualClock) 
         assert await orders.next_id() == 101
 
 
-async def test_what_was_seen_outlives_a_loop_that_died(clock: ManualClock) -> None:
+async def test_what_was_seen_outlives_a_loop_that_died() -> None:
     """A counter that went back meanwhile is found, as a chain finds it."""
     store = MemoryStore()
-    orders = grouped(store, clock)
+    orders = grouped(store, ManualClock())
 
     async def use() -> None:
         await orders.__aenter__()

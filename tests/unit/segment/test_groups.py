@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -17,7 +14,8 @@ from aiocosid.segment import GroupBy, GroupedSegmentId
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import ManualClock
 
-VECTORS = Path(__file__).parents[2] / "vectors" / "segment_grouped.json.gz"
+from .._vectors import document
+
 KINDS = {
     "group_by.year": GroupBy.year,
     "group_by.year_month": GroupBy.month,
@@ -35,9 +33,7 @@ def current_tenant() -> str:
 
 
 def vectors() -> list[dict[str, Any]]:
-    document = json.loads(gzip.decompress(VECTORS.read_bytes()))
-    found: list[dict[str, Any]] = document["vectors"]
-    assert document["source"]["count"] == len(found)
+    found = document("segment_grouped")
     assert {vector["op"] for vector in found} == {*KINDS, RUN, *JAVAS_OWN}
     return found
 

@@ -29,11 +29,12 @@ from aiocosid.abc.events import DistanceChanged, Event, SegmentFetched, Starved
 from aiocosid.errors import ClosedError, WouldBlock
 from aiocosid.segment import SegmentChainId, SegmentId
 from aiocosid.stores.memory import MemoryStore
-from aiocosid.testing import GatedDistributor, ManualClock, WrappedDistributor, settle
+from aiocosid.testing import ManualClock, WrappedDistributor, settle
 
 from .. import _interrupted
-from ._kit import Call, counter, tasks
+from .._kit import Call, settled, tasks
 from ._kit import Generator as IdGenerator
+from ._kit import counter, gated
 
 pytestmark = pytest.mark.asyncio
 
@@ -87,8 +88,7 @@ async def test_a_handler_at_any_line_gets_no_id_that_another_gets(kind: type[IdG
 
 async def test_a_caller_that_leaves_and_ids_that_expire(clock: ManualClock) -> None:
     """Whoever stands behind is served, and what is given up is counted, handler or not."""
-    store = GatedDistributor(counter(step=1000))
-    store.open()
+    store = gated(step=1000)
     taken: list[int] = []
 
     def handler() -> None:
@@ -96,14 +96,13 @@ async def test_a_caller_that_leaves_and_ids_that_expire(clock: ManualClock) -> N
             taken.append(chain.next_id_nowait())
 
     chain = SegmentChainId(store, safe_distance=4, ttl=3, clock=clock)
-    async with chain, anyio.create_task_group() as group:
+    async with chain:
         store.close()
-        first, second = Call(group, chain.next_ids, 7000), Call(group, chain.next_ids, 3500)
+        first, second = Call(chain.next_ids, 7000), Call(chain.next_ids, 3500)
         await settle()
         assert chain.statistics().waiting == 2
         with interrupted("line", handler):
-            first.cancel()
-            await settle()
+            await settled(first.cancel)
         assert len(second.result) == 3500
         assert chain.statistics().ids_handed_out == 3500 + len(taken)
         with interrupted("line", handler):
@@ -112,7 +111,7 @@ async def test_a_caller_that_leaves_and_ids_that_expire(clock: ManualClock) -> N
         assert chain.statistics().remaining == 0
         assert chain.statistics().ids_handed_out == 3500 + len(taken)
         assert len({*second.result, *taken}) == 3500 + len(taken)
-        store.open()
+        await settled(store.open)
 
 
 @pytest.mark.parametrize("kind", [SegmentChainId, SegmentId])

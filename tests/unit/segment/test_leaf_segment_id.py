@@ -20,14 +20,14 @@ from aiocosid.errors import (
 from aiocosid.segment import LeafSegmentId
 from aiocosid.testing import (
     FailingDistributor,
-    GatedDistributor,
     ManualClock,
     SlowDistributor,
     WrappedDistributor,
     settle,
 )
 
-from ._kit import Call, Ear, counter
+from .._kit import Call, Ear, settled
+from ._kit import counter, gated
 
 pytestmark = pytest.mark.asyncio
 
@@ -50,8 +50,7 @@ async def take(generator: LeafSegmentId, n: int) -> list[int]:
     """One by one, with time in between."""
     ids: list[int] = []
     for _ in range(n):
-        ids.append(await generator.next_id())
-        await settle()
+        await settled(ids.append, await generator.next_id())
     return ids
 
 
@@ -96,8 +95,7 @@ async def test_callers_wait_where_leaf_fails(clock: ManualClock) -> None:
 
     leaf = LeafSegmentId(store, clock=clock, max_step=10)
     async with anyio.create_task_group() as group:
-        opened = Call(group, leaf.__aenter__)
-        await settle()
+        opened = await settled(Call, leaf.__aenter__)
         await clock.advance(0.5)
         assert opened.is_done
         for _ in range(1000):
@@ -111,18 +109,16 @@ async def test_callers_wait_where_leaf_fails(clock: ManualClock) -> None:
 
 async def test_one_load_at_a_time(clock: ManualClock) -> None:
     """However many find it due."""
-    store = GatedDistributor(counter(step=10))
-    store.open()
+    store = gated(step=10)
     async with LeafSegmentId(store, clock=clock) as leaf:
         store.close()
         assert await leaf.next_ids(9) == list(range(1, 10))
         await settle()
         assert (await leaf.next_id(), store.calls) == (10, 2)
-        async with anyio.create_task_group() as group:
-            calls = [Call(group, leaf.next_id) for _ in range(5)]
-            await settle()
-            assert store.calls == 2
-            store.open()
+        calls = [Call(leaf.next_id) for _ in range(5)]
+        await settle()
+        assert store.calls == 2
+        await settled(store.open)
         assert sorted(call.result for call in calls) == [11, 12, 13, 14, 15]
 
 
@@ -164,15 +160,13 @@ async def test_a_row_that_cannot_be_read(clock: ManualClock) -> None:
     async with LeafSegmentId(store, clock=clock, wait_timeout=3) as leaf:
         store.row = StoreError("store", "step is 0")
         ids = await take(leaf, 10)
-        async with anyio.create_task_group() as group:
-            call = Call(group, leaf.next_id)
-            await clock.advance(2)
+        call = Call(leaf.next_id)
+        await clock.advance(2)
         assert isinstance(call.error, SegmentUnavailableError)
         assert "step is 0" in str(call.error)
         store.row = 10
-        async with anyio.create_task_group() as group:
-            call = Call(group, leaf.next_id)
-            await clock.advance(2)
+        call = Call(leaf.next_id)
+        await clock.advance(2)
         assert [*ids, call.result] == list(range(1, 12))
 
 
@@ -268,10 +262,8 @@ async def test_what_a_failed_call_has_asked_for_is_forgotten(clock: ManualClock)
     async with LeafSegmentId(store, clock=clock) as leaf:
         ids = [await leaf.next_id()]
         failing.fail()
-        async with anyio.create_task_group() as group:
-            batch = Call(group, leaf.next_ids, 500)
-            await settle()
-            await clock.advance(60)
+        batch = await settled(Call, leaf.next_ids, 500)
+        await clock.advance(60)
         assert isinstance(batch.error, SegmentUnavailableError)
         await clock.advance(60)
         failing.recover()

@@ -19,7 +19,8 @@ from aiocosid.errors import (
 from aiocosid.segment import SegmentChainId, SegmentId
 from aiocosid.testing import ManualClock, RolledBackDistributor, WrappedDistributor, settle
 
-from ._kit import Call, Ear, Generator, counter, drain, tasks
+from .._kit import Call, Ear, settled, tasks
+from ._kit import Generator, counter, drain
 
 pytestmark = pytest.mark.asyncio
 
@@ -134,9 +135,9 @@ async def test_a_batch_past_the_end_takes_nothing(kind: type[Generator]) -> None
 async def test_all_who_wait_at_the_end_are_told() -> None:
     """Waiters beyond the last id get IdOverflowError, those before it their ids."""
     store = near_the_end(20, at_once=False)
-    async with SegmentId(store) as generator, anyio.create_task_group() as group:
+    async with SegmentId(store) as generator:
         await drain(generator)
-        calls = [Call(group, generator.next_ids, 3) for _ in range(5)]
+        calls = [Call(generator.next_ids, 3) for _ in range(5)]
         await settle()
     assert [call.result is not None for call in calls] == [True] * 3 + [False] * 2
     assert [type(call.error) for call in calls[3:]] == [IdOverflowError] * 2
@@ -225,15 +226,15 @@ async def test_no_id_below_1(
 ) -> None:
     """Whatever the store answers, the first id handed out is 1 or above."""
     generator = kind(Negative(begin, at_once=at_once), clock=clock, wait_timeout=60)
-    async with anyio.create_task_group() as group:
-        opening = Call(group, generator.__aenter__)
-        await clock.advance(60)
-        if opening.error is not None:
-            assert isinstance(opening.error, CorruptCounterError)
-        else:
-            ids = await generator.next_ids(30)
-            assert ids == list(range(1, 31))
-            await generator.aclose()
+    opening = Call(generator.__aenter__)
+    await clock.advance(60)
+    if opening.error is not None:
+        assert isinstance(opening.error, CorruptCounterError)
+    else:
+        ids = await generator.next_ids(30)
+        assert ids == list(range(1, 31))
+        await generator.aclose()
+    await settle()
 
 
 @KINDS
@@ -244,10 +245,8 @@ async def test_a_deeply_negative_counter_is_an_error(
     """It is a damaged counter, told at once; the store is not asked again and again."""
     store = Negative(-(10**9), at_once=at_once)
     generator = kind(store, clock=clock)
-    async with anyio.create_task_group() as group:
-        opening = Call(group, generator.__aenter__)
-        await settle()
-        assert isinstance(opening.error, CorruptCounterError)
+    opening = await settled(Call, generator.__aenter__)
+    assert isinstance(opening.error, CorruptCounterError)
     assert store.calls <= 2
 
 
@@ -276,7 +275,7 @@ async def test_the_call_that_finds_the_loss_is_told_at_once(
 ) -> None:
     """Whoever comes for an id when the counter has gone back gets the error, and does not wait."""
     store = losing(counter())
-    async with kind(store, clock=clock) as generator, anyio.create_task_group() as group:
+    async with kind(store, clock=clock) as generator:
         await generator.next_ids(10)
         store.set_back(10)
 
@@ -294,8 +293,7 @@ async def test_the_call_that_finds_the_loss_is_told_at_once(
                             assert losing is RolledBackDistributor
                             await anyio.lowlevel.checkpoint()
 
-        call = Call(group, take)
-        await settle()
+        call = await settled(Call, take)
         assert isinstance(call.error, StoreRolledBackError)
         assert clock.monotonic() == 0
         assert generator.statistics().ids_handed_out <= 20
@@ -310,9 +308,8 @@ async def test_a_counter_that_went_back_ends_the_generator(
     async with kind(store, clock=clock, instrument=ear) as generator:
         ids = await generator.next_ids(25)
         store.set_back(1)
-        async with anyio.create_task_group() as group:
-            calls = [Call(group, generator.next_ids, n) for n in (300, 1, 2)]
-            await settle()
+        calls = [Call(generator.next_ids, n) for n in (300, 1, 2)]
+        await settle()
         for call in calls:
             assert call.result is None or call.result[0] > ids[-1]
         error = calls[0].error
@@ -336,19 +333,6 @@ async def test_a_counter_that_went_back_ends_the_generator(
         await generator.next_id()
 
 
-async def test_ids_in_hand_are_given_up_when_the_counter_went_back(clock: ManualClock) -> None:
-    """Another process may be given the same ids, so they are dropped while some are left."""
-    store = RolledBackDistributor(counter())
-    async with SegmentChainId(store, safe_distance=4, clock=clock) as chain:
-        assert await chain.next_id() == 1
-        store.set_back(40)
-        with pytest.raises(StoreRolledBackError):  # noqa: PT012 - well before the 40 are used up
-            for _ in range(39):
-                await chain.next_id()
-                await settle()
-        assert chain.statistics().remaining == 0
-
-
 async def test_the_counter_may_stand_still_no_more_than_go_back(clock: ManualClock) -> None:
     """The next answer has to be above the last by the step at least; more is others' ranges."""
     store = RolledBackDistributor(counter())
@@ -361,20 +345,6 @@ async def test_the_counter_may_stand_still_no_more_than_go_back(clock: ManualClo
         with pytest.raises(StoreRolledBackError) as info:
             await generator.next_id()
         assert (info.value.seen, info.value.expected) == (36, 37)
-
-
-async def test_opened_anew_it_starts_from_what_the_store_says(clock: ManualClock) -> None:
-    """After the operator has raised the counter, opening again is the way out."""
-    store = RolledBackDistributor(counter())
-    generator = SegmentId(store, clock=clock)
-    async with generator:
-        ids = await generator.next_ids(10)
-        store.set_back(10)
-        with pytest.raises(StoreRolledBackError):
-            await generator.next_id()
-    store.set_back(-1000)
-    async with generator:
-        assert await generator.next_id() > ids[-1]
 
 
 @LOSING
@@ -415,11 +385,10 @@ async def test_a_store_that_raises_it_itself_is_believed(clock: ManualClock) -> 
 async def test_the_wait_ends_with_the_end(clock: ManualClock) -> None:
     """Whoever waits when the counter went back does not wait for its deadline."""
     store = RolledBackDistributor(counter())
-    async with SegmentId(store, clock=clock) as generator, anyio.create_task_group() as group:
+    async with SegmentId(store, clock=clock) as generator:
         await drain(generator)
         store.set_back(5)
-        call = Call(group, generator.next_id)
-        await settle()
+        call = await settled(Call, generator.next_id)
         assert isinstance(call.error, StoreRolledBackError)
         assert not isinstance(call.error, SegmentUnavailableError)
         assert clock.monotonic() == 0

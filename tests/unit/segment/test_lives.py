@@ -20,7 +20,8 @@ from aiocosid.testing import (
     settle,
 )
 
-from ._kit import Call, Generator, OneDistributor, counter, drain, tasks
+from .._kit import Call, settled, tasks
+from ._kit import Generator, OneDistributor, counter, drain, gated
 
 pytestmark = pytest.mark.asyncio
 
@@ -36,19 +37,16 @@ async def test_who_comes_while_it_opens_waits(
     """A call made then is served when the first ids are there, and not lost."""
     store = GatedDistributor(counter(step=step))
     generator = kind(store, clock=clock)
-    async with anyio.create_task_group() as group:
-        opening = Call(group, generator.__aenter__)
-        early = Call(group, generator.next_id)
-        await store.arrived()
-        late = Call(group, generator.next_ids, 3)
-        await settle()
-        assert generator.statistics().waiting >= 2
-        store.open()
-        await settle()
-        assert opening.is_done
-        assert (early.result, late.result) == (1, [2, 3, 4])
-        await generator.aclose()
-    assert tasks() == []
+    opening = Call(generator.__aenter__)
+    early = Call(generator.next_id)
+    await store.arrived()
+    late = await settled(Call, generator.next_ids, 3)
+    assert generator.statistics().waiting >= 2
+    await settled(store.open)
+    assert opening.is_done
+    assert (early.result, late.result) == (1, [2, 3, 4])
+    await generator.aclose()
+    await settle()
 
 
 @HOW
@@ -56,66 +54,37 @@ async def test_opening_what_has_ended_by_itself(how: str, clock: ManualClock) ->
     """Its root, or the `run` that it was opened with, ends before the next life begins."""
     store = RolledBackDistributor(counter())
     generator = SegmentChainId(store, clock=clock)
-    async with anyio.create_task_group() as group:
-        first = Call(group, generator.run if how == "run" else generator.__aenter__)
+    first = await settled(Call, generator.run if how == "run" else generator.__aenter__)
+    store.set_back(1000)
+    with pytest.raises(StoreRolledBackError):
+        await generator.next_ids(100)
+    store.set_back(-10_000)
+    async with generator:
         await settle()
-        store.set_back(1000)
-        with pytest.raises(StoreRolledBackError):
-            await generator.next_ids(100)
-        store.set_back(-10_000)
-        async with generator:
-            await settle()
-            assert first.is_done
-            assert tasks() == ["aiocosid SegmentChainId cosid.order"]
-            assert await generator.next_id() > 20
-        assert store.closed == 2
-    assert tasks() == []
+        assert first.is_done
+        assert tasks() == ["aiocosid SegmentChainId cosid.order"]
+        assert await generator.next_id() > 20
+    assert store.closed == 2
 
 
 # Closing.
 
 
-@KINDS
-async def test_who_closes_too_waits_for_the_end(kind: type[Generator], clock: ManualClock) -> None:
-    """A second `aclose` returns when all is closed, as the first one does."""
-    store = GatedDistributor(counter())
-    store.open()
-    generator = kind(store, close_timeout=3, clock=clock)
-    async with anyio.create_task_group() as group:
-        await generator.__aenter__()
-        await drain(generator)
-        store.close()
-        Call(group, generator.next_ids, 50)
-        await settle()
-        closing = [Call(group, generator.aclose) for _ in range(3)]
-        await clock.advance(1)
-        assert [call.is_done for call in closing] == [False] * 3
-        store.open()
-        await settle()
-        assert [call.is_done for call in closing] == [True] * 3
-        assert store.closed == 1
-    assert (tasks(), clock.pending) == ([], 0)
-
-
 async def test_a_cancelled_closing_goes_on(clock: ManualClock) -> None:
     """A native ``task.cancel()`` reaches who waits for the end, and not the closing itself."""
-    store = GatedDistributor(counter())
-    store.open()
+    store = gated()
     generator = SegmentId(store, clock=clock)
-    async with anyio.create_task_group() as group:
-        await generator.__aenter__()
-        await drain(generator)
-        store.close()
-        Call(group, generator.next_id)
-        await settle()
-        task = asyncio.create_task(generator.aclose())
-        await settle()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert (store.closed, store.held) == (0, 1)
-        store.open()
-        await settle()
+    await generator.__aenter__()
+    await drain(generator)
+    store.close()
+    await settled(Call, generator.next_id)
+    task = asyncio.create_task(generator.aclose())
+    await settle()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (store.closed, store.held) == (0, 1)
+    await settled(store.open)
     assert (tasks(), store.closed, clock.pending) == ([], 1, 0)
     async with generator:
         assert await generator.next_id() > 20
@@ -133,13 +102,11 @@ class Unclosable(WrappedDistributor):
 async def test_a_distributor_that_cannot_be_closed(how: str, clock: ManualClock) -> None:
     """Whoever closes is told; nothing is left all the same."""
     generator = SegmentId(Unclosable(counter()), clock=clock)
-    async with anyio.create_task_group() as group:
-        opening = Call(group, generator.run if how == "run" else generator.__aenter__)
-        await settle()
-        with pytest.raises(KeyError, match="odd"):
-            await generator.aclose()
-        await settle()
-        assert opening.is_done
+    opening = await settled(Call, generator.run if how == "run" else generator.__aenter__)
+    with pytest.raises(KeyError, match="odd"):
+        await generator.aclose()
+    await settle()
+    assert opening.is_done
     assert tasks() == []
     with pytest.raises(ClosedError):
         await generator.next_id()
@@ -161,7 +128,6 @@ async def test_a_distributor_that_closes_for_ever(
     generator = SegmentId(Unending(counter()), clock=clock)
     async with generator:
         assert await generator.next_id() == 1
-    assert tasks() == []
 
 
 # In a provider.
@@ -169,22 +135,17 @@ async def test_a_distributor_that_closes_for_ever(
 
 async def test_two_close_at_once(clock: ManualClock) -> None:
     """A generator that is closed while its provider is: both end when its call has landed."""
-    gate = GatedDistributor(counter())
-    gate.open()
+    gate = gated()
     provider = connect(OneDistributor(gate), clock=clock)
-    async with anyio.create_task_group() as group:
-        await provider.__aenter__()
-        orders = await provider.segment("order", step=10)
-        await drain(orders)
-        gate.close()
-        Call(group, orders.next_id)
-        await settle()
-        closing = [Call(group, orders.aclose), Call(group, provider.aclose)]
-        await settle()
-        gate.open()
-        await settle()
-        assert [call.is_done for call in closing] == [True, True]
-    assert (tasks(), clock.pending) == ([], 0)
+    await provider.__aenter__()
+    orders = await provider.segment("order", step=10)
+    await drain(orders)
+    gate.close()
+    await settled(Call, orders.next_id)
+    closing = [Call(orders.aclose), Call(provider.aclose)]
+    await settle()
+    await settled(gate.open)
+    assert [call.is_done for call in closing] == [True, True]
 
 
 async def test_a_generator_of_a_provider_opened_on_its_own(clock: ManualClock) -> None:
@@ -199,4 +160,3 @@ async def test_a_generator_of_a_provider_opened_on_its_own(clock: ManualClock) -
     assert await orders.next_id() > first
     assert tasks() == ["aiocosid SegmentId cosid.order"]
     await orders.aclose()
-    assert tasks() == []

@@ -22,7 +22,6 @@ from aiocosid.errors import (
 from aiocosid.segment import SegmentChainId, SegmentId
 from aiocosid.testing import (
     FailingDistributor,
-    GatedDistributor,
     LossyDistributor,
     ManualClock,
     SlowDistributor,
@@ -30,7 +29,8 @@ from aiocosid.testing import (
     settle,
 )
 
-from ._kit import Call, Ear, Generator, counter, drain, tasks
+from .._kit import Call, Ear, settled, tasks
+from ._kit import Generator, counter, drain, gated
 
 pytestmark = pytest.mark.asyncio
 
@@ -77,23 +77,32 @@ async def test_an_outage_is_not_seen_while_ids_are_in_hand(clock: ManualClock) -
     assert ids == list(range(1, len(ids) + 1))
 
 
+class InProcess(FailingDistributor):
+    """A store in this process that may fail all the same."""
+
+    def next_max_id_nowait(self, step: int) -> int:
+        self.steps.append(step)
+        self._failure.meet()
+        return self.inner.next_max_id_nowait(step)
+
+
 @KINDS
+@pytest.mark.parametrize("at", [FailingDistributor, InProcess])
 async def test_an_outage_shorter_than_the_wait_costs_only_time(
-    kind: type[Generator], clock: ManualClock
+    kind: type[Generator], at: type[FailingDistributor], clock: ManualClock
 ) -> None:
     """Who waits gets its id at most one pause after the store is back."""
-    store = FailingDistributor(counter())
+    store = at(counter())
     async with kind(store, wait_timeout=5, clock=clock) as generator:
         await drain(generator)
         store.fail()
-        async with anyio.create_task_group() as group:
-            calls = [Call(group, generator.next_id) for _ in range(3)]
-            await clock.advance(3.5)
-            assert not any(call.is_done for call in calls)
-            store.recover()
-            await clock.advance(1)
-            assert [call.error for call in calls] == [None] * 3
-            assert len({call.result for call in calls}) == 3
+        calls = [Call(generator.next_id) for _ in range(3)]
+        await clock.advance(3.5)
+        assert not any(call.is_done for call in calls)
+        store.recover()
+        await clock.advance(1)
+        assert [call.error for call in calls] == [None] * 3
+        assert len({call.result for call in calls}) == 3
 
 
 @KINDS
@@ -106,14 +115,12 @@ async def test_after_an_outage_longer_than_the_wait_all_is_well(
         taken = await drain(generator)
         store.fail()
         for _ in range(3):
-            async with anyio.create_task_group() as group:
-                call = Call(group, generator.next_id)
-                await clock.advance(5)
+            call = Call(generator.next_id)
+            await clock.advance(5)
             assert isinstance(call.error, SegmentUnavailableError)
         store.recover()
-        async with anyio.create_task_group() as group:
-            call = Call(group, generator.next_id)
-            await clock.advance(1)
+        call = Call(generator.next_id)
+        await clock.advance(1)
         assert call.result == taken[-1] + 1
         seen = generator.statistics()
         assert (seen.last_error, seen.waiting) == (None, 0)
@@ -158,17 +165,14 @@ async def test_pauses_grow_and_are_not_in_step(clock: ManualClock) -> None:
     pauses = []
     for _ in range(2):
         store = Stamping(counter(), clock)
-        async with (
-            SegmentChainId(store, wait_timeout=60, fetch_timeout=1, clock=clock) as chain,
-            anyio.create_task_group() as group,
-        ):
+        async with SegmentChainId(store, wait_timeout=60, fetch_timeout=1, clock=clock) as chain:
             await drain(chain)
             await clock.advance(1)
             await drain(chain)
             store.fail()
             await clock.advance(1)
             store.called_at.clear()
-            call = Call(group, chain.next_ids, 1000)
+            call = Call(chain.next_ids, 1000)
             await clock.advance(30)
             store.recover()
             await clock.advance(1)
@@ -190,9 +194,8 @@ async def test_the_first_pauses_are_short(clock: ManualClock) -> None:
             await drain(generator)
             store.fail(times=3)
             store.called_at.clear()
-            async with anyio.create_task_group() as group:
-                call = Call(group, generator.next_id)
-                await clock.advance(1)
+            call = Call(generator.next_id)
+            await clock.advance(1)
             assert call.error is None
             limits = [0.05, 0.1, 0.2]
             assert len(store.pauses()) == 3
@@ -229,19 +232,17 @@ async def test_one_warning_for_each_outage(
         for outage in (1, 2):
             store.fail()
             for _ in range(10):
-                async with anyio.create_task_group() as group:
-                    for _ in range(100):
-                        Call(group, chain.next_id)
-                    await clock.advance(5)
+                for _ in range(100):
+                    Call(chain.next_id)
+                await clock.advance(5)
             assert chain.statistics().failures > 20 * outage
             assert len(caplog.records) == outage
             assert caplog.records[-1].levelno == logging.WARNING
             assert "SegmentChainId cosid.order" in caplog.records[-1].getMessage()
             assert "unplugged" in caplog.records[-1].getMessage()
             store.recover()
-            async with anyio.create_task_group() as group:
-                Call(group, chain.next_ids, 20)
-                await clock.advance(2)
+            Call(chain.next_ids, 20)
+            await clock.advance(2)
             assert chain.statistics().last_error is None
         # Not a line for a million ids, nor for a boundary.
         await chain.next_ids(1_000_000)
@@ -254,19 +255,17 @@ async def test_what_no_retry_mends_is_told_at_once(clock: ManualClock) -> None:
     async with SegmentId(store, clock=clock) as generator:
         await drain(generator)
         store.fail(SchemaMissingError("memory", table="cosid"), times=2)
-        async with anyio.create_task_group() as group:
-            calls = [Call(group, generator.next_id) for _ in range(2)]
-            await settle()
+        calls = [Call(generator.next_id) for _ in range(2)]
+        await settle()
         for call in calls:
             assert isinstance(call.error, SegmentUnavailableError)
             assert isinstance(call.error.__cause__, SchemaMissingError)
         assert calls[0].error is not calls[1].error
-        async with anyio.create_task_group() as group:
-            again = Call(group, generator.next_id)
-            await clock.advance(1)
-            assert isinstance(again.error, SegmentUnavailableError)
-            third = Call(group, generator.next_id)
-            await clock.advance(1)
+        again = Call(generator.next_id)
+        await clock.advance(1)
+        assert isinstance(again.error, SegmentUnavailableError)
+        third = Call(generator.next_id)
+        await clock.advance(1)
         assert third.result == 11
 
 
@@ -276,9 +275,8 @@ async def test_what_a_stranger_raises_is_a_store_error(clock: ManualClock, ear: 
     async with SegmentId(store, clock=clock, instrument=ear) as generator:
         await drain(generator)
         store.fail(KeyError("odd"), times=1)
-        async with anyio.create_task_group() as group:
-            call = Call(group, generator.next_id)
-            await clock.advance(1)
+        call = Call(generator.next_id)
+        await clock.advance(1)
         failed = ear.of(FetchFailed)
         assert [type(event.error) for event in failed] == [StoreError]
         assert isinstance(failed[0].error.__cause__, KeyError)
@@ -290,21 +288,19 @@ async def test_a_silent_store_is_given_up_after_the_fetch_timeout(
     clock: ManualClock, ear: Ear
 ) -> None:
     """The call is torn, counted as unavailable, and made anew; its range may be lost."""
-    store = GatedDistributor(counter(), holds_replies=True)
-    store.open()
+    store = gated(holds_replies=True)
     generator = SegmentId(store, wait_timeout=5, fetch_timeout=2, clock=clock, instrument=ear)
-    async with generator, anyio.create_task_group() as group:
+    async with generator:
         await drain(generator)
         store.close()
-        call = Call(group, generator.next_id)
+        call = Call(generator.next_id)
         await clock.advance(1.99)
         assert store.held == 1
         await clock.advance(0.01)
         assert store.held == 0
         await clock.advance(0.1)
         assert store.held == 1
-        store.open()
-        await settle()
+        await settled(store.open)
         assert call.result == 21
         assert [type(event.error) for event in ear.of(FetchFailed)] == [StoreUnavailableError]
         assert ear.of(FetchFailed)[0].took == 2
@@ -312,20 +308,15 @@ async def test_a_silent_store_is_given_up_after_the_fetch_timeout(
 
 async def test_two_attempts_fit_into_one_wait(clock: ManualClock) -> None:
     """By default a second call is made in time to help whoever waited for the first."""
-    store = GatedDistributor(counter())
-    store.open()
-    async with (
-        SegmentId(store, wait_timeout=5, clock=clock) as generator,
-        anyio.create_task_group() as group,
-    ):
+    store = gated()
+    async with SegmentId(store, wait_timeout=5, clock=clock) as generator:
         await drain(generator)
         store.close()
-        call = Call(group, generator.next_id)
+        call = Call(generator.next_id)
         await clock.advance(4.2)
         assert store.calls == 1 + 3
         assert not call.is_done
-        store.open()
-        await settle()
+        await settled(store.open)
         assert call.result == 11
 
 
@@ -335,9 +326,8 @@ async def test_a_lost_reply_costs_a_range_and_repeats_none(clock: ManualClock) -
     async with SegmentId(store, clock=clock) as generator:
         ids = await drain(generator)
         store.lose(2)
-        async with anyio.create_task_group() as group:
-            call = Call(group, generator.next_ids, 5)
-            await clock.advance(1)
+        call = Call(generator.next_ids, 5)
+        await clock.advance(1)
         ids += call.result
     assert ids == [*range(1, 11), *range(31, 36)]
 
@@ -385,41 +375,21 @@ async def test_one_flight_at_a_time(kind: type[Generator], clock: ManualClock) -
 
 async def test_a_flight_belongs_to_nobody(clock: ManualClock) -> None:
     """Cancelling every caller leaves the call to the store alone; its ids are for the next."""
-    store = GatedDistributor(counter())
-    store.open()
-    async with SegmentId(store, clock=clock) as generator, anyio.create_task_group() as group:
+    store = gated()
+    async with SegmentId(store, clock=clock) as generator:
         await drain(generator)
         store.close()
-        calls = [Call(group, generator.next_id) for _ in range(5)]
+        calls = [Call(generator.next_id) for _ in range(5)]
         await store.arrived(2)
         for call in calls:
             call.cancel()
         await settle()
         assert all(call.is_done for call in calls)
         assert store.held == 1
-        store.open()
-        await settle()
+        await settled(store.open)
         seen = generator.statistics()
         assert (seen.remaining, seen.ids_discarded, store.calls) == (10, 0, 2)
         assert await generator.next_id() == 11
-
-
-async def test_opening_on_a_dead_store(clock: ManualClock) -> None:
-    """It is SegmentUnavailableError after the wait; nothing is left behind, and later it opens."""
-    store = FailingDistributor(counter())
-    store.fail()
-    generator = SegmentChainId(store, wait_timeout=5, clock=clock)
-    async with anyio.create_task_group() as group:
-        call = Call(group, generator.__aenter__)
-        await clock.advance(5)
-        await settle()
-        assert isinstance(call.error, SegmentUnavailableError)
-        assert isinstance(call.error.__cause__, StoreUnavailableError)
-    assert tasks() == []
-    assert clock.pending == 0
-    store.recover()
-    async with generator:
-        assert await generator.next_id() == 1
 
 
 @pytest.mark.parametrize("how", ["async with", "run"])
@@ -435,33 +405,6 @@ async def test_opening_says_what_no_retry_mends(how: str, clock: ManualClock) ->
     store.recover()
     async with generator:
         assert await generator.next_id() == 1
-
-
-class InProcess(FailingDistributor):
-    """A store in this process that may fail all the same."""
-
-    def next_max_id_nowait(self, step: int) -> int:
-        self.steps.append(step)
-        self._failure.meet()
-        return self.inner.next_max_id_nowait(step)
-
-
-@KINDS
-async def test_a_store_in_this_process_is_asked_again_too(
-    kind: type[Generator], clock: ManualClock
-) -> None:
-    """Who waits for a store that needs no flight gets its id when the store is back."""
-    store = InProcess(counter())
-    async with kind(store, wait_timeout=5, clock=clock) as generator:
-        taken = await drain(generator)
-        store.fail()
-        async with anyio.create_task_group() as group:
-            call = Call(group, generator.next_id)
-            await clock.advance(2)
-            assert not call.is_done
-            store.recover()
-            await clock.advance(1)
-        assert call.result == taken[-1] + 1
 
 
 @KINDS
@@ -531,7 +474,6 @@ async def test_an_answer_that_is_no_integer(
     generator = SegmentChainId(Odd(counter()), clock=clock)
     with pytest.raises(CorruptCounterError, match="of type"):
         await generator.__aenter__()
-    assert tasks() == []
 
 
 async def test_a_cancellation_that_nobody_asked_for(clock: ManualClock) -> None:
@@ -540,12 +482,10 @@ async def test_a_cancellation_that_nobody_asked_for(clock: ManualClock) -> None:
     async with SegmentId(store, clock=clock) as generator:
         await drain(generator)
         store.strays = 2
-        async with anyio.create_task_group() as group:
-            call = Call(group, generator.next_id)
-            await clock.advance(1)
+        call = Call(generator.next_id)
+        await clock.advance(1)
         assert call.result == 11
         assert generator.statistics().failures == 2
-    assert tasks() == []
 
 
 async def test_a_driver_that_raises_a_cancellation_of_its_own(clock: ManualClock) -> None:
@@ -554,22 +494,19 @@ async def test_a_driver_that_raises_a_cancellation_of_its_own(clock: ManualClock
     async with SegmentId(store, clock=clock, fetch_timeout=1) as generator:
         await drain(generator)
         store.is_silent = True
-        async with anyio.create_task_group() as group:
-            call = Call(group, generator.next_id)
-            await clock.advance(1)
-            assert generator.statistics().failures >= 1
-            error = generator.statistics().last_error
-            assert isinstance(error, StoreUnavailableError)
-            assert not call.is_done
-            store.is_silent = False
-            await clock.advance(1)
+        call = Call(generator.next_id)
+        await clock.advance(1)
+        assert generator.statistics().failures >= 1
+        error = generator.statistics().last_error
+        assert isinstance(error, StoreUnavailableError)
+        assert not call.is_done
+        store.is_silent = False
+        await clock.advance(1)
         assert call.result == 11
         store.is_silent = True
-        async with anyio.create_task_group() as group:
-            closing = Call(group, generator.aclose)
-            await clock.advance(60)
+        closing = Call(generator.aclose)
+        await clock.advance(60)
         assert closing.error is None
-    assert tasks() == []
 
 
 class Recancelling(WrappedDistributor):
@@ -616,9 +553,8 @@ async def test_an_unavailable_segment_is_as_retryable_as_its_cause(clock: Manual
         assert "within" not in str(error)
         assert pickle.loads(pickle.dumps(error)).retryable is False  # noqa: S301 - our own
         store.fail()
-        async with anyio.create_task_group() as group:
-            call = Call(group, generator.next_id)
-            await clock.advance(5)
+        call = Call(generator.next_id)
+        await clock.advance(5)
         assert isinstance(call.error, SegmentUnavailableError)
         assert (call.error.retryable, call.error.waited) == (True, 5)
         assert "within 5 s" in str(call.error)

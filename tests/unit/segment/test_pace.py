@@ -9,15 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiocosid.segment import MAX_DISTANCE, MAX_IDS_AHEAD
-from aiocosid.segment.pace import (
-    CALM,
-    CHAIN_STEP,
-    ENDURANCE,
-    QUIET_PERIOD,
-    TIGHT,
-    Pace,
-    RateMeter,
-)
+from aiocosid.segment.pace import CALM, CHAIN_STEP, ENDURANCE, QUIET_PERIOD, TIGHT, Pace, RateMeter
 
 steps = st.integers(1, 5000)
 distances = st.integers(1, 50)

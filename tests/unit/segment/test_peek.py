@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import anyio
 import pytest
 
 from aiocosid.abc import IdSegmentDistributor
@@ -10,7 +9,8 @@ from aiocosid.errors import NotOpenError, StoreError, StoreUnavailableError, Uns
 from aiocosid.segment import SegmentChainId, SegmentId
 from aiocosid.testing import ManualClock, WrappedDistributor, settle
 
-from ._kit import Call, counter
+from .._kit import Call, settled
+from ._kit import counter
 
 pytestmark = pytest.mark.asyncio
 
@@ -72,14 +72,10 @@ async def test_errors_are_the_stores(clock: ManualClock) -> None:
 
 
 async def test_a_look_has_a_deadline_and_can_be_cancelled(clock: ManualClock) -> None:
-    async with (
-        SegmentId(Mute(counter()), clock=clock, fetch_timeout=1) as generator,
-        anyio.create_task_group() as group,
-    ):
-        late, cancelled = Call(group, generator.peek), Call(group, generator.peek)
+    async with SegmentId(Mute(counter()), clock=clock, fetch_timeout=1) as generator:
+        late, cancelled = Call(generator.peek), Call(generator.peek)
         await settle()
-        cancelled.cancel()
-        await settle()
+        await settled(cancelled.cancel)
         assert cancelled.is_done
         assert cancelled.error is None
         await clock.advance(1.1)

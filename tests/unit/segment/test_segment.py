@@ -30,28 +30,6 @@ def test_a_segment_is_half_open_below() -> None:
     assert (segment.fetched_at, segment.ttl) == (0.0, FOREVER)
 
 
-def test_with_a_stride_its_ids_lie_apart() -> None:
-    """As many of them, the last one the same."""
-    segment = IdSegment(max_id=100, step=4, stride=7)
-    assert list(segment.ids) == [79, 86, 93, 100]
-    assert segment.offset == 72
-
-
-@pytest.mark.parametrize(
-    ("now", "expired"), [(0, False), (1009, False), (1010, False), (1011, True)]
-)
-def test_it_expires_strictly_after_its_ttl(now: float, expired: bool) -> None:
-    """At the last moment itself it may still be used, as in CosId."""
-    segment = IdSegment(100, 10, fetched_at=1000, ttl=10)
-    assert segment.expires_at == 1010
-    assert segment.is_expired(now) is expired
-
-
-def test_without_a_ttl_it_never_expires() -> None:
-    """For ever is longer than any clock."""
-    assert not IdSegment(100, 10).is_expired(1e300)
-
-
 def test_it_is_a_value() -> None:
     """Frozen, hashable, and equal to another with the same facts."""
     segment = IdSegment(100, 10)

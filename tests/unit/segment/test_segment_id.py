@@ -10,7 +10,8 @@ from aiocosid.errors import WouldBlock
 from aiocosid.segment import SegmentId
 from aiocosid.testing import GatedDistributor, ManualClock, WrappedDistributor, settle
 
-from ._kit import Call, Ear, counter, tasks
+from .._kit import Call, Ear, settled
+from ._kit import counter
 
 pytestmark = pytest.mark.asyncio
 
@@ -86,16 +87,12 @@ async def test_with_a_step_of_1_what_a_cancelled_caller_leaves_is_a_gap(
     """It was fetched before the next caller asked."""
     store = GatedDistributor(counter(step=1))
     generator = SegmentId(store, clock=clock, instrument=ear)
-    async with generator, anyio.create_task_group() as group:
-        call = Call(group, generator.next_ids, 3)
-        await settle()
-        call.cancel()
-        await settle()
-        store.open()
-        await settle()
+    async with generator:
+        call = await settled(Call, generator.next_ids, 3)
+        await settled(call.cancel)
+        await settled(store.open)
         assert [(e.count, e.reason) for e in ear.of(IdsDiscarded)] == [(3, "order")]
         assert await generator.next_id() == 4
-    assert tasks() == []
 
 
 async def test_with_a_step_of_1_nobody_gets_an_id_that_was_fetched_before_it_asked(
@@ -103,16 +100,13 @@ async def test_with_a_step_of_1_nobody_gets_an_id_that_was_fetched_before_it_ask
 ) -> None:
     """A caller that lines up while a call is under way gets none of that call's ids."""
     store = GatedDistributor(counter(step=1), holds_replies=True)
-    async with SegmentId(store, clock=clock) as generator, anyio.create_task_group() as group:
-        early = Call(group, generator.next_id)
+    async with SegmentId(store, clock=clock) as generator:
+        early = Call(generator.next_id)
         await store.arrived()  # the store has counted to 1
         between = await store.inner.next_max_id(1)  # another process has its 2 by now
-        late = Call(group, generator.next_id)
-        await settle()
-        early.cancel()
-        await settle()
-        store.open()
-        await settle()
+        late = await settled(Call, generator.next_id)
+        await settled(early.cancel)
+        await settled(store.open)
         assert late.result > between
         seen = generator.statistics()
         assert seen.ids_fetched == seen.ids_handed_out + seen.ids_discarded

@@ -11,12 +11,7 @@ import pytest
 from aiocosid import IdProvider
 from aiocosid.abc import IdSegmentDistributor
 from aiocosid.abc.events import IdsDiscarded
-from aiocosid.errors import (
-    BusyError,
-    InvalidArgumentError,
-    UnsupportedByStoreError,
-    WouldBlock,
-)
+from aiocosid.errors import BusyError, InvalidArgumentError, UnsupportedByStoreError, WouldBlock
 from aiocosid.segment import GroupBy, GroupedSegmentId, SegmentChainId, SegmentId
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import (
@@ -28,7 +23,8 @@ from aiocosid.testing import (
 )
 
 from ...histories import History, Taken, violations
-from ._kit import Call, Ear, counter, tasks
+from .._kit import Call, Ear, settled, tasks
+from ._kit import counter
 
 pytestmark = pytest.mark.asyncio
 
@@ -55,12 +51,12 @@ async def test_callers_that_wait_share_one_trip() -> None:
     store = WrappedDistributor(counter(step=10))
     async with SegmentId(store, strict=True) as generator:
         assert store.calls == 0  # nothing is fetched ahead
-        async with anyio.create_task_group() as group:
-            calls = [Call(group, generator.next_id) for _ in range(1000)]
+        calls = [Call(generator.next_id) for _ in range(1000)]
+        await settle()
         assert sorted(call.result for call in calls) == list(range(1, 1001))
         assert store.steps == [1000]
-        async with anyio.create_task_group() as group:
-            calls = [Call(group, generator.next_ids, n) for n in (3, 1, 400)]
+        calls = [Call(generator.next_ids, n) for n in (3, 1, 400)]
+        await settle()
         assert store.steps == [1000, 404]
         assert generator.statistics().remaining == 0
         with pytest.raises(WouldBlock):
@@ -87,19 +83,13 @@ async def test_tasks_that_ask_again_and_again_cost_one_trip_each_time() -> None:
 async def test_a_caller_joins_no_trip_that_was_sent(clock: ManualClock) -> None:
     """However many have left it."""
     store = GatedDistributor(counter(), holds_replies=True)
-    async with (
-        SegmentId(store, clock=clock, strict=True) as generator,
-        anyio.create_task_group() as group,
-    ):
-        early = [Call(group, generator.next_id) for _ in range(3)]
+    async with SegmentId(store, clock=clock, strict=True) as generator:
+        early = [Call(generator.next_id) for _ in range(3)]
         await store.arrived()  # the store has counted to 3
         between = await store.inner.next_max_id(1)  # another process has its 4 by now
-        late = Call(group, generator.next_ids, 2)
-        await settle()
-        early[0].cancel()
-        await settle()
-        store.open()
-        await settle()
+        late = await settled(Call, generator.next_ids, 2)
+        await settled(early[0].cancel)
+        await settled(store.open)
         assert sorted(call.result for call in early[1:]) == [1, 2]
         assert min(late.result) > between
 
@@ -108,34 +98,25 @@ async def test_what_a_cancelled_caller_leaves_is_a_gap(clock: ManualClock, ear: 
     """Also to callers that came with it: who is cancelled when it was served gives nothing back."""
     store = GatedDistributor(counter())
     generator = SegmentId(store, clock=clock, instrument=ear, strict=True)
-    async with generator, anyio.create_task_group() as group:
-        call, other = Call(group, generator.next_ids, 3), Call(group, generator.next_id)
+    async with generator:
+        call, other = Call(generator.next_ids, 3), Call(generator.next_id)
         await settle()
-        call.cancel()
-        await settle()
-        store.open()
-        await settle()
+        await settled(call.cancel)
+        await settled(store.open)
         assert [(e.count, e.reason) for e in ear.of(IdsDiscarded)] == [(3, "order")]
         assert await generator.next_id() == 5 > other.result
     seen = generator.statistics()
     assert seen.ids_fetched == seen.ids_handed_out + seen.ids_discarded
-    assert tasks() == []
 
 
-async def test_a_call_that_failed_is_sent_again_for_those_who_wait_then(
-    clock: ManualClock,
-) -> None:
+async def test_a_call_that_failed_is_sent_again_for_those_who_wait_then(clock: ManualClock) -> None:
     """Who came meanwhile shares the second attempt, which was not sent before it came."""
     store = FailingDistributor(WrappedDistributor(counter()))
     store.fail(times=1)
-    async with (
-        SegmentId(store, clock=clock, strict=True) as generator,
-        anyio.create_task_group() as group,
-    ):
-        calls = [Call(group, generator.next_id) for _ in range(2)]
+    async with SegmentId(store, clock=clock, strict=True) as generator:
+        calls = [Call(generator.next_id) for _ in range(2)]
         await settle()
-        calls.append(Call(group, generator.next_id))
-        await settle()
+        calls.append(await settled(Call, generator.next_id))
         await clock.advance(1)
         assert sorted(call.result for call in calls) == [1, 2, 3]
         assert store.steps == [2, 3]
@@ -145,22 +126,16 @@ async def test_ids_of_several_trips_are_for_who_came_before_the_first(clock: Man
     """A store that grants few at a time: what one leaves is not for a caller that came later."""
     gate = GatedDistributor(counter(), holds_replies=True)
     store = Short(gate)
-    async with (
-        SegmentId(store, clock=clock, strict=True) as generator,
-        anyio.create_task_group() as group,
-    ):
-        many = Call(group, generator.next_ids, 5)
+    async with SegmentId(store, clock=clock, strict=True) as generator:
+        many = Call(generator.next_ids, 5)
         await gate.arrived()  # for three
         between = await gate.inner.next_max_id(1)
-        late = Call(group, generator.next_id)
-        await settle()
+        late = await settled(Call, generator.next_id)
         gate.open()
         gate.close()
         await gate.arrived()  # for the rest; the first three are in hand
-        many.cancel()
-        await settle()
-        gate.open()
-        await settle()
+        await settled(many.cancel)
+        await settled(gate.open)
         assert late.result > between
 
 

@@ -10,7 +10,7 @@ import pytest
 from aiocosid.abc import IdSegmentDistributor
 from aiocosid.errors import InvalidArgumentError, StoreRolledBackError, WouldBlock
 from aiocosid.segment import GroupBy, GroupedSegmentId, LeafSegmentId, SegmentChainId, SegmentId
-from aiocosid.stores.base import CounterDistributor
+from aiocosid.stores.counters import CounterDistributor
 from aiocosid.testing import ManualClock
 
 from ._kit import OneDistributor, counter

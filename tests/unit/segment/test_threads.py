@@ -67,9 +67,7 @@ async def test_a_batch_is_refused_at_once(elsewhere: Callable[..., object]) -> N
         assert await generator.next_id() == 1
 
 
-async def test_what_is_closed_or_not_open_says_so_first(
-    elsewhere: Callable[..., object],
-) -> None:
+async def test_what_is_closed_or_not_open_says_so_first(elsewhere: Callable[..., object]) -> None:
     """Of two reasons the one that no other loop would mend is told, by batches too."""
 
     async def use(error: type[CosIdError]) -> None:

@@ -11,9 +11,10 @@ from anyio.lowlevel import checkpoint
 
 from aiocosid._life.callers import TurnLine
 from aiocosid.segment import SegmentChainId, SegmentId
-from aiocosid.testing import GatedDistributor, ManualClock, WrappedDistributor, settle
+from aiocosid.testing import ManualClock, WrappedDistributor, settle
 
-from ._kit import Call, Generator, counter
+from .._kit import Call
+from ._kit import Generator, counter, gated
 
 pytestmark = pytest.mark.asyncio
 
@@ -90,14 +91,13 @@ async def test_cancelled_callers_hold_nobody_up(turns: int) -> None:
         await line.wait(lambda: True)
         log.append(number)
 
-    async with anyio.create_task_group() as group:
-        calls = [Call(group, wait, number) for number in range(10)]
-        for _ in range(turns):
-            await checkpoint()
-        for call in calls[::3]:
-            call.cancel()
-        await settle()
-        assert all(call.is_done for call in calls)
+    calls = [Call(wait, number) for number in range(10)]
+    for _ in range(turns):
+        await checkpoint()
+    for call in calls[::3]:
+        call.cancel()
+    await settle()
+    assert all(call.is_done for call in calls)
     assert log == sorted(log)
     assert set(log) >= {number for number in range(10) if number % 3}
 
@@ -154,8 +154,7 @@ async def test_what_one_turn_hands_out(
 
 async def test_a_landing_gives_no_more_than_the_turn_has_left(clock: ManualClock) -> None:
     """What lands while somebody waits for a turn counts for the turn that begins then."""
-    store = GatedDistributor(counter(step=50_000))
-    store.open()
+    store = gated(step=50_000)
     taken = Counter[int]()
     turns = 0
 
@@ -170,10 +169,7 @@ async def test_a_landing_gives_no_more_than_the_turn_has_left(clock: ManualClock
             await generator.next_id()
             taken[turns] += 1
 
-    async with (
-        SegmentChainId(store, clock=clock) as generator,
-        anyio.create_task_group() as group,
-    ):
+    async with SegmentChainId(store, clock=clock) as generator, anyio.create_task_group() as group:
         async with anyio.create_task_group() as takers:
             group.start_soon(other)
             for _ in range(10):

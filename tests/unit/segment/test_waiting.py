@@ -13,15 +13,10 @@ from aiocosid.errors import ClosedError, SegmentUnavailableError, StoreUnavailab
 from aiocosid.segment import SegmentChainId, SegmentId
 from aiocosid.testing import FailingDistributor, GatedDistributor, ManualClock, settle
 
-from ._kit import Call, Ear, counter, drain
+from .._kit import Call, Ear, settled
+from ._kit import counter, drain, gated
 
 pytestmark = pytest.mark.asyncio
-
-
-def gated(step: int = 10) -> GatedDistributor:
-    distributor = GatedDistributor(counter(step=step))
-    distributor.open()
-    return distributor
 
 
 @pytest.mark.parametrize("kind", [SegmentChainId, SegmentId])
@@ -30,15 +25,11 @@ async def test_first_come_first_served(
 ) -> None:
     """Waiters get rising ids in the order in which they lined up, whatever they ask for."""
     store = gated()
-    async with kind(store, clock=clock) as generator, anyio.create_task_group() as group:
+    async with kind(store, clock=clock) as generator:
         taken = await drain(generator)
         store.close()
-        calls = []
-        for n in (1, 4, 1, 12, 2, 1):
-            calls.append(Call(group, generator.next_ids, n))
-            await settle()
-        store.open()
-        await settle()
+        calls = [await settled(Call, generator.next_ids, n) for n in (1, 4, 1, 12, 2, 1)]
+        await settled(store.open)
         got = [call.result for call in calls]
         assert [len(ids) for ids in got] == [1, 4, 1, 12, 2, 1]
         flat = [*taken, *(each for ids in got for each in ids), await generator.next_id()]
@@ -48,29 +39,25 @@ async def test_first_come_first_served(
 async def test_nobody_behind_a_large_caller_is_served_before_it(clock: ManualClock) -> None:
     """What lands goes to nobody until it is enough for the first in line."""
     store = gated()
-    async with SegmentId(store, clock=clock) as generator, anyio.create_task_group() as group:
+    async with SegmentId(store, clock=clock) as generator:
         await drain(generator)
         store.close()
-        first = Call(group, generator.next_id)
+        first = Call(generator.next_id)
         await store.arrived(2)  # one segment is on its way
-        large, small = Call(group, generator.next_ids, 25), None
+        large, small = Call(generator.next_ids, 25), None
         await settle()
-        small = Call(group, generator.next_id)
-        await settle()
-        store.let_through()
-        await settle()
+        small = await settled(Call, generator.next_id)
+        await settled(store.let_through)
         assert first.result == 11
         assert not large.is_done
         assert not small.is_done
         assert generator.statistics().remaining == 9
         # There would be enough for these.
-        late = [Call(group, generator.next_ids, 2)]
+        late = [Call(generator.next_ids, 2)]
         await settle()
-        late.append(Call(group, generator.next_id))
-        await settle()
+        late.append(await settled(Call, generator.next_id))
         assert not any(call.is_done for call in late)
-        store.open()
-        await settle()
+        await settled(store.open)
         assert large.result == list(range(12, 37))
         assert small.result == 37
         assert [call.result for call in late] == [[38, 39], 40]
@@ -79,10 +66,10 @@ async def test_nobody_behind_a_large_caller_is_served_before_it(clock: ManualClo
 async def test_waiters_are_served_before_anybody_who_comes_later(clock: ManualClock) -> None:
     """When a segment lands its first ids belong to the waiters, also if others ask in that turn."""
     store = gated()
-    async with SegmentId(store, clock=clock) as generator, anyio.create_task_group() as group:
+    async with SegmentId(store, clock=clock) as generator:
         await drain(generator)
         store.close()
-        waiting = [Call(group, generator.next_id) for _ in range(3)]
+        waiting = [Call(generator.next_id) for _ in range(3)]
         await settle()
         store.open()
         while generator.statistics().fetches == 1:
@@ -97,20 +84,18 @@ async def test_waiters_are_served_before_anybody_who_comes_later(clock: ManualCl
 async def test_a_batch_takes_nothing_until_all_of_it_is_there(clock: ManualClock) -> None:
     """While it waits the ids in hand stay in hand; if it is cancelled none of them is lost."""
     store = gated()
-    async with SegmentId(store, clock=clock) as generator, anyio.create_task_group() as group:
+    async with SegmentId(store, clock=clock) as generator:
         assert await generator.next_id() == 1
         store.close()
-        batch = Call(group, generator.next_ids, 100)
-        await settle()
+        batch = await settled(Call, generator.next_ids, 100)
         seen = generator.statistics()
         assert (seen.remaining, seen.ids_handed_out, seen.waiting) == (9, 1, 1)
         assert [await generator.next_id() for _ in range(4)] == [2, 3, 4, 5]
-        batch.cancel()
-        await settle()
+        await settled(batch.cancel)
         assert generator.statistics().waiting == 0
         assert await generator.next_ids(5) == [6, 7, 8, 9, 10]
         assert generator.statistics().ids_discarded == 0
-        store.open()
+        await settled(store.open)
 
 
 async def test_a_batch_raises_what_is_ordered(clock: ManualClock) -> None:
@@ -127,10 +112,10 @@ async def test_a_waiter_gives_up_at_its_deadline(clock: ManualClock, ear: Ear) -
     """At `wait_timeout`, not before, it is a SegmentUnavailableError with the store's own cause."""
     store = FailingDistributor(counter())
     chain = SegmentChainId(store, wait_timeout=3.0, clock=clock, instrument=ear)
-    async with chain, anyio.create_task_group() as group:
+    async with chain:
         await drain(chain)
         store.fail()
-        call = Call(group, chain.next_id)
+        call = Call(chain.next_id)
         await clock.advance(2.999)
         assert not call.is_done
         await clock.advance(0.001)
@@ -149,30 +134,26 @@ async def test_without_an_answer_there_is_no_cause(clock: ManualClock) -> None:
     """A store that is silent for as long as the wait gave no error of its own."""
     store = gated()
     chain = SegmentChainId(store, wait_timeout=4.0, fetch_timeout=4.0, clock=clock)
-    async with chain, anyio.create_task_group() as group:
+    async with chain:
         await drain(chain)
         await clock.advance(1)  # the flights of draining have landed
         await drain(chain)
-        store.close()
-        await settle()
-        call = Call(group, chain.next_id)
+        await settled(store.close)
+        call = Call(chain.next_id)
         await clock.advance(4)
         assert isinstance(call.error, SegmentUnavailableError)
-        store.open()
+        await settled(store.open)
 
 
 async def test_each_waiter_has_a_deadline_of_its_own(clock: ManualClock) -> None:
     """It counts from the moment the caller lined up, whoever else waits."""
     store = FailingDistributor(counter())
-    async with (
-        SegmentId(store, wait_timeout=3.0, clock=clock) as generator,
-        anyio.create_task_group() as group,
-    ):
+    async with SegmentId(store, wait_timeout=3.0, clock=clock) as generator:
         await drain(generator)
         store.fail()
-        early = Call(group, generator.next_id)
+        early = Call(generator.next_id)
         await clock.advance(1)
-        late = Call(group, generator.next_id)
+        late = Call(generator.next_id)
         await clock.advance(2)
         assert (early.is_done, late.is_done) == (True, False)
         await clock.advance(1)
@@ -183,33 +164,27 @@ async def test_each_waiter_has_a_deadline_of_its_own(clock: ManualClock) -> None
 async def test_who_leaves_makes_room(how: str, clock: ManualClock) -> None:
     """When a large caller gives up, those behind it are served from what is there, at once."""
     store = gated()
-    async with (
-        SegmentId(store, wait_timeout=3.0, fetch_timeout=3.0, clock=clock) as generator,
-        anyio.create_task_group() as group,
-    ):
+    async with SegmentId(store, wait_timeout=3.0, fetch_timeout=3.0, clock=clock) as generator:
         await drain(generator)
         store.close()
-        Call(group, generator.next_id)
+        Call(generator.next_id)
         await store.arrived(2)  # one segment is on its way
-        large = Call(group, generator.next_ids, 100)
+        large = Call(generator.next_ids, 100)
         await clock.advance(1)
-        small = Call(group, generator.next_ids, 3)
+        small = await settled(Call, generator.next_ids, 3)
+        behind = Call(generator.next_ids, 7)  # six will be there; it needs the store
         await settle()
-        behind = Call(group, generator.next_ids, 7)  # six will be there; it needs the store
-        await settle()
-        store.let_through()
-        await settle()
+        await settled(store.let_through)
         assert generator.statistics().remaining == 9
         assert not small.is_done
         if how == "cancelled":
-            large.cancel()
-            await settle()
+            await settled(large.cancel)
         else:
             await clock.advance(2)
             assert isinstance(large.error, SegmentUnavailableError)
         assert small.result == [12, 13, 14]
         assert not behind.is_done
-        store.open()
+        await settled(store.open)
 
 
 async def test_an_id_for_a_caller_that_was_cancelled_in_that_turn_is_a_gap(
@@ -227,16 +202,13 @@ async def test_an_id_for_a_caller_that_was_cancelled_in_that_turn_is_a_gap(
 
     store = gated()
     generator = SegmentId(store, clock=clock, instrument=Canceller())
-    async with generator, anyio.create_task_group() as group:
+    async with generator:
         await drain(generator)
         store.close()
-        batch = Call(group, generator.next_ids, 4)
-        await settle()
-        other = Call(group, generator.next_id)
-        await settle()
+        batch = await settled(Call, generator.next_ids, 4)
+        other = await settled(Call, generator.next_id)
         scopes.append(batch)
-        store.open()
-        await settle()
+        await settled(store.open)
         assert batch.result is None
         assert other.result == 15
         assert await generator.next_id() == 16
@@ -249,18 +221,16 @@ async def test_closing_fails_all_who_wait(clock: ManualClock) -> None:
     """They get ClosedError at once, each an error of its own, and what was on its way is a gap."""
     store = gated()
     generator = SegmentId(store, clock=clock)
-    async with anyio.create_task_group() as group, generator:
+    async with generator:
         await drain(generator)
         store.close()
-        calls = [Call(group, generator.next_ids, n) for n in (1, 2, 3)]
+        calls = [Call(generator.next_ids, n) for n in (1, 2, 3)]
         await settle()
-        closing = Call(group, generator.aclose)
-        await settle()
+        closing = await settled(Call, generator.aclose)
         assert [type(call.error) for call in calls] == [ClosedError] * 3
         assert len({id(call.error) for call in calls}) == 3
-        assert not closing.is_done  # it waits for the call under way
-        store.open()
-        await settle()
+        assert (closing.is_done, store.held) == (False, 1)  # it waits for the call under way
+        await settled(store.open)
         assert closing.is_done
     seen = generator.statistics()
     assert seen.ids_fetched == seen.ids_handed_out == 10
@@ -270,17 +240,16 @@ async def test_starvations_and_waits_are_counted_apart(clock: ManualClock, ear: 
     """Five callers in one dry spell are one starvation and five waits; one event tells of it."""
     store = gated()
     generator = SegmentId(store, clock=clock, instrument=ear)
-    async with generator, anyio.create_task_group() as group:
+    async with generator:
         await drain(generator)
         for spell in (1, 2):
             store.close()
             for _ in range(5):
-                Call(group, generator.next_id)
+                Call(generator.next_id)
             await settle()
             seen = generator.statistics()
             assert (seen.starvations, seen.waits, seen.waiting) == (spell, 5 * spell, 5)
-            store.open()
-            await settle()
+            await settled(store.open)
             await drain(generator)
         assert len(ear.of(Starved)) == 2
 
@@ -299,16 +268,12 @@ async def test_ids_are_rising_through_waits_and_batches(clock: ManualClock) -> N
 async def test_a_long_batch_that_is_cancelled_is_a_gap(clock: ManualClock, ear: Ear) -> None:
     """Its ids are set aside at once and listed in turns; cancelled between, all are discarded."""
     store = gated(step=50_000)
-    async with (
-        SegmentChainId(store, clock=clock, instrument=ear) as chain,
-        anyio.create_task_group() as group,
-    ):
+    async with SegmentChainId(store, clock=clock, instrument=ear) as chain:
         await chain.next_ids(10)
-        batch = Call(group, chain.next_ids, 60_000)
+        batch = Call(chain.next_ids, 60_000)
         for _ in range(3):
             await anyio.lowlevel.checkpoint()
-        batch.cancel()
-        await settle()
+        await settled(batch.cancel)
         assert batch.result is None
         assert [(e.count, e.reason) for e in ear.of(IdsDiscarded)] == [(60_000, "cancelled")]
         assert chain.statistics().ids_handed_out == 10

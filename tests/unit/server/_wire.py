@@ -28,6 +28,11 @@ def command(*words: str | bytes | int) -> bytes:
     return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%b\r\n" % (len(p), p) for p in parts)
 
 
+def words(text: str) -> bytes:
+    """Commands whose words have blanks between them."""
+    return b"".join(command(*line.split()) for line in text.split("; "))
+
+
 class Around(MemoryStore):
     """A store whose counters are wrapped, so that they have to be awaited.
 
@@ -120,8 +125,9 @@ class Wire(asyncio.Transport):
         assert not reader.has_data()
         return found
 
-    async def ask(self, *commands: bytes) -> list[Any]:
-        """Send commands at once; the replies."""
-        self.feed(b"".join(commands))
+    async def ask(self, *commands: bytes | str) -> list[Any]:
+        """Send commands at once, as bytes or as words, "GET a; PING"; the replies."""
+        told = (each if isinstance(each, bytes) else words(each) for each in commands)
+        self.feed(b"".join(told))
         await self.settle()
         return self.replies()

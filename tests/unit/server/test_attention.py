@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from aiocosid.abc import MAX_ID, Counter, Machine, MachineMarker
+from aiocosid.integrations.state import GeneratorState
 from aiocosid.provider.settings import load_settings
 from aiocosid.server import Token, Verb, digest_of
 from aiocosid.server._attention import attention_rows
@@ -24,7 +25,7 @@ DAY = 86_400_000
 
 def shown(**about: Any) -> list[list[str]]:
     given: dict[str, Any] = {
-        "pictures": {},
+        "reports": {},
         "readings": [],
         "tokens": [],
         "certificate_ms": None,
@@ -49,43 +50,51 @@ def test_nothing() -> None:
         namespace="shop", machine_id=3, instance_id="a", last_timestamp_ms=NOW, mark_ms=NOW + 90_000
     )
     found = reading(counters=[counter], machines=[machine], markers=[marker(0.0)])
-    pictures = {
-        "order": [chain(seconds_left=30.0, endurance=60.0)],
-        "idle": [chain(seconds_left=1.0, endurance=0.0)],
+    reports = {
+        "order": GeneratorState(chain(seconds_left=30.0, endurance=60.0)),
+        "idle": GeneratorState(chain(seconds_left=1.0, endurance=0.0)),
     }
     tokens = [token("never", None), token("late", NOW + 15 * DAY)]
-    assert shown(readings=[found], pictures=pictures, tokens=tokens) == []
+    assert shown(readings=[found], reports=reports, tokens=tokens) == []
 
 
 def marker(left: float) -> MachineMarker:
     return MachineMarker(namespace="shop", seconds_left=left)
 
 
-def test_ids_that_do_not_last() -> None:
-    [row] = shown(pictures={"order": [chain(seconds_left=2.5, endurance=60.0)]})
-    assert row == ["warn few ids in hand", "order", "its ids last 2.5 s without the store"]
+FULL = Counter(namespaced_name="shop.x", last_max_id=MAX_ID - 7)
+AHEAD = Machine(
+    namespace="shop", machine_id=3, instance_id="", last_timestamp_ms=NOW, mark_ms=NOW + 9 * DAY
+)
 
 
-def test_a_floor_near_its_end() -> None:
-    full = Counter(namespaced_name="shop.x", last_max_id=MAX_ID - 7)
-    [row] = shown(readings=[reading(counters=[full])])
-    assert row == ["bad floor near the end", "shop.x", "7 ids are left"]
-
-
-def test_a_mark_in_the_future() -> None:
-    machine = Machine(
-        namespace="shop", machine_id=3, instance_id="", last_timestamp_ms=NOW, mark_ms=NOW + 9 * DAY
-    )
-    [row] = shown(readings=[reading(machines=[machine])])
-    assert row[:2] == ["bad mark in the future", "shop: machine id 3"]
-    assert row[2] == "until 2023-11-23 22:13:20"
-
-
-def test_quarantines_with_their_end() -> None:
-    [row] = shown(readings=[reading(markers=[marker(30.0)])])
-    assert row == ["bad quarantine", "shop", "ends at 2023-11-14 22:13:50"]
-    [row] = shown(readings=[reading(markers=[marker(inf)])])
-    assert row[2] == "does not end by itself"
+@pytest.mark.parametrize(
+    ("about", "row"),
+    [
+        (
+            {"reports": {"order": GeneratorState(chain(seconds_left=2.5, endurance=60.0))}},
+            ["warn few ids in hand", "order", "its ids last 2.5 s without the store"],
+        ),
+        (
+            {"readings": [reading(counters=[FULL])]},
+            ["bad floor near the end", "shop.x", "7 ids are left"],
+        ),
+        (
+            {"readings": [reading(machines=[AHEAD])]},
+            ["bad mark in the future", "shop: machine id 3", "until 2023-11-23 22:13:20"],
+        ),
+        (
+            {"readings": [reading(markers=[marker(30.0)])]},
+            ["bad quarantine", "shop", "ends at 2023-11-14 22:13:50"],
+        ),
+        (
+            {"readings": [reading(markers=[marker(inf)])]},
+            ["bad quarantine", "shop", "does not end by itself"],
+        ),
+    ],
+)
+def test_what_needs_attention(about: dict[str, Any], row: list[str]) -> None:
+    assert shown(**about) == [row]
 
 
 def test_what_expires() -> None:

@@ -28,7 +28,6 @@ def traces(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
     return [each for each in caplog.records if each.exc_info and "Bug" in each.getMessage()]
 
 
-@pytest.mark.asyncio
 async def test_http(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """It goes no further either: the ASGI server would log it once more."""
 
@@ -51,7 +50,6 @@ def test_resp(caplog: pytest.LogCaptureFixture) -> None:
     assert len(traces(caplog)) == 1
 
 
-@pytest.mark.asyncio
 async def test_a_store_that_refuses(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -16,8 +16,6 @@ from tests.servers.cosid_service import age
 
 from ._wire import Wire, command
 
-pytestmark = pytest.mark.asyncio
-
 INDEX: Final = "local index = 'cosid:' .. KEYS[1] .. ':itc_idx'; local who = ARGV[1];"
 TEXTS: Final = {
     "distribute": f"{INDEX} redis.call('hdel', index); redis.call('incr', KEYS[1] .. ':adder')",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from types import MappingProxyType
 from typing import Any
 
@@ -20,8 +21,6 @@ from aiocosid.server._overview import Watch
 from aiocosid.server._tokens import Access
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import ManualClock
-
-pytestmark = pytest.mark.asyncio
 
 WORDS = {verb: f"aiocosid_{verb}" for verb in Verb}
 TOKENS = [
@@ -309,18 +308,26 @@ class FailingStore(MemoryStore):
         raise StoreUnavailableError("redis", "redis://user:password@host is away")
 
 
-class TestWatch:
-    async def tables(self, watch: Watch) -> dict[str, Any]:
-        tree: Any = (await watch.overview()).as_tree()
-        tables: dict[str, Any] = tree["tables"]
-        return tables
+@asynccontextmanager
+async def watching(store: MemoryStore, *clock: ManualClock) -> AsyncGenerator[Watch]:
+    """The watch of a server on a store."""
+    ids = aiocosid.connect(store, namespace="shop")
+    app = App(ids)
+    async with ids:
+        app.service.adopt(ids)
+        yield Watch(app.service, *clock)
 
+
+async def tables_of(watch: Watch) -> dict[str, Any]:
+    tree: Any = (await watch.overview()).as_tree()
+    tables: dict[str, Any] = tree["tables"]
+    return tables
+
+
+class TestWatch:
     async def test_a_part_that_fails_hides_no_other(self) -> None:
-        ids = aiocosid.connect(FailingStore(), namespace="shop")
-        app = App(ids)
-        async with ids:
-            app.service.adopt(ids)
-            tables = await self.tables(Watch(app.service))
+        async with watching(FailingStore()) as watch:
+            tables = await tables_of(watch)
         [store] = tables["stores"]["rows"]
         assert store[1] == {"text": "fails", "why": "StoreUnavailableError", "level": "bad"}
         assert tables["counters"]["note"].endswith("StoreUnavailableError")
@@ -331,15 +338,11 @@ class TestWatch:
         """It is read on beside the requests."""
         clock, store = ManualClock(), FailingStore()
         store.is_silent = True
-        ids = aiocosid.connect(store, namespace="shop")
-        app = App(ids)
-        async with ids, anyio.create_task_group() as group:
-            app.service.adopt(ids)
-            watch = Watch(app.service, clock)
+        async with watching(store, clock) as watch, anyio.create_task_group() as group:
             notes: list[str] = []
 
             async def show() -> None:
-                notes.append((await self.tables(watch))["counters"]["note"])
+                notes.append((await tables_of(watch))["counters"]["note"])
 
             group.start_soon(show)
             await anyio.wait_all_tasks_blocked()
@@ -354,21 +357,14 @@ class TestWatch:
 
     async def test_browsers_share_what_was_read(self) -> None:
         clock, store = ManualClock(), FailingStore()
-        ids = aiocosid.connect(store, namespace="shop")
-        app = App(ids)
-        async with ids:
-            app.service.adopt(ids)
-            watch = Watch(app.service, clock)
+        async with watching(store, clock) as watch:
             async with anyio.create_task_group() as group:
                 for _ in range(10):
                     group.start_soon(watch.overview)
-            assert store.calls == 1
-            await clock.advance(1.9)
-            await watch.overview()
-            assert store.calls == 1
-            await clock.advance(0.2)
-            await watch.overview()
-            assert store.calls == 2
+            for seconds, calls in ((0.0, 1), (1.9, 1), (0.2, 2)):
+                await clock.advance(seconds)
+                await watch.overview()
+                assert store.calls == calls
             watch.refresh()
             await watch.overview()
             assert store.calls == 3
@@ -378,9 +374,6 @@ class TestWatch:
             def __repr__(self) -> str:
                 return "<Secretive redis://user:password@host>"
 
-        ids = aiocosid.connect(Secretive(), namespace="shop")
-        app = App(ids)
-        async with ids:
-            app.service.adopt(ids)
-            [store] = (await self.tables(Watch(app.service)))["stores"]["rows"]
+        async with watching(Secretive()) as watch:
+            [store] = (await tables_of(watch))["stores"]["rows"]
         assert store[0] == {"text": "Secretive"}

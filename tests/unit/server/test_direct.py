@@ -11,10 +11,8 @@ from starlette.routing import Route
 
 from aiocosid.provider import configure
 from aiocosid.server import App, Token, Verb, digest_of
-from aiocosid.server._direct import Direct
+from aiocosid.server._routes import Direct
 from aiocosid.server.dialects import cosid, leaf, tinyid
-
-pytestmark = pytest.mark.asyncio
 
 SECRET = "aiocosid_direct"  # noqa: S105 - of a test
 BEARER = {"authorization": f"Bearer {SECRET}"}

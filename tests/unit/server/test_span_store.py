@@ -21,8 +21,9 @@ from aiocosid.errors import (
 )
 from aiocosid.server._span_store import SpanDistributor, SpanStore
 from aiocosid.stores.memory import MemoryStore
-from aiocosid.testing import DistributorFactory, IdSegmentDistributorContract, ManualClock
-from tests.unit.segment._kit import Call
+from aiocosid.testing import DistributorFactory, IdSegmentDistributorContract, ManualClock, settle
+
+from .._kit import Call
 
 SPAN = 1000
 
@@ -69,21 +70,16 @@ class Root(MemoryStore):
 
 async def ended(clock: ManualClock, *call: Any) -> Call:
     """Make a call, and let time pass until it has ended."""
-    async with anyio.create_task_group() as group:
-        made = Call(group, *call)
-        while not made.is_done:
-            await clock.advance(0.1)
+    made = Call(*call)
+    while not made.is_done:
+        await clock.advance(0.1)
+    await settle()
     return made
 
 
 @pytest.fixture
 def root() -> Root:
     return Root()
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
 
 
 @pytest_asyncio.fixture
@@ -107,7 +103,6 @@ class TestContract(IdSegmentDistributorContract):
             yield store.segment_distributor
 
 
-@pytest.mark.asyncio
 class TestCutting:
     async def test_many_segments_are_few_calls(self, root: Root, order: SpanDistributor) -> None:
         """A hundred segments of a tenth of a span cost a tenth of the calls at most."""
@@ -150,11 +145,11 @@ class TestCutting:
         await order.next_max_id(1)
         await anyio.wait_all_tasks_blocked()  # nothing is missing
         root.gate = anyio.Event()
-        async with anyio.create_task_group() as group:
-            left = Call(group, order.next_max_id, 50 * SPAN)
-            await anyio.wait_all_tasks_blocked()
-            left.cancel()
-            root.gate.set()
+        left = Call(order.next_max_id, 50 * SPAN)
+        await anyio.wait_all_tasks_blocked()
+        left.cancel()
+        root.gate.set()
+        await settle()
         await anyio.wait_all_tasks_blocked()
         await root.memory.segment_distributor(name="order").next_max_id(5)
         calls = len(root.steps)
@@ -177,10 +172,10 @@ class TestCutting:
         await order.next_max_id(1)
         root.gate = anyio.Event()
         calls = len(root.steps)
-        async with anyio.create_task_group() as group:
-            waiting = [Call(group, order.next_max_id, 2 * SPAN) for _ in range(5)]
-            await anyio.wait_all_tasks_blocked()
-            root.gate.set()
+        waiting = [Call(order.next_max_id, 2 * SPAN) for _ in range(5)]
+        await anyio.wait_all_tasks_blocked()
+        root.gate.set()
+        await settle()
         answers = [each.result for each in waiting]
         assert answers == sorted(answers)
         assert len(set(answers)) == 5
@@ -190,11 +185,11 @@ class TestCutting:
         """Nobody else gets its ids twice, and the next one is served."""
         await order.next_max_id(1)
         root.gate = anyio.Event()
-        async with anyio.create_task_group() as group:
-            first, second = (Call(group, order.next_max_id, 5 * SPAN) for _ in range(2))
-            await anyio.wait_all_tasks_blocked()
-            first.cancel()
-            root.gate.set()
+        first, second = (Call(order.next_max_id, 5 * SPAN) for _ in range(2))
+        await anyio.wait_all_tasks_blocked()
+        first.cancel()
+        root.gate.set()
+        await settle()
         assert first.result is None
         assert await order.next_max_id(1) > second.result
 
@@ -218,7 +213,6 @@ class TestCutting:
             await clock.advance(1.0)
 
 
-@pytest.mark.asyncio
 class TestOutages:
     async def test_it_serves_what_is_in_hand(
         self, root: Root, order: SpanDistributor, clock: ManualClock
@@ -249,11 +243,11 @@ class TestOutages:
         """A root that does not answer at all."""
         await order.next_max_id(1)
         root.gate = anyio.Event()
-        async with anyio.create_task_group() as group:
-            call = Call(group, order.next_max_id, 100 * SPAN)
-            await anyio.wait_all_tasks_blocked()
-            await clock.advance(1.31)
-            root.gate.set()
+        call = Call(order.next_max_id, 100 * SPAN)
+        await anyio.wait_all_tasks_blocked()
+        await clock.advance(1.31)
+        root.gate.set()
+        await settle()
         assert isinstance(call.error, StoreUnavailableError)
 
     async def test_a_root_that_lost_writes_is_the_end(
@@ -280,7 +274,6 @@ class TestOutages:
         assert await order.next_max_id(5) == 2**63 - 1
 
 
-@pytest.mark.asyncio
 class TestFloors:
     async def test_a_floor_ends_what_is_in_hand(
         self, store: SpanStore, order: SpanDistributor
@@ -296,12 +289,12 @@ class TestFloors:
         """They begin anew when the floor has been raised."""
         await order.next_max_id(10)
         root.gate = anyio.Event()
-        async with anyio.create_task_group() as group:
-            call = Call(group, order.next_max_id, 10 * SPAN)
-            await anyio.wait_all_tasks_blocked()
-            raising = Call(group, partial(store.set_floor, name="order", above=10**6))
-            await anyio.wait_all_tasks_blocked()
-            root.gate.set()
+        call = Call(order.next_max_id, 10 * SPAN)
+        await anyio.wait_all_tasks_blocked()
+        raising = Call(partial(store.set_floor, name="order", above=10**6))
+        await anyio.wait_all_tasks_blocked()
+        root.gate.set()
+        await settle()
         assert raising.error is None
         assert call.result >= 10**6 + 10 * SPAN
 
@@ -312,14 +305,13 @@ class TestFloors:
         assert not await store.counters()
 
 
-@pytest.mark.asyncio
 class TestLife:
     async def test_it_opens_by_itself_and_again(self, root: Root) -> None:
         """Also at the first use; what was in hand at closing is a gap."""
         store = SpanStore(root, span=SPAN)
         order = store.segment_distributor(name="order")
-        async with anyio.create_task_group() as group:
-            calls = [Call(group, order.next_max_id, 10) for _ in range(5)]
+        calls = [Call(order.next_max_id, 10) for _ in range(5)]
+        await settle()
         assert sorted(each.result for each in calls) == [10, 20, 30, 40, 50]
         assert store.statistics()["cosid.order"]["idsHandedOut"] == 50
         await store.aclose()
@@ -343,8 +335,8 @@ class TestLife:
         monkeypatch.setattr("aiocosid.server._span_store.COUNTERS_KEPT", 2)
         async with SpanStore(root, span=SPAN) as store:
             counters = [store.segment_distributor(name=f"c{each}") for each in range(30)]
-            async with anyio.create_task_group() as group:
-                calls = [Call(group, each.next_max_id, 10) for each in counters * 3]
+            calls = [Call(each.next_max_id, 10) for each in counters * 3]
+            await settle()
             assert len([each.result for each in calls]) == 90
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from aiocosid.abc import Counter, Machine, MachineMarker, ServerFacts
 from aiocosid.errors import StoreUnavailableError
+from aiocosid.integrations.state import GeneratorState
 from aiocosid.machine import MachineIdStatistics
 from aiocosid.segment import SegmentStatistics
 from aiocosid.server._view import (
@@ -35,16 +36,6 @@ from aiocosid.server._view import (
 from aiocosid.stores.inspection import Rates, StoreReading, seconds_text
 
 SILENT = StoreUnavailableError("redis", "redis://user:password@host is away")
-
-
-class Open:
-    """A generator with statistics, and nothing else."""
-
-    def __init__(self, statistics: Any) -> None:
-        self._statistics = statistics
-
-    def statistics(self) -> Any:
-        return self._statistics
 
 
 def chain(**changed: Any) -> SegmentStatistics:
@@ -104,34 +95,25 @@ def named(columns: Sequence[str], row: Row) -> dict[str, Shown]:
 
 
 def generator(statistics: Any, rates: Rates | None = None, now: float = 0.0) -> dict[str, Shown]:
-    opened: Any = Open(statistics)
-    return named(GENERATORS, generator_row("order", opened, rates or Rates(), now))
+    return named(
+        GENERATORS, generator_row("order", GeneratorState(statistics), rates or Rates(), now)
+    )
 
 
 class TestRates:
-    def test_two_samples_make_one(self) -> None:
+    @pytest.mark.parametrize(
+        ("samples", "expected"),
+        [
+            ([(100, 10.0), (150, 12.0), (150, 14.0)], [None, 25, 0]),  # two make one
+            ([(100, 10.0), (150, 12.0), (151, 12.1)], [None, 25, 25]),  # two browsers share it
+            ([(100, 10.0), (9_000, 100.0)], [None, None]),  # a long time says nothing of now
+            ([(100, 10.0), (5, 12.0), (7, 14.0)], [None, None, 1]),  # what fell begins anew
+        ],
+    )
+    def test_a_rate(self, samples: list[tuple[int, float]], expected: list[float | None]) -> None:
         rates = Rates()
-        assert rates.rate("a", 100, 10.0) is None
-        assert rates.rate("a", 150, 12.0) == 25
-        assert rates.rate("a", 150, 14.0) == 0
+        assert [rates.rate("a", *each) for each in samples] == expected
         assert rates.rate("b", 7, 14.0) is None
-
-    def test_two_browsers_at_once_share_it(self) -> None:
-        rates = Rates()
-        rates.rate("a", 100, 10.0)
-        assert rates.rate("a", 150, 12.0) == 25
-        assert rates.rate("a", 151, 12.1) == 25
-
-    def test_a_long_time_says_nothing_of_now(self) -> None:
-        rates = Rates()
-        rates.rate("a", 100, 10.0)
-        assert rates.rate("a", 9_000, 100.0) is None
-
-    def test_a_number_that_fell_begins_anew(self) -> None:
-        rates = Rates()
-        rates.rate("a", 100, 10.0)
-        assert rates.rate("a", 5, 12.0) is None
-        assert rates.rate("a", 7, 14.0) == 1
 
     def test_old_samples_are_dropped(self) -> None:
         rates = Rates()

@@ -35,12 +35,7 @@ EFFECTIVE = ShardRange.closed(
 
 def timeline(amount: int, key: Any) -> IntervalTimeline[Any]:
     return IntervalTimeline(
-        EFFECTIVE,
-        "months",
-        amount,
-        logic_name_prefix="t_log_",
-        suffix_pattern="yyyyMM",
-        key=key,
+        EFFECTIVE, "months", amount, logic_name_prefix="t_log_", suffix_pattern="yyyyMM", key=key
     )
 
 

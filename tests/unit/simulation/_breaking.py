@@ -10,10 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from unittest.mock import patch
 
-from tests.simulation import (
-    Scenario,
-    World,
-)
+from tests.simulation import Scenario, World
 
 Break = Callable[[ExitStack], object]
 

@@ -13,12 +13,13 @@ import anyio
 from aiocosid import CosIdError, SegmentChainId
 from aiocosid._life.loop import Root
 from aiocosid._life.waiting_line import WaiterQueue
-from aiocosid.machine import MachineIdLease, _bound, losses
-from aiocosid.machine._leasing import Leasing
+from aiocosid.machine import MachineIdLease, _tenure, losses
+from aiocosid.machine._opening import LeaseOpening
+from aiocosid.machine._tenure import Tenure
 from aiocosid.snowflake._stamping import Stamping
 from aiocosid.stores.redis import RedisStore, _backend, _sequence, _span
 from aiocosid.stores.redis._link import Script
-from aiocosid.stores.striped._stripe import UNIT, ResidueClass
+from aiocosid.stores.striped import UNIT, ResidueClass
 from aiocosid.stores.tiered import TieredStore
 from tests.simulation import (
     SCENARIOS,
@@ -237,27 +238,27 @@ BROKEN: dict[str, Broken] = {
         f"restart without a look at the {rule}": Broken(
             broken(
                 twins_on_a_disk if rule == "lock" else RESTARTS,
-                (_bound, "early_floor_ms", RULES[rule]),
+                (_tenure, "early_floor_ms", RULES[rule]),
             ),
             "handed out twice|as late as",
             seed,
         )
         for rule, seed in (
-            *(("renewal", 61), ("lock", 5), ("boot", 21)),
+            *(("renewal", 81), ("lock", 5), ("boot", 37)),
             *(("time since", 1), ("floor", 8)),
         )
     },
     "restart after the boot clock went back": Broken(
-        broken(RESTARTS, (_bound, "early_floor_ms", goes_back)), "as late as", 533
+        broken(RESTARTS, (_tenure, "early_floor_ms", goes_back)), "as late as", 533
     ),
     "a start without the store and without a floor": Broken(
-        broken(OFFLINE, (_bound, "offline_floor_ms", begins_anywhere)), "as late as", 11
+        broken(OFFLINE, (_tenure, "offline_floor_ms", begins_anywhere)), "as late as", 11
     ),
     "a start without the store that takes any lock and boot for its own": Broken(
-        broken(OFFLINE, (_bound, "offline_floor_ms", begins_anyhow)), "as late as", 108
+        broken(OFFLINE, (_tenure, "offline_floor_ms", begins_anyhow)), "as late as", 50
     ),
     "a bound that does not bind": Broken(
-        broken(RESTARTS, (Leasing, "limit_ms", bounds_nothing)), "as late as", 15
+        broken(RESTARTS, (Tenure, "limit_ms", bounds_nothing)), "as late as", 15
     ),
     "no fence": Broken(plain_redis_that_forgets, "handed out twice", 1),
     "no fence in the scripts": Broken(
@@ -275,7 +276,7 @@ BROKEN: dict[str, Broken] = {
         0,
     ),
     "lease judged after the renewal": Broken(
-        broken(silent_past_the_lease, (Leasing, "_renew", renews_late)),
+        broken(silent_past_the_lease, (LeaseOpening, "_renew", renews_late)),
         "its lease had ended",
         5,
     ),
@@ -292,7 +293,7 @@ BROKEN: dict[str, Broken] = {
     "cancelled call whose connection is pooled": Broken(
         broken(two_counters, (SimulatedRedisClient, "_exchange", PoolsCancelled._exchange)),
         "handed out twice",
-        62,
+        82,
     ),
     "waiters overtaken": Broken(
         broken(SCENARIOS["segment_chain_faults"], (WaiterQueue, "serve", serves_small)),
@@ -303,9 +304,9 @@ BROKEN: dict[str, Broken] = {
         broken(twins, (Stamping, "_attached", attached_alone)), "handed out twice", 0
     ),
     "mark behind use": Broken(
-        broken(SCENARIOS["snowflake_crashes"], (Leasing, "_renew", marks_early)),
+        broken(SCENARIOS["snowflake_crashes"], (LeaseOpening, "_renew", marks_early)),
         "machine id",
-        3,
+        48,
     ),
     "no fence of seconds": Broken(
         broken(SCENARIOS["sharded_losses"], seconds(b"second < opens", b"false")),

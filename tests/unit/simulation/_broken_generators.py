@@ -4,27 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from aiocosid.machine._leasing import Leasing
+from aiocosid.machine._opening import LeaseOpening
 from aiocosid.segment._supply import Supply
 from aiocosid.snowflake._ring import Ring
-from aiocosid.stores.http._backend import Answer
-from aiocosid.stores.http._machine import LOST, HttpMachineIdDistributor
-from tests.simulation import (
-    SCENARIOS,
-)
+from aiocosid.stores.http._backend import LOST, Answer, HttpMachineIdDistributor
+from tests.simulation import SCENARIOS
 
 from ._breaking import Broken, broken
 
 
-async def marks_the_clock(leasing: Leasing, call: Any, *args: Any, **times: int) -> Any:
+async def marks_the_clock(opening: LeaseOpening, call: Any, *args: Any, **times: int) -> Any:
     """As shipped, but the store never hears of the seconds that are borrowed."""
     if "mark_ms" in times:
-        latest_ms = times["now_ms"] + int(leasing._options.lead_seconds * 1000)
+        latest_ms = times["now_ms"] + int(opening._options.lead_seconds * 1000)
         times["mark_ms"] = min(times["mark_ms"], latest_ms)
-    return await call_store(leasing, call, *args, **times)
+    return await call_store(opening, call, *args, **times)
 
 
-call_store = Leasing._call
+call_store = LeaseOpening._call
 
 
 def keeps_its_ids(ring: Ring, machine_id: int, floor_tick: int) -> None:
@@ -57,28 +54,26 @@ async def goes_on(machines: HttpMachineIdDistributor, _: int) -> Answer:
 
 BROKEN: dict[str, Broken] = {
     "a mark without the borrowed seconds": Broken(
-        broken(SCENARIOS["cached_snowflakes"], (Leasing, "_call", marks_the_clock)),
+        broken(SCENARIOS["cached_snowflakes"], (LeaseOpening, "_call", marks_the_clock)),
         "machine id|handed out twice",
         1,
     ),
     "a ring that keeps the ids of its former lease": Broken(
         broken(SCENARIOS["cached_snowflakes"], (Ring, "_move", keeps_its_ids)),
         "machine id|handed out twice",
-        1,
+        4,
     ),
     "a segment as long as its row says": Broken(
-        broken(SCENARIOS["leaf_segments"], (Supply, "_ask", asks_for_less)),
-        "handed out twice",
-        1,
+        broken(SCENARIOS["leaf_segments"], (Supply, "_ask", asks_for_less)), "handed out twice", 1
     ),
     "a proxy that remembers too long": Broken(
         broken(SCENARIOS["http_snowflakes"], (HttpMachineIdDistributor, "_is_lost", believes)),
         "got no ids",
-        10,
+        13,
     ),
     "a lost id of a proxy's": Broken(
         broken(SCENARIOS["http_snowflakes"], (HttpMachineIdDistributor, "_guard", goes_on)),
         "machine id|handed out twice",
-        10,
+        3,
     ),
 }

@@ -13,19 +13,14 @@ from aiocosid import CosIdError, SnowflakeId
 from aiocosid.abc import MachineIdDistributor
 from aiocosid.abc.restart import Found
 from aiocosid.machine import MachineIdLease
-from aiocosid.machine._leasing import Leasing
-from aiocosid.machine._restart import early_floor_ms, offline_floor_ms
+from aiocosid.machine._opening import LeaseOpening
+from aiocosid.machine._tenure import Tenure
+from aiocosid.machine.restart import early_floor_ms, offline_floor_ms
 from aiocosid.snowflake._sequencer import Sequencer
 from aiocosid.snowflake._stamping import Stamping
 from aiocosid.stores.memory import MemoryStore
 from tests.machine_disk import Disk
-from tests.simulation import (
-    Faults,
-    Node,
-    World,
-    churn,
-    trouble,
-)
+from tests.simulation import Faults, Node, World, churn, trouble
 from tests.simulation._restart_scenarios import restarting
 from tests.simulation._scenarios import INTERVAL, LAYOUT, SAFE_GUARD, parse
 
@@ -54,10 +49,7 @@ async def silent_past_the_lease(
 
     def make(node: Node) -> SnowflakeId:
         lease = MachineIdLease(
-            machine(node),
-            bits=LAYOUT.machine_bits,
-            lead=0.9 * SAFE_GUARD,
-            clock=node.clock,
+            machine(node), bits=LAYOUT.machine_bits, lead=0.9 * SAFE_GUARD, clock=node.clock
         )
         return SnowflakeId(lease, layout=LAYOUT, clock=node.clock)
 
@@ -165,32 +157,31 @@ def begins_anyhow(found: Found, bits: int, now_ms: int) -> int | None:
     return offline_floor_ms(found, bits, now_ms)
 
 
-def bounds_nothing(leasing: Leasing) -> int:
+def bounds_nothing(tenure: Tenure) -> int:
     """As shipped, but writes a bound that does not bind."""
-    is_good = leasing.clock.monotonic() < leasing.ends_at
-    return leasing.mark_ms if is_good else -1
+    return tenure.mark_ms if tenure.seconds_left > 0 else -1
 
 
 def ignores_lease(lease: MachineIdLease) -> int:
     return lease.statistics().mark_ms
 
 
-async def renews_late(leasing: Leasing) -> CosIdError | None:
+async def renews_late(opening: LeaseOpening) -> CosIdError | None:
     """As shipped, but counts from the reply."""
-    result = await renew(leasing)
+    result = await renew(opening)
     if result is None:
-        leasing.ends_at = leasing.clock.monotonic() + leasing._options.lease_time
+        opening.tenure.ends_at = opening.clock.monotonic() + opening._options.lease_time
     return result
 
 
-async def marks_early(leasing: Leasing) -> CosIdError | None:
+async def marks_early(opening: LeaseOpening) -> CosIdError | None:
     """As shipped, but uses the mark before the store has it."""
-    now_ms = leasing.clock.now_ms() + int(leasing._options.lead_seconds * 1000)
-    leasing.mark_ms = max(leasing.mark_ms, now_ms)
-    return await renew(leasing)
+    now_ms = opening.clock.now_ms() + int(opening._options.lead_seconds * 1000)
+    opening.tenure.mark_ms = max(opening.tenure.mark_ms, now_ms)
+    return await renew(opening)
 
 
-renew = Leasing._renew
+renew = LeaseOpening._renew
 
 
 async def twins(world: World) -> None:

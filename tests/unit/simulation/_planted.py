@@ -11,8 +11,6 @@ from aiocosid.abc import IdGenerator, IdSegmentDistributor, Statistics
 from aiocosid.errors import StoreUnavailableError
 from tests.simulation import Link, Node, Scenario, World, churn
 
-from ._machines import TinyMachines, parse_machine, snowflakes
-
 STEP = 10
 
 Counters = dict[str, int]
@@ -215,37 +213,12 @@ def naive(kind: Callable[[Node, Counters], Naive]) -> Scenario:
     return scenario
 
 
-def machines(*, recycles_early: bool = False, **switches: bool) -> Scenario:
-    """Snowflakes whose machine ids are leased, in processes that die."""
-
-    async def scenario(world: World) -> None:
-        store = TinyMachines(recycles_early=recycles_early)
-        await churn(
-            world,
-            snowflakes(store, **switches),
-            nodes=3,
-            recovery=12.0,
-            longest=8.0,
-            parse=parse_machine,
-            seconds=8.0,
-            fair=False,
-        )
-
-    return scenario
-
-
-SOUND = {
-    "counter": chains(linked(Counter)),
-    "machines": machines(),
-}
+SOUND = {"counter": chains(linked(Counter))}
 
 DEFECTS: dict[str, tuple[Scenario, str]] = {
     "reads, then writes": (chains(linked(ReadsThenWrites)), "handed out twice"),
     # The generator sees the counter stand still, and ends.
-    "answers the resend": (
-        chains(linked(AnswersTheResend), seconds=8.0, every=0.5),
-        "got no ids",
-    ),
+    "answers the resend": (chains(linked(AnswersTheResend), seconds=8.0, every=0.5), "got no ids"),
     "reads again": (chains(lambda n, c: ReadsAgain(n.link(), c)), "handed out twice"),
     "lowers after a crash": (
         chains(lambda n, c: n.link().segments(LowersAfterCrash(c, n))),
@@ -257,9 +230,5 @@ DEFECTS: dict[str, tuple[Scenario, str]] = {
     "leaves a task": (naive(LeavesTask), "left behind: forgotten"),
     "leaves a timer": (naive(LeavesTimer), "left behind: a timer"),
     "stays silent": (naive(StaysSilent), "got no ids"),
-    "recycles early, no mark": (machines(recycles_early=True, minds_mark=False), "machine id"),
-    "no lease, no mark": (machines(checks_lease=False, minds_mark=False), "machine id"),
-    "ids beyond the mark": (machines(minds_mark=False), "machine id"),
-    "ids below the floor": (machines(minds_floor=False), "machine id"),
 }
 """A scenario each, and what the simulation says of it."""

@@ -64,10 +64,7 @@ LOOK: Final = told_the_time(_span.LOOK)
 TAKE: Final = told_the_time(_span.TAKE, b"ARGV[6]")
 OPEN: Final = told_the_time(_span.OPEN)
 RELEASE: Final = told_the_time(_span.RELEASE)
-SCRIPTS: Final = (
-    *(ADD, RAISE, READ, COMMIT, SEQUENCE),
-    *(LOOK, TAKE, OPEN, RELEASE),
-)
+SCRIPTS: Final = (*(ADD, RAISE, READ, COMMIT, SEQUENCE), *(LOOK, TAKE, OPEN, RELEASE))
 WHO: Final = b"""
 local about, data = redis.call('INFO', 'server'), redis.call('INFO', 'replication')
 return {

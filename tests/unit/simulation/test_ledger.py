@@ -90,9 +90,7 @@ def test_a_floor_below_what_was_used_is_seen(ledger: Ledger, found: list[str]) -
     ledger.granted("c", 7, "x", floor_ms=-1)
     ledger.emitted("c", 7, "x", 151)
     ledger.granted("c", 7, "y", floor_ms=150)
-    assert found == [
-        "machine id 7 of c went to y above 150, but x had used it for an id of 151",
-    ]
+    assert found == ["machine id 7 of c went to y above 150, but x had used it for an id of 151"]
 
 
 def test_a_machine_id_that_nobody_was_given_is_seen(ledger: Ledger, found: list[str]) -> None:

@@ -6,11 +6,9 @@ import pytest
 
 from aiocosid.abc import IdSegmentDistributor
 from aiocosid.errors import MachineIdLostError, StoreUnavailableError
-from aiocosid.stores.base import CounterDistributor
+from aiocosid.stores.counters import CounterDistributor
 from aiocosid.stores.memory import MemoryStore
 from tests.simulation import Faults, Link, Node, World
-
-from ._machines import TinyMachineIdDistributor, TinyMachines
 
 EXACTLY = (0.1, 0.1 + 1e-12)
 
@@ -144,16 +142,16 @@ def test_later_calls_overtake_a_late_one() -> None:
 
 
 def test_an_error_of_the_store_comes_back_as_it_is() -> None:
-    machines = TinyMachines()
+    store = MemoryStore()
 
     async def main(node: Node) -> None:
-        distributor = node.link().machines(TinyMachineIdDistributor(machines, node.process.name))
+        distributor = node.link().machines(store.machine_id_distributor(safe_guard=4, interval=1))
         grant = await distributor.distribute(2, now_ms=1, latest_ms=1)
         await distributor.guard(grant.machine_id, now_ms=2, mark_ms=3)
         await distributor.revert(grant.machine_id, last_ms=1)
         with pytest.raises(MachineIdLostError):
             await distributor.guard(grant.machine_id, now_ms=4, mark_ms=5)
-        assert distributor.store == "store"
+        assert distributor.store == "memory"
         assert distributor.is_leased
         assert distributor.safe_guard == 4.0
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import re
 from collections.abc import Awaitable, Callable
 from itertools import count
 
@@ -295,33 +294,6 @@ def test_a_stall_is_between_two_readings_of_one_step() -> None:
         run(scenario, seed)
     assert any(gap == 0 for gap in gaps)
     assert any(gap >= 2 for gap in gaps)
-
-
-# What is left behind
-
-
-@pytest.mark.parametrize("leaves", ["task", "timer", "nothing"])
-def test_what_a_process_leaves_behind_is_an_error(leaves: str) -> None:
-    tasks: list[object] = []
-
-    async def main(_: Node) -> None:
-        loop = asyncio.get_running_loop()
-        if leaves == "task":
-            tasks.append(loop.create_task(asyncio.Event().wait(), name="left over"))
-        elif leaves == "timer":
-            loop.call_later(9, print)
-        else:
-            tasks.append(loop.create_task(asyncio.sleep(0), name="ends by itself"))
-
-    async def scenario(world: World) -> None:
-        node = world.node(main)
-        await node.process.has_ended.wait()
-        await world.sleep(1)
-
-    error = first_failure(scenario, [0])
-    assert (error is None) == (leaves == "nothing")
-    if error is not None:
-        assert re.search("left behind: (left over|a timer)", error.reason)
 
 
 # Clocks

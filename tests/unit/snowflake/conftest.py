@@ -1,24 +1,20 @@
-"""Time that stands still, and an ear for events."""
+"""Stores that do what a test says, in time that stands still."""
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import settings
 
 from aiocosid.testing import ManualClock
 
-from ._kit import Ear
-
-# A busy machine is no defect.
-settings.register_profile("patient", deadline=None)
-settings.load_profile("patient")
+from ..machine._kit import Link, store_of
+from ._sequences import Sequences
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
+def store(clock: ManualClock) -> Sequences:
+    return Sequences(clock)
 
 
 @pytest.fixture
-def ear() -> Ear:
-    return Ear()
+def link(clock: ManualClock) -> Link:
+    return Link(store_of(clock))

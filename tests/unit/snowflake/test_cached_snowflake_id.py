@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
 from aiocosid.abc import InstanceId
@@ -16,7 +14,6 @@ from aiocosid.errors import (
     ClockTooManyBackwardsError,
     CosIdError,
     InvalidArgumentError,
-    LayoutExpiredError,
     MachineIdLostError,
     MachineIdUnavailableError,
     RingEmptyError,
@@ -33,10 +30,10 @@ from aiocosid.snowflake import (
 )
 from aiocosid.testing import ManualClock, settle
 
+from .._kit import Call, Ear, settled
 from ..machine._kit import Link, store_of
 from ..machine.test_lease_fork import in_child
-from ..segment._kit import Call
-from ._kit import Ear, machines
+from ._kit import machines
 
 pytestmark = pytest.mark.asyncio
 
@@ -83,10 +80,9 @@ async def test_an_empty_ring_may_be_an_error(clock: ManualClock, ear: Ear) -> No
             await gen.next_ids(17)
         assert (caught.value.counter, caught.value.borrowed) == ("cosid.__share__", 8)
         ids += await gen.next_ids(16)
-        async with anyio.create_task_group() as group:
-            calls = [Call(group, each) for each in (gen.next_id, gen.next_id)]
-            await settle()
-            assert [type(call.error) for call in calls] == [RingEmptyError] * 2
+        calls = [Call(each) for each in (gen.next_id, gen.next_id)]
+        await settle()
+        assert [type(call.error) for call in calls] == [RingEmptyError] * 2
         with pytest.raises(WouldBlock):
             gen.next_id_nowait()
         await clock.advance(1)
@@ -96,9 +92,8 @@ async def test_an_empty_ring_may_be_an_error(clock: ManualClock, ear: Ear) -> No
     assert ids == sorted(set(ids))
 
 
-async def test_a_lease_that_allows_no_ids_empties_the_ring(clock: ManualClock) -> None:
+async def test_a_lease_that_allows_no_ids_empties_the_ring(clock: ManualClock, link: Link) -> None:
     """While the store is cut off its error is the cause."""
-    link = Link(store_of(clock))
     async with cached(clock, link, on_empty="raise") as gen:
         link.cut()
         await clock.advance(400)
@@ -112,10 +107,9 @@ async def test_a_clock_that_stepped_back_is_waited_for_all_the_same(clock: Manua
     async with cached(clock, on_empty="raise") as gen:
         await gen.next_id()
         clock.step_wall_ms(-61_000)
-        async with anyio.create_task_group() as group:
-            calls = [Call(group, gen.next_id), Call(group, gen.next_ids, 3)]
-            await clock.advance(1.9)
-            assert all(call.error is None for call in calls)
+        calls = [Call(gen.next_id), Call(gen.next_ids, 3)]
+        await clock.advance(1.9)
+        assert all(call.error is None for call in calls)
 
 
 async def test_at_the_bound_callers_wait_in_line(clock: ManualClock, ear: Ear) -> None:
@@ -125,35 +119,19 @@ async def test_at_the_bound_callers_wait_in_line(clock: ManualClock, ear: Ear) -
         assert max(ahead(clock, ids)) == 9
         with pytest.raises(WouldBlock):
             gen.next_id_nowait()
-        async with anyio.create_task_group() as group:
-            calls = [Call(group, gen.next_ids, 5) for _ in range(6)]
-            await settle()
-            assert not any(call.is_done for call in calls)
-            assert gen.statistics().filled == 0
-            await clock.advance(1)
-            assert [call.is_done for call in calls] == [True] * 3 + [False] * 3
-            assert max(ahead(clock, calls[2].result)) == 9
-            await clock.advance(1)
+        calls = [Call(gen.next_ids, 5) for _ in range(6)]
+        await settle()
+        assert not any(call.is_done for call in calls)
+        assert gen.statistics().filled == 0
+        await clock.advance(1)
+        assert [call.is_done for call in calls] == [True] * 3 + [False] * 3
+        assert max(ahead(clock, calls[2].result)) == 9
+        await clock.advance(1)
         for call in calls:
             ids += call.result
         assert ids == sorted(set(ids))
         assert [event.borrowed for event in ear.of(RingEmptied)] == [9, 9]
         assert gen.statistics().waits_for_tick == 2
-
-
-async def test_an_idle_hour(clock: ManualClock) -> None:
-    """The next id has the clock's own second, from whichever side it comes: N23."""
-    async with cached(clock) as gen:
-        ids = [await gen.next_id()]
-        await clock.advance(3600)
-        ids += [await gen.next_id()]
-        assert ahead(clock, ids) == [-3600, 0]
-        ids += await gen.next_ids(40 * 16)
-        assert ahead(clock, ids)[-1] == 40
-        await clock.advance(3600)
-        ids += [gen.next_id_nowait()]
-        assert ahead(clock, ids)[-1] == 0
-    assert ids == sorted(set(ids))
 
 
 async def test_a_clock_that_steps_back(clock: ManualClock) -> None:
@@ -163,12 +141,10 @@ async def test_a_clock_that_steps_back(clock: ManualClock) -> None:
         clock.step_wall_ms(-9000)
         ids += [await gen.next_id()]
         clock.step_wall_ms(-2000)
-        async with anyio.create_task_group() as group:
-            call = Call(group, gen.next_id)
-            await settle()
-            assert not call.is_done
-            await clock.advance(2)
-            ids.append(call.result)
+        call = await settled(Call, gen.next_id)
+        assert not call.is_done
+        await clock.advance(2)
+        await settled(ids.append, call.result)
         clock.step_wall_ms(-3_600_000)
         with pytest.raises(ClockTooManyBackwardsError) as caught:
             gen.next_id_nowait()
@@ -176,9 +152,8 @@ async def test_a_clock_that_steps_back(clock: ManualClock) -> None:
         assert ids == sorted(set(ids))
 
 
-async def test_the_mark_is_ahead_of_what_is_borrowed(clock: ManualClock) -> None:
+async def test_the_mark_is_ahead_of_what_is_borrowed(clock: ManualClock, link: Link) -> None:
     """Raised in the background, by few renewals, and never further than the lease lasts."""
-    link = Link(store_of(clock))
     lease = MachineIdLease(link, clock=clock)
     async with cached(clock, lease, max_borrow=250) as gen:
         ids: list[int] = []
@@ -211,21 +186,18 @@ async def test_a_restart_after_a_burst(clock: ManualClock) -> None:
         ids.append(await third.next_id())
         assert ahead(clock, ids[-1:])[0] - ahead(clock, ids[-2:-1])[0] <= 2
     other = SnowflakeId(Link(store, POD), layout=NARROW, clock=clock, broken_threshold=200)
-    async with anyio.create_task_group() as group:
-        opening = Call(group, other.__aenter__)
-        await settle()
-        assert not opening.is_done  # it does not borrow
-        await clock.advance(160)
-        ids.append(await other.next_id())
+    opening = await settled(Call, other.__aenter__)
+    assert not opening.is_done  # it does not borrow
+    await clock.advance(160)
+    await settled(ids.append, await other.next_id())
     await other.aclose()
     assert ids == sorted(set(ids))
     assert len({NARROW.parse(each).machine_id for each in ids}) == 1
     await crashed.aclose()
 
 
-async def test_a_lost_lease_silences_it(clock: ManualClock) -> None:
+async def test_a_lost_lease_silences_it(clock: ManualClock, link: Link) -> None:
     """Prepared ids and a piece in hand among what is not handed out any more: N13."""
-    link = Link(store_of(clock))
     lease = MachineIdLease(link, clock=clock, on_lost="raise")
     async with cached(clock, lease, layout=UID_GENERATOR_HA) as gen:
         await gen.next_ids(8192 * 3)
@@ -233,10 +205,9 @@ async def test_a_lost_lease_silences_it(clock: ManualClock) -> None:
         assert gen.statistics().filled > 0
         link.refuse("guard")
         await clock.advance(271)
-        async with anyio.create_task_group() as group:
-            call = Call(group, gen.next_id)
-            await clock.advance(5)
-            assert isinstance(call.error, MachineIdUnavailableError)
+        call = Call(gen.next_id)
+        await clock.advance(5)
+        assert isinstance(call.error, MachineIdUnavailableError)
         with pytest.raises(WouldBlock):
             gen.next_id_nowait()
         async with SnowflakeId(Link(link.store_, "two"), clock=clock) as other:
@@ -249,21 +220,19 @@ async def test_a_lost_lease_silences_it(clock: ManualClock) -> None:
             await gen.next_id()
 
 
-async def test_a_mark_that_cannot_be_raised(clock: ManualClock) -> None:
+async def test_a_mark_that_cannot_be_raised(clock: ManualClock, link: Link) -> None:
     """Ids go on up to it; then callers wait, for as long as they may."""
-    link = Link(store_of(clock))
     async with cached(clock, MachineIdLease(link, clock=clock), max_borrow=200) as gen:
         link.cut()
         assert len(await gen.next_ids(90 * 16)) == 1440
-        async with anyio.create_task_group() as group:
-            call = Call(group, gen.next_ids, 60 * 16)
-            await clock.advance(5.1)
-            assert isinstance(call.error, MachineIdUnavailableError)
-            again = Call(group, gen.next_ids, 60 * 16)
-            await clock.advance(1)
-            link.heal()
-            await clock.advance(3)
-            assert len(again.result) == 960
+        call = Call(gen.next_ids, 60 * 16)
+        await clock.advance(5.1)
+        assert isinstance(call.error, MachineIdUnavailableError)
+        again = Call(gen.next_ids, 60 * 16)
+        await clock.advance(1)
+        link.heal()
+        await clock.advance(3)
+        assert len(again.result) == 960
 
 
 async def test_it_is_filled_at_intervals(clock: ManualClock) -> None:
@@ -273,26 +242,6 @@ async def test_it_is_filled_at_intervals(clock: ManualClock) -> None:
         assert (lazy.statistics().filled, lazy.statistics().fills) == (0, 1)
         assert eager.statistics().filled >= 64
         assert eager.statistics().fills > 3
-    assert clock.pending == 0
-
-
-async def test_the_layouts_end(clock: ManualClock) -> None:
-    """Ids are borrowed up to it, and then there are none: no negative one, as in Java: N1, N2."""
-    epoch = clock.now_ms() - 28_000
-    layout = SnowflakeLayout(5, 10, 4, "s", epoch, name="short")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        async with cached(clock, layout=layout) as gen:
-            ids = await gen.next_ids(64)
-            assert [ids[0] >> 14, ids[-1] >> 14] == [28, 31]
-            for _ in range(2):
-                with pytest.raises(LayoutExpiredError):
-                    await gen.next_id()
-                with pytest.raises(LayoutExpiredError):
-                    await gen.next_ids(2)
-                await clock.advance(10)
-    with pytest.raises(LayoutExpiredError):
-        await cached(clock, layout=layout).__aenter__()
 
 
 async def test_one_ring_for_a_lease_and_name(clock: ManualClock) -> None:
@@ -312,22 +261,6 @@ async def test_one_ring_for_a_lease_and_name(clock: ManualClock) -> None:
                 await other.__aenter__()
         async with cached(clock, lease, name="other", boost=4) as free:
             assert await free.next_id() == ids[0]  # unique under its own name
-
-
-async def test_a_caller_that_gives_up(clock: ManualClock) -> None:
-    """Loses its ids to nobody; who stands behind it is served."""
-    async with cached(clock, max_borrow=8) as gen:
-        ids = await gen.next_ids(8 * 16)
-        async with anyio.create_task_group() as group:
-            impatient = Call(group, gen.next_ids, 100)
-            await settle()
-            behind = Call(group, gen.next_ids, 20)
-            await settle()
-            impatient.scope.cancel()
-            await clock.advance(2)
-            ids += behind.result
-        assert ids == sorted(set(ids))
-        assert len(ids) == 8 * 16 + 20
 
 
 async def test_bad_arguments_are_refused(clock: ManualClock) -> None:
@@ -380,6 +313,6 @@ async def test_a_mark_far_ahead_makes_no_lease_longer(clock: ManualClock) -> Non
         await gen.next_ids(250 * 16)
         assert lease.statistics().mark_ms > clock.now_ms() + 249_000
         clock.step_wall_ms(269_000)
-        assert lease._opening._is_surely_ours()
+        assert lease._opening.tenure.is_surely_ours(270)
         clock.step_wall_ms(1000)
-        assert not lease._opening._is_surely_ours()
+        assert not lease._opening.tenure.is_surely_ours(270)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -32,20 +29,11 @@ from aiocosid.snowflake import (
 from aiocosid.snowflake._sequencer import Behind, Full, Sequencer
 from aiocosid.testing import ManualClock
 
+from .._vectors import params
 from ._kit import FOREVER_MS, machines
 
-VECTORS = Path(__file__).parents[2] / "vectors"
 
-
-def runs() -> list[Any]:
-    with gzip.open(VECTORS / "cosid_generator.json.gz") as file:
-        vectors = json.load(file)["vectors"]
-    found = [each for each in vectors if each["op"] == "cosid.generate_sequence"]
-    assert len(found) > 40
-    return found
-
-
-@pytest.mark.parametrize("vector", runs(), ids=lambda each: f"{len(each['args']['times'])}")
+@pytest.mark.parametrize("vector", params("cosid_generator", "cosid.generate_sequence"))
 def test_states_are_cosids(vector: Any) -> None:
     """State by state, on a clock that is set; where the sequence wraps Java reads the next tick.
 

@@ -20,10 +20,7 @@ from aiocosid.snowflake import (
 )
 
 states = st.builds(
-    CosIdState,
-    st.integers(0, 2**44 - 1),
-    st.integers(0, 2**20 - 1),
-    st.integers(0, 2**16 - 1),
+    CosIdState, st.integers(0, 2**44 - 1), st.integers(0, 2**20 - 1), st.integers(0, 2**16 - 1)
 )
 TEXTS: list[CosIdText] = [
     RADIX62,

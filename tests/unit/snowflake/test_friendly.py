@@ -35,10 +35,7 @@ def at(friendly: FriendlyText, *when: int) -> int:
 
 @pytest.mark.parametrize(
     ("number", "text"),
-    [
-        (266300479548424192, "20211228202301948-0-0"),
-        (295913926632165376, "20220320133617924-5-0"),
-    ],
+    [(266300479548424192, "20211228202301948-0-0"), (295913926632165376, "20220320133617924-5-0")],
 )
 def test_cosids_own_samples(number: int, text: str) -> None:
     assert SHANGHAI.as_text(number) == text

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from aiocosid.errors import InvalidArgumentError, LayoutExpiredError
 from aiocosid.snowflake import SnowflakeLayout
-from aiocosid.snowflake._ring import Ring, RingOptions
+from aiocosid.snowflake._ring import Ring
 from aiocosid.snowflake._sequencer import Behind, Full, Limited
+from aiocosid.snowflake.options import RingOptions
 
 from ._kit import FOREVER_MS
 

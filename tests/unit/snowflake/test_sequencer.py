@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
 import importlib.util
 import json
 from collections.abc import Callable, Iterator
 from operator import length_hint
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,17 +14,11 @@ from hypothesis import strategies as st
 
 from aiocosid.errors import InvalidArgumentError, LayoutExpiredError, WouldBlock
 from aiocosid.snowflake import SnowflakeLayout
-from aiocosid.snowflake._sequencer import (
-    PIECE,
-    Behind,
-    Full,
-    Limited,
-    Sequencer,
-)
+from aiocosid.snowflake._sequencer import PIECE, Behind, Full, Limited, Sequencer
 
+from .._vectors import load
 from ._kit import FOREVER_MS
 
-VECTORS = Path(__file__).parents[2] / "vectors"
 EPOCH = 1_577_203_200_000
 NOW = 1_700_000_000_000
 
@@ -86,9 +78,7 @@ def test_a_random_start_is_drawn_for_each_new_tick() -> None:
 
 
 def golden() -> list[Any]:
-    with gzip.open(VECTORS / "snowflake.json.gz") as file:
-        vectors = json.load(file)["vectors"]
-    runs = [each for each in vectors if each["op"] == "snowflake.generate_sequence"]
+    runs = load("snowflake", "snowflake.generate_sequence")
     assert len(runs) > 30
     # A threshold above the highest sequence burns a tick in Java; ours refuses it.
     return [
@@ -409,8 +399,7 @@ def test_the_layouts_end_is_an_error() -> None:
     st.integers(1, 6),
     st.sampled_from([None, 0, 1]),
     st.lists(
-        st.tuples(st.integers(-4, 6), st.integers(0, 40), st.booleans(), st.booleans()),
-        max_size=60,
+        st.tuples(st.integers(-4, 6), st.integers(0, 40), st.booleans(), st.booleans()), max_size=60
     ),
 )
 def test_ids_are_unique_rising_and_never_of_the_future(

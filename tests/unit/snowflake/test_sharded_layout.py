@@ -134,10 +134,7 @@ def test_a_zone_is_a_fixed_offset() -> None:
 
 
 fields = st.builds(
-    ShardedParts,
-    st.integers(EPOCH, LAST),
-    st.integers(0, 4095),
-    st.integers(1, 524_287),
+    ShardedParts, st.integers(EPOCH, LAST), st.integers(0, 4095), st.integers(1, 524_287)
 )
 
 

@@ -31,8 +31,8 @@ from aiocosid.snowflake._lane import Lane
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import ManualClock, settle
 
+from .._kit import Call, settled
 from ..machine.test_lease_fork import in_child
-from ..segment._kit import Call
 from ._sequences import LAYOUT, Sequences
 
 pytestmark = pytest.mark.asyncio
@@ -95,13 +95,12 @@ async def test_a_driver_that_raises_a_cancellation_of_its_own(clock: ManualClock
     async with ShardedId(store, layout=LAYOUT, clock=clock, on_unavailable="wait") as gen:
         await gen.next_id()
         store.gate = anyio.Event()
-        async with anyio.create_task_group() as group:
-            call = Call(group, gen.next_ids, 3000)
-            await clock.advance(3)
-            assert gen.statistics().failures >= 1
-            assert not call.is_done
-            store.gate.set()
-            await clock.advance(2)
+        call = Call(gen.next_ids, 3000)
+        await clock.advance(3)
+        assert gen.statistics().failures >= 1
+        assert not call.is_done
+        store.gate.set()
+        await clock.advance(2)
         assert store.holds(call.result[-1])
 
 
@@ -115,11 +114,9 @@ async def test_what_is_in_hand_comes_first(clock: ManualClock, policy: Any) -> N
         await make_busy(clock, gen)
         store.error = AWAY
         await gen.next_ids(100)
-        async with anyio.create_task_group() as group:
-            call = Call(group, gen.next_ids, 3000)
-            await settle()
-            assert not call.is_done
-            await clock.advance(0.01)
+        call = await settled(Call, gen.next_ids, 3000)
+        assert not call.is_done
+        await clock.advance(0.01)
         assert {LAYOUT.parse(each).second for each in call.result} == {START + 4}
         assert all(map(store.holds, call.result))
         await clock.advance(0.05)
@@ -130,9 +127,8 @@ async def test_what_is_in_hand_comes_first(clock: ManualClock, policy: Any) -> N
             assert not store.holds(await gen.next_id())
 
 
-async def test_nothing_is_guessed_of_a_spent_second(clock: ManualClock) -> None:
+async def test_nothing_is_guessed_of_a_spent_second(clock: ManualClock, store: Sequences) -> None:
     """R9: known from a call in advance, and the store is away by then."""
-    store = Sequences(clock)
     async with ShardedId(store, layout=LAYOUT, clock=clock, on_unavailable="random_unsafe") as gen:
         await gen.next_ids(100)
         gen._opening.seconds.mark_spent(START + 1)
@@ -140,11 +136,9 @@ async def test_nothing_is_guessed_of_a_spent_second(clock: ManualClock) -> None:
         guessed = await gen.next_ids(10)
         assert LAYOUT.parse(guessed[0]).second == START
         await clock.advance(1)
-        async with anyio.create_task_group() as group:
-            call = Call(group, gen.next_id)
-            await settle()
-            assert not call.is_done
-            await clock.advance(1)
+        call = await settled(Call, gen.next_id)
+        assert not call.is_done
+        await clock.advance(1)
         assert LAYOUT.parse(call.result).second == START + 2
 
 
@@ -159,14 +153,11 @@ async def test_the_store_is_back_in_a_second_that_was_guessed(clock: ManualClock
         store.gate = anyio.Event()
         ids += await gen.next_ids(10)
         store.error = None
-        store.gate.set()
-        await settle()
+        await settled(store.gate.set)
         assert not gen.statistics().is_away
         ids += await gen.next_ids(54)
-        async with anyio.create_task_group() as group:
-            call = Call(group, gen.next_ids, 3)
-            await settle()
-            await clock.advance(1)
+        call = await settled(Call, gen.next_ids, 3)
+        await clock.advance(1)
         ids += call.result
         assert ids == sorted(set(ids))
         assert store.holds(ids[-1])
@@ -224,22 +215,19 @@ async def test_an_error_at_once(clock: ManualClock, caplog: pytest.LogCaptureFix
         assert gen.statistics().last_error is None
 
 
-async def test_waiting_for_it(clock: ManualClock) -> None:
+async def test_waiting_for_it(clock: ManualClock, store: Sequences) -> None:
     """Until it is back, or the caller has waited long enough."""
-    store = Sequences(clock)
     async with ShardedId(store, layout=LAYOUT, clock=clock, on_unavailable="wait") as gen:
         await clock.advance(1)
         store.error = AWAY
         errors: list[BaseException | None] = []
         for mends in (True, False):
-            async with anyio.create_task_group() as group:
-                call = Call(group, gen.next_id)
-                await settle()
-                await clock.advance(3)
-                assert not call.is_done
-                assert len(store.asked) < 20
-                store.error = None if mends else AWAY
-                await clock.advance(2)
+            call = await settled(Call, gen.next_id)
+            await clock.advance(3)
+            assert not call.is_done
+            assert len(store.asked) < 20
+            store.error = None if mends else AWAY
+            await clock.advance(2)
             assert (call.result is not None) == mends
             errors.append(call.error)
             await clock.advance(1)
@@ -253,10 +241,9 @@ async def test_waiting_for_it(clock: ManualClock) -> None:
 
 
 async def test_sequences_that_are_guessed(
-    clock: ManualClock, caplog: pytest.LogCaptureFixture
+    clock: ManualClock, caplog: pytest.LogCaptureFixture, store: Sequences
 ) -> None:
     """Warned of and counted; above what the store had granted, and never once more by itself."""
-    store = Sequences(clock)
     async with ShardedId(store, layout=LAYOUT, clock=clock, on_unavailable="random_unsafe") as gen:
         assert "ids will repeat" in caplog.text
         ids = await gen.next_ids(100)
@@ -336,11 +323,10 @@ async def test_a_lane_has_its_width(clock: ManualClock) -> None:
         await clock.advance(1)
         store.error = AWAY
         ids = [*await one.next_ids(500), *await other.next_ids(524)]
-        async with anyio.create_task_group() as group:
-            calls = [Call(group, one.next_id), Call(group, other.next_id)]
-            await settle()
-            assert not any(call.is_done for call in calls)
-            await clock.advance(1)
+        calls = [Call(one.next_id), Call(other.next_id)]
+        await settle()
+        assert not any(call.is_done for call in calls)
+        await clock.advance(1)
         ids += [call.result for call in calls]
         found = [LAYOUT.parse(each) for each in ids]
         assert len({each[::2] for each in found}) == 1026
@@ -372,10 +358,8 @@ async def test_a_lane_whose_lease_ends(clock: ManualClock) -> None:
                 break
         last = pairs[-1][0]
         assert last == mark_ms // 1000
-        async with anyio.create_task_group() as group:
-            call = Call(group, gen.next_id)
-            await settle()
-            await clock.advance(5)
+        call = await settled(Call, gen.next_id)
+        await clock.advance(5)
         assert isinstance(call.error, SequenceUnavailableError)
         await clock.advance(60)
         taken = MachineIdLease(theirs, bits=1, clock=clock)
@@ -439,7 +423,7 @@ async def test_a_lane_is_left(clock: ManualClock) -> None:
         await clock.advance(1)
         await gen.next_id()
         assert lease.machine_id >= 0
-        assert not gen._opening.flights
+        assert not gen._opening.calls.under_way
     assert lease.machine_id == -1
     async with ConfiguredProvider({"order": ShardedId(store, layout=LAYOUT, clock=clock)}):
         pass  # it has nothing to wait for
@@ -460,17 +444,14 @@ async def test_a_lane_bridges_the_fence(clock: ManualClock) -> None:
         ids = await gen.next_ids(10)
         assert gen.statistics().ids_not_granted == 10
         await clock.advance(2)
-        async with anyio.create_task_group() as group:
-            call = Call(group, gen.next_ids, 100)
-            await settle()
-            await clock.advance(1)
+        call = await settled(Call, gen.next_ids, 100)
+        await clock.advance(1)
         ids += call.result
         assert ids == sorted(set(ids))
 
 
-async def test_a_forked_child_has_nothing(clock: ManualClock) -> None:
+async def test_a_forked_child_has_nothing(clock: ManualClock, store: Sequences) -> None:
     """Neither ids nor a lane of the parent's; in the parent all goes on."""
-    store = Sequences(clock)
     async with ShardedId(store, layout=LAYOUT, clock=clock) as gen:
         ids = [await gen.next_id()]
 
@@ -494,10 +475,9 @@ async def test_a_forked_child_has_nothing(clock: ManualClock) -> None:
 
 @pytest.mark.parametrize("waits", [True, False])
 async def test_a_call_that_goes_on_in_the_child(
-    clock: ManualClock, waits: bool, monkeypatch: pytest.MonkeyPatch
+    clock: ManualClock, waits: bool, monkeypatch: pytest.MonkeyPatch, store: Sequences
 ) -> None:
     """Waiting for a second, or writing a long list; the parent may hand out the same ids."""
-    store = Sequences(clock)
     async with ShardedId(store, layout=LAYOUT, clock=clock) as gen:
         await gen.next_ids(50_000)
         if waits:

@@ -22,13 +22,12 @@ from aiocosid.errors import (
     StoreUnavailableError,
 )
 from aiocosid.machine.cells import Changes, Note, Owner, Seat, Snapshot, Space
-from aiocosid.stores._engine import OwnEngineExecutor, _marked
+from aiocosid.stores._dialect import Schema, creation_of
 from aiocosid.stores._engine_url import engine_of
-from aiocosid.stores._executor import PARAMETER
+from aiocosid.stores._executor import PARAMETER, OutOfRangeError, as_store_error, is_stale
 from aiocosid.stores._postgres import POSTGRES
-from aiocosid.stores._schema import Schema, creation_of
-from aiocosid.stores._sql_cells import CommitBuilder, SqlRaw
-from aiocosid.stores._sql_errors import OutOfRangeError, as_store_error, is_stale
+from aiocosid.stores._sql import CommitBuilder, SqlRaw
+from aiocosid.stores.sql import _marked, executor_of
 from aiocosid.stores.sqlalchemy import SqlAlchemyStore
 
 SECRET = "s3cret"  # noqa: S105 - nobody has it
@@ -49,7 +48,7 @@ def test_urls() -> None:
     for url, (driver, dialect) in URLS.items():
         engine = engine_of(url)
         assert engine.url.drivername == driver
-        executor = OwnEngineExecutor(url)
+        executor = executor_of(url)
         assert executor.dialect_name == dialect
         assert SECRET not in executor.label
         assert SECRET not in repr(SqlAlchemyStore.from_url(url))
@@ -73,7 +72,7 @@ def test_urls() -> None:
 )
 def test_urls_that_will_not_do(url: Any) -> None:
     """The sentence says what will, and holds no secret."""
-    for make in (OwnEngineExecutor, SqlAlchemyStore.from_url):
+    for make in (executor_of, SqlAlchemyStore.from_url):
         with pytest.raises(InvalidArgumentError, match=r"postgresql\+asyncpg://") as refused:
             make(url)
         assert SECRET not in str(refused.value)
@@ -198,11 +197,7 @@ def test_tables_that_are_missing() -> None:
 def test_sessions_of_no_use() -> None:
     """The server has become a replica, or the file was replaced."""
     replaced = sqlite3.OperationalError("user-defined function raised exception")
-    for raised in (
-        wrapped(FromServer("25006")),
-        pymysql.OperationalError(1290, "x"),
-        replaced,
-    ):
+    for raised in (wrapped(FromServer("25006")), pymysql.OperationalError(1290, "x"), replaced):
         assert is_stale(raised)
     assert not is_stale(wrapped(FromServer("40001")))
     assert not is_stale(wrapped(pymysql.OperationalError(1213, "x")))

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from aiocosid.errors import InvalidArgumentError
-from aiocosid.stores._url import read_url
-from aiocosid.stores._url_specs import ETCD
-from aiocosid.stores.etcd import EtcdStore, _driver
+from aiocosid.stores._url import ETCD, read_url
+from aiocosid.stores.etcd import EtcdStore, _link
 from tests.script import run_python
 
 SECRET = "horse"  # noqa: S105 - to be searched for in errors
@@ -22,7 +21,7 @@ def test_files_are_read_when_the_url_is(tmp_path: Path, monkeypatch: pytest.Monk
     def credentials(*files: object) -> None:
         given.extend(files)
 
-    monkeypatch.setattr(_driver.grpc, "ssl_channel_credentials", credentials)
+    monkeypatch.setattr(_link.grpc, "ssl_channel_credentials", credentials)
     for name in ("ca", "crt", "key"):
         (tmp_path / name).write_text(name)
     options = f"ssl_ca_certs={tmp_path}/ca&ssl_certfile={tmp_path}/crt&ssl_keyfile={tmp_path}/key"

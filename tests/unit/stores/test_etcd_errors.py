@@ -11,7 +11,7 @@ from aiocosid.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from aiocosid.stores.etcd._driver import as_store_error, exceptions, grpc
+from aiocosid.stores.etcd._link import as_store_error, exceptions, grpc
 
 StatusCode = grpc.StatusCode
 

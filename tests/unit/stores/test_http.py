@@ -11,11 +11,9 @@ import httpx
 import pytest
 
 from aiocosid.errors import InvalidArgumentError, StoreUnavailableError
-from aiocosid.stores._url import read_url
-from aiocosid.stores._url_specs import HTTP
+from aiocosid.stores._url import HTTP, read_url
 from aiocosid.stores.http import HttpStore
-from aiocosid.stores.http._backend import base_of, path_of, session_on
-from aiocosid.stores.http._machine import iso_duration
+from aiocosid.stores.http._backend import base_of, iso_duration, path_of, session_on
 from aiocosid.stores.http._session import CALLS_AT_ONCE
 from aiocosid.testing import settle
 

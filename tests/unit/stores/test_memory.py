@@ -80,15 +80,6 @@ async def test_distributors_of_one_process_share_counters() -> None:
     assert await MemoryStore().segment_distributor(name=name).next_max_id(10) == 10
 
 
-async def test_awaited_or_not_it_is_the_same() -> None:
-    """Both ways advance the one counter; neither suspends."""
-    distributor = MemoryStore().segment_distributor(name="order")
-    assert distributor.next_max_id_nowait(10) == 10
-    with pytest.raises(StopIteration) as info:
-        distributor.next_max_id(10).send(None)
-    assert info.value.value == 20
-
-
 @pytest.mark.parametrize("step", [0, -1, 1.5, True, "a", None])
 async def test_bad_step(step: Any) -> None:
     """Refused without a suspension as well, and nothing is counted."""
@@ -127,15 +118,6 @@ async def test_a_floor_only_raises() -> None:
     assert (await store.set_floor(name="order", above=50)).last_max_id == 110
     assert await distributor.next_max_id(10) == 120
     assert (await store.set_floor(name="order", above=MAX_ID)).last_max_id == MAX_ID
-
-
-@pytest.mark.parametrize("above", [-1, MAX_ID + 1, 1.5, True, "5"])
-async def test_a_bad_floor_is_refused(above: int) -> None:
-    """It is an integer from 0 to 2^63-1; nothing is written otherwise."""
-    store = MemoryStore()
-    with pytest.raises(InvalidArgumentError, match="above"):
-        await store.set_floor(name="order", above=above)
-    assert await store.counters() == []
 
 
 @pytest.mark.usefixtures("restless")
@@ -226,10 +208,3 @@ async def test_a_floor_is_not_set_amid_a_grant() -> None:
         await store.set_floor(name="order", above=50)
     assert store._backend._steps._busy
     assert await store.counters() == []
-
-
-@pytest.mark.parametrize("safe_guard", [0, -1, float("nan"), True, "40"])
-async def test_a_safe_guard_that_is_no_time(safe_guard: Any) -> None:
-    """Refused by whoever marks a store."""
-    with pytest.raises(InvalidArgumentError, match="safe_guard"):
-        await MemoryStore().mark_machines(safe_guard=safe_guard)

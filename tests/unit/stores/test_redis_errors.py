@@ -18,7 +18,7 @@ from aiocosid.errors import (
     StoreUnavailableError,
 )
 from aiocosid.stores.redis import RedisStore
-from aiocosid.stores.redis._errors import as_store_error
+from aiocosid.stores.redis._link import as_store_error
 
 
 def meaning(error: Exception) -> CosIdError:

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from redis.asyncio import SSLConnection
 
-from aiocosid.stores._url import StoreUrl, read_url
-from aiocosid.stores._url_specs import REDIS
+from aiocosid.stores._url import REDIS, StoreUrl, read_url
 from aiocosid.stores.redis import RedisStore
 from aiocosid.stores.redis._link import make_clients
 

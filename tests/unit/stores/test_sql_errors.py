@@ -18,7 +18,7 @@ from aiocosid.errors import (
     StoreUnavailableError,
 )
 from aiocosid.stores import _postgres
-from aiocosid.stores._sql_errors import OutOfRangeError, as_store_error
+from aiocosid.stores._executor import OutOfRangeError, as_store_error
 
 exceptions: Any = _exceptions  # asyncpg's annotations stop half-way
 

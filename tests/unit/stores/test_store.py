@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import nan
 from typing import Any
 
 import pytest
@@ -80,12 +81,19 @@ def store_on(backend: Backend) -> MemoryStore:
         ("raise_machine_mark", {"machine_id": -1, "above_ms": 0}, "machine_id"),
         ("raise_machine_mark", {"machine_id": 2**31, "above_ms": 0}, "machine_id"),
         ("raise_machine_mark", {"machine_id": 0, "above_ms": -1}, "above_ms"),
+        *(
+            ("set_floor", {"name": "a", "above": bad}, "above")
+            for bad in (-1, 2**63, 1.5, True, "5")
+        ),
+        *(("mark_machines", {"safe_guard": bad}, "safe_guard") for bad in (0, -1, nan, True, "40")),
     ],
 )
 async def test_a_bad_argument_is_named(call: str, arguments: dict[str, Any], name: str) -> None:
+    store = MemoryStore()
     with pytest.raises(InvalidArgumentError) as caught:
-        await getattr(MemoryStore(), call)(**arguments)
+        await getattr(store, call)(**arguments)
     assert caught.value.argument == name
+    assert (await store.counters(), await store.machines()) == ([], [])
 
 
 @pytest.mark.asyncio

@@ -30,9 +30,12 @@ from aiocosid.errors import (
     UnsupportedByStoreError,
 )
 from aiocosid.stores.memory import MemoryStore
-from aiocosid.stores.striped import StripedStore
-from aiocosid.stores.striped._store import StripedIdSegmentDistributor, read_url
-from aiocosid.stores.striped._stripe import ResidueClass, highest_id
+from aiocosid.stores.striped import (
+    ResidueClass,
+    StripedIdSegmentDistributor,
+    StripedStore,
+    highest_id,
+)
 from aiocosid.testing import ManualClock, settle
 
 from ._flaky import AWAY, Flaky
@@ -682,7 +685,10 @@ class TestDescription:
             True
         ] * 2
         both = "store=memory:&store=redis+sentinel://h/s"
-        assert read_url(f"striped:?{both}")[0] == ["memory:", "redis+sentinel://h/s"]
+        opened: list[str] = []
+        with pytest.raises(InvalidArgumentError, match="stores"):
+            StripedStore.from_url(f"striped:?{both}", open_store=opened.append)  # type: ignore[arg-type]
+        assert opened == ["memory:", "redis+sentinel://h/s"]
         for wrong in ("", "?", f"?{both}&span=1", f"?{both}&store_timeout=1&store_timeout=1", both):
             with pytest.raises(InvalidArgumentError, match=r"url is 'striped:\.\.\.'"):
                 StripedStore.from_url(f"striped:{wrong}", open_store=open_store)

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from aiocosid.errors import StoreUnavailableError
-from aiocosid.stores.striped._stripe import StoreHealth
+from aiocosid.stores.over import StoreHealth
 from aiocosid.testing import ManualClock
 
 pytestmark = pytest.mark.asyncio

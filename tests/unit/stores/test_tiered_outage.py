@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aiocosid.stores.tiered._store import Outage
+from aiocosid.stores.tiered import Outage
 from aiocosid.testing import ManualClock
 
 

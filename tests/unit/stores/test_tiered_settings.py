@@ -16,8 +16,7 @@ from aiocosid.errors import InvalidArgumentError, InvalidSettingsError
 from aiocosid.provider.settings import check_settings, load_settings
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.stores.redis import RedisStore
-from aiocosid.stores.tiered import TieredStore
-from aiocosid.stores.tiered._root_name import name_of_url
+from aiocosid.stores.tiered import TieredStore, name_of_url
 
 HERE = socket.gethostname()
 CACHE = "redis://:s3cret%2Fx@localhost/0"

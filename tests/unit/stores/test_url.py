@@ -8,8 +8,19 @@ from typing import Any, Final
 import pytest
 
 from aiocosid.errors import InvalidArgumentError
-from aiocosid.stores._url import Host, StoreUrl, UrlSpec, read_url
-from aiocosid.stores._url_specs import AIOCOSID, ETCD, HTTP, MYSQL, POSTGRES, REDIS, ZOOKEEPER
+from aiocosid.stores._url import (
+    AIOCOSID,
+    ETCD,
+    HTTP,
+    MYSQL,
+    POSTGRES,
+    REDIS,
+    ZOOKEEPER,
+    Host,
+    StoreUrl,
+    UrlSpec,
+    read_url,
+)
 
 SECRET: Final = "horse"  # noqa: S105 - to be searched for in errors
 

@@ -8,7 +8,7 @@ from aiocosid._life import fork
 from aiocosid.abc import MAX_ID
 from aiocosid.abc.checks import check_above, check_step
 from aiocosid.errors import ForkedError, InvalidArgumentError, StoreRolledBackError
-from aiocosid.stores._watermark import HighWater
+from aiocosid.stores.counters import HighWater
 from aiocosid.stores.memory import MemoryStore
 
 DISTRIBUTOR = MemoryStore().segment_distributor(namespace="shop", name="order", step=10)

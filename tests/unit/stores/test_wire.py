@@ -47,14 +47,7 @@ from aiocosid.machine.operations import (
     TakeOperation,
     Took,
 )
-from aiocosid.stores.wire import (
-    LABEL,
-    Values,
-    as_fault,
-    as_values,
-    error_of,
-    values_json,
-)
+from aiocosid.stores.wire import LABEL, Values, as_fault, as_values, error_of, values_json
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=8)
 TIMES = st.integers(-1, MAX_MS)

@@ -6,19 +6,18 @@ import pytest
 
 from aiocosid.errors import CorruptMachineStateError, InvalidArgumentError
 from aiocosid.machine.cells import Note, Space
-from aiocosid.stores._url import read_url
-from aiocosid.stores._url_specs import ZOOKEEPER
+from aiocosid.stores._url import ZOOKEEPER, read_url
 from aiocosid.stores.zookeeper import ZookeeperStore
 from aiocosid.stores.zookeeper._backend import Cells
-from aiocosid.stores.zookeeper._paths import (
+from aiocosid.stores.zookeeper.tree import (
     STORES_OWN,
+    Node,
     name_of,
     node_of,
     own_node_of,
     path_of,
     text_of,
 )
-from aiocosid.stores.zookeeper.tree import Node
 
 SECRET = "s3cr3t"  # noqa: S105 - to be looked for
 

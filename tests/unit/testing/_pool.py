@@ -24,11 +24,7 @@ from aiocosid.abc import (
 )
 from aiocosid.abc.checks import check_machine_bits
 from aiocosid.abc.machines import QUARANTINE_MARGIN, check_same_bits
-from aiocosid.errors import (
-    MachineIdLostError,
-    MachineIdOverflowError,
-    MachineIdQuarantineError,
-)
+from aiocosid.errors import MachineIdLostError, MachineIdOverflowError, MachineIdQuarantineError
 from aiocosid.machine.instance_ids import as_instance_id
 
 

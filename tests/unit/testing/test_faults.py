@@ -10,7 +10,7 @@ import pytest
 from aiocosid import SegmentChainId
 from aiocosid.abc import IdSegmentDistributor
 from aiocosid.errors import InvalidArgumentError, StoreUnavailableError, WouldBlock
-from aiocosid.stores.base import CounterDistributor
+from aiocosid.stores.counters import CounterDistributor
 from aiocosid.stores.memory import MemoryBackend, MemoryStore
 from aiocosid.testing import (
     FailingDistributor,
@@ -22,6 +22,7 @@ from aiocosid.testing import (
     WrappedDistributor,
     settle,
 )
+from tests.unit.segment._kit import Call
 
 pytestmark = pytest.mark.anyio
 
@@ -96,20 +97,16 @@ async def test_slow(inner: CounterDistributor) -> None:
     """The effect comes after half of the latency, the reply after the whole."""
     clock = ManualClock()
     slow = SlowDistributor(inner, latency=2.0, clock=clock)
-    answers: list[int] = []
-
-    async def call() -> None:
-        answers.append(await slow.next_max_id(10))
-
     async with anyio.create_task_group() as group:
-        group.start_soon(call)
-        await clock.advance(0.9)
-        assert counters_of(inner) == {}
-        await clock.advance(0.2)
-        assert counters_of(inner) == {"shop.order": 15}
-        assert answers == []
-        await clock.advance(0.9)
-        assert answers == [15]
+        call = Call(group, slow.next_max_id, 10)
+        for seconds, counters, is_done in (
+            (0.9, {}, False),
+            (0.2, {"shop.order": 15}, False),
+            (0.9, {"shop.order": 15}, True),
+        ):
+            await clock.advance(seconds)
+            assert (counters_of(inner), call.is_done) == (counters, is_done)
+    assert call.result == 15
 
 
 async def test_failing_so_many_times(inner: CounterDistributor) -> None:
@@ -151,44 +148,30 @@ async def test_each_failure_is_an_error_of_its_own(inner: CounterDistributor) ->
 async def test_the_gate_holds_calls(inner: CounterDistributor) -> None:
     """A call at the gate has had no effect; first come, first served."""
     gated = GatedDistributor(inner)
-    answers: list[tuple[int, int]] = []
-
-    async def call(step: int) -> None:
-        answers.append((step, await gated.next_max_id(step)))
-
     async with anyio.create_task_group() as group:
+        calls: list[Call] = []
         for step in (1, 2, 3):
-            group.start_soon(call, step)
+            calls.append(Call(group, gated.next_max_id, step))
             await settle()
         assert (gated.held, gated.steps, counters_of(inner)) == (3, [1, 2, 3], {})
-        gated.let_through()
-        await settle()
-        assert answers == [(1, 6)]
-        for due in ([(1, 6), (2, 8)], [(1, 6), (2, 8), (3, 11)]):
+        for served in (1, 2, 3):
             gated.let_through()
             await settle()
-            assert answers == due
-        assert gated.held == 0
+            assert [call.is_done for call in calls].count(True) == served
+        assert (gated.held, [call.result for call in calls]) == (0, [6, 8, 11])
 
 
-async def test_the_gate_remembers_who_may_pass(inner: CounterDistributor) -> None:
-    """Permissions given beforehand are for the next calls; the one after them is held."""
+@pytest.mark.parametrize("is_opened", [False, True])
+async def test_the_gate_lets_the_next_ones_pass(
+    inner: CounterDistributor, *, is_opened: bool
+) -> None:
+    """By permissions given beforehand, or while it is open; the one after them is held."""
     gated = GatedDistributor(inner)
-    gated.let_through(2)
-    assert [await gated.next_max_id(10), await gated.next_max_id(10)] == [15, 25]
-    with anyio.CancelScope() as scope:
-        async with anyio.create_task_group() as group:
-            group.start_soon(gated.next_max_id, 10)
-            await settle()
-            assert gated.held == 1
-            scope.cancel()
-
-
-async def test_the_gate_can_be_opened_and_closed(inner: CounterDistributor) -> None:
-    """An open gate holds nobody and uses up no permission; a closed one holds the next."""
-    gated = GatedDistributor(inner)
-    gated.let_through()
-    gated.open()
+    if is_opened:
+        gated.let_through()
+        gated.open()
+    else:
+        gated.let_through(2)
     assert [await gated.next_max_id(10), await gated.next_max_id(10)] == [15, 25]
     gated.close()
     with anyio.CancelScope() as scope:
@@ -204,20 +187,14 @@ async def test_the_gate_knows_who_has_arrived(inner: CounterDistributor) -> None
     """`arrived` waits for the nth call ever."""
     gated = GatedDistributor(inner)
     gated.open()
-    log: list[str] = []
-
-    async def wait() -> None:
-        await gated.arrived(2)
-        log.append("two came")
-
     async with anyio.create_task_group() as group:
-        group.start_soon(wait)
+        two_came = Call(group, gated.arrived, 2)
         await gated.next_max_id(10)
         await settle()
-        assert log == []
+        assert not two_came.is_done
         await gated.next_max_id(10)
         await gated.arrived(2)
-    assert log == ["two came"]
+    assert two_came.is_done
 
 
 async def test_the_gate_can_hold_replies(inner: CounterDistributor) -> None:

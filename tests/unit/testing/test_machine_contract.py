@@ -17,7 +17,7 @@ from aiocosid.testing import MachineIdDistributorContract, ManualClock
 from ._pool import Claim, Entry, MachinePool, PoolDistributor, PoolStore
 from .test_contracts import verdict
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.nightly]
 
 
 class Sound(PoolDistributor):

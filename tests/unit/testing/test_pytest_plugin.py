@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.stress
+
 STRICT = ("-W", "error", "-o", "asyncio_default_fixture_loop_scope=function")
 QUIET = (*("-p", "no:valkey"), *("-p", "no:schemathesis"), *("-p", "no:cacheprovider"))  # slow ones
 

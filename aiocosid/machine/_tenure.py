@@ -1,0 +1,470 @@
+"""The machine id that a lease has: its options, the ends of its use, their bound on the disk."""
+
+from __future__ import annotations
+
+import logging
+import random
+from dataclasses import dataclass, replace
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+
+import anyio
+
+from .._life.clock import call_bounded
+from ..abc import DEFAULT_GUARD_INTERVAL
+from ..abc.checks import check_seconds
+from ..abc.restart import VOID, Found, RestartRecord
+from ..errors import CosIdError, InvalidArgumentError, StoreUnavailableError
+from .files import STORE
+from .restart import (
+    early_floor_ms,
+    is_last,
+    is_still_its,
+    latest_ms,
+    least_floor_ms,
+    offline_floor_ms,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .._life.open_state import Home
+    from ..abc import Clock, MachineIdDistributor
+    from ..abc.events import Instrument
+
+__all__ = ("USUAL_LEAD", "DiskBound", "Issuer", "LeaseOptions", "MarkDemand", "Tenure")
+
+logger = logging.getLogger("aiocosid")
+
+FIRST_BACKOFF: Final = 0.05  # seconds after the first failure, doubled by each further one
+LAST_BACKOFF: Final = 2.0  # seconds; at most this long after an outage has ended, it is noticed
+JITTER: Final = 0.1  # of an interval: processes that started at the same time drift apart
+LEAD_SHARE: Final = 1.5  # intervals that the mark is ahead of the clock: one, and a margin
+USUAL_LEAD: Final = LEAD_SHARE * DEFAULT_GUARD_INTERVAL  # seconds; a former owner's may be
+USUAL_PATIENCE: Final = 5.0  # seconds
+LEASE_SHARE: Final = 0.9  # of the safe guard: clocks differ, and a renewal takes time
+
+MS: Final = 1000
+NEVER_MS: Final = 2**62
+
+
+def lead_of(distributor: MachineIdDistributor) -> float:
+    """Return the seconds that a time mark is ahead of the clock by default."""
+    return distributor.interval * LEAD_SHARE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseOptions:
+    """The options of `MachineIdLease`; see there.
+
+    Attributes:
+        lease_time: seconds after a renewal in which the id is certainly ours, even if the store has
+            forgotten us.
+        offline: seconds that the mark of a stable id is ahead of the clock, and that it may be used
+            after a renewal, if that is more.
+    """
+
+    on_lost: str
+    lead: float | None
+    peer_safe_guard: float | None
+    broken_threshold: float | None
+    start_timeout: float | None
+    call_timeout: float
+    close_timeout: float
+    instrument: Instrument | None
+    lease_time: float = inf
+    offline: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check what does not depend on the distributor."""
+        if self.on_lost not in {"redistribute", "raise"}:
+            expected = "'redistribute' or 'raise'"
+            raise InvalidArgumentError("on_lost", self.on_lost, expected=expected)
+        if self.broken_threshold is not None:
+            check_seconds("broken_threshold", self.broken_threshold, or_zero=True)
+        for name in ("lead", "peer_safe_guard", "start_timeout"):
+            if (value := getattr(self, name)) is not None:
+                check_seconds(name, value)
+        for name in ("call_timeout", "close_timeout"):
+            check_seconds(name, getattr(self, name))
+
+    def fitted(self, distributor: MachineIdDistributor) -> Self:
+        """Return the options with the defaults that depend on a distributor."""
+        safe_guard = min(distributor.safe_guard, self.peer_safe_guard or inf)
+        lease_time = safe_guard * LEASE_SHARE if distributor.is_leased else inf
+        lead = lead_of(distributor) if self.lead is None else self.lead
+        offline = 0.0 if distributor.restart is None else distributor.restart.offline
+        if not distributor.interval < lead <= lease_time:
+            raise InvalidArgumentError(
+                "lead",
+                lead,
+                expected=f"seconds, more than the interval of {distributor.interval:g} s and at "
+                f"most {lease_time:g} s, 0.9 of the safe guard",
+            )
+        return replace(self, lead=lead, lease_time=lease_time, offline=offline)
+
+    @property
+    def takes_another(self) -> bool:
+        """Whether another id is taken after a loss."""
+        return self.on_lost == "redistribute"
+
+    def pause(self, interval: float, attempt: int) -> float:
+        """Return seconds until the next renewal: longer after each failure, never past the margin.
+
+        Args:
+            interval: seconds between two renewals.
+            attempt: how many have failed in a row.
+        """
+        if not attempt:
+            return interval * random.uniform(1 - JITTER, 1)  # noqa: S311 - no secret
+        longest = min(LAST_BACKOFF, self.lead_seconds - interval)
+        delay: float = min(longest, FIRST_BACKOFF * 2 ** min(attempt - 1, 10))
+        return delay * random.uniform(0.5, 1.0)  # noqa: S311 - it spreads load and hides nothing
+
+    @property
+    def patience(self) -> float:
+        """Seconds that opening tries to reach the store."""
+        return USUAL_PATIENCE if self.start_timeout is None else self.start_timeout
+
+    @property
+    def use_time(self) -> float:
+        """Seconds that the id may be used after a renewal."""
+        return max(self.lease_time, self.offline)
+
+    @property
+    def lead_seconds(self) -> float:
+        """Seconds that the mark is ahead of the clock; known once fitted to a distributor."""
+        return max(self.lead or 0.0, self.offline)
+
+
+class MarkDemand:
+    """How far ahead of the clock the issuers want the time mark; also before the lease is open.
+
+    Attributes:
+        asked_ms: the mark that they asked for.
+        borrowable: seconds that they may be ahead of the clock.
+        ahead_ms: how far ahead of the clock the latest of them prepares ids.
+        prepared_ms: the wall clock at that time.
+    """
+
+    __slots__ = ("ahead_ms", "asked_ms", "borrowable", "prepared_ms")
+
+    def __init__(self) -> None:
+        self.asked_ms = self.prepared_ms = -1
+        self.borrowable = 0.0
+        self.ahead_ms = 0
+
+    def mark_ms(self, now_ms: int, lead: float, use_time: float) -> int:
+        """Return a mark that is ahead of the clock, and not below the one that an issuer asked for.
+
+        Never by more than the id may be used after a renewal: where the mark is lost or unknown, as
+        to a Java peer, only the elapsed time protects the ids issued below it.
+
+        Args:
+            now_ms: the wall clock.
+            lead: seconds that it is ahead.
+            use_time: seconds that the id may be used after a renewal.
+        """
+        longest = int(min(lead + self.borrowable, use_time) * MS)
+        return min(max(now_ms, self.asked_ms) + int(lead * MS), now_ms + longest)
+
+
+class Issuer(Protocol):
+    """A sequencer that issues ids under a lease."""
+
+    @property
+    def last_ms(self) -> int:
+        """No id was issued with a later time, in milliseconds since 1970."""
+        ...
+
+
+class Tenure:
+    """The machine ids of one opening of a lease, one after the other, and how long each is used.
+
+    Attributes:
+        disk: what bounds ids on this machine's disk.
+        issuers: what issues ids under it, by name.
+        machine_id: the id; -1 while there is none.
+        term: how many ids were taken so far, also by earlier openings.
+        floor_ms: ids of this term have to be later, in milliseconds since 1970.
+        taken_ms: the wall clock when the id was taken, in milliseconds.
+        ends_at: when the lease ends, by the monotonic clock.
+        mark_ms: no id is issued with a later time; -1 for none at all.
+        signed_ms: the wall clock when the last renewal was sent.
+        session: the store's session of the last renewal.
+        changed: set when the lease is next renewed, lost or taken again.
+    """
+
+    __slots__ = (
+        *("_clock", "_distributor", "_past_ms", "changed", "disk", "ends_at", "floor_ms"),
+        *("issuers", "machine_id", "mark_ms", "session", "signed_ms", "taken_ms", "term"),
+    )
+
+    def __init__(
+        self, distributor: MachineIdDistributor, disk: DiskBound, clock: Clock, before: Self | None
+    ) -> None:
+        """Begin without an id; ``before`` is that of the last opening."""
+        self._distributor = distributor
+        self._clock = clock
+        self.disk = disk
+        self.issuers: dict[str, Issuer] = {}
+        self.term: int = 0 if before is None else before.term
+        # No id of an earlier opening was issued with a later time.
+        self._past_ms: int = -1 if before is None else before.last_issued_ms()
+        self.machine_id = self.floor_ms = self.taken_ms = self.mark_ms = self.signed_ms = -1
+        self.ends_at = -inf
+        self.session: int = 0
+        self.changed = anyio.Event()
+
+    def begin(self, machine_id: int, floor_ms: int, now_ms: int) -> None:
+        """Have an id, whose first renewal is due."""
+        self.machine_id, self.taken_ms = machine_id, now_ms
+        self.floor_ms = max(floor_ms, self.last_issued_ms())
+        self.term += 1
+
+    def end(self) -> None:
+        """Have no id any more."""
+        self.machine_id, self.mark_ms, self.ends_at = -1, -1, -inf
+
+    def notify(self) -> None:
+        """Let those go on who wait for a change of the lease."""
+        self.changed.set()
+        self.changed = anyio.Event()
+
+    def limit_ms(self) -> int:
+        """Return the latest time that ids may have now, in ms since 1970; -1 for none at all."""
+        is_good = self._clock.monotonic() < self.ends_at
+        if not is_good or not (self.disk.offline or self._distributor.session == self.session):
+            return -1
+        return min(self.mark_ms, self.disk.limit_ms())
+
+    def reach_ms(self) -> int:
+        """Return the latest time up to which the next renewal may let ids be."""
+        return min(self.mark_ms, self.disk.until_ms)
+
+    @property
+    def seconds_left(self) -> float:
+        """How long the id may be used without a further renewal."""
+        return max(0.0, self.ends_at - self._clock.monotonic())
+
+    def is_surely_ours(self, lease_time: float) -> bool:
+        """Whether the lease is valid by both clocks: a suspended host stops the monotonic one."""
+        is_good: bool = self.seconds_left > max(0.0, self.disk.offline - lease_time)
+        return is_good and self._clock.now_ms() < self.signed_ms + lease_time * MS
+
+    def last_issued_ms(self) -> int:
+        """Return the latest time of an id, also of the openings before; -1 if there is none."""
+        last_ms: int = max((issuer.last_ms for issuer in self.issuers.values()), default=-1)
+        return max(last_ms, self._past_ms)
+
+
+class DiskBound:
+    """What one opening of a lease finds on its machine's disk, and keeps there.
+
+    An instance without a ``state_dir`` has none: it finds nothing, and nothing is bounded.
+
+    Attributes:
+        offline: seconds without the store for which ids may be issued, also by the next process.
+        until_ms: no id is issued with a later time, by the record, for an instance that may start
+            without the store.
+    """
+
+    __slots__ = (
+        *("_at_ms", "_bits", "_bound_ms", "_call_timeout", "_demand", "_distributor", "_found"),
+        *("_home", "_place", "offline", "until_ms"),
+    )
+
+    def __init__(
+        self,
+        distributor: MachineIdDistributor,
+        home: Home,
+        *,
+        bits: int,
+        demand: MarkDemand,
+        call_timeout: float,
+    ) -> None:
+        self._distributor = distributor
+        self._place = distributor.restart
+        self._home = home
+        self._bits = bits
+        self._demand = demand
+        self._call_timeout = call_timeout
+        self._found: Found | None = None  # on this machine, by the first attempt to take an id
+        self._bound_ms = -1  # of the ids until the next renewal, and the boot clock at that time
+        self._at_ms = -1  # -1: none; a successor waits for the mark
+        self.offline: float = 0.0 if self._place is None else self._place.offline
+        self.until_ms: int = -1 if self.offline else NEVER_MS
+
+    def limit_ms(self) -> int:
+        """Return the latest time that ids may have now, as far as the disk goes."""
+        if self._at_ms < 0:
+            return self.until_ms
+        return min(self.until_ms, latest_ms(self._now_ms(), 0))
+
+    def _now_ms(self) -> int:
+        """Return the bound of ids, moved on by the time since it was set."""
+        if self._place is None or self._at_ms < 0:
+            return NEVER_MS
+        return self._bound_ms + self._place.boot_ms() - self._at_ms
+
+    # Beginning.
+
+    async def find(self) -> Found | CosIdError:
+        """Return what a former process left on this machine; nothing after the first grant.
+
+        Returns:
+            An error if ids depend on the record, and another process has it locked: it may run, and
+            issue ids that the store does not know of.
+        """
+        if self._place is None:
+            return Found()
+        if self._found is None:
+            answer = await self._call(self._place.take)
+            found = answer if isinstance(answer, Found) else Found()
+            needs_lock = self.offline or (found.record is not None and found.record.until_ms >= 0)
+            if needs_lock and not found.lock:
+                return _not_locked()
+            self._found = found
+        self._place.found = self._found
+        return self._found
+
+    def floor_without_store(self, found: Found, now_ms: int) -> int | None:
+        """Return above which time ids have to be if the store does not answer; None for no ids."""
+        return offline_floor_ms(found, self._bits, now_ms) if self.offline else None
+
+    def record_to_begin_with(self, found: Found) -> RestartRecord | None:
+        """Return the record, if this process may begin with its id; None if it may not yet."""
+        record, place = found.record, self._place
+        if record is None or place is None or not is_still_its(record, place.former):
+            return None
+        return record
+
+    def floor_ms(self, granted_ms: int, found: Found, renewed_ms: int | None) -> int:
+        """Return above which time the ids of a grant have to be.
+
+        Args:
+            granted_ms: the time by the store.
+            found: what was found on this machine.
+            renewed_ms: the last time, if the id was renewed since; None if it was not.
+        """
+        place = self._place
+        if place is None:
+            return granted_ms
+        floor_ms = max(granted_ms, least_floor_ms(found))
+        early_ms = early_floor_ms(found, place.former)
+        if renewed_ms is not None and is_last(place.renewal, place.former):
+            early_ms = renewed_ms  # lost to a call of a former process, which has ended
+        self._found = Found()
+        return floor_ms if early_ms is None else min(floor_ms, early_ms)
+
+    # Once there is an id.
+
+    async def bind(self, held: Tenure, *, renewal: str | None = None) -> CosIdError | None:
+        """Set the bound of all ids until the next renewal, and write it to this machine's disk.
+
+        Until it is there, a successor that asks the store waits for the mark: the record that it
+        finds is of an earlier renewal.  One that may start without the store would believe that
+        record, so then ids are below both bounds until the new one is on the disk.
+
+        Args:
+            held: the id.
+            renewal: names the renewal, if it was a former process's.
+
+        Returns:
+            What the disk says, if ids depend on it.
+        """
+        if self._place is not None and renewal is not None:
+            self._place.renewal = renewal
+        at_ms = 0 if self._place is None else self._place.boot_ms()
+        if self._place is None or not (at_ms or self.offline):
+            held.notify()
+            return None
+        now_ms, former_ms = self._home.clock.now_ms(), self._now_ms()
+        demand, asked_ms = self._demand, max(self._demand.asked_ms, held.floor_ms)
+        if now_ms - demand.prepared_ms < self._distributor.interval * MS:
+            # Or an issuer that prepares ids would ask for another renewal right after this one.
+            asked_ms = max(asked_ms, now_ms + demand.ahead_ms)
+        bound_ms = max(now_ms, min(asked_ms, now_ms + int(demand.borrowable * MS)))
+        self._at_ms = at_ms or -1
+        self._bound_ms = min(bound_ms, former_ms) if self.offline else bound_ms
+        # Last: an id that a signal handler issues from here on is below the new bound.
+        bound_ms = max(bound_ms, held.last_issued_ms())
+        if not self.offline:
+            self._bound_ms = bound_ms
+            held.notify()
+            await self._write(held, bound_ms, at_ms)
+            return None
+        refused = await self._write(held, bound_ms, at_ms)
+        if refused is None:
+            self._bound_ms = bound_ms
+        held.notify()
+        return refused
+
+    async def keep(self, held: Tenure) -> None:
+        """Let ids go on while the store fails, if they may without it."""
+        if self.offline and self.until_ms >= 0:
+            await self._write(held, self._bound_ms, max(self._at_ms, 0))
+
+    async def void(self, last_ms: int) -> None:
+        """Void the record, whose id is lost: no process may begin with it.
+
+        Args:
+            last_ms: ids of the next process have to be above that time.
+        """
+        if self._place is not None and self.offline:
+            void = replace(VOID, floor_ms=last_ms)
+            await self._call(partial(self._place.write, void))
+
+    async def leave(self, held: Tenure) -> None:
+        """Write that no id is later than those that were issued."""
+        if self._place is not None:
+            last_ms = max(held.last_issued_ms(), held.floor_ms, 0)
+            await self._write(held, last_ms, self._place.boot_ms(), last_ms)
+
+    async def _write(
+        self, held: Tenure, bound_ms: int, at_ms: int, until_ms: int | None = None
+    ) -> CosIdError | None:
+        """Write the record of a bound; ids may go up to its own mark once it is on the disk."""
+        place, clock = self._place, self._home.clock
+        if place is None or not place.renewal:
+            return None
+        record = RestartRecord(
+            renewal=place.renewal, boot_ms=at_ms, bound_ms=bound_ms, floor_ms=held.floor_ms
+        )
+        if self.offline:
+            lead_ms = int(lead_of(self._distributor) * MS)
+            latest = max(self.until_ms, clock.now_ms() + lead_ms, bound_ms + lead_ms)
+            record = replace(
+                record,
+                until_ms=min(latest, held.mark_ms) if until_ms is None else until_ms,
+                mark_ms=held.mark_ms,
+                machine_id=held.machine_id,
+                bits=self._bits,
+            )
+        written = await self._call(partial(place.write, record))
+        if isinstance(written, CosIdError):
+            return written
+        if self.offline and not written:
+            return _not_locked()
+        if self.offline:
+            self.until_ms = record.until_ms
+        return None
+
+    async def _call(self, call: Callable[[], Any]) -> Any:  # noqa: ANN401 - any call
+        """Call the machine's own disk; return an error instead of raising it."""
+        clock, within = self._home.clock, self._call_timeout
+        answer = await call_bounded(call, store=STORE, clock=clock, within=within, shield=True)
+        if isinstance(answer, CosIdError):
+            logger.warning("%s: %s", self._home.label, answer)
+        return answer
+
+
+def _not_locked() -> CosIdError:
+    """Return the error of an instance whose ids depend on a record that it cannot have."""
+    return StoreUnavailableError(
+        STORE,
+        "cannot lock and write the record of this instance, on which its ids depend: another "
+        "process has it, or the disk does not answer",
+        remedy="close the other process, or mend the disk; it is tried again",
+    )

@@ -1,0 +1,212 @@
+"""Whether a stable instance that was killed may begin before its time mark, or without its store.
+
+An instance writes a record to its machine's disk with each renewal.  Its successor begins above
+the record's bound, instead of above the time mark in the store, if four things hold:
+
+* the record is of the last renewal that the store has: no later owner, and no later bound; at
+  most, the id was taken since and never renewed, so that no id was issued under it;
+* the successor holds the very lock file that the writer of the record held: that process has ended;
+* the machine was not booted since, so that both read one boot clock;
+* the boot clock has not gone back, as it does when a machine is restored from a snapshot.
+
+An instance that may start without its store issues no id before the record is on the disk, and none
+above the record's own time mark.  Above that one a successor may begin after a boot as well, if its
+lock file is the writer's, and so no copy; and while the store cannot be asked, up to the mark that
+the store has confirmed: whoever gets the machine id from the store begins above it.
+
+A record may also be made of what another system's process has left.  The store does not know the
+ids of such a start until its first renewal; until then only the record bounds them.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..abc.restart import Found, RestartRecord
+from .cells import token_of
+
+__all__ = (
+    "early_floor_ms",
+    "has_proof",
+    "is_last",
+    "is_still_its",
+    "latest_ms",
+    "least_floor_ms",
+    "offline_floor_ms",
+    "unconfirmed_record",
+    "unconfirmed_since_ms",
+)
+
+MARGIN_MS: Final = 500
+"""Milliseconds that ids may be above the bound: the wall clock may be corrected by small steps."""
+
+NAME_PARTS: Final = 4
+"""Of a renewal's name: token, turn, stamp and machine id."""
+STAMP: Final = 2
+
+UNCONFIRMED: Final = "unconfirmed"
+"""Begins the name of a beginning that the store does not know of."""
+
+
+def latest_ms(bound_ms: int, since_ms: int) -> int:
+    """Return the latest time that ids may have so many milliseconds after a bound was set."""
+    return bound_ms + since_ms + MARGIN_MS
+
+
+def is_last(renewal: str, former: str | None) -> bool:
+    """Return whether nobody has issued ids since a renewal.
+
+    Args:
+        renewal: its name.
+        former: names the last write to the machine id; None if that is unknown.  It may be that of
+            a call which took the id next; nobody issues ids under an id that was taken and not
+            renewed.
+    """
+    if not renewal or former is None or renewal == former:
+        return bool(renewal) and former is not None
+    if "|" in renewal:
+        return any(is_last(each, former) for each in renewal.split("|"))
+    return _next_token(renewal, former) not in {"", token_of(renewal)}
+
+
+def _next_token(renewal: str, former: str) -> str:
+    """Return the token of the write right after a renewal; empty if it is not that."""
+    names = renewal.split(" "), former.split(" ")
+    if any(len(each) != NAME_PARTS for each in names):
+        return ""
+    (_, turn, _, number), (token, next_turn, _, same_number) = names
+    return token if same_number == number and int(next_turn) == int(turn) + 1 else ""
+
+
+def is_still_its(record: RestartRecord, former: str | None) -> bool:
+    """Return whether no process but the record's writer is known to have had the machine id since.
+
+    Args:
+        record: what the process finds on its machine; its writer could start without its store.
+        former: names the last write to the machine id before this process may have taken it; None
+            if the store has not told.
+    """
+    return former is None or is_last(record.renewal, former) or _is_renewed(record, former)
+
+
+def _is_renewed(record: RestartRecord, former: str) -> bool:
+    """Return whether its writer has renewed once more, or an operator has raised the floor since.
+
+    A write of CosId's is neither: it counts no turns.
+    """
+    return _next_token(record.renewal, former) == token_of(record.renewal) != ""
+
+
+def early_floor_ms(found: Found, former: str | None) -> int | None:
+    """Return the time that ids have to be above if the record proves it; else None.
+
+    Args:
+        found: what the process finds on its machine.
+        former: names the store's last renewal before this process took the id, or None.
+    """
+    record = found.record
+    if record is None or former is None:
+        return None
+    floor_ms = _floor_ms(found, record)
+    if is_last(record.renewal, former):
+        return floor_ms
+    # A writer that could start without its store issued no id after a renewal before the record of
+    # it was on the disk.  And an operator's command raises the stamp.
+    if floor_ms is None or record.until_ms < 0 or not _is_renewed(record, former):
+        return None
+    return max(floor_ms, int(former.split(" ")[STAMP]))
+
+
+def has_proof(found: Found | None, renewal: str, former: str) -> bool:
+    """Return whether the process that had the machine id before has ended, or is this one.
+
+    Args:
+        found: what this process finds on its machine; None if it keeps nothing there.
+        renewal: names the last renewal of this process; empty before one.
+        former: names the store's last renewal.
+    """
+    early_ms = None if found is None else early_floor_ms(found, former)
+    return early_ms is not None or is_last(renewal, former)
+
+
+def offline_floor_ms(found: Found, bits: int, now_ms: int) -> int | None:
+    """Return the time that ids have to be above if the store need not be asked; else None.
+
+    Args:
+        found: what the process finds on its machine.
+        bits: the width of the machine id.
+        now_ms: the wall clock, milliseconds.
+    """
+    record = found.record
+    if record is None or record.until_ms < 0 or record.bits != bits or record.mark_ms <= now_ms:
+        return None
+    return _floor_ms(found, record)
+
+
+def unconfirmed_record(
+    machine_id: int, bits: int, *, last_ms: int, now_ms: int, offline: float
+) -> RestartRecord:
+    """Return a record of an id that is this machine's for good, by what another system has left.
+
+    Args:
+        machine_id: the id.
+        bits: its width.
+        last_ms: ids have to be above that time.
+        now_ms: the wall clock; `offline` seconds later the ids end, unless the store has confirmed
+            the id until then.
+        offline: seconds without the store.
+    """
+    return RestartRecord(
+        renewal=f"{UNCONFIRMED} {max(now_ms, last_ms)} {machine_id}",
+        boot_ms=0,
+        bound_ms=last_ms,
+        floor_ms=last_ms,
+        until_ms=last_ms,
+        mark_ms=now_ms + int(offline * 1000),
+        machine_id=machine_id,
+        bits=bits,
+    )
+
+
+def unconfirmed_since_ms(renewal: str, machine_id: int) -> int:
+    """Return since when an id has been used without the store, which has no later write then.
+
+    -1 if the store has confirmed it, or if it is another one.  Behind a ``|`` may stand the names
+    of writes that were sent and not answered.
+    """
+    name, *facts = renewal.partition("|")[0].split(" ")
+    return int(facts[0]) if name == UNCONFIRMED and facts[1:] == [str(machine_id)] else -1
+
+
+def least_floor_ms(found: Found) -> int:
+    """Return the time that ids have to be above although the store may not say so; -1 for none."""
+    record = found.record
+    if record is None or not record.renewal:
+        return -1 if record is None else record.floor_ms
+    if not record.renewal.startswith(UNCONFIRMED):
+        return -1
+    floor_ms = _floor_ms(found, record)
+    return record.until_ms if floor_ms is None else floor_ms
+
+
+def _floor_ms(found: Found, record: RestartRecord) -> int | None:
+    """Return the time that no id of the record's writer is above; None if nothing tells."""
+    if not found.lock:
+        return None
+    is_over = record.lock == found.lock
+    # After a boot a disk may have another number.  An inherited record has no lock.
+    is_copy = record.lock != "" and _file_of(record.lock) != _file_of(found.lock)
+    floors = [] if record.until_ms < 0 or is_copy else [record.until_ms]
+    is_same_boot = bool(found.boot) and record.boot == found.boot
+    if is_over and is_same_boot and record.boot_ms <= found.boot_ms:
+        # Both readings are rounded down.
+        since_ms = found.boot_ms + 1 - record.boot_ms
+        floors.append(latest_ms(record.bound_ms, since_ms))
+    return max(record.floor_ms, min(floors)) if floors else None
+
+
+def _file_of(lock: str) -> str:
+    """Return the part of a lock's name that a boot does not change."""
+    return lock.rpartition(":")[2]

@@ -1,0 +1,203 @@
+"""Specs of generators: what callers agree on, and how one is made for a host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    Literal,
+    NoReturn,
+    ParamSpec,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    cast,
+)
+
+from ..abc.options import check_names
+from ..errors import BusyError
+
+if TYPE_CHECKING:
+    from ..abc import AnyGenerator, Clock, IdConverter, IdGenerator, Store
+    from ..abc.options import Options
+    from ..generators import CounterId
+    from ..generators.text import StringIdGenerator
+    from ..machine import MachineIdLease
+
+__all__ = (
+    "GeneratorHost",
+    "GeneratorSpec",
+    "Given",
+    "Kind",
+    "kind",
+    "own",
+)
+
+P = ParamSpec("P")
+G = TypeVar("G", bound="AnyGenerator")
+G_co = TypeVar("G_co", bound="AnyGenerator", covariant=True)
+
+
+class GeneratorHost(Protocol):
+    """What a spec makes a generator for: a provider, or one generator of the settings."""
+
+    namespace: str
+    clock: Clock
+    counters: dict[str, CounterId]
+    floors: dict[tuple[str, str], Any]
+
+    @property
+    def store(self) -> Store:
+        """The store of its counter or sequences."""
+        ...
+
+    def with_defaults(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a generator's options, with the host's own where it has none."""
+        ...
+
+    def lease_for(self, bits: int, options: Mapping[str, Any]) -> MachineIdLease:
+        """Return the lease of a generator's machine id."""
+        ...
+
+    def lane_lease(self, bits: int) -> MachineIdLease:
+        """Return the lease of the number of a lane."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratorSpec(Generic[G_co]):
+    """The generator that a caller asks for under a name.
+
+    Attributes:
+        kind: the name of the generator's class.
+        detail: what two callers have to agree on, besides kind and converter.
+        make: creates the generator for a host, under a name; sends nothing.
+        converter: writes its ids; None if the kind writes them itself, or they are numbers.
+        is_own: whether the caller brings the generator, which then has a root of its own.
+        is_text: whether its ids are text.
+        resumes: which state of the generator its successor under the same name continues from;
+            "" for kinds without such a state.
+    """
+
+    kind: str
+    detail: object
+    make: Callable[[GeneratorHost, str], G_co]
+    converter: IdConverter | None = None
+    is_own: bool = False
+    is_text: bool = False
+    resumes: Literal["", "counter", "groups", "remote"] = ""
+
+    @property
+    def gives(self) -> type[int | str] | None:
+        """The type of the ids; None if it is not known before the generator is made."""
+        if self.is_own:
+            return None
+        return str if self.is_text else int
+
+    def __str__(self) -> str:
+        """Describe it, for messages."""
+        if self.is_own:
+            return f"a generator of your own, {self.detail!r}"
+        written = "" if self.converter is None else f" and {self.converter!r}"
+        return f"{self.kind} with {self.detail}{written}"
+
+    def check_agrees(self, name: str, other: GeneratorSpec[Any]) -> None:
+        """Raise `BusyError` if a later caller for the name asks for another generator."""
+        mine, wanted = (
+            (each.kind, each.detail, each.converter, each.is_own) for each in (self, other)
+        )
+        if mine == wanted:
+            return
+        description = str(other)
+        if description == str(self):
+            description = f"{other.kind} with another function, zone or converter of the same name"
+        remedy = f"take another name for {description}"
+        raise BusyError(repr(name), reason=f"is in use as {self}", remedy=remedy)
+
+    def without_make(self) -> GeneratorSpec[G_co]:
+        """Return only what callers have to agree on; a provider keeps one for each of its names."""
+        return replace(self, make=_refuse)
+
+    def written(self, converter: IdConverter | None) -> GeneratorSpec[G_co | StringIdGenerator]:
+        """Return the same spec with its ids as text, if there is a converter."""
+        if converter is None:
+            return self
+        if self.is_text:
+            raise TypeError("unexpected keyword argument 'converter': its ids are text already")
+
+        from ..generators.text import StringIdGenerator
+
+        def make(host: GeneratorHost, name: str) -> StringIdGenerator:
+            return StringIdGenerator(cast("IdGenerator", self.make(host, name)), converter)
+
+        return replace(
+            cast("GeneratorSpec[StringIdGenerator]", self),
+            make=make,
+            converter=converter,
+            is_text=True,
+        )
+
+
+def own(source: object, make: Callable[[], G]) -> GeneratorSpec[G]:
+    """Return the spec of a generator that the caller brings.
+
+    Args:
+        source: the generator, or the function that makes it; a later caller has to bring the same.
+        make: returns the generator, which is not open.
+    """
+    return GeneratorSpec("", source, lambda _host, _name: make(), is_own=True)
+
+
+def _refuse(_host: GeneratorHost, _name: str) -> NoReturn:
+    raise NotImplementedError
+
+
+Given: TypeAlias = Mapping[str, Any]
+"""The options that a caller gives."""
+
+
+class Kind(Generic[P, G_co]):
+    """A kind of generator: its options, and how it is made.
+
+    Attributes:
+        options: the class of its options.
+        name: the name of one for which the caller has none; None if a name is required.
+        doc: what a provider's method for it does.
+    """
+
+    __slots__ = ("_spec", "doc", "name", "options")
+
+    def __init__(
+        self,
+        options: Callable[P, object],
+        spec: Callable[[dict[str, Any]], GeneratorSpec[G_co]],
+        name: str | None = None,
+    ) -> None:
+        self.options = cast("type[Options]", options)
+        self.name = name
+        self.doc: str = spec.__doc__ or ""
+        self._spec = spec
+
+    def __call__(self, *_: P.args, **given: P.kwargs) -> GeneratorSpec[G_co]:
+        """Return the spec of one with these options.
+
+        Raises:
+            TypeError: an option is missing, or there is none of that name.
+        """
+        check_names(self.options, given)
+        return self._spec({**given})
+
+
+def kind(
+    options: Callable[P, object], name: str | None = None
+) -> Callable[[Callable[[dict[str, Any]], GeneratorSpec[G]]], Kind[P, G]]:
+    """Declare a kind by the function that returns its spec; its docstring is the method's.
+
+    Args:
+        options: the class of its options.
+        name: the name of one for which the caller has none; None if a name is required.
+    """
+    return lambda spec: Kind(options, spec, name)

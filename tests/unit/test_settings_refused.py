@@ -1,0 +1,158 @@
+"""What no generator can be: a line or two of settings, the key that is told, and the reason."""
+
+from __future__ import annotations
+
+import tomllib
+from typing import Final
+
+import pytest
+
+from aiocosid import configure
+from aiocosid.errors import InvalidSettingsError
+
+DAILY: Final = 'kind = "grouped"\ngroup_by = "day"\n'
+SEGMENTS: Final = f'{DAILY}zone = "UTC"\nmode = "segment"\n'
+BY_KEY: Final = 'kind = "grouped"\ngroup_by = "key"\n'
+REDIS: Final = 'store = "redis://localhost"\n'
+SHARDED: Final = f'kind = "sharded"\nepoch = 1_546_300_800\n{REDIS}'
+INT32: Final = 'kind = "int32"\ninner.kind = '
+
+REFUSED: Final = (
+    # Options of one kind that do not go together, or that do nothing.
+    ('kind = "chain"\nsafe_distance = 9\nmax_distance = 3', "safe_distance", "from 1 to 3"),
+    ('kind = "chain"\nfetch_timeout = 9', "fetch_timeout", "at most 5 (wait_timeout)"),
+    ('kind = "chain"\nlimit = "int32"\nmax_id = 4294967296', "max_id", "above the limit"),
+    ('kind = "chain"\noffset = 50\nmax_id = 50', "offset", "below max_id, 50"),
+    ('kind = "chain"\noffset = 3_000_000_000\nlimit = "int32"', "offset", "2147483647"),
+    ('kind = "chain"\nstore = "mian"', "store", "or a name in [stores], which has none"),
+    ('kind = "segment"\nsafe_distance = 3', "safe_distance", "is no key here"),
+    ('kind = "chain"\nstep = true', "step", "has to be a valid integer"),
+    ('kind = "chain"\nttl = inf', "ttl", "has to be a finite number"),
+    ('kind = "chain"\nnamespace = ""', "namespace", "at least 1 character"),
+    ("kind = 3", "kind", "has to be one of"),
+    ('kind = "leaf"\nprefetch_at = 1', "prefetch_at", ""),
+    ('kind = "leaf"\nsafe_distance = 2', "safe_distance", ""),
+    (f"{SEGMENTS}safe_distance = 2", "safe_distance", "mode = 'chain'"),
+    (f"{SEGMENTS}max_distance = 9", "max_distance", "mode = 'chain'"),
+    (f"{SEGMENTS}max_ids_ahead = 9", "max_ids_ahead", "mode = 'chain'"),
+    (f"{SEGMENTS}quiet_period = 1", "quiet_period", "mode = 'chain'"),
+    # Strict order.
+    (f'kind = "segment"\nstrict = true\n{REDIS}', "", "it replicates asynchronously"),
+    (f"{SEGMENTS}strict = true\n{REDIS}", "", "cannot keep strict order"),
+    (f'{DAILY}zone = "UTC"\nstrict = true', "strict", "False for chains"),
+    ('kind = "chain"\nstrict = true', "strict", ""),
+    # Groups.
+    (DAILY, "zone", "is missing; it has to be given with group_by = 'day'"),
+    (BY_KEY, "key", "is missing; it has to be given with group_by = 'key'"),
+    (f'{BY_KEY}key = "none.such:key"', "key", "ModuleNotFoundError: No module named 'none'"),
+    (f'{BY_KEY}key = "json:no"', "key", "AttributeError: module 'json' has no attribute 'no'"),
+    (f'{BY_KEY}key = ":no"', "key", "as 'package.module:name'; ValueError"),
+    (f'{BY_KEY}key = "sys:path"', "key", "it has to be callable"),
+    (f'{BY_KEY}key = "json:dumps"\nzone = "UTC"', "zone", "left out: it goes with"),
+    (f'{BY_KEY}key = "json:dumps"\npattern = "yyyy"', "pattern", "left out: it goes with"),
+    (f'{BY_KEY}key = "json:dumps"\nmax_groups = 0', "max_groups", "greater than or equal to 1"),
+    # Converters and texts.
+    ('kind = "chain"\nconverter = "friendly"', "converter", "shows the time of a Snowflake"),
+    ('kind = "chain"\nconverter = "opaque"', "converter.key", "given for opaque ids"),
+    ('kind = "chain"\nconverter.type = ["x"]', "converter.type", "has to be 'to-string'"),
+    (
+        'kind = "chain"\nconverter = {type = "to-string", pad_start = true}',
+        "converter.char_size",
+        "is missing; pad_start",
+    ),
+    (
+        'kind = "chain"\nconverter = {type = "ulid", min_length = 3}',
+        "converter.min_length",
+        "goes with type",
+    ),
+    ('kind = "cosid"\nconverter = "radix62"', "converter", "text writes the ids"),
+    ('kind = "cosid"\ntext = "friendly"', "zone", "given for friendly text"),
+    ('kind = "cosid"\nzone = "UTC"', "zone", "goes with text = 'friendly'"),
+    # Layouts, and what goes with Snowflakes.
+    ('kind = "snowflake"\nlayout = "uid-generator"', "layout", "ended"),
+    ('kind = "snowflake"\nlayout.epoch = 1', "layout.timestamp_bits", "given, as"),
+    ('kind = "snowflake"\nlayout = {name = "leaf", unit = "ms"}', "layout.unit", "left out"),
+    ('kind = "snowflake"\nconverter = {type = "radix62", char_size = 5}', "converter", "id is"),
+    *(
+        (f'kind = "snowflake"\nsequence_reset_threshold = {wrong}', "sequence_reset_threshold", end)
+        for wrong in ('"None"', '"nine"', -2, "true", 1.5)
+        for end in ("it has to be an integer of -1 or more, or 'none'",)
+    ),
+    (
+        'kind = "snowflake"\nsequence_reset_threshold = 4096',
+        "sequence_reset_threshold",
+        "0 to 4095",
+    ),
+    ('kind = "cached"\nlayout = "cosid-ms"', "layout", ""),
+    ('kind = "cached"\nmax_borrow = 400', "max_borrow", ""),
+    ('kind = "cached"\nrandom_start = 3', "random_start", ""),
+    # Machine ids.
+    ('kind = "snowflake"\n[machine]\nmachine_id = 3', "machine.machine_id", "source = 'manual'"),
+    ('kind = "snowflake"\n[machine]\npod_name = "shop-1"', "machine.pod_name", ""),
+    ('kind = "snowflake"\n[machine]\nsource = "manual"', "machine.machine_id", "is missing"),
+    ('kind = "snowflake"\n[machine]\nlead = 900', "machine.lead", "is 900.0; it has to be seconds"),
+    *(
+        (f'kind = "snowflake"\n[machine]\nsafe_guard = {wrong}', "machine.safe_guard", said)
+        for wrong, said in ((0, "is 0"), ("-inf", "is -inf"), ("nan", "is nan"))
+    ),
+    *(
+        (f'kind = "snowflake"\n[machine]\n{key} = inf', f"machine.{key}", "")
+        for key in ("interval", "peer_safe_guard", "call_timeout")
+    ),
+    (
+        'kind = "snowflake"\n[machine]\nsource = "stateful-set"\npod_name = "a-1"\nstable = true',
+        "machine.stable",
+        "",
+    ),
+    # Kinds without a store.
+    *(
+        (f'kind = "{kind}"\n{key} = {value}', key, "has no place here: ")
+        for kind in ("uuid4", "uuid7", "counter")
+        for key, value in {
+            "store": '"memory://"',
+            "limit": '"int32"',
+            "wait_timeout": 3,
+            "close_timeout": 3,
+            "converter": '"radix62"',
+        }.items()
+        if (kind, key) != ("counter", "converter")
+    ),
+    # Kinds around another one.
+    (f'{INT32}"chain"\nbits = 3', "bits", "is no key here"),
+    (f'{INT32}"chain"\nstep = 3', "step", "is no key here"),
+    (f'{INT32}"chain"\nname = "x"', "name", "has no place here: it goes into"),
+    (f'{INT32}"chain"\nlimit = "int32"', "limit", "has no place here: it goes"),
+    (f'{INT32}"chain"\ninner.setp = 3', "inner.setp", "did you mean step?"),
+    (f'{INT32}"chain"\ninner.step = 0', "inner.step", "greater than or equal to 1"),
+    (f'{INT32}"chain"\ninner.converter = "radix62"', "inner.converter", "no place"),
+    (f'{INT32}"cosid"', "inner.kind", "it has to be one of 'segment', 'chain'"),
+    (f'{INT32}"snowflake"\ninner.layout = "no"', "inner.layout", "it has to be one of"),
+    (f'{INT32}"snowflake"', "inner", "the highest one that fits is 2147483647"),
+    (f'{INT32}"cached"\ninner.max_borrow = 400', "inner.max_borrow", "it has to be"),
+    ('kind = "uncertainty"\ninner.kind = "chain"', "bits", "is missing"),
+    ('kind = "uncertainty"\ninner.kind = "chain"\nbits = 63', "bits", "less than or equal to 62"),
+    # Sharded and remote ids.
+    ('kind = "sharded"\nepoch = 0', "store", "Redis"),
+    (f'kind = "sharded"\nepoch = 4_000_000_000\n{REDIS}', "epoch", ""),
+    (f"{SHARDED}sequence_bits = 30", "", "bits"),
+    (f'{SHARDED}limit = "javascript"', "limit", ""),
+    (f'{SHARDED}lane_store = "sqlite:///x"', "lane_store", "goes with on_unavailable"),
+    ('kind = "remote"', "", "it has no generators"),
+    (
+        'kind = "remote"\nstore = "aiocosid+unix:///a"\nmax_age = 1.0\nendurance = 2.0',
+        "endurance",
+        "at most 1 (max_age)",
+    ),
+)
+
+
+@pytest.mark.parametrize(("text", "key", "reason"), REFUSED)
+def test_it_is_refused(text: str, key: str, reason: str) -> None:
+    """Once, at the key that is wrong."""
+    head = "" if "store = " in text or "counter" in text or "uuid" in text else 'store = "memory:"'
+    with pytest.raises(InvalidSettingsError) as caught:
+        configure(tomllib.loads(f"{head}\n[generators.x]\n{text}\n"))
+    [problem] = map(str, caught.value.problems)
+    place = key if key.startswith("machine.") else f"generators.x.{key}".rstrip(".")
+    assert problem.startswith(f"{place}: "), problem
+    assert reason in problem
