@@ -287,7 +287,8 @@ class _Supervisor:
 
     def _wait(self) -> bytes:
         """Wait a moment for a report or signals; pass the signals on, and reap."""
-        select.select([self._renewer, self._signals], [], [], POLL)
+        readers: list[_Renewer | _Signals] = [self._renewer, self._signals]
+        select.select(readers, [], [], POLL)
         self._renewer.read()
         self._renewer.tell("alive")
         numbers = self._signals.read()
@@ -346,7 +347,7 @@ def _start(command: Sequence[str], environment: Mapping[str, str]) -> int:
             os.tcsetpgrp(0, os.getpgrp())  # Ctrl-C goes to it alone
         signal.signal(signal.SIGTTOU, signal.SIG_DFL)
         _prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
-        os.execvpe(command[0], command, environment)  # noqa: S606 - what the user asks for
+        os.execvpe(command[0], [*command], environment)  # noqa: S606 - what the user asks for
     except OSError as error:
         _say(f"{command[0]}: {error.strerror}")
         os._exit(NOT_FOUND if isinstance(error, FileNotFoundError) else CANNOT_RUN)

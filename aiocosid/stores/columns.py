@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
     from ..abc import Store
-    from ._executor import Row, Value
+    from ._dialect import Value
+    from ._executor import Row
     from .backend import Backend
 
 __all__ = ("highest_in_column", "sql_backend_of", "values_of_column")
