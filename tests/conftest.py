@@ -61,17 +61,9 @@ HAS_UVLOOP = importlib.util.find_spec("uvloop") is not None
 # What takes seconds: left to ``make stress``.  tests/contracts/conftest.py has another such rule.
 LONG = re.compile(
     r"""
-      /test_redis_topologies\.py::TestLostWrites::
-    | /test_snowflake_clock\.py::test_a_wall_clock_that_jumps_back_and_forth$
-    | /test_generators\.py::TestMemorySnowflakesOnTrio::test_opening_anew\[cosid-s\]
-    | /test_redis_sequence\.py::test_java_nodes_beside_ours$
-    | /test_servers\.py::TestFailover::
-    | /test_sync_gunicorn\.py::test_workers_of_a_preloaded_application\[wsgi\]
+      /test_generators\.py::TestMemorySnowflakesOnTrio::test_opening_anew\[cosid-s\]
     | /test_cli\.py::TestCommands::test_many_at_once_share_nothing\[(sqlite|valkey)\]
     | /simulation/test_scenarios\.py::test_nothing_is_found_where_nothing_is\[
-    | /test_(runtimes|server_run|task_queues|django_project)\.py::
-    | /test_server_dashboard\.py::test_each_state_is_accessible_and_fits\[
-    | /test_leaf_offline\.py::test_it_starts_without_its_registry\[
     | /segment/test_outage\.py::test_ten_thousand_callers_are_served_soon_after_an_outage\[
     | /machine/test_rules_explored\.py::
     """,
@@ -86,25 +78,17 @@ REPEATS = re.compile(
     | /contracts/test_eager\.py::
     | /unit/(segment|snowflake)/test_handlers\.py::
     | /unit/segment/test_fork\.py::test_fork\[any\ line\]
-    | /test_server_cosid\.py::TestContract::
     | /test_redis_topologies\.py::\w+::test_failover\[(redis|valkey)-py\]
     | /test_redis_cancellation\.py::test_two_counters_\w+\[uvloop-(?!url)
     | /test_sql_machine_lives\.py::test_killed_at_any_step\[(sqlite-.*-|postgres-.*-stable)\]
     | /test_redis_(machine|machine_vectors|vectors)\.py::(?!TestScripts).*\[(.*-)?redis_server
-    | /test_redis_machine_lives\.py::(TestCluster|TestSentinel)::test_failover$
-    | /test_snowflake_clock\.py::test_a_stopped_owner_stays_silent_until_it_has_an_id_again$
     | /test_sql_faults\.py::\w+::\w+\[uvloop-(\w*sqlite|asyncpg|psycopg|asyncmy|aiomysql)
-    | /test_cli\.py::TestCtrlC::test_postgres$
     | /test_cli\.py::TestCommands::test_many_at_once_share_nothing\[postgres\]
     | /test_uid_generator\.py::test_an_epoch_has_a_zone$
-    | /test_sql_machine_quarantine\.py::TestPostgres::test_a_promoted_standby\[False\]
-    | /test_redis_machine_lives\.py::test_replica_has_the_same\[redis_factory\]
     | /test_machines\.py::TestOnTheirOwn::test_two_hundred_lives_on_four_ids\[asyncio-postgres\]
     | /test_guided\.py::\w+\[20?\]
     | /test_lives\.py::TestFork::\w+\[(psycopg|asyncmy|aiomysql|.*valkey_)
     | /test_lives\.py::TestFork::\w+\[(?!sqlite)(\w+-)?(asyncio-(os|runner)|uvloop-sys)
-    | /test_restart\.py::\w+\[(redis_server|postgres)\]
-    | /test_sync_celery\.py::test_prefork\[sqlite\]
     """,
     re.VERBOSE,
 )

@@ -9,22 +9,26 @@ one turn may hand out are limited, and those who come too late stand in line.
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from anyio.lowlevel import checkpoint
 
-from ..errors import CosIdError, WouldBlock
+from ..errors import (
+    CosIdError,
+    SegmentUnavailableError,
+    SequenceUnavailableError,
+    WouldBlock,
+)
 from . import fork
 from .component import RESOLUTION
 from .loop import new_wakeup, nothing, wake
 from .waiting_line import Waiter, WaiterQueue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
-    from typing import Any
+    from collections.abc import Callable, Sequence
 
     from ..abc import Clock
     from .loop import Wakeup
@@ -37,7 +41,6 @@ __all__ = (
     "TurnLine",
     "expand_ranges",
     "in_stretches",
-    "suspend",
 )
 
 T = TypeVar("T")
@@ -76,61 +79,6 @@ async def in_stretches(
         await checkpoint()
         made += make(ids[start : start + stretch])
     return made
-
-
-async def suspend(
-    waiter: Waiter,
-    line: WaiterQueue,
-    clock: Clock,
-    seconds_left: Callable[[Waiter], float],
-    time_out: Callable[[], object],
-) -> None:
-    """Suspend a caller until it is served or failed, or finds itself in a child of its process.
-
-    One timer is enough for a line: nobody may wait for longer than who came later.  It is that of
-    the first one, which fails those whose time is up, and wakes its successor when it leaves.
-
-    Args:
-        waiter: the caller, in line.
-        line: the line.
-        clock: sets the timer.
-        seconds_left: tells how long a caller may still wait: no less than who came before it.
-        time_out: fails the first in line.
-    """
-    process = fork.generation
-    try:
-        while True:
-            wakeup = new_wakeup()
-            waiter.wake = partial(wake, wakeup)  # first: a signal handler may serve it meanwhile
-            if waiter.is_done or process != fork.generation:
-                break
-            is_first = line.is_first(waiter)
-            waiter.keeps_time |= is_first
-            left = seconds_left(waiter) if is_first else inf
-            if left == inf:
-                await wakeup
-            elif left > RESOLUTION:
-                with clock.move_on_after(left):
-                    await wakeup
-            else:
-                _time_out(line, seconds_left, time_out)
-            if waiter.pieces is not None:
-                break
-    finally:
-        if waiter.keeps_time:
-            line.pass_timer_on(waiter)
-        if process != fork.generation:
-            line.discard(waiter)  # as nobody else does in the child
-
-
-def _time_out(
-    line: WaiterQueue, seconds_left: Callable[[Waiter], float], time_out: Callable[[], object]
-) -> None:
-    """Fail those whose time is up; the next turns of the loop are for more than a few."""
-    for _ in range(TIMED_OUT_PER_TURN):
-        if not line or seconds_left(line.first) > RESOLUTION:
-            break
-        time_out()
 
 
 class TurnLine:
@@ -208,7 +156,32 @@ class TurnLine:
 class Supplier(Protocol):
     """An opening that hands out ids, as its callers see it."""
 
-    label: str
+    @property
+    def label(self) -> str:
+        """The name of the component in messages."""
+        ...
+
+    async def line_up(self, waiter: Waiter) -> None:
+        """Put a caller in line, and serve it if that is possible now.
+
+        Served at once, it lets others run before it goes on.
+
+        Raises:
+            CosIdError: the opening is over, or cannot let it wait.
+        """
+
+    def step_out(self, waiter: Waiter) -> None:
+        """Let a caller leave that has got nothing; serve those behind it if it held them up."""
+
+    def drop(self, count: int) -> None:
+        """Count ids that a cancelled caller has left: a gap."""
+
+    def time_out(self) -> None:
+        """Fail the first in line, whose time is up; serve those behind it if that is possible."""
+
+
+class Pumped(Supplier, Protocol):
+    """A supplier that limits the ids of a turn, and whose line is served by a task."""
 
     @property
     def handed_out(self) -> int:
@@ -222,24 +195,11 @@ class Supplier(Protocol):
         """Tell whether it is over."""
         ...
 
-    def start_soon(
-        self, func: Callable[..., Coroutine[Any, Any, None]], *args: object, task: str
-    ) -> bool:
-        """Start a task, named after what it does; return False where none can be started."""
-        ...
-
-    def serve(self) -> None:
-        """Serve those in line who can be served now."""
-
     async def pause(self) -> None:
         """Wait until more of them may be served."""
 
-    def drop(self, count: int) -> None:
-        """Count ids that a cancelled caller has left: a gap."""
-
-    def timed_out(self, waited: float) -> CosIdError:
-        """Report a caller that got nothing within so many seconds; return its error."""
-        ...
+    def serve(self) -> None:
+        """Serve those in line who can be served now."""
 
 
 def _no_more(_n: int) -> list[range]:
@@ -253,19 +213,13 @@ class Callers:
 
     Attributes:
         line: those who wait, in the order in which they came.
+        turns: those who wait for a turn of the loop.
         is_pumped: whether a task goes on serving them.
     """
 
     __slots__ = (
-        "_clock",
-        "_per_turn",
-        "_pool",
-        "_served_at",
-        "_turn_mark",
-        "_turns",
-        "_wait_timeout",
-        "is_pumped",
-        "line",
+        *("_clock", "_per_turn", "_pool", "_served_at", "_turn_mark", "_wait_timeout"),
+        *("is_pumped", "line", "turns"),
     )
 
     def __init__(self, clock: Clock, per_turn: int, wait_timeout: float = inf) -> None:
@@ -275,17 +229,17 @@ class Callers:
             clock: counts the seconds that they wait.
             per_turn: how many ids are handed out in one turn of the event loop.
             wait_timeout: seconds that a caller waits since it came, or since an earlier one was
-                served; infinite if the supplier decides how long.
+                served from the ids set aside; infinite if the supplier decides how long.
         """
         self.line = WaiterQueue()
+        self.turns = TurnLine()
         self.is_pumped = False
         self._clock = clock
         self._wait_timeout = wait_timeout
-        self._pool: deque[range] = deque()  # set aside for the first in line, which needs more
+        self._pool: list[range] = []  # set aside for the first in line, which needs more
         self._served_at = -inf  # by the monotonic clock: when one of them last got an id
         self._per_turn = per_turn
         self._turn_mark = 0  # the number of ids handed out when the loop last had a turn
-        self._turns = TurnLine()
 
     # Turns of the event loop.
 
@@ -301,14 +255,14 @@ class Callers:
         left = self._per_turn - (handed_out - self._turn_mark)
         return left if left > 0 else self._per_turn
 
-    async def take_turn(self, supplier: Supplier) -> None:
+    async def take_turn(self, supplier: Pumped) -> None:
         """Yield to the loop after so many ids: an await that does not suspend does not yield."""
 
         def is_spent() -> bool:
             return supplier.handed_out - self._turn_mark >= self._per_turn
 
         while is_spent():
-            if await self._turns.wait(is_spent):
+            if await self.turns.wait(is_spent):
                 self._turn_mark = supplier.handed_out
             supplier.check()
 
@@ -329,42 +283,72 @@ class Callers:
         """
         process = fork.generation
         waiter = Waiter(n, nothing, self._clock.monotonic())
-        self.line.add(waiter)
         try:
-            supplier.check()  # in line already: whoever ends it from here on fails this caller
-            supplier.serve()
-            if waiter.is_done:
-                await checkpoint()
-            elif not self.is_pumped:
-                self.is_pumped = True  # first: an eager task may end before the call returns
-                if not supplier.start_soon(self._pump, supplier, task="wait"):
-                    self.is_pumped = False
-            if not supplier.has_ended():
-                time_out = partial(self._time_out, supplier)
-                await suspend(waiter, self.line, self._clock, self._seconds_left, time_out)
-        except BaseException as error:
-            self._leave(waiter, supplier)
-            if not supplier.has_ended() and not isinstance(error, GeneratorExit):  # of a dead loop
-                supplier.serve()  # there may be enough for whoever stood behind
+            await supplier.line_up(waiter)
+            if not waiter.is_done:
+                await self._suspend(waiter, supplier)
+        except BaseException:
+            # What it was given is never put back: ids above may have been handed out.
+            if waiter.pieces is not None:
+                supplier.drop(n)
+            elif waiter.error is None:
+                supplier.step_out(waiter)
             raise
         fork.ensure_own(process, supplier.label)
         if waiter.pieces is not None:
             return waiter.pieces
         raise waiter.error or WouldBlock
 
-    def _time_out(self, supplier: Supplier) -> None:
-        """Fail the first in line, and have those behind it served if there is enough for them."""
-        waited = self._clock.monotonic() - self.line.first.since
-        supplier.drop(self.fail_first(supplier.timed_out(waited)))
-        supplier.serve()
+    async def wait_for_first(self, supplier: Supplier) -> None:
+        """Wait until there are ids; raise what the store said if no retry mends that."""
+        try:
+            await self.wait(0, supplier)
+        except (SegmentUnavailableError, SequenceUnavailableError) as error:
+            cause = error.__cause__
+            if isinstance(cause, CosIdError) and not cause.retryable:
+                raise cause from cause.__cause__
+            raise
 
-    def _leave(self, waiter: Waiter, supplier: Supplier) -> None:
-        if waiter.pieces is not None:
-            supplier.drop(waiter.n)
-        elif waiter.error is None and not supplier.has_ended():
-            if self.line.first is waiter:
-                supplier.drop(self._empty_pool())  # by now there may be ids above them
-            self.line.discard(waiter)
+    async def _suspend(self, waiter: Waiter, supplier: Supplier) -> None:
+        """Suspend a caller until it is served or failed, or finds itself in a child of its process.
+
+        One timer is enough for a line: nobody may wait for longer than who came later.  It is that
+        of the first one, which fails those whose time is up, and wakes its successor when it
+        leaves.
+        """
+        process, line = fork.generation, self.line
+        try:
+            while True:
+                wakeup = new_wakeup()
+                waiter.wake = partial(
+                    wake, wakeup
+                )  # first: a signal handler may serve it meanwhile
+                if waiter.is_done or process != fork.generation:
+                    break
+                is_first = line.is_first(waiter)
+                waiter.keeps_time |= is_first
+                left = self._seconds_left(waiter) if is_first else inf
+                if left == inf:
+                    await wakeup
+                elif left > RESOLUTION:
+                    with self._clock.move_on_after(left):
+                        await wakeup
+                else:
+                    self._time_out(supplier)
+                if waiter.pieces is not None:
+                    break
+        finally:
+            if waiter.keeps_time:
+                line.pass_timer_on(waiter)
+            if process != fork.generation:
+                line.discard(waiter)  # as nobody else does in the child
+
+    def _time_out(self, supplier: Supplier) -> None:
+        """Fail those whose time is up; the next turns of the loop are for more than a few."""
+        for _ in range(TIMED_OUT_PER_TURN):
+            if not self.line or self._seconds_left(self.line.first) > RESOLUTION:
+                break
+            supplier.time_out()
 
     def seconds_waited(self, waiter: Waiter) -> float:
         """Return for how long a caller has waited, or how long ago another was served."""
@@ -373,7 +357,7 @@ class Callers:
     def _seconds_left(self, waiter: Waiter) -> float:
         return self._wait_timeout - self.seconds_waited(waiter)
 
-    async def _pump(self, supplier: Supplier) -> None:
+    async def pump(self, supplier: Pumped) -> None:
         """Serve those in line, one after the other; ends with the last one."""
         try:
             while self.line and not supplier.has_ended():
@@ -418,15 +402,16 @@ class Callers:
     def _take(self, n: int, take: Callable[[int], list[range]]) -> list[range]:
         pieces: list[range] = []
         while n and self._pool:
-            piece = self._pool.popleft()
+            piece = self._pool.pop(0)
             if len(piece) > n:
-                self._pool.appendleft(piece[n:])
+                self._pool.insert(0, piece[n:])
                 piece = piece[:n]
             pieces.append(piece)
             n -= len(piece)
         return pieces + take(n) if n else pieces
 
-    def _empty_pool(self) -> int:
+    def empty_pool(self) -> int:
+        """Give up the ids that are set aside; return how many that were."""
         pooled = self.pooled
         self._pool.clear()
         return pooled
@@ -435,17 +420,12 @@ class Callers:
 
     def fail_first(self, error: CosIdError) -> int:
         """Fail the first in line; return how many ids were set aside for it: a gap."""
-        pooled = self._empty_pool()
+        pooled = self.empty_pool()
         self.line.fail_first(error)
         return pooled
 
     def fail(self, make_error: Callable[[], CosIdError]) -> int:
         """Fail everybody in line, each with an error of its own; return as `fail_first`."""
-        pooled = self._empty_pool()
+        pooled = self.empty_pool()
         self.line.fail(make_error)
         return pooled
-
-    def end(self, make_error: Callable[[], CosIdError]) -> int:
-        """Fail everybody in line, and let go on who waits for a turn; return as `fail_first`."""
-        self._turns.release()
-        return self.fail(make_error)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from math import inf
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,22 +18,20 @@ class Waiter:
 
     Attributes:
         n: how many ids it wants; 0 waits until there is any, and takes none.
-        since: when it lined up: how many fetches had been sent, or the clock's seconds.
-        due: when it gives up, by the clock's seconds, where that is known when it lines up.
+        since: when it lined up, in seconds on the monotonic clock.
+        sent: how many fetches had been sent by then, where that is of interest.
         wake: called when it is served or failed, or is to keep the time.
         keeps_time: whether it sees to it that those in line give up in time.
         pieces: its ids, once it is served.
         error: why it gets none.
     """
 
-    __slots__ = ("due", "error", "keeps_time", "n", "pieces", "since", "wake")
+    __slots__ = ("error", "keeps_time", "n", "pieces", "sent", "since", "wake")
 
-    def __init__(
-        self, n: int, wake: Callable[[], object], since: float = 0, due: float = inf
-    ) -> None:
+    def __init__(self, n: int, wake: Callable[[], object], since: float = 0, sent: int = 0) -> None:
         self.n = n
         self.since = since
-        self.due = due
+        self.sent = sent
         self.pieces: list[range] | None = None
         self.error: CosIdError | None = None
         self.wake = wake
@@ -63,13 +60,14 @@ class WaiterQueue(OrderedDict[Waiter, None]):
 
     Attributes:
         wanted: ids that all of them wait for together.
+        waits: callers for ids that have ever stood here.
     """
 
-    __slots__ = ("wanted",)
+    __slots__ = ("waits", "wanted")
 
     def __init__(self) -> None:
         super().__init__()
-        self.wanted = 0
+        self.wanted = self.waits = 0
 
     @property
     def first(self) -> Waiter:
@@ -84,6 +82,7 @@ class WaiterQueue(OrderedDict[Waiter, None]):
         """Let a caller stand at the end."""
         self[waiter] = None
         self.wanted += waiter.n
+        self.waits += waiter.n > 0
 
     def discard(self, waiter: Waiter) -> None:
         """Let a caller that gives up leave, if it is still there."""
@@ -115,7 +114,7 @@ class WaiterQueue(OrderedDict[Waiter, None]):
         """
         while self:
             first = self.first
-            if available < (first.n or 1) or (sent is not None and first.since >= sent):
+            if available < (first.n or 1) or (sent is not None and first.sent >= sent):
                 break
             self._remove_first()
             available -= first.n

@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import suppress
 from datetime import date
 from math import inf, isfinite
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeGuard
 
-from ..errors import InvalidArgumentError
+from ..errors import InvalidArgumentError, StoreRolledBackError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +23,7 @@ __all__ = (
     "check_integer",
     "check_loop",
     "check_machine_bits",
+    "check_max_id",
     "check_seconds",
     "check_step",
     "check_text",
@@ -160,3 +161,33 @@ def check_create(create: object) -> Create:
             return create
     expected = "False, True, 'disposable', or the last day to create, such as '2026-12-31'"
     raise InvalidArgumentError("create", create, expected=expected)
+
+
+class _Counter(Protocol):
+    store: str
+    namespace: str
+    name: str
+
+
+def check_max_id(counter: _Counter, max_id: int, *, baseline: int | None, step: int) -> None:
+    """Raise unless a sound store could have answered a call with this max id.
+
+    A store that only adds answers at least ``baseline + step``.
+
+    Args:
+        counter: the distributor that was called.
+        max_id: the answer.
+        baseline: the highest answer before the call was sent; None if there was none.
+        step: how many ids were asked for.
+
+    Raises:
+        StoreRolledBackError: the counter went backwards since the call was sent.
+    """
+    if baseline is not None and max_id < baseline + step:
+        raise StoreRolledBackError(
+            counter.store,
+            namespace=counter.namespace,
+            name=counter.name,
+            seen=max_id,
+            expected=baseline + step,
+        )

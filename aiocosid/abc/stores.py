@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from ..errors import UnsupportedByStoreError
 from ._ids import DEFAULT_NAMESPACE, DEFAULT_STEP, IdSegmentDistributor
-from .machines import DEFAULT_SAFE_GUARD
+from .leases import MachineIdOptions
+from .options import takes
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Sequence
     from types import TracebackType
 
-    from .machines import InstanceId, Machine, MachineIdDistributor
+    from .machines import Machine, MachineIdDistributor
 
 __all__ = ("Counter", "MachineMarker", "MachineStore", "ServerFacts", "Store")
 
@@ -52,47 +52,18 @@ class MachineStore:
 
     __slots__ = ()
 
-    def machine_id_distributor(
-        self,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        instance_id: InstanceId | str | None = None,
-        safe_guard: float = DEFAULT_SAFE_GUARD,
-        interval: float | None = None,
-        state_dir: str | os.PathLike[str] | None = None,
-        offline: float = 0.0,
-        offline_beside_cosid: bool = False,
-    ) -> MachineIdDistributor:
+    @takes(MachineIdOptions)
+    def machine_id_distributor(self, options: MachineIdOptions, /) -> MachineIdDistributor:
         """Return a distributor of machine ids on this store's connections; nothing is sent yet.
 
         Args:
-            namespace: the namespace of the machine ids, at most 91 characters.
-            instance_id: the instance that asks; by default a new, unique one.
-            safe_guard: seconds without a renewal after which an id may go to another instance.
-            interval: seconds between two renewals; by default 60, and 10 for a stable instance.
-            state_dir: a directory on the machine's own disk, for a stable instance: after a crash
-                and a start on the same machine it does not wait for its time mark.
-            offline: for how many seconds a process may issue ids, and may start on the same
-                machine, while the store is down; 0, or above ``interval``.  It needs ``state_dir``.
-                A start of this instance on another machine has to wait that long, also after an
-                orderly end.
-            offline_beside_cosid: allows ``offline`` where CosId on Java holds machine ids of the
-                namespace: those nodes never take the id of an instance that is silent.  On JDBC
-                stores they do, and on Redis when no other id is free.
+            options: the keyword arguments: see `MachineIdOptions`.
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
             UnsupportedByStoreError: this store has no machine ids.
         """
-        return self._holder().machine_id_distributor(
-            namespace=namespace,
-            instance_id=instance_id,
-            safe_guard=safe_guard,
-            interval=interval,
-            state_dir=state_dir,
-            offline=offline,
-            offline_beside_cosid=offline_beside_cosid,
-        )
+        return self._holder().machine_id_distributor(**vars(options))
 
     async def machines(self, *, namespace: str | None = None) -> Sequence[Machine]:
         """Return all machine ids that were ever handed out, sorted by namespace and number.

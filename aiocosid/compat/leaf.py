@@ -327,11 +327,7 @@ class LeafTags(Component, Generic[_G]):
 
     async def _described(self, tag: str) -> _Tag[_G]:
         asking = self._store.segment_distributor(namespace=self._namespace, name=tag)
-        row: TableRow | None = None
-        with self._clock.move_on_after(_ROW_TIMEOUT):
-            row = await asking.row()
-        if row is None:
-            raise StoreUnavailableError(asking.store, f"no answer within {_ROW_TIMEOUT:g} s")
+        row = await _row_of(asking, self._clock)
         distributor = of_row(self._store, row, self._namespace)
         reached, last = self._floors.get(row.name), _LEAF_ALLOC.last_id(row)
         if reached is not None and last is not None:
@@ -421,3 +417,9 @@ def _hasten(generator: object, tags: Root | None) -> None:
     root = root_of(generator) if isinstance(generator, Component) else None
     if root is not None and tags is not None and tags.fail_fast:
         root.fail_fast = True
+
+
+async def _row_of(asking: TableDistributor, clock: Clock) -> TableRow:
+    with clock.move_on_after(_ROW_TIMEOUT):
+        return await asking.row()
+    raise StoreUnavailableError(asking.store, f"no answer within {_ROW_TIMEOUT:g} s")

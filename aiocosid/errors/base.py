@@ -114,7 +114,8 @@ class InvalidArgumentError(CosIdError, ValueError):
 
     Attributes:
         argument: the argument's name.
-        value: what was given; the message shows its first 100 characters.
+        value: what was given.
+        shown: the value as the message shows it: its first 100 characters.
         expected: what it has to be.
     """
 
@@ -123,6 +124,7 @@ class InvalidArgumentError(CosIdError, ValueError):
         if len(shown) > MOST_SHOWN:
             shown = f"{shown[:MOST_SHOWN]}..."
         self.remedy: str = f"it has to be {expected}"
+        self.shown: str = shown
         super().__init__(f"{argument} is {shown}; {self.remedy}")
         self.argument = argument
         self.value = value

@@ -15,16 +15,16 @@ from weakref import WeakKeyDictionary, ref
 from .._life import fork
 from .._life.component import Component, why_unusable
 from .._life.loop import Root, is_dead, running_loop
-from ..abc.checks import check_machine_bits
+from ..abc.options import takes
 from ..errors import InvalidArgumentError, MachineIdInUseError
 from ._opening import LeaseOpening
-from ._tenure import LeaseOptions, MarkDemand
+from ._options import LeaseOptions
+from ._tenure import MarkDemand
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from ..abc import Clock, MachineIdDistributor
-    from ..abc.events import Instrument
+    from ..abc import MachineIdDistributor
     from ..errors import CosIdError
     from ._tenure import Issuer
 
@@ -92,66 +92,26 @@ class MachineIdLease(Component):
         *("bits", "distributor", "namespace"),
     )
 
-    def __init__(
-        self,
-        distributor: MachineIdDistributor,
-        *,
-        bits: int = 10,
-        on_lost: str = "redistribute",
-        peer_safe_guard: float | None = None,
-        lead: float | None = None,
-        broken_threshold: float | None = 2.0,
-        start_timeout: float | None = None,
-        call_timeout: float = 2.0,
-        close_timeout: float = 5.0,
-        instrument: Instrument | None = None,
-        clock: Clock | None = None,
-    ) -> None:
+    @takes(LeaseOptions)
+    def __init__(self, distributor: MachineIdDistributor, options: LeaseOptions, /) -> None:
         """Describe a lease; nothing is sent yet.
 
         Args:
             distributor: the source of the id; it names the instance and the namespace.
-            bits: the width of the machine id, 1 to 31, as the layouts have it that use it.
-            on_lost: ``"redistribute"`` takes another id after a loss, ``"raise"`` ends the
-                generators with `MachineIdLostError`.
-            peer_safe_guard: seconds; the shortest safe guard duration of any instance in the
-                namespace, if it is shorter than the distributor's own.
-            lead: seconds that the time mark is ahead of the clock; 1.5 intervals by default.  For
-                so long ids are issued while the store is down, and for so long the next owner may
-                have to wait after a crash.
-            broken_threshold: seconds to wait for a clock that is behind a stored timestamp; None
-                for no limit.
-            start_timeout: seconds that opening may take; if it would have to wait longer for a
-                former owner's time mark, it fails at once.  By default 5 to reach the store, and
-                then as long as a mark can be ahead: ``lead`` and ``broken_threshold``.
-            call_timeout: seconds after which a call to the store is given up.
-            close_timeout: seconds that closing may take, the id's return included.
-            instrument: receives events.
-            clock: time; the system's by default.
+            options: the keyword arguments: see `LeaseOptions`.
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
         """
-        check_machine_bits(bits)
-        options = LeaseOptions(
-            on_lost=on_lost,
-            lead=lead,
-            peer_safe_guard=peer_safe_guard,
-            broken_threshold=broken_threshold,
-            start_timeout=start_timeout,
-            call_timeout=call_timeout,
-            close_timeout=close_timeout,
-            instrument=instrument,
-        )
         self._users = 0
         self._host: Root | None = None  # where its task runs, if it is a provider's
         self._is_shared = False  # a generator opened it, and the last one closes it
         self._demand = MarkDemand()
-        self.bits: int = bits
+        self.bits: int = options.bits
         self.distributor: MachineIdDistributor = distributor
         self.namespace: str = distributor.namespace
         self._options = options.fitted(distributor)
-        super().__init__(clock)
+        super().__init__(options.clock)
         self._reset()
 
     # For generators.

@@ -33,7 +33,8 @@ from ..errors import (
     StoreNotInitializedError,
     StoreUnavailableError,
 )
-from ._tenure import USUAL_LEAD, DiskBound, Tenure
+from ._options import USUAL_LEAD
+from ._tenure import DiskBound, Tenure
 from .instance_ids import namesake
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ if TYPE_CHECKING:
 
     from .._life.open_state import Home
     from ..abc import MachineIdDistributor
-    from ._tenure import LeaseOptions, MarkDemand
+    from ._options import FittedOptions
+    from ._tenure import MarkDemand
 
 __all__ = ("LeaseOpening",)
 
@@ -87,7 +89,7 @@ class LeaseOpening(OpenState):
         *,
         distributor: MachineIdDistributor,
         bits: int,
-        options: LeaseOptions,
+        options: FittedOptions,
         demand: MarkDemand,
     ) -> None:
         """Begin.

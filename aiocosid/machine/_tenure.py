@@ -1,10 +1,9 @@
-"""The machine id that a lease has: its options, the ends of its use, their bound on the disk."""
+"""The machine id that a lease has: the ends of its use, and their bound on the disk."""
 
 from __future__ import annotations
 
 import logging
-import random
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
@@ -12,10 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 import anyio
 
 from .._life.clock import call_bounded
-from ..abc import DEFAULT_GUARD_INTERVAL
-from ..abc.checks import check_seconds
 from ..abc.restart import VOID, Found, RestartRecord
-from ..errors import CosIdError, InvalidArgumentError, StoreUnavailableError
+from ..errors import CosIdError, StoreUnavailableError
+from ._options import lead_of
 from .files import STORE
 from .restart import (
     early_floor_ms,
@@ -31,111 +29,13 @@ if TYPE_CHECKING:
 
     from .._life.open_state import Home
     from ..abc import Clock, MachineIdDistributor
-    from ..abc.events import Instrument
 
-__all__ = ("USUAL_LEAD", "DiskBound", "Issuer", "LeaseOptions", "MarkDemand", "Tenure")
+__all__ = ("DiskBound", "Issuer", "MarkDemand", "Tenure")
 
 logger = logging.getLogger("aiocosid")
 
-FIRST_BACKOFF: Final = 0.05  # seconds after the first failure, doubled by each further one
-LAST_BACKOFF: Final = 2.0  # seconds; at most this long after an outage has ended, it is noticed
-JITTER: Final = 0.1  # of an interval: processes that started at the same time drift apart
-LEAD_SHARE: Final = 1.5  # intervals that the mark is ahead of the clock: one, and a margin
-USUAL_LEAD: Final = LEAD_SHARE * DEFAULT_GUARD_INTERVAL  # seconds; a former owner's may be
-USUAL_PATIENCE: Final = 5.0  # seconds
-LEASE_SHARE: Final = 0.9  # of the safe guard: clocks differ, and a renewal takes time
-
 MS: Final = 1000
 NEVER_MS: Final = 2**62
-
-
-def lead_of(distributor: MachineIdDistributor) -> float:
-    """Return the seconds that a time mark is ahead of the clock by default."""
-    return distributor.interval * LEAD_SHARE
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseOptions:
-    """The options of `MachineIdLease`; see there.
-
-    Attributes:
-        lease_time: seconds after a renewal in which the id is certainly ours, even if the store has
-            forgotten us.
-        offline: seconds that the mark of a stable id is ahead of the clock, and that it may be used
-            after a renewal, if that is more.
-    """
-
-    on_lost: str
-    lead: float | None
-    peer_safe_guard: float | None
-    broken_threshold: float | None
-    start_timeout: float | None
-    call_timeout: float
-    close_timeout: float
-    instrument: Instrument | None
-    lease_time: float = inf
-    offline: float = 0.0
-
-    def __post_init__(self) -> None:
-        """Check what does not depend on the distributor."""
-        if self.on_lost not in {"redistribute", "raise"}:
-            expected = "'redistribute' or 'raise'"
-            raise InvalidArgumentError("on_lost", self.on_lost, expected=expected)
-        if self.broken_threshold is not None:
-            check_seconds("broken_threshold", self.broken_threshold, or_zero=True)
-        for name in ("lead", "peer_safe_guard", "start_timeout"):
-            if (value := getattr(self, name)) is not None:
-                check_seconds(name, value)
-        for name in ("call_timeout", "close_timeout"):
-            check_seconds(name, getattr(self, name))
-
-    def fitted(self, distributor: MachineIdDistributor) -> Self:
-        """Return the options with the defaults that depend on a distributor."""
-        safe_guard = min(distributor.safe_guard, self.peer_safe_guard or inf)
-        lease_time = safe_guard * LEASE_SHARE if distributor.is_leased else inf
-        lead = lead_of(distributor) if self.lead is None else self.lead
-        offline = 0.0 if distributor.restart is None else distributor.restart.offline
-        if not distributor.interval < lead <= lease_time:
-            raise InvalidArgumentError(
-                "lead",
-                lead,
-                expected=f"seconds, more than the interval of {distributor.interval:g} s and at "
-                f"most {lease_time:g} s, 0.9 of the safe guard",
-            )
-        return replace(self, lead=lead, lease_time=lease_time, offline=offline)
-
-    @property
-    def takes_another(self) -> bool:
-        """Whether another id is taken after a loss."""
-        return self.on_lost == "redistribute"
-
-    def pause(self, interval: float, attempt: int) -> float:
-        """Return seconds until the next renewal: longer after each failure, never past the margin.
-
-        Args:
-            interval: seconds between two renewals.
-            attempt: how many have failed in a row.
-        """
-        if not attempt:
-            return interval * random.uniform(1 - JITTER, 1)  # noqa: S311 - no secret
-        longest = min(LAST_BACKOFF, self.lead_seconds - interval)
-        delay: float = min(longest, FIRST_BACKOFF * 2 ** min(attempt - 1, 10))
-        return delay * random.uniform(0.5, 1.0)  # noqa: S311 - it spreads load and hides nothing
-
-    @property
-    def patience(self) -> float:
-        """Seconds that opening tries to reach the store."""
-        return USUAL_PATIENCE if self.start_timeout is None else self.start_timeout
-
-    @property
-    def use_time(self) -> float:
-        """Seconds that the id may be used after a renewal."""
-        return max(self.lease_time, self.offline)
-
-    @property
-    def lead_seconds(self) -> float:
-        """Seconds that the mark is ahead of the clock; known once fitted to a distributor."""
-        return max(self.lead or 0.0, self.offline)
 
 
 class MarkDemand:

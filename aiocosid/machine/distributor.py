@@ -20,12 +20,12 @@ from .._life.fork import NotCopyable
 from .._life.loop import running_loop
 from ..abc import (
     DEFAULT_GUARD_INTERVAL,
-    DEFAULT_NAMESPACE,
-    DEFAULT_SAFE_GUARD,
     MachineIdDistributor,
 )
 from ..abc.checks import check_integer, check_machine_bits
+from ..abc.leases import MachineIdOptions
 from ..abc.machines import STABLE_GUARD_INTERVAL
+from ..abc.options import takes
 from ..errors import (
     ForkedError,
     InvalidArgumentError,
@@ -41,7 +41,6 @@ from .restart_file import restart_file
 from .rules import Decision, Taken
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable
 
     from ..abc import InstanceId, MachineGrant
@@ -203,66 +202,45 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
     is_remote: bool = False
     """Whether a server decides, which alone reads the cells."""
 
-    def __init__(
-        self,
-        backend: CellBackend,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        instance_id: InstanceId | str | None = None,
-        safe_guard: float = DEFAULT_SAFE_GUARD,
-        interval: float | None = None,
-        state_dir: str | os.PathLike[str] | None = None,
-        offline: float = 0.0,
-        offline_beside_cosid: bool = False,
-    ) -> None:
+    @takes(MachineIdOptions)
+    def __init__(self, backend: CellBackend, options: MachineIdOptions, /) -> None:
         """Describe the instance; nothing is sent yet.
 
         Args:
             backend: the store; the caller closes it.
-            namespace: the namespace of the machine ids, at most 91 characters.
-            instance_id: the instance that asks; by default a unique one.
-            safe_guard: seconds without a renewal after which an id may go to another instance.
-            interval: seconds between two renewals; by default 60, and 10 for a stable instance.
-            state_dir: a directory on the machine's own disk, for a stable instance: after a crash
-                and a start on the same machine it does not wait for its time mark.
-            offline: seconds without the store for which ids may be issued, also by a process that
-                starts on the same machine; 0, or above ``interval``.  It needs ``state_dir``.  For
-                so long a start of this instance elsewhere has to wait, also after an orderly end.
-            offline_beside_cosid: allows ``offline`` where CosId on Java holds machine ids of the
-                namespace: those nodes never take the id of an instance that is silent.  On JDBC
-                stores they do, and on Redis when no other id is free.
+            options: the keyword arguments: see `MachineIdOptions`.
 
         Raises:
             InvalidArgumentError: an argument is outside its range, ``state_dir`` is given for an
                 instance that is not stable, or ``offline`` without ``state_dir``.
         """
-        who = as_instance_id(instance_id)
+        who, where = as_instance_id(options.instance_id), options.state_dir
         is_stable = who.stable and self.keeps_marks
         usual = STABLE_GUARD_INTERVAL if is_stable else DEFAULT_GUARD_INTERVAL
         super().__init__(
-            namespace=namespace,
+            namespace=options.namespace,
             instance_id=who,
-            safe_guard=safe_guard,
-            interval=usual if interval is None else interval,
+            safe_guard=options.safe_guard,
+            interval=usual if options.interval is None else options.interval,
         )
-        if state_dir is not None and not is_stable:
+        if where is not None and not is_stable:
             expected = "left out but for a stable instance_id, on a store that keeps time marks"
-            raise InvalidArgumentError("state_dir", state_dir, expected=expected)
-        self.state_dir: Path | None = None if state_dir is None else Path(state_dir)
+            raise InvalidArgumentError("state_dir", where, expected=expected)
+        self.state_dir: Path | None = None if where is None else Path(where)
         self.restart: RestartPlace | None = restart_file(
-            state_dir,
-            offline=offline,
+            where,
+            offline=options.offline,
             interval=self.interval,
             store=backend.name,
             address=backend.address,
-            namespace=namespace,
+            namespace=self.namespace,
             instance=who.text,
         )
-        self.offline: float = offline
-        self.offline_beside_cosid: bool = offline_beside_cosid
+        self.offline: float = options.offline
+        self.offline_beside_cosid: bool = options.offline_beside_cosid
         self.store: str = backend.label
         self._backend = backend
-        self._is_unique = instance_id is None
+        self._is_unique = options.instance_id is None
         self._born = fork.generation
         self._forget()
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from ..abc.lazy import later
 
 if TYPE_CHECKING:
+    from ..abc.leases import LeaseTerms as LeaseTerms
     from ._configured import ConfiguredProvider as ConfiguredProvider
     from ._configured import configure as configure
     from ._id_provider import IdProvider as IdProvider
     from ._id_provider import connect as connect
     from .options import OPTIONS as OPTIONS
-    from .options import LeaseTerms as LeaseTerms
     from .options import MachineOptions as MachineOptions
     from .options import NamedCached as NamedCached
     from .options import NamedChain as NamedChain

@@ -187,7 +187,9 @@ class IdProvider(Hosting):
             return await self._opened(name, spec)
         self._specs[name].check_agrees(name, spec)
         if spec.resumes == "groups":
-            cast("GroupedSegmentId", self._part(name))._renew_fallen()
+            from ..segment.grouped_id import renew_fallen
+
+            renew_fallen(cast("GroupedSegmentId", self._part(name)))
         return cast("_G", found)
 
     async def _opened(self, name: str, spec: GeneratorSpec[_G]) -> _G:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 from .._life.component import Component, drain_all, label_of, leave_root, retire
 from ..abc import IdGenerator, MachineIdDistributor, TextIdGenerator
 from ..abc.checks import check_seconds
+from ..abc.leases import InstanceOptions, LeaseTerms
 from ..abc.options import declared
 from ..errors import ClosedError, GeneratorMissingError, InvalidArgumentError
-from .options import LeaseTerms, MachineOptions
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -33,7 +33,7 @@ __all__ = (
 _D = TypeVar("_D")
 
 LEASE_TERMS: Final = declared(LeaseTerms).keys()
-OF_STORE: Final = (*(declared(MachineOptions).keys() - LEASE_TERMS - {"machine"}),)
+OF_STORE: Final = (*declared(InstanceOptions),)
 """The `MachineOptions` of the store's own machine ids."""
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Coroutine
+from inspect import Parameter, Signature
 from types import MethodType
 from typing import (
     TYPE_CHECKING,
@@ -33,7 +33,9 @@ M_co = TypeVar("M_co", covariant=True)
 R_co = TypeVar("R_co", covariant=True)
 T_co = TypeVar("T_co", covariant=True)
 
-CONVERTER: Final = "    converter: "
+CONVERTER: Final = "    converter: "  # in the words of a kind that takes one
+OF_CONVERTER: Final = "IdConverter | None"
+EITHER: Final = Parameter.POSITIONAL_OR_KEYWORD
 
 
 class KindMethod(Generic[M_co]):
@@ -73,23 +75,18 @@ class KindMethod(Generic[M_co]):
         return provider._ask(name, self._kind(**given).written(converter), **others)
 
     @property
-    def __signature__(self) -> inspect.Signature:
+    def __signature__(self) -> Signature:
         """The arguments, for ``help()``."""
-        name: Any = inspect.Parameter.empty if self._kind.name is None else self._kind.name
-        either = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        default: Any = Parameter.empty if self._kind.name is None else self._kind.name
         found = [
-            inspect.Parameter("self", either),
-            inspect.Parameter("name", either, default=name, annotation="str"),
+            Parameter("self", EITHER),
+            Parameter("name", EITHER, default=default, annotation="str"),
         ]
         if CONVERTER in self._kind.doc:
-            found.append(
-                inspect.Parameter(
-                    "converter", either, default=None, annotation="IdConverter | None"
-                )
-            )
+            found.append(Parameter("converter", EITHER, default=None, annotation=OF_CONVERTER))
         if self._takes_batch:
-            found.append(inspect.Parameter("batch", either, default=None, annotation="int | None"))
-        return inspect.Signature([*found, *parameters_of(self._kind.options)])
+            found.append(Parameter("batch", EITHER, default=None, annotation="int | None"))
+        return Signature([*found, *parameters_of(self._kind.options)])
 
     def __getattribute__(self, name: str) -> Any:  # noqa: ANN401 - as the attribute is
         if name == "__doc__":  # a property of this name would be the class's own

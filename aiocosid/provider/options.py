@@ -2,11 +2,12 @@
 # Without "from __future__ import annotations": the bounds of options are there at run time.
 
 from math import inf
-from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
-from ..abc import DEFAULT_NAMESPACE, DEFAULT_SAFE_GUARD, DEFAULT_STEP, MAX_ID
+from ..abc import DEFAULT_NAMESPACE, DEFAULT_STEP, MAX_ID
 from ..abc.checks import MAX_MACHINE_BITS, Create
-from ..abc.options import Bounds, Count, Options, Seconds, SecondsOrZero
+from ..abc.leases import InstanceOptions, LeaseTerms
+from ..abc.options import Bounds, Count, Options, Seconds
 from ..segment.options import (
     LeafSegmentOptions,
     SegmentChainOptions,
@@ -17,9 +18,7 @@ from ..segment.pace import CHAIN_STEP
 from ..snowflake.options import CachedOptions, CosIdOptions, ShardedOptions, SnowflakeOptions
 
 if TYPE_CHECKING:
-    import os
-
-    from ..abc import Clock, InstanceId, MachineIdDistributor
+    from ..abc import Clock, MachineIdDistributor
     from ..abc.events import Instrument
     from ..machine import MachineIdLease
 
@@ -27,7 +26,6 @@ __all__ = (
     "OPTIONS",
     "ConnectOptions",
     "HostOptions",
-    "LeaseTerms",
     "MachineOptions",
     "NamedCached",
     "NamedChain",
@@ -123,48 +121,15 @@ class NamedUncertainty(NamedInner):
     bits: Annotated[int, Bounds(1, 62)]
 
 
-class LeaseTerms(Options):
-    """The options of `MachineIdLease` that a provider passes to it.
-
-    Attributes:
-        on_lost: ``"redistribute"`` takes another id after a loss, ``"raise"`` ends the generators.
-        peer_safe_guard: seconds; the shortest safe guard of any instance of the namespace, if it is
-            shorter than ``safe_guard``.
-        lead: seconds that the time mark is ahead of the clock; 1.5 intervals by default.
-        start_timeout: seconds that opening the lease may take.
-        call_timeout: seconds after which a call to the store is given up.
-    """
-
-    on_lost: Literal["redistribute", "raise"] = "redistribute"
-    peer_safe_guard: Seconds | None = None
-    lead: Seconds | None = None
-    start_timeout: Seconds | None = None
-    call_timeout: Seconds = 2.0
-
-
-class MachineOptions(LeaseTerms):
+class MachineOptions(LeaseTerms, InstanceOptions):
     """Where machine ids come from, and how they are leased.
 
     Attributes:
         machine: a distributor of machine ids, as `ManualMachineIdDistributor`, or a lease; None for
-            the provider's store, which alone takes the other options here.
-        instance_id: the holder of the machine id; by default a new one for each process.
-        safe_guard: seconds without a renewal after which another instance may get the id.
-        interval: seconds between two renewals; by default 60, and 10 for a stable instance.
-        state_dir: a directory on the machine's own disk, for a stable instance: after a crash and a
-            start on the same machine it does not wait for its time mark.
-        offline: seconds without the store for which ids may be issued, also by a process that
-            starts on the same machine; see `Store.machine_id_distributor`.
-        offline_beside_cosid: allows ``offline`` where CosId on Java holds machine ids.
+            the provider's store, which alone takes the options of an instance.
     """
 
     machine: "MachineIdDistributor | MachineIdLease | None" = None
-    instance_id: "InstanceId | str | None" = None
-    safe_guard: Seconds = DEFAULT_SAFE_GUARD
-    interval: Seconds | None = None
-    state_dir: "str | os.PathLike[str] | None" = None
-    offline: SecondsOrZero = 0.0
-    offline_beside_cosid: bool = False
 
 
 class NamedSnowflake(MachineOptions, SnowflakeOptions):

@@ -8,7 +8,7 @@ decides how long the next one is.
 from __future__ import annotations
 
 from math import ceil
-from typing import Final, Self
+from typing import Final
 
 from .options import MAX_STEP, PREFETCH_AT, SEGMENT_DURATION
 from .pace import Pace
@@ -53,15 +53,6 @@ class DoubleBuffer(Pace):
         self._target = 1
         self._loads = 0
         self._loaded_at = 0.0
-
-    def at_rest(self) -> Self:
-        """Return one with the same row's step that has loaded nothing yet."""
-        return type(self)(
-            step=self.least,
-            prefetch_at=self._prefetch_at,
-            segment_duration=self._duration,
-            max_step=self._max_step,
-        )
 
     @property
     def target(self) -> int:

@@ -10,12 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 from anyio.lowlevel import checkpoint
 
-from .._life import fork
 from .._life.atomic_step import atomic_step
-from .._life.callers import STRETCH, TurnLine, suspend
-from .._life.loop import nothing
+from .._life.callers import STRETCH, Callers
 from .._life.open_state import OpenState
-from .._life.waiting_line import Waiter, WaiterQueue
 from ..abc.events import FetchFailed, SegmentFetched, WaitTimedOut
 from ..errors import (
     ClosedError,
@@ -25,15 +22,14 @@ from ..errors import (
     StoreRolledBackError,
     WouldBlock,
 )
-from ._demand import Demand
-from ._stock import Expiry, Stock
-from ._supply import FLIGHT, Supply
+from ._supply import FLIGHT, Demand, Expiry, Stock, Supply
 from .chain import FOREVER, IdsInHand
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from .._life.open_state import Home
+    from .._life.waiting_line import Waiter
     from ..abc import IdSegmentDistributor
     from ._supply import Reply
     from .chain import IdSegment
@@ -53,19 +49,22 @@ class SegmentOpening:
     It does not hold its generator, which takes from the hand, and none of its parts holds it.
 
     Attributes:
+        label: names the generator in messages.
         life: ends with the opening, and tells the generator.
         options: the generator's.
         pace: how far ahead to buy.
         hand: the ids in hand.
         stock: counts them.
-        line: callers that wait.
+        callers: those who want ids.
+        line: those of them who wait.
         demand: what they take and find.
         supply: the calls to the store.
+        is_replaced: whether a later opening has begun, in a forked child or on another loop.
     """
 
     __slots__ = (
-        *("__weakref__", "_expiry", "_gives_up_later", "_is_replaced", "_turns"),
-        *("demand", "hand", "life", "line", "options", "pace", "stock", "supply"),
+        *("__weakref__", "_expiry", "_gives_up_later", "callers", "demand", "hand"),
+        *("is_replaced", "label", "life", "line", "options", "pace", "stock", "supply"),
     )
 
     def __init__(
@@ -86,19 +85,20 @@ class SegmentOpening:
             name=distributor.name,
             instrument=options.instrument,
         )
+        self.label = self.life.label
         self.options = options
         self.pace = pace
         self.hand: IdsInHand = IdsInHand(None if before is None else before.hand.floor)
         self.stock = Stock(self.life, self.hand)
-        self.line = WaiterQueue()
+        self.callers = Callers(self.life.clock, LONG_PIECE, options.wait_timeout)
+        self.line = self.callers.line
         self.demand = Demand(self.stock, self.line, pace, options.quiet_seconds)
         self.supply = Supply(self.stock, distributor, options, pace, row_step)
         self._expiry = Expiry(self.stock)
-        self._turns = TurnLine()
         self._gives_up_later = False  # closed in the middle of a step
-        self._is_replaced = False  # by a forked child, or on another loop
+        self.is_replaced = False
         if before is not None:
-            before._is_replaced = True
+            before.is_replaced = True
 
     # The boundary of a piece.
 
@@ -123,7 +123,7 @@ class SegmentOpening:
                 # The whole distance, several times over, before the loop had a turn: hunger,
                 # although a store in this process has hidden it.
                 self.demand.find_dry(waiting=False)
-            if await self._turns.wait(self._is_turn_spent, again=again):
+            if await self.callers.turns.wait(self._is_turn_spent, again=again):
                 self.stock.since_turn = self.hand.left  # put in hand meanwhile, and for this turn
             self.life.check()
             again = True
@@ -201,30 +201,22 @@ class SegmentOpening:
 
     # Waiting.
 
-    async def wait(self, n: int) -> list[range]:
-        """Stand in line for ``n`` ids, for as long as ``wait_timeout``; 0 takes none."""
-        clock, process = self.life.clock, fork.generation
-        due = clock.monotonic() + self.options.wait_timeout
-        waiter = Waiter(n, nothing, self.supply.sent, due)
-        self._line_up(waiter)
-        try:
-            if not waiter.is_done:
-                await suspend(waiter, self.line, clock, self._seconds_left, self._time_out)
-            elif n:
-                await self._let_others_run(n)
-        except BaseException:
-            self._leave(waiter)
-            raise
-        fork.ensure_own(process, self.life.label)
-        if waiter.pieces is not None:
-            return waiter.pieces
-        raise waiter.error or WouldBlock
+    async def wait_for_first(self) -> None:
+        """Wait for the first segment, if opening has to bring one."""
+        if self.pace.keeps_none:
+            self.order()  # for who has lined up meanwhile
+        else:
+            await self.callers.wait_for_first(self)
 
-    def _seconds_left(self, waiter: Waiter) -> float:
-        return waiter.due - self.life.clock.monotonic()
+    async def line_up(self, waiter: Waiter) -> None:
+        """Put a caller in line, and see that ids come; one that is served at once yields."""
+        self._line_up(waiter)
+        if waiter.is_done and waiter.n and self.stock.since_turn >= LONG_PIECE:
+            self.stock.since_turn = self.hand.left + waiter.n  # all of it is for the next turn
+            await self.callers.turns.wait(self._is_turn_spent)
 
     @atomic_step
-    def _time_out(self) -> None:
+    def time_out(self) -> None:
         """Fail the first in line, whose time is up."""
         self.life.emit(WaitTimedOut, waited=self.options.wait_timeout)
         self.line.fail_first(self.supply.no_segment(self.options.wait_timeout))
@@ -232,6 +224,7 @@ class SegmentOpening:
 
     @atomic_step
     def _line_up(self, waiter: Waiter) -> None:
+        waiter.sent = self.supply.sent
         self.life.check()  # a store in this process may have ended us a moment ago
         in_hand = self.hand.ahead
         wanted = waiter.n or 1
@@ -241,7 +234,6 @@ class SegmentOpening:
             reason = f"{len(self.line)} callers wait already, and max_waiters is as many"
             remedy = "try again, or raise max_waiters"
             raise self.supply.no_segment(reason=reason, remedy=remedy)
-        self.demand.waits += waiter.n > 0
         self.line.add(waiter)
         if in_hand >= wanted:
             self._serve()  # a signal handler has had them brought a moment ago
@@ -251,29 +243,17 @@ class SegmentOpening:
         if not self.supply.is_under_way:
             self.order()
 
-    async def _let_others_run(self, n: int) -> None:
-        """Served at once by a store in this process: give the loop its turn all the same."""
-        if self.stock.since_turn >= LONG_PIECE:
-            self.stock.since_turn = self.hand.left + n  # all of it is for the next turn
-            await self._turns.wait(self._is_turn_spent)
-
-    def _leave(self, waiter: Waiter) -> None:
-        """Give up a place in the line, or the ids that were delivered in the same turn.
-
-        Those are never put back: ids above them may have been handed out.
-        """
-        if self._is_replaced:
-            return
-        if waiter.pieces is not None:
-            self.stock.discard(waiter.n, "cancelled")
-        elif waiter.error is None:
-            self._step_out(waiter)
+    def drop(self, count: int) -> None:
+        """Give up ids that were delivered to a caller in the turn in which it was cancelled."""
+        if not self.is_replaced:
+            self.stock.discard(count, "cancelled")
 
     @atomic_step
-    def _step_out(self, waiter: Waiter) -> None:
+    def step_out(self, waiter: Waiter) -> None:
+        """Let a caller leave that has got nothing."""
         held_up = self.line.is_first(waiter)
         self.line.discard(waiter)
-        if held_up:
+        if held_up and not self.is_replaced:
             self._serve()  # there may be enough for whoever stood behind
 
     def _serve(self) -> None:
@@ -288,7 +268,7 @@ class SegmentOpening:
                 line.fail(supply.overflow)
         if not line:
             self._install()
-        elif self.pace.keeps_none and line.first.since >= self.stock.oldest:
+        elif self.pace.keeps_none and line.first.sent >= self.stock.oldest:
             # They asked after the call was sent for somebody who has left since.
             self.stock.discard(self.hand.chain.clear(), "order")
 
@@ -302,20 +282,20 @@ class SegmentOpening:
             at_least: segments to ask for if none is missing.
         """
         supply = self.supply
-        while not supply.is_under_way and (segments := self.missing(at_least)):
+        while not supply.is_under_way and (segments := self._missing(at_least)):
             at_least = 0
             self.demand.take_off()
             reply = supply.ask_now(segments)
             if reply is None:
                 supply.calls.start(FLIGHT, self._fly, segments, task="prefetch")
                 return
-            if not self.take_in(reply):
+            if not self._take_in(reply):
                 if self.line and isinstance(reply.answer, CosIdError):
                     # A flight goes on asking.
                     supply.calls.start(FLIGHT, self._fly, segments, task="prefetch")
                 return
 
-    def missing(self, at_least: int = 0) -> int:
+    def _missing(self, at_least: int = 0) -> int:
         """Count the segments to buy now."""
         supply, pace, wanted = self.supply, self.pace, self.line.wanted
         if self.life.ended is not None or supply.used_up:
@@ -334,23 +314,23 @@ class SegmentOpening:
         life, supply, stock = self.life, self.supply, self.stock
         try:
             if self.pace.keeps_none:
-                segments = self.missing()  # callers that have come since share this call
+                segments = self._missing()  # callers that have come since share this call
             while segments and not life.has_ended():
                 demand = stock.handed_out
                 self.demand.take_off()
                 reply = await supply.fetch(segments)
                 # What comes after the end is a gap.
-                if not (life.has_ended() or self.take_in(reply) or life.has_ended()):
+                if not (life.has_ended() or self._take_in(reply) or life.has_ended()):
                     await supply.back_off()
                     # No id was taken meanwhile: the next caller starts another flight.
                     if not self.line and stock.handed_out == demand:
                         break
-                segments = self.missing()
+                segments = self._missing()
         finally:
             supply.calls.end(FLIGHT)
 
     @atomic_step
-    def take_in(self, reply: Reply) -> bool:
+    def _take_in(self, reply: Reply) -> bool:
         """Link what came, or take note of the failure; tell whether to go on without a pause."""
         found = self.supply.judge(reply)
         if isinstance(found, CosIdError):
@@ -410,7 +390,7 @@ class SegmentOpening:
         else:
             self._give_up(reason)
         if not isinstance(reason, ForkedError):
-            self._turns.release()
+            self.callers.turns.release()
 
     @atomic_step
     def _give_up(self, reason: CosIdError) -> None:
@@ -431,11 +411,3 @@ class SegmentOpening:
             # What the step has left, or has brought after it was closed just before.
             self._give_up(reason)
         await self.supply.calls.drain()
-
-    # Looking inside.
-
-    @property
-    def head_sequence(self) -> int | None:
-        """The id before the next one; None before the first fetch."""
-        before = self.hand.before_next
-        return self.supply.last_max_id if before is None else before

@@ -109,7 +109,7 @@ class SegmentStatistics(Statistics):
         }
 
 
-def picture_of(opening: SegmentOpening, kind: str, ended: CosIdError | None) -> SegmentStatistics:
+def picture_of(opening: SegmentOpening, kind: str) -> SegmentStatistics:
     """Return a picture of an opening; cheap, and never waits."""
     life, stock, hand, supply = opening.life, opening.stock, opening.hand, opening.supply
     demand, pace, distributor = opening.demand, opening.pace, supply.distributor
@@ -121,7 +121,7 @@ def picture_of(opening: SegmentOpening, kind: str, ended: CosIdError | None) -> 
         namespace=distributor.namespace,
         name=distributor.name,
         step=pace.step,
-        head_sequence=opening.head_sequence,
+        head_sequence=supply.head_sequence,
         head_offset=None if head is None else head.offset,
         head_max_id=None if head is None else head.max_id,
         fetch_time=None if head is None else int(wall - (now - head.fetched_at)),
@@ -131,7 +131,7 @@ def picture_of(opening: SegmentOpening, kind: str, ended: CosIdError | None) -> 
         safe_distance=pace.safe_distance,
         prefetch_distance=pace.distance,
         starvations=demand.starvations,
-        waits=demand.waits,
+        waits=opening.line.waits,
         waiting=len(opening.line),
         fetches=supply.fetches,
         failures=supply.failures,
@@ -141,7 +141,7 @@ def picture_of(opening: SegmentOpening, kind: str, ended: CosIdError | None) -> 
         rate=rate,
         seconds_left=hand.ahead / rate if rate > 0 else None,
         last_error=supply.last_error,
-        ended=ended,
+        ended=supply.ended,
         endurance=pace.endurance,
         distributor=distributor.statistics(),
     )

@@ -1,15 +1,23 @@
-"""The calls of one opening to its store: one at a time, owned by no caller, and never torn."""
+"""The ids of one opening: how many there were, how fast they are taken, and what the store gives.
+
+The store is called by one task at a time, which no caller owns.
+"""
 
 from __future__ import annotations
 
 import logging
 import random
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from .._life.atomic_step import atomic_step
 from .._life.clock import as_cosid_error
-from .._life.store_calls import LAST_BACKOFF, OpeningCalls, back_off, unavailable
+from .._life.component import RESOLUTION
+from .._life.open_state import LAST_BACKOFF, OpeningCalls, back_off, unavailable
 from ..abc import MAX_ID
+from ..abc.checks import check_max_id
+from ..abc.events import DistanceChanged, IdsDiscarded, Starved
 from ..errors import (
     CorruptCounterError,
     CosIdError,
@@ -20,22 +28,227 @@ from ..errors import (
     WouldBlock,
 )
 from .blocks import Block, BlockDistributor
-from .chain import IdSegment
+from .chain import FOREVER, IdSegment
+from .pace import RateMeter
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
+    from .._life.open_state import OpenState
+    from .._life.waiting_line import WaiterQueue
     from ..abc import IdSegmentDistributor
-    from ._stock import Stock
+    from .chain import IdsInHand
     from .options import SegmentOptions
     from .pace import Pace
 
-__all__ = ("FLIGHT", "Reply", "Supply")
+__all__ = ("FLIGHT", "Demand", "Expiry", "Reply", "Stock", "Supply")
 
 logger = logging.getLogger("aiocosid")
 
 FLIGHT: Final = 0  # the key of the one task that calls
 BACKOFF_SHARE: Final = 0.2  # of wait_timeout: who begins to wait during a pause sees an attempt
+
+
+class Stock:
+    """Counts the ids that come and go.
+
+    Attributes:
+        life: the opening's.
+        hand: the ids in hand.
+        fetched: ids that came.
+        discarded: ids that were given up.
+        oldest: the number of the fetch that the first id in hand comes from.
+        since_turn: ids put in hand since the loop last had a turn.
+    """
+
+    __slots__ = ("discarded", "fetched", "hand", "life", "oldest", "since_turn")
+
+    def __init__(self, life: OpenState, hand: IdsInHand) -> None:
+        self.life = life
+        self.hand = hand
+        self.fetched = self.discarded = self.oldest = self.since_turn = 0
+
+    @property
+    def handed_out(self) -> int:
+        """Ids that callers have got."""
+        return self.fetched - self.discarded - self.hand.ahead
+
+    def link(self, fetched: Sequence[IdSegment], sent: int, max_id: int) -> int:
+        """Link the segments of a fetch; return how many of their ids are outside of 1 to max_id."""
+        count = left_out = sum(each.step for each in fetched)
+        self.fetched += count
+        if not self.hand.ahead:
+            self.oldest = sent
+        for each in fetched:
+            segment = each.clipped(lowest=1, highest=max_id)
+            if segment is not None:
+                self.hand.chain.link(segment)
+                left_out -= segment.step
+        return left_out
+
+    def take(self, n: int) -> list[range]:
+        """Take exactly ``n`` ids; there have to be that many.
+
+        Part of a step, as everything that counts ids and then takes them.
+        """
+        self.since_turn += max(0, n - self.hand.left)
+        return self.hand.take(n)
+
+    def discard(self, count: int, reason: str) -> None:
+        """Count ids that are given up, and tell why."""
+        if count:
+            self.discarded += count
+            self.life.emit(IdsDiscarded, count=count, reason=reason)
+
+
+class Expiry:
+    """Gives up ids that are too old, also between calls."""
+
+    __slots__ = ("_expires_at", "_is_watched", "_stock", "hand", "life")
+
+    def __init__(self, stock: Stock) -> None:
+        self._stock = stock
+        self.hand = stock.hand
+        self.life = stock.life
+        self._expires_at = FOREVER
+        self._is_watched = False
+
+    def drop_old(self) -> None:
+        """Give up what is too old, in hand and in the chain."""
+        now = self.life.clock.monotonic()
+        if now > self._expires_at:
+            self._drop_piece()
+        self._stock.discard(self.hand.chain.drop_expired(now), "expired")
+
+    @atomic_step
+    def _drop_piece(self) -> None:
+        self._stock.discard(self.hand.drop_piece(), "expired")
+
+    def watch(self, expires_at: float) -> None:
+        """Have the piece that was put in hand given up in time."""
+        self._expires_at = expires_at
+        if not self._is_watched:
+            self._is_watched = True  # first: an eager task may end before the call returns
+            if not self.life.start_soon(self._expire_in_time, task="ttl"):
+                self._is_watched = False
+
+    async def _expire_in_time(self) -> None:
+        """Take what is too old out of the hand; wakes once for a ttl, and fetches nothing."""
+        life, hand = self.life, self.hand
+        try:
+            while hand.left and life.ended is None:
+                now = life.clock.monotonic()
+                if now >= self._expires_at:
+                    self._drop_piece()
+                else:
+                    await life.sleep_for(max(self._expires_at - now, RESOLUTION))
+        finally:
+            self._is_watched = False
+        if hand.left and life.ended is None:
+            self.watch(self._expires_at)  # put in hand meanwhile, by a signal handler
+
+
+class Demand:
+    """Sets the pace by hunger, batches and quiet.
+
+    Attributes:
+        is_starved: a starvation was counted, and nothing came since.
+        starvations: how many there were.
+    """
+
+    __slots__ = (
+        *("_ahead_at_takeoff", "_dry_at", "_hungry", "_life", "_line", "_meter", "_pace"),
+        *("_quiet_period", "_stock", "_watched", "is_starved", "starvations"),
+    )
+
+    def __init__(self, stock: Stock, line: WaiterQueue, pace: Pace, quiet_period: float) -> None:
+        self._life = stock.life
+        self._stock = stock
+        self._line = line
+        self._pace = pace
+        self._quiet_period = quiet_period
+        self._meter = RateMeter(self._life.clock.monotonic())
+        self._ahead_at_takeoff = 0  # ids in hand when the latest call to the store was sent
+        self._hungry = False  # a caller found no id, and none have come since
+        self._dry_at = 0.0  # when that was
+        self._watched = False  # the quiet timer is running
+        self.is_starved = False
+        self.starvations = 0
+
+    def plan(self, space: int) -> None:
+        """Fit the pace to the rate before a look at what is missing, with ``space`` ids left."""
+        now, handed_out = self._life.clock.monotonic(), self._stock.handed_out
+        self._meter.note(now, handed_out)
+        self._pace.plan(now, self._meter.sustained(now, handed_out), space)
+
+    def rate(self, now: float) -> float:
+        """Return ids a second lately."""
+        return self._meter.rate(now, self._stock.handed_out)
+
+    def expect(self, n: int) -> None:
+        """Keep enough ahead for callers that take ``n`` ids at once."""
+        before = self._pace.distance
+        if self._pace.asked_for(n):
+            self.tell_growth(before)
+
+    def find_dry(self, *, waiting: bool) -> None:
+        """Take note of a caller that found no id: the next landing makes the distance longer."""
+        if not self._stock.fetched:
+            return  # a new group's: nothing has been there yet
+        if waiting and not self.is_starved:
+            self.is_starved = True
+            self.starvations += 1
+            self._life.emit(Starved)
+        if not self._hungry:
+            self._hungry = True
+            self._dry_at = self._life.clock.monotonic()
+
+    def take_off(self) -> None:
+        """A call to the store is sent."""
+        self._ahead_at_takeoff = self._stock.hand.ahead
+
+    def land(self, sent_at: float, now: float, *, was_down: bool) -> None:
+        """Ids came: fit the distance to what was taken while their flight was under way.
+
+        While the store was down, no distance would have been long enough.
+        """
+        hungry = self._hungry
+        if not (hungry and was_down):
+            taken = self._ahead_at_takeoff - self._stock.hand.ahead
+            demand: float = taken
+            if hungry:
+                lasted = self._dry_at - sent_at
+                demand = taken * (now - sent_at) / lasted if taken and lasted > 0 else inf
+            self._pace.landed(taken=taken, demand=demand, starved=hungry)
+        self._hungry = self.is_starved = False
+
+    def note(self, now: float) -> None:
+        """Take a sample of the rate."""
+        self._meter.note(now, self._stock.handed_out)
+
+    def tell_growth(self, before: int) -> None:
+        """The distance has grown: say so, and watch for quiet."""
+        self._life.emit(DistanceChanged, before=before, after=self._pace.distance)
+        if not self._watched:
+            self._watched = True  # first: an eager task may end before the call returns
+            if not self._life.start_soon(self._watch_quiet, task="quiet"):
+                self._watched = False
+
+    async def _watch_quiet(self) -> None:
+        """Halve the distance after each quiet period; exists only while it is grown."""
+        life, line, pace, stock = self._life, self._line, self._pace, self._stock
+        try:
+            while pace.is_grown:
+                demand = stock.handed_out + line.waits
+                await life.sleep_for(self._quiet_period)
+                if life.ended is not None:
+                    break
+                idle = demand == stock.handed_out + line.waits and not line
+                before = pace.distance
+                if pace.end_period(stock.hand.ahead, idle=idle):
+                    life.emit(DistanceChanged, before=before, after=pace.distance)
+        finally:
+            self._watched = False
 
 
 class Reply(NamedTuple):
@@ -69,7 +282,7 @@ class Supply:
     """
 
     __slots__ = (
-        *("_asked", "_clock", "_hand", "_life", "_most", "_next", "_options", "_pace"),
+        *("_asked", "_clock", "_flights", "_hand", "_life", "_most", "_next", "_options", "_pace"),
         *("_row_step", "at_once", "attempt", "calls", "distributor", "failures", "fetches"),
         *("last_error", "last_max_id", "sent", "used_up"),
     )
@@ -100,6 +313,7 @@ class Supply:
         self.last_max_id: int | None = None
         self._most = MAX_ID  # fewer from when the counter had no room for as many
         self._asked = 0  # by the latest call
+        self._flights = 0  # answered, since the store has answered without one
 
     # Asking.
 
@@ -114,7 +328,12 @@ class Supply:
         return min(self._most, self.distributor.step_limit or MAX_ID)
 
     def ask_now(self, segments: int) -> Reply | None:
-        """Ask a store in this process; None if asking takes a flight."""
+        """Ask a store in this process; None if asking takes a flight.
+
+        A store that has answered flights alone, twice in a row, is not asked this way any more.
+        """
+        if self._flights > 1:
+            return None
         count = self._asked = self._ids_of(segments)
         sent_at = self._clock.monotonic()
         self.sent += 1
@@ -126,7 +345,7 @@ class Supply:
         except Exception as error:  # noqa: BLE001 - as in fetch
             answer = as_cosid_error(self.distributor.store, error)
         else:
-            self.at_once = True
+            self.at_once, self._flights = True, 0
         return Reply(answer, count, sent_at)
 
     def _ids_of(self, segments: int) -> int:
@@ -143,6 +362,7 @@ class Supply:
         )
         if isinstance(answer, tuple):
             answer, count = answer
+            self._flights += 1
         return Reply(answer, count, sent_at)
 
     async def _ask(self, count: int) -> tuple[object, int]:
@@ -179,14 +399,11 @@ class Supply:
         if type(max_id) is not int:  # bool and float pass for integers, and ids would be such
             return self._corrupt(f"{max_id!r} of type {type(max_id).__name__}")
         distributor, last = self.distributor, self._hand.floor
-        if last is not None and max_id <= last + (count - 1) * distributor.stride:
-            return StoreRolledBackError(
-                distributor.store,
-                namespace=distributor.namespace,
-                name=distributor.name,
-                seen=max_id,
-                expected=last + (count - 1) * distributor.stride + 1,
-            )
+        try:
+            span = (count - 1) * distributor.stride + 1
+            check_max_id(distributor, max_id, baseline=last, step=span)
+        except StoreRolledBackError as error:
+            return error
         if max_id < 1:
             return self._corrupt(f"{max_id}, below the first id")
         return [IdSegment(max_id, count, reply.sent_at, self._options.lifetime, distributor.stride)]
@@ -242,6 +459,18 @@ class Supply:
         """Return the error of a counter that has no more ids."""
         limit = min(self._options.max_id, MAX_ID)
         return IdOverflowError(self.distributor.namespaced_name, limit=limit)
+
+    @property
+    def ended(self) -> CosIdError | None:
+        """Why no id comes any more; None while there are some."""
+        is_used_up = self.used_up and not self._hand.ahead
+        return self._life.ended or (self.overflow() if is_used_up else None)
+
+    @property
+    def head_sequence(self) -> int | None:
+        """The id before the next one; None before the first fetch."""
+        before = self._hand.before_next
+        return self.last_max_id if before is None else before
 
     def no_segment(self, waited: float = 0, reason: str = "", remedy: str = "") -> CosIdError:
         """Return the error of a caller that gets no ids, with the store's own as its cause."""

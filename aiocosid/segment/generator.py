@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -12,19 +13,20 @@ from .._life.clock import call_bounded
 from .._life.component import Component
 from ..abc import IdGenerator
 from ..abc.checks import check_integer
-from ..errors import CosIdError, InvalidArgumentError, SegmentUnavailableError, WouldBlock
+from ..errors import CosIdError, InvalidArgumentError, WouldBlock
 from ._opening import SegmentOpening
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from .._life.loop import Root
     from ..abc import IdSegmentDistributor
     from ._statistics import SegmentStatistics
     from .chain import IdsInHand
     from .options import SegmentOptions
     from .pace import Pace
 
-__all__ = ("MAX_BATCH", "SegmentGenerator", "reached", "resume")
+__all__ = ("MAX_BATCH", "SegmentGenerator", "claim", "reached", "resume")
 
 
 class SegmentGenerator(Component, IdGenerator):
@@ -52,7 +54,7 @@ class SegmentGenerator(Component, IdGenerator):
             raise InvalidArgumentError("step", pace.step, expected=expected)
         self._distributor = distributor
         self._options = options
-        self._pace = pace  # what each opening's begins like
+        self._pace = pace  # at rest: each opening has a copy
         self._row_step = row_step
         super().__init__(options.clock)
         self._reset()
@@ -122,7 +124,7 @@ class SegmentGenerator(Component, IdGenerator):
         await opening.cross()
         for new_id in self._hand.exposed:
             return new_id
-        return (await opening.wait(1))[0][0]
+        return (await opening.callers.wait(1, opening))[0][0]
 
     def _next_id_nowait_slow(self) -> int:
         self._check_usable()
@@ -139,7 +141,7 @@ class SegmentGenerator(Component, IdGenerator):
         self._check_usable()
         opening = self._opening
         await opening.cross()
-        return opening.take_now(n) or await opening.wait(n)
+        return opening.take_now(n) or await opening.callers.wait(n, opening)
 
     async def _next_ids_slow(self, n: int) -> list[int]:
         opening, pieces = self._opening, await self._next_ranges(n)
@@ -160,28 +162,14 @@ class SegmentGenerator(Component, IdGenerator):
             self._opening,
             distributor=self._distributor,
             options=self._options,
-            pace=self._pace.at_rest(),
+            pace=copy(self._pace),
             row_step=self._row_step,
         )
         self._hand: IdsInHand = self._opening.hand
 
     async def _start(self) -> None:
         await self._distributor.aopen()
-        await self._first_ids()
-
-    async def _first_ids(self) -> None:
-        """Wait for the first segment, if opening has to bring one."""
-        opening = self._opening
-        if opening.pace.keeps_none:
-            opening.order()  # for who has lined up meanwhile
-            return
-        try:
-            await opening.wait(0)
-        except SegmentUnavailableError as error:
-            cause = error.__cause__
-            if isinstance(cause, CosIdError) and not cause.retryable:
-                raise cause from cause.__cause__
-            raise
+        await self._opening.wait_for_first()
 
     @property
     def close_timeout(self) -> float:
@@ -219,23 +207,23 @@ class SegmentGenerator(Component, IdGenerator):
         """Return a frozen snapshot of the generator; cheap, and never waits."""
         from ._statistics import picture_of
 
-        return picture_of(self._opening, type(self).__name__, self._ended())
-
-    def _ended(self) -> CosIdError | None:
-        """Return why no id comes any more, if so."""
-        supply = self._opening.supply
-        is_used_up = supply.used_up and not self._hand.ahead
-        return self._unusable or (supply.overflow() if is_used_up else None)
+        return picture_of(self._opening, type(self).__name__)
 
     def __repr__(self) -> str:
         """Say what is held and who waits."""
         opening = self._opening
         state = "open" if self._unusable is None else type(self._unusable).__name__
         return (
-            f"<{self._label()} {state} head={opening.head_sequence} "
+            f"<{self._label()} {state} head={opening.supply.head_sequence} "
             f"remaining={opening.hand.ahead} distance={opening.pace.distance} "
             f"waiting={len(opening.line)}>"
         )
+
+
+def claim(generator: SegmentGenerator, root: Root | None) -> SegmentOpening:
+    """Let a generator hand out ids without an await that opens it; return its opening."""
+    generator._claim(root)
+    return generator._opening
 
 
 class _Resumable(Protocol):

@@ -2,29 +2,53 @@
 
 from __future__ import annotations
 
+import logging
+from collections import OrderedDict
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
+from .._life.component import (
+    drain,
+    drain_all,
+    has_to_drain,
+    label_of,
+    release,
+    retire,
+    why_unusable,
+)
 from ..abc import IdSegmentDistributor, Statistics
-from ..errors import WouldBlock
+from ..errors import ClosedError, WouldBlock
 from ._segment_ids import SegmentChainId, SegmentId
 from .options import CountedOptions, SegmentChainOptions, SegmentIdOptions
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .._life.open_state import Home
     from ..abc.events import Event, Instrument
     from ..errors import CosIdError
     from ._group_key import GroupBy
+    from ._opening import SegmentOpening
     from ._statistics import SegmentStatistics
+    from .chain import IdsInHand
 
 __all__ = (
     "KINDS",
+    "NS_PER_MS",
     "Agreement",
     "Group",
     "GroupDistributor",
     "GroupedStatistics",
+    "Groups",
     "MakeDistributor",
     "UnderOneName",
 )
+
+logger = logging.getLogger("aiocosid")
+
+NS_PER_MS: Final = 1_000_000
+SECOND: Final = 1000 * NS_PER_MS
 
 KINDS: Final[dict[str, tuple[type[SegmentChainId | SegmentId], type[CountedOptions]]]] = {
     "chain": (SegmentChainId, SegmentChainOptions),
@@ -99,19 +123,219 @@ class Group:
         period: the text of the period that it belongs to; empty without dates.
         opened_ms: a moment of that period, unix time in milliseconds.
         generator: hands out its ids.
+        opening: the generator's only opening.
+        hand: the ids in hand of that.
         callers: calls that may be suspended in it; it is not given up under them.
     """
 
-    __slots__ = ("callers", "generator", "key", "opened_ms", "period")
+    __slots__ = ("callers", "generator", "hand", "key", "opened_ms", "opening", "period")
 
     def __init__(
-        self, key: str, period: str, opened_ms: int, generator: SegmentChainId | SegmentId
+        self,
+        key: str,
+        period: str,
+        opened_ms: int,
+        generator: SegmentChainId | SegmentId,
+        opening: SegmentOpening,
     ) -> None:
         self.key = key
         self.period = period
         self.opened_ms = opened_ms
         self.generator = generator
+        self.opening = opening
+        self.hand: IdsInHand = opening.hand
         self.callers = 0
+
+
+class Groups:
+    """The groups of one opening of a grouped generator: those that are open, and those that end.
+
+    Attributes:
+        by_key: the groups that are open, the longest unused first.
+        dropped: how many were given up.
+        ending: generators that were given up, perhaps in flight still.
+        floors: how far groups that are gone have come, of as many as may be open.
+    """
+
+    __slots__ = (
+        *("_fallen", "_group_by", "_home", "_keeps_store", "_most", "_period", "_read_ns"),
+        *("by_key", "dropped", "ending", "floors"),
+    )
+
+    def __init__(
+        self,
+        home: Home,
+        floors: OrderedDict[str, int],
+        *,
+        group_by: GroupBy,
+        most: int,
+        keeps_store: bool,
+    ) -> None:
+        """Begin without a group.
+
+        Args:
+            home: what the generator and its opening share.
+            floors: see the attribute.
+            group_by: says which period it is.
+            most: how many may be open.
+            keeps_store: whether distributors open no connections of their own.
+        """
+        self._home = home
+        self._group_by = group_by
+        self._most = most
+        self._keeps_store = keeps_store
+        self._read_ns: Callable[[], int] = home.clock.wall_reader()
+        self._fallen = False  # a group has ended by itself
+        self._period: tuple[int, int, str] = (0, 0, "")  # from, to (in ns), and its text
+        self.by_key: OrderedDict[str, Group] = OrderedDict()
+        self.dropped = 0
+        self.ending: set[SegmentChainId | SegmentId] = set()
+        self.floors = floors
+
+    def present(self) -> tuple[int, int, str]:
+        """Return the present period, and from when to when that is known, in nanoseconds.
+
+        Midnights, and the hours of summer time, lie on full seconds of UTC; so the zone is asked
+        once a second at most, and every oddity of it is followed.
+        """
+        now = self._read_ns()
+        if not self._period[0] <= now < self._period[1]:
+            begin = now - now % SECOND
+            period = self._group_by.period_at(now // NS_PER_MS)
+            self._period = begin, begin + SECOND, period
+        return self._period
+
+    def add(self, group: Group) -> Group:
+        """Add a group that was opened; return the one of its key."""
+        # A signal handler's may be there meanwhile.
+        group = self.by_key.setdefault(group.key, group)
+        self._trim(group)
+        return group
+
+    def freshen(self, group: Group) -> None:
+        """Make it the last one to be given up."""
+        try:  # no suppress(), which takes longer than the rest
+            self.by_key.move_to_end(group.key)
+        except KeyError:  # a signal handler has had it given up
+            return
+
+    def _oldest(self) -> Group | None:
+        while True:
+            try:
+                return next(iter(self.by_key.values()), None)
+            except RuntimeError:  # a signal handler has opened one, or used it
+                continue
+
+    def _trim(self, kept: Group) -> None:
+        """Give up old groups: two at most, since one is opened at a time."""
+        for _ in range(2):
+            oldest = self._oldest()
+            if oldest is None or oldest is kept or not self._is_surplus(oldest):
+                return
+            if oldest.callers:
+                self.freshen(oldest)
+            else:
+                self._give_up(oldest)
+
+    def _is_surplus(self, group: Group) -> bool:
+        return group.period != self._period[2] or len(self.by_key) > self._most
+
+    def leave(self, group: Group) -> None:
+        """One caller less; the last one out of a group of an ended period gives it up."""
+        group.callers -= 1
+        if why_unusable(group.generator) is not None:
+            self._fallen = True
+        if group.callers or not self._is_surplus(group):
+            return
+        if group.period != self._period[2]:
+            self._give_up(group)
+        else:
+            self._trim(group)  # the one that was just used is the last to go
+
+    def renew_fallen(self) -> None:
+        """Let groups that have ended by themselves be opened anew by their next calls.
+
+        Not by each call: a counter that went backwards would climb over what we have seen of it,
+        while others have handed out more.
+        """
+        if self._fallen:
+            self._fallen = False
+            for group in tuple(self.by_key.values()):
+                if why_unusable(group.generator) is not None:
+                    self._give_up(group)
+
+    def _give_up(self, group: Group) -> None:
+        if self.by_key.get(group.key) is not group:
+            return  # given up already, or opened anew since
+        found = self.by_key.pop(group.key, None)
+        if found is not group:  # a signal handler has done the same since the line above
+            if found is not None:
+                self.by_key.setdefault(group.key, found)
+            return
+        self.dropped += 1
+        retire(group.generator, ClosedError(self._home.label))
+        self._remember(group)
+        generator, root = group.generator, self._home.root
+        if root is not None and self._has_to_end(generator):
+            self.ending.add(generator)
+            name = f"aiocosid drop {label_of(generator)}"
+            root.start_soon(self._end, generator, name=name)
+
+    def _has_to_end(self, generator: SegmentChainId | SegmentId) -> bool:
+        return has_to_drain(generator) or not self._keeps_store
+
+    async def _end(self, generator: SegmentChainId | SegmentId) -> None:
+        """Wait for its call to the store, and close what its distributor has opened."""
+        try:
+            await drain(generator)
+            await release(generator)
+        except Exception:
+            logger.exception("%s: cannot be closed", label_of(generator))
+        finally:
+            self.ending.discard(generator)
+
+    def _remember(self, group: Group) -> None:
+        floor = group.hand.floor
+        if floor is None:
+            return
+        with suppress(KeyError):  # a signal handler has made room
+            self.floors[group.key] = floor
+            self.floors.move_to_end(group.key)
+            while len(self.floors) > self._most:
+                self.floors.popitem(last=False)
+
+    def reached(self) -> OrderedDict[str, int]:
+        """Return how far all groups have come, for a successor."""
+        for group in tuple(self.by_key.values()):
+            self._remember(group)
+        return self.floors.copy()
+
+    def stop(self, reason: CosIdError) -> None:
+        """Give up all groups, for the given reason."""
+        for group in tuple(self.by_key.values()):
+            retire(group.generator, reason)
+            self._remember(group)
+            if self._has_to_end(group.generator):
+                self.ending.add(group.generator)
+        self.by_key.clear()
+        self._home.root = None  # which holds the component
+
+    async def drain(self) -> None:
+        """Wait for the calls to the store."""
+        await drain_all(tuple(self.ending))
+        if self._keeps_store:
+            self.ending.clear()
+
+    async def release(self) -> None:
+        """Close what the distributors have opened; raise the first of their errors."""
+        errors: list[Exception] = []
+        while self.ending and not self._keeps_store:  # whose connections are its own
+            try:
+                await release(self.ending.pop())
+            except Exception as error:  # noqa: BLE001 - for whoever closes, after all the others
+                errors.append(error)
+        if errors:
+            raise errors[0]
 
 
 class GroupDistributor(IdSegmentDistributor):

@@ -17,7 +17,7 @@ up to one and a half times the reserve.
 from __future__ import annotations
 
 from math import inf
-from typing import Final, Self
+from typing import Final
 
 __all__ = (
     "CHAIN_STEP",
@@ -141,17 +141,6 @@ class Pace:
         self._ttl = ttl
         self._piece = SMALLEST_PIECE
         self._cut_at = 0.0
-
-    def at_rest(self) -> Self:
-        """Return a pace within the same limits that has seen nothing yet."""
-        return type(self)(
-            step=self.step,
-            safe_distance=self.safe_distance,
-            max_distance=self._max_distance,
-            max_ids_ahead=self._max_ids_ahead,
-            endurance=self.endurance,
-            ttl=self._ttl,
-        )
 
     @property
     def target(self) -> int:

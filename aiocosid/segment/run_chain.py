@@ -42,9 +42,9 @@ class RunOpening(SegmentOpening):
         if self.supply.used_up and line:
             line.fail(self.supply.overflow)
 
-    def missing(self, at_least: int = 0) -> int:
+    def _missing(self, at_least: int = 0) -> int:
         """Count the segments to buy now: at once as many as the first in line wants."""
-        segments = super().missing(at_least)
+        segments = super()._missing(at_least)
         if segments and self.line:
             segments = max(segments, -(-self.line.first.n // self.pace.step))
         return segments
@@ -73,6 +73,6 @@ class RunChain(SegmentChainId):
         opening = self._opening
         pieces = opening.take_now(n)
         if pieces is None:
-            pieces = await opening.wait(n)
+            pieces = await opening.callers.wait(n, opening)
         opening.pace.note(opening.hand.ahead, self._clock.monotonic())
         return range(pieces[0].start, pieces[-1].stop)

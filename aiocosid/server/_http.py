@@ -130,10 +130,10 @@ async def send_answer(send: Send, answer: HttpAnswer) -> None:
         release()
 
 
-def answer_of(problem: Problem) -> HttpAnswer:
-    """Return problem details."""
+def answer_of(problem: Problem, **more: object) -> HttpAnswer:
+    """Return problem details, with further fields."""
     content_type = CONTENT_TYPE.encode()
-    return HttpAnswer(problem.body(), content_type, problem.status, problem.headers)
+    return HttpAnswer(problem.body(**more), content_type, problem.status, problem.headers)
 
 
 def bearer_of(scope: Scope) -> str | None:

@@ -62,8 +62,8 @@ class Problem(Exception):  # noqa: N818 - the name of RFC 9457
         if retry_after is not None:
             self.headers["retry-after"] = whole_seconds(retry_after)
 
-    def body(self) -> bytes:
-        """Return the JSON."""
+    def body(self, **more: object) -> bytes:
+        """Return the JSON, with further fields."""
         tree: dict[str, object] = {
             "type": f"urn:aiocosid:problem:{self.kind}",
             "title": HTTPStatus(self.status).phrase,
@@ -72,7 +72,7 @@ class Problem(Exception):  # noqa: N818 - the name of RFC 9457
         }
         if self.detail:
             tree["detail"] = self.detail
-        return json.dumps(tree).encode()
+        return json.dumps(tree | more).encode()
 
 
 # The first class that fits decides.

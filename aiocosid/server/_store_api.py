@@ -380,8 +380,7 @@ async def _over_http(call: HttpCall) -> HttpAnswer:
         return as_json(await dispatch(call.service, access, call.path["op"], args))
     except (Problem, CosIdError) as error:
         problem, fault = _fault_of(error)
-        body = json.dumps(json.loads(problem.body()) | {"fault": fault}).encode()
-        return answer_of(problem)._replace(body=body)
+        return answer_of(problem, fault=fault)
 
 
 OPERATIONS: Final = (HttpOperation("POST", "/v1/store/{op}", _over_http, is_public=True),)

@@ -41,7 +41,9 @@ SAFE: Final = 2**53
 async def _ids(call: HttpCall) -> HttpAnswer:
     """Take exactly so many ids."""
     service, name = call.service, call.path["name"]
-    count = whole(query_of(call.scope), "count", 1) if call.scope["query_string"] else 1
+    if not call.scope["query_string"]:  # the shortest way, for nearly all
+        return HttpAnswer(_ids_text(await service.next_ids(name, 1, access=call.access)))
+    count = whole(query_of(call.scope), "count", 1)
 
     async def take() -> bytes:
         return _ids_text(await service.next_ids(name, count, access=call.access))

@@ -9,7 +9,7 @@ from ..abc.events import RingEmptied, RingFilled
 from ..abc.options import takes
 from ..errors import RingEmptyError
 from ._ring import Ring
-from ._sequencer import Behind, Limited
+from ._sequencer import Behind, Full, Limited
 from ._snowflake_id import SnowflakeId
 from ._stamping import NS_PER_MS, Stamping
 from ._statistics import CachedSnowflakeStatistics, SnowflakeStatistics
@@ -54,7 +54,7 @@ class RingStamping(Stamping):
         return now_ms, limit_ms
 
     def _refill(self, now_ms: int, limit_ms: int) -> None:
-        ring = self.sequencer
+        ring = self.hand
         if not isinstance(ring, Ring):
             return
         self._lease.prepare(now_ms, ring.wanted_ms(now_ms))
@@ -73,7 +73,7 @@ class RingStamping(Stamping):
 
     async def take(self, n: int) -> list[range]:
         """Take ``n`` ids, after those who came before; none of too few, if nobody is to wait."""
-        ring = self.sequencer
+        ring = self.hand
         if self._raises and isinstance(ring, Ring) and not self.callers.line:
             now_ms, limit_ms = self.now_and_limit()
             refusal = ring.check(now_ms, limit_ms)
@@ -81,14 +81,15 @@ class RingStamping(Stamping):
                 raise self._emptied(ring, refusal)
         return await super().take(n)
 
-    async def _wait_out(self, refusal: Refusal) -> None:
-        ring = self.sequencer
-        if isinstance(ring, Ring) and not isinstance(refusal, Behind):
+    async def pause(self) -> None:
+        """Wait for what those in line have to wait for; or fail them, if nobody is to wait."""
+        ring, refusal = self.hand, self._refusal
+        if isinstance(ring, Ring) and isinstance(refusal, Full | Limited):
             error = self._emptied(ring, refusal)
             if self._raises:
-                self.callers.fail(error.again)
+                self._fail_all(error.again)
                 return
-        await super()._wait_out(refusal)
+        await super().pause()
 
     def _emptied(self, ring: Ring, refusal: Refusal | None) -> RingEmptyError:
         """Report that callers find too few ids; return the error for those who do not wait."""
@@ -169,7 +170,7 @@ class CachedSnowflakeId(SnowflakeId):
 
     def statistics(self) -> CachedSnowflakeStatistics:
         """Return the generator's statistics; cheap, and never waits."""
-        seen, ring, now_ms = super().statistics(), self._opening.sequencer, self._clock.now_ms()
+        seen, ring, now_ms = super().statistics(), self._opening.hand, self._clock.now_ms()
         filled = fills = borrowed = 0
         if isinstance(ring, Ring):
             filled, fills, borrowed = ring.filled(now_ms), ring.fills, ring.borrowed(now_ms)

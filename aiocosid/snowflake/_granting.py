@@ -7,11 +7,9 @@ import random
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from .._life.callers import Callers
 from .._life.clock import as_cosid_error
 from .._life.component import RESOLUTION
-from .._life.open_state import OpenState
-from .._life.store_calls import FIRST_BACKOFF, LAST_BACKOFF, OpeningCalls, back_off, unavailable
+from .._life.open_state import FIRST_BACKOFF, LAST_BACKOFF, OpeningCalls, back_off, unavailable
 from ..abc import SecondFenced, SecondSpent, SequenceGrant
 from ..abc.events import (
     ClockBackwards,
@@ -25,7 +23,6 @@ from ..errors import (
     ClockSkewError,
     ClockTooManyBackwardsError,
     CosIdError,
-    ForkedError,
     SequenceExhaustedError,
     SequenceUnavailableError,
 )
@@ -34,13 +31,10 @@ from ._batch_size import BatchSize
 from ._lane import Guess, Lane
 from ._replies import validated_reply
 from ._seconds_in_hand import NS, SecondsInHand
-from ._sequencer import PIECE
 from ._sharded_sequences import lane_width
-from ._stamping import join_lease
+from ._stamped import StampOpening
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from .._life.open_state import Home
     from ..abc import SequenceDistributor
     from ..machine import MachineIdLease
@@ -60,18 +54,13 @@ PREFETCH_AT: Final = (0.5, 0.9)  # of a second; random, to differ from other nod
 MS: Final = 1000
 
 
-class Granting(OpenState):
+class Granting(StampOpening[SecondsInHand]):
     """One opening of a `ShardedId`: requests sequences, and hands them out in order.
 
     Attributes:
-        callers: those who want ids.
-        read_ns: reads the wall clock.
-        seconds: the ids in hand; empty once it is over.  They are not earlier than those of the
-            last opening.
         availability: what is known of the store.
         batch: how many sequences to request.
         calls: the calls to the store, by second.
-        has_joined: whether it has joined the lease of the lanes.
         size: sequences in the last request.
         discarded: ids that were dropped with their caller, or at the end.
         undelivered: of those, how many had been handed out.
@@ -81,34 +70,12 @@ class Granting(OpenState):
         spent: answers that a second is used up.
         fenced: answers that a second's counter may have been lost.
         skewed: answers that the clocks disagree.
-        waits: callers that had to wait.
     """
 
     __slots__ = (
-        "_distributor",
-        "_dropped_reported",
-        "_fallback",
-        "_lease",
-        "_options",
-        "_planned",
-        "availability",
-        "batch",
-        "callers",
-        "calls",
-        "discarded",
-        "failures",
-        "fenced",
-        "granted",
-        "grants",
-        "has_joined",
-        "layout",
-        "read_ns",
-        "seconds",
-        "size",
-        "skewed",
-        "spent",
-        "undelivered",
-        "waits",
+        *("_distributor", "_dropped_reported", "_fallback", "_lease", "_options", "_planned"),
+        *("availability", "batch", "calls", "discarded", "failures", "fenced", "granted"),
+        *("grants", "layout", "size", "skewed", "spent", "undelivered"),
     )
 
     def __init__(
@@ -123,31 +90,29 @@ class Granting(OpenState):
         lane: MachineIdLease | None,
     ) -> None:
         """Begin; ``before`` is the generator's last opening."""
+        first = SecondsInHand(layout, options.broken_threshold)
         super().__init__(
             home,
             before,
+            first if before is None else before.hand.successor(),  # not earlier than those before
             namespace=distributor.namespace,
             name=distributor.name,
             instrument=options.instrument,
+            wait_timeout=options.wait_timeout,
         )
         self._distributor = distributor
         self._options = options
         self._lease = lane
         self.layout = layout
-        self.read_ns: Callable[[], int] = self.clock.wall_reader()
-        self.callers = Callers(self.clock, PIECE, options.wait_timeout)
-        first = SecondsInHand(self.layout, options.broken_threshold)
-        self.seconds: SecondsInHand = first if before is None else before.seconds.successor()
         self.availability = StoreAvailability()
         self.batch = BatchSize(most, options.batch)
         self._fallback: Fallback | None = None
-        self.has_joined = False
         self.calls = OpeningCalls(
             self, timeout=options.fetch_timeout, close_timeout=options.close_timeout
         )
         self._planned = -1  # the last second in which a prefetch of the next one was planned
         self._dropped_reported: int = 0  # dropped ids that the instrument was told of
-        self.size = self.discarded = self.undelivered = self.waits = 0
+        self.size = self.discarded = self.undelivered = 0
         self.grants = self.granted = 0
         self.failures = self.spent = self.fenced = self.skewed = 0
 
@@ -155,7 +120,7 @@ class Granting(OpenState):
 
     def install(self) -> bool:
         """Install a piece; return whether there is one."""
-        now_ns, seconds = self.read_ns(), self.seconds
+        now_ns, seconds = self.read_ns(), self.hand
         size = self.callers.left_of_turn(self.handed_out)
         try:
             done = seconds.install(now_ns, size)
@@ -168,40 +133,20 @@ class Granting(OpenState):
         self._plan(now_ns)
         return done
 
-    async def take(self, n: int) -> list[range]:
-        """Take ``n`` ids, after those who came before."""
-        await self.callers.take_turn(self)
-        pieces = None if self.callers.line else self._take_now(n)
-        return await self.wait(n) if pieces is None else pieces
-
     def _take_now(self, n: int) -> list[range] | None:
         """Take ``n`` ids if so many are in hand; otherwise take none."""
         now_ns = self.read_ns()
-        if self.seconds.in_hand(now_ns) < n:
+        if self.hand.in_hand(now_ns) < n:
             return None
         self._plan(now_ns)
-        return self.seconds.take(n, now_ns)
-
-    async def wait(self, n: int) -> list[range]:
-        """Wait in line for ``n`` ids; 0 waits until there are any, and takes none."""
-        self.waits += n > 0
-        return await self.callers.wait(n, self)
+        return self.hand.take(n, now_ns)
 
     # For those in line.
 
-    @property
-    def handed_out(self) -> int:
-        """How many ids were handed out so far."""
-        return self.seconds.issued - self.seconds.left
-
-    def drop(self, count: int) -> None:
-        """Count ids that a cancelled caller has left: a gap."""
-        self._discard(count, "cancelled")
-
-    def timed_out(self, waited: float) -> CosIdError:
+    def _timed_out(self, waited: float) -> CosIdError:
         """Tell of a caller that has waited too long; return its error."""
         self.emit(WaitTimedOut, waited=self._options.wait_timeout)
-        second, name = self.seconds.target(self.read_ns()), self._distributor.namespaced_name
+        second, name = self.hand.target(self.read_ns()), self._distributor.namespaced_name
         waited = round(waited, 3)
         if self.availability.is_spent and not self.availability.is_away:
             reason = (
@@ -222,11 +167,11 @@ class Granting(OpenState):
         try:
             while line:
                 now_ns, wanted = self.read_ns(), line.first.n
-                in_hand = self.seconds.in_hand(now_ns)
-                if callers.hand_out(in_hand, partial(self.seconds.take, now_ns=now_ns)):
+                in_hand = self.hand.in_hand(now_ns)
+                if callers.hand_out(in_hand, partial(self.hand.take, now_ns=now_ns)):
                     continue
                 # Ids of this second stay valid once they are set aside.
-                callers.set_aside(self.seconds.take(wanted - callers.pooled, now_ns))
+                callers.set_aside(self.hand.take(wanted - callers.pooled, now_ns))
                 self._order(line.wanted - callers.pooled)
                 if not self._fall_back(now_ns, wanted - callers.pooled):
                     break
@@ -238,9 +183,6 @@ class Granting(OpenState):
             self._fail_all(error.again)
         if line and not callers.is_pumped and self.is_alive:
             self.emit(Starved)
-
-    def _fail_all(self, make_error: Callable[[], CosIdError]) -> None:
-        self.drop(self.callers.fail(make_error))
 
     async def pause(self) -> None:
         """Wait until a second begins, or the store may be asked again."""
@@ -257,13 +199,13 @@ class Granting(OpenState):
             LayoutExpiredError: the layout has ended.
             InvalidArgumentError: the layout has not begun.
         """
-        target = self.seconds.target(self.read_ns())
+        target = self.hand.target(self.read_ns())
         second = self.availability.to_ask(target, self.clock.monotonic())
         if second is None:
             return
         if not self.layout.epoch_second <= second <= self.layout.last_second:
             self.layout.check_usable(second * MS)  # raises
-        if self.seconds.is_open(second):
+        if self.hand.is_open(second):
             self._take_off(second, wanted, ahead=False)
 
     def _take_off(self, second: int, wanted: int, *, ahead: bool) -> None:
@@ -281,45 +223,38 @@ class Granting(OpenState):
             answer = await self.calls.call(second, asked.store, partial(asked.grant, second, size))
         finally:
             self.calls.end(second)
-        if self.ended is None:
-            self._landed(answer, second, ahead=ahead, took=self.clock.monotonic() - sent_at)
-
-    # Landing.
-
-    def _landed(self, answer: object, second: int, *, ahead: bool, took: float) -> None:
+        if self.ended is not None:
+            return
+        took = self.clock.monotonic() - sent_at
         try:
             self._take_in(answer, second, ahead=ahead, took=took)
         except Exception as error:  # noqa: BLE001 - a stranger's answer must not end the root
-            error = as_cosid_error(self._distributor.store, error)
-            self._failed(error, ahead=ahead, took=took)
+            self._failed(as_cosid_error(asked.store, error), ahead=ahead, took=took)
         self.serve()
         self.wake()  # the waiting task checks again
 
+    # Landing.
+
     def _take_in(self, answer: object, second: int, *, ahead: bool, took: float) -> None:
-        above = self.seconds.top(second, granted=True)
+        above = self.hand.top(second, granted=True)
         found = validated_reply(answer, second, above, self._distributor)
         if isinstance(found, CosIdError):
             if isinstance(answer, SequenceGrant):
-                self.seconds.mark_spent(second)
+                self.hand.mark_spent(second)
             self._failed(found, ahead=ahead, took=took)
-        else:
-            self.availability.answered(found, self._distributor.tolerance, self.clock.monotonic())
-            self._note_answer(found, ahead=ahead, took=took)
-
-    def _note_answer(
-        self, answer: SequenceGrant | SecondSpent | SecondFenced, *, ahead: bool, took: float
-    ) -> None:
-        if isinstance(answer, SecondSpent):
+            return
+        self.availability.answered(found, self._distributor.tolerance, self.clock.monotonic())
+        if isinstance(found, SecondSpent):
             self.spent += 1
-            self.seconds.mark_spent(answer.second)
-        elif isinstance(answer, SecondFenced):
+            self.hand.mark_spent(found.second)
+        elif isinstance(found, SecondFenced):
             self.fenced += 1
         else:
-            count = answer.last - answer.first + 1
-            self.seconds.land(answer, self.read_ns(), ahead=ahead, fallback=False)
+            count = found.last - found.first + 1
+            self.hand.land(found, self.read_ns(), ahead=ahead, fallback=False)
             self.grants += 1
             self.granted += count
-            facts = {"max_id": answer.last, "count": count, "took": took, "starved": not ahead}
+            facts = {"max_id": found.last, "count": count, "took": took, "starved": not ahead}
             self.emit(SegmentFetched, **facts)
 
     def _failed(self, error: CosIdError, *, ahead: bool, took: float) -> None:
@@ -342,7 +277,7 @@ class Granting(OpenState):
         pause = back_off(availability.attempt + 1, FIRST_BACKOFF if in_a_hurry else LAST_BACKOFF)
         jitter = random.uniform(0.5, 1.0)  # noqa: S311 - it spreads load and hides nothing
         availability.failed(error, self.clock.monotonic() + pause * jitter)
-        if not error.retryable or (in_a_hurry and not self.seconds.ahead):
+        if not error.retryable or (in_a_hurry and not self.hand.ahead):
             self._fail_all(self._unavailable)
 
     def _unavailable(self, waited: float = 0) -> CosIdError:
@@ -359,14 +294,14 @@ class Granting(OpenState):
 
     def _fall_back(self, now_ns: int, wanted: int) -> bool:
         """Add sequences that the store has not granted, if configured and due."""
-        fallback, seconds = self._fallback, self.seconds
+        fallback, seconds = self._fallback, self.hand
         availability, second = self.availability, seconds.target(now_ns)
         is_due = availability.is_away or (
             isinstance(fallback, Lane) and availability.opens > second
         )
         if fallback is None or not is_due or seconds.ahead:
             return False
-        if seconds.is_spent(second):
+        if second in seconds.spent:
             return False
         grant = fallback.take(second, wanted, seconds.top(second))
         if grant is None:
@@ -377,7 +312,7 @@ class Granting(OpenState):
 
     def _plan(self, now_ns: int) -> None:
         """Record the demand; prefetch the next second's ids if it is high."""
-        seconds, now = self.seconds, now_ns // NS
+        seconds, now = self.hand, now_ns // NS
         self.batch.note(now, seconds.issued)
         count = seconds.dropped - self._dropped_reported
         if count > 0:
@@ -397,8 +332,8 @@ class Granting(OpenState):
             if left > 0:
                 await self.sleep_for(min(left, 1.0))
                 continue
-            after = self.seconds.target(self.read_ns()) + 1
-            if not self.seconds.ahead and after <= self.layout.last_second:
+            after = self.hand.target(self.read_ns()) + 1
+            if not self.hand.ahead and after <= self.layout.last_second:
                 self._take_off(after, 0, ahead=True)
             return
 
@@ -416,35 +351,25 @@ class Granting(OpenState):
             )
             self._fallback = Guess(self._distributor.max_sequence)
         if self._lease is not None:
-            await join_lease(self, self._lease)
-            self.has_joined = True
+            await self._join(self._lease)
             width = lane_width(self.layout, self._distributor, self._lease)
             base, name = self._distributor.max_sequence, self._distributor.namespaced_name
             self._fallback = Lane.of(self._lease, base, width, name)
-        try:
-            await self.wait(0)
-        except SequenceUnavailableError as error:
-            cause = error.__cause__
-            if isinstance(cause, CosIdError) and not cause.retryable:
-                raise cause from cause.__cause__
-            raise
+        await self.callers.wait_for_first(self)
 
-    def stop(self, reason: CosIdError) -> None:
-        """Drop the ids in hand, and fail whoever waits."""
-        self.seconds, dropped = self.seconds.shut()
-        self.end(reason)
-        if isinstance(reason, ForkedError):
-            return  # no caller in this process waits
-        self._discard(dropped, "closed")
-        self.drop(self.callers.end(reason.again))
-        self.wake()
+    def _shut(self) -> int:
+        self.hand, dropped = self.hand.shut()
+        return dropped
+
+    @property
+    def has_to_drain(self) -> bool:
+        """Whether its end has to be waited for."""
+        return super().has_to_drain or bool(self.calls.under_way)
 
     async def drain(self) -> None:
         """Leave the lease; await the calls under way, and cancel them after the close timeout."""
         self._fallback = None
-        if self.has_joined and self._lease is not None:
-            self.has_joined = False
-            await self._lease.leave()
+        await super().drain()
         await self.calls.drain()
 
     def _discard(self, count: int, reason: str) -> None:

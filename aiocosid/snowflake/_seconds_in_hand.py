@@ -36,6 +36,7 @@ class SecondsInHand:
         issued: ids handed out so far, including the whole piece.
         fell_back: how many of them were not granted by the store.
         dropped: unused ids of seconds that are over.
+        spent: seconds of which the store has granted, or may have granted, all.
     """
 
     __slots__ = (
@@ -48,7 +49,6 @@ class SecondsInHand:
         "_ranges",
         "_seen",
         "_size",
-        "_spent",
         "_stop_at",
         "_threshold",
         "_top",
@@ -58,6 +58,7 @@ class SecondsInHand:
         "issued",
         "last",
         "piece",
+        "spent",
         "until_ns",
     )
 
@@ -81,7 +82,7 @@ class SecondsInHand:
         self._is_fallback = False  # whether they were not granted by the store
         self._ahead: SequenceGrant | None = None
         self._top = 0  # the highest sequence of that second so far
-        self._spent: set[int] = set()
+        self.spent: set[int] = set()
         self._busy = False
         self.piece: Iterator[int] = EMPTY
         self._held: Iterator[int] = EMPTY
@@ -99,6 +100,11 @@ class SecondsInHand:
     def left(self) -> int:
         """How many ids of the piece are left."""
         return length_hint(self._held) if self._size else 0
+
+    @property
+    def handed_out(self) -> int:
+        """How many ids were handed out so far."""
+        return self.issued - self.left
 
     @property
     def remaining(self) -> int:
@@ -165,7 +171,7 @@ class SecondsInHand:
         self.piece = EMPTY
         left = self.left
         heir = self.successor()
-        heir.issued, heir.dropped = self.issued - left, self.dropped
+        heir.issued, heir.dropped = self.handed_out, self.dropped
         heir.fell_back = self.fell_back - (left if self._is_fallback else 0)
         return heir, left + sum(map(len, self._ranges)) + self.ahead
 
@@ -209,26 +215,24 @@ class SecondsInHand:
 
     def mark_spent(self, second: int) -> None:
         """Record that a second is used up."""
-        self._spent = {each for each in self._spent if each > second - KEPT} | {second}
-
-    def is_spent(self, second: int) -> bool:
-        """Return whether the store has, or may have, granted all of a second."""
-        return second in self._spent
+        self.spent = {each for each in self.spent if each > second - KEPT} | {second}
 
     def is_open(self, second: int) -> bool:
         """Return whether the store can grant further usable ids of a second.
 
         Not after ids that the store did not grant: those were higher.
         """
-        return second not in self._spent and not (second == self._hand and self._is_fallback)
+        return second not in self.spent and not (second == self._hand and self._is_fallback)
 
     # Within a step.
 
     def _go_on(self, now_ns: int, *, check: bool = True) -> None:
         """Take the piece back, and move on to the clock's second."""
         self._settle()
-        if check:
-            self._check_clock(now_ns)
+        behind_ns, threshold = self._seen * NS - now_ns, self._threshold
+        if check and threshold is not None and behind_ns > threshold * NS:
+            backwards = round(behind_ns / NS, 3)
+            raise ClockTooManyBackwardsError(backwards=backwards, threshold=threshold)
         target = self.target(now_ns)
         if self._hand < target and self._ranges:
             self.dropped += sum(map(len, self._ranges))
@@ -243,12 +247,6 @@ class SecondsInHand:
         self._ahead = None
         if grant.second < target or not self._put(grant, fallback=False):
             self.dropped += grant.last - grant.first + 1
-
-    def _check_clock(self, now_ns: int) -> None:
-        threshold = self._threshold
-        if threshold is not None and self._seen * NS - now_ns > threshold * NS:
-            behind = (self._seen * NS - now_ns) / NS
-            raise ClockTooManyBackwardsError(backwards=round(behind, 3), threshold=threshold)
 
     def _put(self, grant: SequenceGrant, *, fallback: bool) -> bool:
         """Add ids to those of the second; False if they are not above the earlier ones."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .._life import fork
-from .._life.callers import MAX_BATCH, expand_ranges
-from .._life.component import Component
-from ..abc import IdGenerator, MachineIdDistributor
+from .._life.callers import expand_ranges
+from ..abc import MachineIdDistributor
 from ..abc.options import takes
-from ..errors import InvalidArgumentError, MachineBitsMismatchError, WouldBlock
+from ..errors import InvalidArgumentError, MachineBitsMismatchError
 from ._sequencer import Sequencer
+from ._stamped import StampGenerator
 from ._stamping import Stamping
 from .options import SnowflakeIdOptions
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ("SnowflakeId",)
 
 
-class SnowflakeId(Component, IdGenerator):
+class SnowflakeId(StampGenerator):
     """Ids made of the time, a leased machine id and a sequence: no store is asked for an id.
 
     Calls wait while the clock is behind, or the tick is used up.  Ids are unique across owners
@@ -40,7 +40,7 @@ class SnowflakeId(Component, IdGenerator):
     _opening: Stamping
     _options: SnowflakeIdOptions | CachedIdOptions
 
-    __slots__ = ("__weakref__", "_lease", "_options", "layout", "name")
+    __slots__ = ("_lease", "_options", "layout", "name")
 
     @takes(SnowflakeIdOptions)
     def __init__(
@@ -102,7 +102,7 @@ class SnowflakeId(Component, IdGenerator):
             ClosedError: the generator was closed, also while this call waited.
         """
         opening = self._opening
-        sequencer = opening.sequencer
+        sequencer = opening.hand
         if sequencer.begin_ns <= opening.read_ns() < sequencer.until_ns:
             for new_id in sequencer.piece:
                 return new_id
@@ -111,7 +111,7 @@ class SnowflakeId(Component, IdGenerator):
     def next_id_nowait(self) -> int:
         """Return the next id if there is one now; raises `WouldBlock` otherwise."""
         opening = self._opening
-        sequencer = opening.sequencer
+        sequencer = opening.hand
         if sequencer.begin_ns <= opening.read_ns() < sequencer.until_ns:
             for new_id in sequencer.piece:
                 return new_id
@@ -127,43 +127,12 @@ class SnowflakeId(Component, IdGenerator):
         fork.ensure_own(process, self._home.label)
         return ids
 
-    async def _next_ranges(self, n: int) -> list[range]:
-        """Return ``n`` ids as ranges."""
-        if type(n) is not int or not 1 <= n <= MAX_BATCH:
-            raise InvalidArgumentError("n", n, expected=f"an integer from 1 to {MAX_BATCH}")
-        self._check_usable()
-        return await self._opening.take(n)
-
-    # The boundary.
-
-    async def _next_id_slow(self) -> int:
-        self._check_usable()
-        opening = self._opening
-        if not opening.callers.line:
-            await opening.callers.take_turn(opening)
-            if not opening.callers.line and opening.install() is None:
-                for new_id in opening.sequencer.piece:
-                    return new_id
-        return (await opening.callers.wait(1, opening))[0][0]
-
-    def _next_id_nowait_slow(self) -> int:
-        self._check_usable()
-        opening = self._opening
-        opening.install_nowait()
-        for new_id in opening.sequencer.piece:
-            return new_id
-        raise WouldBlock
-
     # Opening and closing.
 
     @property
     def close_timeout(self) -> float:
         """Seconds that closing may take."""
         return self._options.close_timeout
-
-    @property
-    def _has_to_drain(self) -> bool:
-        return self._opening.has_joined
 
     def _label(self) -> str:
         return f"{type(self).__name__} {self._lease.namespace}.{self.name}"
@@ -181,7 +150,7 @@ class SnowflakeId(Component, IdGenerator):
         from ._statistics import SnowflakeStatistics
 
         opening, layout = self._opening, self.layout
-        sequencer = opening.sequencer
+        sequencer = opening.hand
         machine = self._lease.statistics()
         machine_id, handed_out, last_ms = None, 0, -1
         if isinstance(sequencer, Sequencer):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import random
+from math import inf
 from typing import TYPE_CHECKING, Final, cast
 
-from .._life.callers import Callers
 from .._life.component import RESOLUTION
-from .._life.open_state import OpenState
-from .._life.store_calls import unavailable
+from .._life.open_state import unavailable
 from ..abc.events import ClockBackwards, SnowflakeOpened, WaitTimedOut
 from ..abc.machines import RELEASE_MARGIN
 from ..errors import (
@@ -17,36 +16,31 @@ from ..errors import (
     ClockTooManyBackwardsError,
     ClosedError,
     CosIdError,
-    ForkedError,
     MachineIdUnavailableError,
     WouldBlock,
 )
-from ._sequencer import PIECE, SHUT, Behind, Full, Limited, Sequencer, Shut
+from ._sequencer import SHUT, Behind, Full, Limited, Sequencer, Shut
+from ._stamped import StampOpening
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from .._life.open_state import Home
     from ..machine import MachineIdLease
     from ._layout import SnowflakeLayout
     from ._sequencer import Refusal
     from .options import CachedIdOptions, SnowflakeIdOptions
 
-__all__ = ("MS", "NS_PER_MS", "Stamping", "join_lease")
+__all__ = ("MS", "NS_PER_MS", "Stamping")
 
 NS_PER_MS: Final = 1_000_000
 MS: Final = 1000
 LOOK: Final = 0.1  # seconds between two readings of a clock that is behind: it may be corrected
 
 
-class Stamping(OpenState):
+class Stamping(StampOpening[Sequencer | Shut]):
     """One opening of a `SnowflakeId`: issues ids at once, or when clock, tick and lease allow it.
 
     Attributes:
-        callers: those who want ids.
-        read_ns: reads the wall clock.
         lag_ms: milliseconds that ids are behind a clock that has jumped, at the last reading.
-        sequencer: issues the ids; shut until it is open and once it is over.
         longest_backwards: the most seconds that the clock was behind.
         waits_for_tick: how often callers found the current tick used up.
         waits_for_clock: how often callers found the clock behind.
@@ -54,20 +48,8 @@ class Stamping(OpenState):
     """
 
     __slots__ = (
-        "_last_seen",
-        "_lease",
-        "_options",
-        "_refusal",
-        "callers",
-        "has_joined",
-        "lag_ms",
-        "layout",
-        "longest_backwards",
-        "read_ns",
-        "sequencer",
-        "waits_for_clock",
-        "waits_for_lease",
-        "waits_for_tick",
+        *("_last_seen", "_lease", "_options", "_refusal", "lag_ms", "layout"),
+        *("longest_backwards", "waits_for_clock", "waits_for_lease", "waits_for_tick"),
     )
 
     def __init__(
@@ -81,32 +63,31 @@ class Stamping(OpenState):
         super().__init__(
             home,
             before,
+            SHUT,  # until it is open, and once it is over
             namespace=lease.namespace,
             name=options.name,
             instrument=options.instrument,
+            wait_timeout=inf,  # how long depends on what they wait for
         )
         self.layout: SnowflakeLayout = options.layout
         self._lease = lease
         self._options = options
-        self.has_joined = False
-        self.sequencer: Sequencer | Shut = SHUT
-        self.read_ns: Callable[[], int] = self.clock.wall_reader()
         self.lag_ms = 0
-        self.callers = Callers(self.clock, PIECE)
-        self._refusal: Refusal | None = None  # what those in line wait for
+        self._refusal: Refusal | None = None  # why there are no ids now
         self._last_seen: tuple[int, float] | None = None
         self.longest_backwards = 0.0
         self.waits_for_tick = self.waits_for_clock = self.waits_for_lease = 0
 
     # Now, or not.
 
-    def install(self) -> Refusal | None:
-        """Install a piece; return None, or why there is none."""
+    def install(self) -> bool:
+        """Install a piece in the hand; return whether there is one."""
         self._check_lease()
         sequencer = self.open_sequencer
         size = self.callers.left_of_turn(sequencer.handed_out)
         now_ms, limit_ms = self.now_and_limit()
-        return sequencer.install(now_ms, limit_ms, size, self.lag_ms)
+        self._refusal = sequencer.install(now_ms, limit_ms, size, self.lag_ms)
+        return self._refusal is None
 
     def install_nowait(self) -> None:
         """Install a piece for a caller that does not wait.
@@ -117,32 +98,28 @@ class Stamping(OpenState):
         """
         if self.callers.line:
             raise WouldBlock
-        refusal = self.install()
+        if self.install():
+            return
+        refusal = self._refusal
         if isinstance(refusal, Behind):
-            self._note_behind(refusal)
-            threshold = self._threshold(refusal)
-            if threshold is not None and refusal.by_ms > threshold * MS:
-                raise self._too_far_behind(refusal)
+            if (error := self._too_far_behind(refusal)) is not None:
+                raise error
         elif isinstance(refusal, Limited):
             self._ask_for_more(refusal)
-        if refusal is not None:
-            raise WouldBlock
+        raise WouldBlock
 
-    async def take(self, n: int) -> list[range]:
-        """Take ``n`` ids, after those who came before."""
-        await self.callers.take_turn(self)
-        if not self.callers.line:
-            self._check_lease()
-            pieces, refusal = self.open_sequencer.take(n, *self.now_and_limit())
-            if refusal is None:
-                return pieces
-            self.callers.set_aside(pieces)
-        return await self.callers.wait(n, self)
+    def _take_now(self, n: int) -> list[range] | None:
+        self._check_lease()
+        pieces, refusal = self.open_sequencer.take(n, *self.now_and_limit())
+        if refusal is None:
+            return pieces
+        self.callers.set_aside(pieces)
+        return None
 
     @property
     def open_sequencer(self) -> Sequencer:
         """The sequencer; raises if it is shut."""
-        sequencer = self.sequencer
+        sequencer = self.hand
         if isinstance(sequencer, Shut):
             self.check()
             raise BusyError(self.label, reason="is being opened", remedy="wait until it is open")
@@ -154,20 +131,17 @@ class Stamping(OpenState):
         A clock that has jumped past the bound of the lease counts as behind by `lag_ms`.
         """
         now_ms = self.read_ns() // NS_PER_MS
-        if self._options.max_forward_jump is not None:
-            self._check_jump(now_ms, self._options.max_forward_jump)
+        jump = self._options.max_forward_jump
+        if jump is not None:
+            monotonic = self.clock.monotonic()
+            seen_ms, seen_at = self._last_seen or (now_ms, monotonic)
+            forward = (now_ms - seen_ms) / MS - (monotonic - seen_at)
+            if forward > jump:
+                raise ClockTooFarForwardError(forward=forward, limit=jump)
+            self._last_seen = now_ms, monotonic
         limit_ms = self._lease.limit_ms()
         self.lag_ms = 0 if now_ms <= limit_ms else self._lease.lag_ms(now_ms, limit_ms)
         return now_ms - self.lag_ms, limit_ms
-
-    def _check_jump(self, now_ms: int, limit: float) -> None:
-        monotonic = self.clock.monotonic()
-        if self._last_seen is not None:
-            seen_ms, seen_at = self._last_seen
-            forward = (now_ms - seen_ms) / MS - (monotonic - seen_at)
-            if forward > limit:
-                raise ClockTooFarForwardError(forward=forward, limit=limit)
-        self._last_seen = now_ms, monotonic
 
     def _check_lease(self) -> None:
         """Follow the lease into a new term, but not into a new opening."""
@@ -188,15 +162,7 @@ class Stamping(OpenState):
 
     # For those in line.
 
-    @property
-    def handed_out(self) -> int:
-        """How many ids the sequencer has handed out, which generators of one name share."""
-        return self.sequencer.handed_out
-
-    def drop(self, count: int) -> None:
-        """Ids of a cancelled caller are a gap that nobody counts."""
-
-    def timed_out(self, waited: float) -> CosIdError:
+    def _timed_out(self, waited: float) -> CosIdError:
         """Tell of a caller that has waited too long for the lease; return its error."""
         self.emit(WaitTimedOut, waited=self._options.wait_timeout)
         lease, waited = self._lease, round(waited, 3)
@@ -216,17 +182,14 @@ class Stamping(OpenState):
         except WouldBlock:
             return  # called by a signal handler during a step; the task serves them
         except CosIdError as error:
-            callers.fail(error.again)
+            self._fail_all(error.again)
         else:
             callers.set_aside(pieces)
             callers.hand_out()
 
     async def pause(self) -> None:
         """Wait for what those in line have to wait for."""
-        if self._refusal is not None:
-            await self._wait_out(self._refusal)
-
-    async def _wait_out(self, refusal: Refusal) -> None:
+        refusal = self._refusal
         if isinstance(refusal, Full):
             self.waits_for_tick += 1
             until_ns = (refusal.until_ms + self.lag_ms) * NS_PER_MS
@@ -234,25 +197,24 @@ class Stamping(OpenState):
         elif isinstance(refusal, Behind):
             self.waits_for_clock += 1
             await self._wait_for_clock(refusal)
-        else:
+        elif refusal is not None:
             self.waits_for_lease += 1
             await self._wait_for_lease()
 
     async def _wait_for_clock(self, refusal: Behind) -> None:
         """Wait for all until the clock has caught up, at most as long as the threshold."""
-        began, threshold = self.clock.monotonic(), self._threshold(refusal)
+        began = self.clock.monotonic()
         self.emit(ClockBackwards, backwards=refusal.by_ms / MS)
         behind: Refusal | None = refusal
         while isinstance(behind, Behind) and self.ended is None:
-            self._note_behind(behind)
-            by = behind.by_ms / MS
-            left = by
-            if threshold is not None:
-                left = threshold - (self.clock.monotonic() - began)
-                if by > threshold or left <= RESOLUTION:
-                    self.callers.fail(self._too_far_behind(behind).again)
-                    return
-            await self.sleep_for(min(by, left, LOOK))
+            waited = self.clock.monotonic() - began
+            error = self._too_far_behind(behind, waited)
+            if error is not None:
+                self._fail_all(error.again)
+                return
+            threshold = self._threshold(behind)
+            left = inf if threshold is None else threshold - waited
+            await self.sleep_for(min(behind.by_ms / MS, left, LOOK))
             if self.ended is None:
                 behind = self.open_sequencer.check(*self.now_and_limit())
 
@@ -272,7 +234,7 @@ class Stamping(OpenState):
             waited = callers.seconds_waited(callers.line.first)
             left = self._options.wait_timeout - waited
             if left <= RESOLUTION:
-                callers.fail_first(self.timed_out(waited))
+                self.drop(callers.fail_first(self._timed_out(waited)))
                 continue
             with self.clock.move_on_after(left), self.until_woken():
                 await changed()
@@ -287,24 +249,23 @@ class Stamping(OpenState):
             return self._options.broken_threshold + self._lease.lead + RELEASE_MARGIN
         return self._options.broken_threshold
 
-    def _note_behind(self, refusal: Behind) -> None:
+    def _too_far_behind(self, refusal: Behind, waited: float = 0) -> CosIdError | None:
+        """Note how far the clock is behind; return the error if nobody waits for that any more."""
         if not refusal.is_floor:
             self.longest_backwards = max(self.longest_backwards, refusal.by_ms / MS)
-
-    def _too_far_behind(self, refusal: Behind) -> CosIdError:
-        return ClockTooManyBackwardsError(
-            backwards=refusal.by_ms / MS, threshold=self._threshold(refusal) or 0.0
-        )
+        by, threshold = refusal.by_ms / MS, self._threshold(refusal)
+        if threshold is None or (by <= threshold and waited < threshold - RESOLUTION):
+            return None
+        return ClockTooManyBackwardsError(backwards=by, threshold=threshold)
 
     # Beginning and end.
 
     async def start(self) -> None:
         """Join the lease, and attach to the sequencer of this name."""
         self.layout.check_usable(self.clock.now_ms())
-        await join_lease(self, self._lease)
-        self.has_joined = True
-        self.sequencer = self._attached()
-        self.callers.begin_turn(self.sequencer.handed_out)
+        await self._join(self._lease)
+        self.hand = self._attached()
+        self.callers.begin_turn(self.hand.handed_out)
         self.emit(SnowflakeOpened, machine_id=self._lease.machine_id)
 
     def _attached(self) -> Sequencer:
@@ -332,32 +293,6 @@ class Stamping(OpenState):
             draw=random.randrange,
         )
 
-    def stop(self, reason: CosIdError) -> None:
-        """Issue no more ids, and fail whoever waits."""
-        self.sequencer = SHUT
-        self.end(reason)
-        if not isinstance(reason, ForkedError):  # otherwise nobody in this process waits
-            self.callers.end(reason.again)
-            self.wake()
-
-    async def drain(self) -> None:
-        """Leave the lease."""
-        if self.has_joined:
-            self.has_joined = False
-            await self._lease.leave()
-
-
-async def join_lease(opening: OpenState, lease: MachineIdLease) -> None:
-    """Join a lease, unless the opening ends meanwhile.
-
-    Raises:
-        ClosedError: it has ended.
-        CosIdError: as opening the lease does.
-    """
-    with opening.until_woken() as scope:
-        await lease.join()
-    if scope.cancelled_caught:
-        raise ClosedError(opening.label)
-    if opening.ended is not None:
-        await lease.leave()
-        raise ClosedError(opening.label)
+    def _shut(self) -> int:
+        self.hand = SHUT
+        return 0  # they are not counted

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .._life import fork
-from .._life.callers import MAX_BATCH, expand_ranges
-from .._life.component import Component
-from ..abc import IdGenerator, MachineIdDistributor, SequenceDistributor
+from .._life.callers import expand_ranges
+from ..abc import MachineIdDistributor, SequenceDistributor
 from ..abc.checks import check_integer
 from ..abc.options import takes
-from ..errors import InvalidArgumentError, WouldBlock
+from ..errors import InvalidArgumentError
 from ..machine import lease_of
 from ._granting import Granting
 from ._sharded_sequences import grant_size, lane_width
+from ._stamped import StampGenerator
 from ._statistics import ShardedStatistics
 from .options import ShardedOptions
 
@@ -25,7 +25,7 @@ __all__ = ("ShardedId",)
 LANE_BITS = 6  # 64 lanes
 
 
-class ShardedId(Component, IdGenerator):
+class ShardedId(StampGenerator):
     """Ids made of the second, the caller's sharding id and a sequence that a store grants.
 
     All processes under one name share the sequences of a second, for all sharding ids: each
@@ -39,7 +39,6 @@ class ShardedId(Component, IdGenerator):
     _opening: Granting
 
     __slots__ = (
-        "__weakref__",
         "_distributor",
         "_lease",
         "_most",
@@ -107,7 +106,7 @@ class ShardedId(Component, IdGenerator):
         """
         offset = self._offset if sharding_id is None else self._offset_of(sharding_id)
         opening = self._opening
-        seconds = opening.seconds
+        seconds = opening.hand
         if seconds.begin_ns <= opening.read_ns() < seconds.until_ns:
             for new_id in seconds.piece:
                 return new_id + offset
@@ -117,7 +116,7 @@ class ShardedId(Component, IdGenerator):
         """Return the next id if one is in hand; raises `WouldBlock` otherwise."""
         offset = self._offset if sharding_id is None else self._offset_of(sharding_id)
         opening = self._opening
-        seconds = opening.seconds
+        seconds = opening.hand
         if seconds.begin_ns <= opening.read_ns() < seconds.until_ns:
             for new_id in seconds.piece:
                 return new_id + offset
@@ -132,11 +131,9 @@ class ShardedId(Component, IdGenerator):
             n: the number of ids.
             sharding_id: as for `next_id`; the same for all of them.
         """
-        check_integer("n", n, at_least=1, at_most=MAX_BATCH)
-        offset = self._offset if sharding_id is None else self._offset_of(sharding_id)
-        self._check_usable()
         process = fork.generation
-        pieces = await self._opening.take(n)
+        offset = self._offset if sharding_id is None else self._offset_of(sharding_id)
+        pieces = await self._next_ranges(n)
         shifted = [range(each.start + offset, each.stop + offset) for each in pieces]
         ids = await expand_ranges(shifted)
         fork.ensure_own(process, self._home.label)
@@ -158,24 +155,6 @@ class ShardedId(Component, IdGenerator):
         check_integer("sharding_id", sharding_id, at_least=0, at_most=self.layout.max_sharding_id)
         return sharding_id << self.layout.bits.sequence_bits
 
-    async def _next_id_slow(self) -> int:
-        self._check_usable()
-        opening = self._opening
-        if not opening.callers.line:
-            await opening.callers.take_turn(opening)
-            if not opening.callers.line and opening.install():
-                for new_id in opening.seconds.piece:
-                    return new_id
-        return (await opening.wait(1))[0][0]
-
-    def _next_id_nowait_slow(self) -> int:
-        self._check_usable()
-        opening = self._opening
-        if not opening.callers.line and opening.install():
-            for new_id in opening.seconds.piece:
-                return new_id
-        raise WouldBlock
-
     # Opening and closing.
 
     @property
@@ -187,10 +166,6 @@ class ShardedId(Component, IdGenerator):
     def name(self) -> str:
         """The name under which sequences are granted."""
         return self._distributor.name
-
-    @property
-    def _has_to_drain(self) -> bool:
-        return self._opening.has_joined or bool(self._opening.calls.under_way)
 
     def _label(self) -> str:
         return f"{type(self).__name__} {self._distributor.namespaced_name}"
@@ -214,7 +189,7 @@ class ShardedId(Component, IdGenerator):
     def statistics(self) -> ShardedStatistics:
         """Return the generator's statistics; cheap, and never waits."""
         opening = self._opening
-        seconds, pooled = opening.seconds, opening.callers.pooled
+        seconds, pooled = opening.hand, opening.callers.pooled
         return ShardedStatistics(
             kind=type(self).__name__,
             namespace=self._distributor.namespace,
@@ -236,7 +211,7 @@ class ShardedId(Component, IdGenerator):
             spent=opening.spent,
             fenced=opening.fenced,
             skewed=opening.skewed,
-            waits=opening.waits,
+            waits=opening.callers.line.waits,
             waiting=len(opening.callers.line),
             on_unavailable=self._options.on_unavailable,
             is_away=opening.availability.is_away,

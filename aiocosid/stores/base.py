@@ -13,14 +13,15 @@ from .._life.clock import SYSTEM_CLOCK
 from .._life.fork import NotCopyable
 from ..abc import (
     DEFAULT_NAMESPACE,
-    DEFAULT_SAFE_GUARD,
     DEFAULT_STEP,
     Counter,
     MachineMarker,
     Store,
 )
 from ..abc.checks import check_above, check_integer, check_machine_bits, check_text
+from ..abc.leases import MachineIdOptions
 from ..abc.machines import NAME_WIDTH, check_safe_guard
+from ..abc.options import takes
 from ..abc.stores import is_disposable
 from ..errors import (
     CounterMissingError,
@@ -44,10 +45,9 @@ from ._url import address_of
 from .counters import CounterDistributor
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Sequence
 
-    from ..abc import InstanceId, Machine, ServerFacts
+    from ..abc import Machine, ServerFacts
     from ..machine.cells import Snapshot
     from .backend import Backend
 
@@ -226,47 +226,18 @@ class BackendStore(NotCopyable, Store, Generic[B]):
 
     # Machine ids.
 
-    def machine_id_distributor(
-        self,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        instance_id: InstanceId | str | None = None,
-        safe_guard: float = DEFAULT_SAFE_GUARD,
-        interval: float | None = None,
-        state_dir: str | os.PathLike[str] | None = None,
-        offline: float = 0.0,
-        offline_beside_cosid: bool = False,
-    ) -> CellMachineIdDistributor:
+    @takes(MachineIdOptions)
+    def machine_id_distributor(self, options: MachineIdOptions, /) -> CellMachineIdDistributor:
         """Return a distributor of machine ids on this store's connections; nothing is sent yet.
 
         Args:
-            namespace: the namespace of the machine ids, at most 91 characters.
-            instance_id: the instance that asks; by default a unique one.
-            safe_guard: seconds without a renewal after which an id may go to another instance.
-            interval: seconds between two renewals; by default 60, and 10 for a stable instance.
-            state_dir: a directory on the machine's own disk, for a stable instance: after a crash
-                and a start on the same machine it does not wait for its time mark.
-            offline: seconds without the store for which ids may be issued, also by a process that
-                starts on the same machine; 0, or above ``interval``.  It needs ``state_dir``.  For
-                so long a start of this instance elsewhere has to wait, also after an orderly end.
-            offline_beside_cosid: allows ``offline`` where CosId on Java holds machine ids of the
-                namespace: those nodes never take the id of an instance that is silent.  On JDBC
-                stores they do, and on Redis when no other id is free.
+            options: the keyword arguments: see `MachineIdOptions`.
 
         Raises:
             InvalidArgumentError: an argument is outside its range, or ``state_dir`` is given for an
                 instance that is not stable, or on a store that keeps no time marks.
         """
-        return self._machine(
-            self._backend,
-            namespace=namespace,
-            instance_id=instance_id,
-            safe_guard=safe_guard,
-            interval=interval,
-            state_dir=state_dir,
-            offline=offline,
-            offline_beside_cosid=offline_beside_cosid,
-        )
+        return self._machine(self._backend, **vars(options))
 
     async def machines(self, *, namespace: str | None = None) -> Sequence[Machine]:
         """Return the machine ids that were ever handed out, by namespace and number.

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 from .._life import fork
 from .._life.fork import NotCopyable
 from ..abc import MAX_ID, IdSegmentDistributor
-from ..abc.checks import check_step
+from ..abc.checks import check_max_id, check_step
 from ..errors import (
     CounterMissingError,
+    ForkedError,
     IdOverflowError,
     InvalidArgumentError,
     StoreRolledBackError,
@@ -56,37 +57,37 @@ class HighWater:
         Raises:
             StoreRolledBackError: the counter went backwards since the call was sent.
         """
-        if baseline is not None and max_id < baseline + step:
-            raise _went_back(distributor, max_id, baseline + step)
+        check_max_id(distributor, max_id, step=step, baseline=baseline)
         if self._highest is None or max_id > self._highest:
             self._highest = max_id
         return max_id
 
     def missing(self, distributor: IdSegmentDistributor, *, step: int) -> StoreRolledBackError:
         """Return the error for a counter that has answered before, and is missing now."""
-        return _went_back(distributor, 0, (self._highest or 0) + step)
+        return StoreRolledBackError(
+            distributor.store,
+            namespace=distributor.namespace,
+            name=distributor.name,
+            seen=0,
+            expected=(self._highest or 0) + step,
+        )
 
     def raise_to(self, reached: int) -> None:
         """Expect at least the value that another object has seen."""
         self._highest = max(reached, self._highest or 0)
 
-    def ensure_own(self, what: str, *, remedy: str = REOPEN) -> None:
+    def ensure_own(self, what: object, *, remedy: str = REOPEN) -> None:
         """Raise in a forked child that has not called `adopt`.
 
         Raises:
             ForkedError: ``what`` belongs to the parent process.
         """
-        fork.ensure_own(self._born, what, remedy=remedy)
+        if self._born != fork.generation:
+            raise ForkedError(str(what), remedy=remedy)
 
     def adopt(self) -> None:
         """Bind it to this process: the values that the parent saw before the fork still hold."""
         self._born = fork.generation
-
-
-def _went_back(counter: IdSegmentDistributor, seen: int, expected: int) -> StoreRolledBackError:
-    return StoreRolledBackError(
-        counter.store, namespace=counter.namespace, name=counter.name, seen=seen, expected=expected
-    )
 
 
 class CounterOptions(TypedDict, total=False):
@@ -146,7 +147,7 @@ class WatchedDistributor(NotCopyable, IdSegmentDistributor):
         try:
             max_id = await grant(step)
         finally:
-            self._water.ensure_own(repr(self))  # suspended across a fork: the range is the parent's
+            self._water.ensure_own(self)  # suspended across a fork: the range is the parent's
         return self._water.check(self, max_id, step=self._rise(step), baseline=baseline)
 
     def _rise(self, step: int) -> int:
@@ -164,7 +165,7 @@ class WatchedDistributor(NotCopyable, IdSegmentDistributor):
             raise InvalidArgumentError("step", step, expected=expected)
         if self.offset + step > MAX_ID:
             raise IdOverflowError(self.namespaced_name, limit=MAX_ID)
-        self._water.ensure_own(repr(self), remedy=self.fork_remedy)
+        self._water.ensure_own(self, remedy=self.fork_remedy)
 
     def resume_above(self, reached: int) -> None:
         """Continue where another object for this counter ended: it exists, and is not lower.
@@ -187,7 +188,7 @@ class CounterDistributor(WatchedDistributor):
     issued.
     """
 
-    __slots__ = ("_backend", "fork_remedy", "order_risk", "store")
+    __slots__ = ("_backend", "_key", "fork_remedy", "order_risk", "store")
 
     def __init__(self, backend: Backend, **described: Unpack[Described]) -> None:
         """Describe a counter; nothing is sent yet.
@@ -206,11 +207,12 @@ class CounterDistributor(WatchedDistributor):
         self.fork_remedy: str = backend.fork_remedy
         self.order_risk: str = backend.order_risk
         self._backend = backend
+        self._key = self.namespaced_name
 
     async def _grant(self, step: int) -> int:
         first = self._first(step)
         try:
-            return await self._backend.add(self.namespaced_name, step, first=first)
+            return await self._backend.add(self._key, step, first=first)
         except CounterMissingError as error:
             raise self._water.missing(self, step=step) from error
 
@@ -228,7 +230,7 @@ class CounterDistributor(WatchedDistributor):
         self._check(step)
         baseline, first = self._water.baseline(), self._first(step)
         try:
-            max_id = self._backend.add_nowait(self.namespaced_name, step, first=first)
+            max_id = self._backend.add_nowait(self._key, step, first=first)
         except CounterMissingError as error:
             raise self._water.missing(self, step=step) from error
         return self._water.check(self, max_id, step=step, baseline=baseline)
@@ -240,11 +242,11 @@ class CounterDistributor(WatchedDistributor):
             UnsupportedByStoreError: the store has no way to read a counter.
             CosIdError: as for `next_max_id`.
         """
-        self._water.ensure_own(repr(self), remedy=self.fork_remedy)
+        self._water.ensure_own(self, remedy=self.fork_remedy)
         try:
-            return await self._backend.peek(self.namespaced_name)
+            return await self._backend.peek(self._key)
         finally:
-            self._water.ensure_own(repr(self))
+            self._water.ensure_own(self)
 
     async def aopen(self) -> None:
         """Get ready in this process; it connects on first use.

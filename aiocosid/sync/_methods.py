@@ -73,11 +73,7 @@ class SharedInBatches(Protocol[P]):
 
     @overload
     def __call__(
-        self,
-        converter: IdConverter,
-        batch: int | None = ...,
-        *args: P.args,
-        **options: P.kwargs,
+        self, converter: IdConverter, batch: int | None = ..., *args: P.args, **options: P.kwargs
     ) -> SyncIdGenerator[str]: ...
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import aiocosid
 from aiocosid import errors
-from aiocosid._life import store_calls
+from aiocosid._life import open_state
 from aiocosid.segment import _opening, options, pace
 from aiocosid.stores._mysql import MYSQL
 from aiocosid.stores._postgres import POSTGRES
@@ -183,8 +183,8 @@ def test_the_numbers_of_the_chain_are_those_of_the_code() -> None:
         "share of the space": (pace.SPACE_SHARE, 1000),
         "share of the ttl": (pace.FRESH, 3 / 4),
         "most waiters": (options.MAX_WAITERS, 10_000),
-        "first back-off": (store_calls.FIRST_BACKOFF, 0.05),
-        "last back-off": (store_calls.LAST_BACKOFF, 1.0),
+        "first back-off": (open_state.FIRST_BACKOFF, 0.05),
+        "last back-off": (open_state.LAST_BACKOFF, 1.0),
         "share of a fetch": (options.FETCH_SHARE, 2 / 5),
     }
     assert {what: real for what, (real, _) in stated.items()} == {

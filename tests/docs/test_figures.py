@@ -23,7 +23,7 @@ from aiocosid.abc.machines import QUARANTINE_MARGIN, RELEASE_MARGIN, STABLE_GUAR
 from aiocosid.compat.leaf_snowflake._address import INTERVAL as LEAF_INTERVAL
 from aiocosid.converter import Radix62IdConverter
 from aiocosid.machine import _opening as lease_opening
-from aiocosid.machine import _tenure, restart
+from aiocosid.machine import _options, restart
 from aiocosid.machine._manual import DEFAULT_MARK_INTERVAL
 from aiocosid.segment import _opening, pace
 from aiocosid.snowflake import CachedSnowflakeId
@@ -63,12 +63,12 @@ WORDS: Final = {500: "half a second", 60.0: "minute"}  # milliseconds; seconds
 GUARD: Final = DEFAULT_SAFE_GUARD
 INTERVAL: Final = DEFAULT_GUARD_INTERVAL
 STABLE: Final = STABLE_GUARD_INTERVAL
-SHARE: Final = _tenure.LEAD_SHARE
+SHARE: Final = _options.LEAD_SHARE
 LEAD: Final = SHARE * INTERVAL
 STABLE_LEAD: Final = SHARE * STABLE
 UNNOTICED: Final = f"{LEAD - INTERVAL:g} to {LEAD:g}"
 UNNOTICED_IF_STABLE: Final = f"{STABLE_LEAD - STABLE:g} to {STABLE_LEAD:g}"
-LEASE: Final = _tenure.LEASE_SHARE * GUARD
+LEASE: Final = _options.LEASE_SHARE * GUARD
 QUARANTINE: Final = GUARD + QUARANTINE_MARGIN
 WAIT: Final = default(SnowflakeId, "wait_timeout")
 BEHIND: Final = default(SnowflakeId, "broken_threshold")
@@ -120,7 +120,7 @@ FACTS: Final[dict[Path, tuple[str, ...]]] = {
         f"`lead`, {SHARE:g} intervals, after the last renewal: {LEAD:g} s;",
         f"for a stable instance {STABLE_LEAD:g} s |",
         (
-            f"{_tenure.LEASE_SHARE:g} of the shortest safe guard after the last renewal was "
+            f"{_options.LEASE_SHARE:g} of the shortest safe guard after the last renewal was "
             f"*sent*: {LEASE:g} s"
         ),
         f"calls wait for `wait_timeout`, {WAIT:g} seconds, and then raise",
@@ -128,7 +128,7 @@ FACTS: Final[dict[Path, tuple[str, ...]]] = {
         f"A stable instance renews every {STABLE:g} seconds;",
         f"its callers do not notice an outage for {UNNOTICED_IF_STABLE} seconds.",
         f"With `lead=200` that is {200 - INTERVAL:g} to 200 seconds",
-        f"The lead may be up to {_tenure.LEASE_SHARE:g} of the safe guard",
+        f"The lead may be up to {_options.LEASE_SHARE:g} of the safe guard",
         (
             f"The id's mark is up to {LEAD:g} seconds ahead; that of a stable instance up to "
             f"{STABLE_LEAD:g}."
@@ -150,7 +150,7 @@ FACTS: Final[dict[Path, tuple[str, ...]]] = {
         f"instead of {STABLE_LEAD:g}. The record",
         f"a nearer mark of its own, {STABLE_LEAD:g} seconds ahead",
         f"does not answer within {lease_opening.OFFLINE_PATIENCE:g} seconds",
-        f"tries for `start_timeout`, {_tenure.USUAL_PATIENCE:g} seconds by default",
+        f"tries for `start_timeout`, {_options.USUAL_PATIENCE:g} seconds by default",
         f"ids stop within {STABLE_LEAD:g} seconds, with an error",
         f"does not wait for the {LEAF:g} seconds",
         f"The file's time is up to {LEAF_INTERVAL:g} seconds old",

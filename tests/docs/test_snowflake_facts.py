@@ -13,7 +13,7 @@ import pytest
 import aiocosid
 from aiocosid import snowflake
 from aiocosid.abc import DEFAULT_GUARD_INTERVAL, DEFAULT_SAFE_GUARD, InstanceId, Store
-from aiocosid.machine import _tenure as machine_options
+from aiocosid.machine import _options as machine_options
 from aiocosid.machine._manual import DEFAULT_MARK_INTERVAL
 from aiocosid.machine.cells import Count, Marker, NamespaceCount, Note, Space
 from aiocosid.machine.distributor import CellMachineIdDistributor

@@ -132,7 +132,6 @@ def migrate(connection: Connection, metadata: Any) -> str:
     return code
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(
     "names", [["include_name"], ["include_object"], ["include_name", "include_object"]]
 )
@@ -153,7 +152,6 @@ async def test_alembic_leaves_the_tables_of_ids_alone(
     assert [(change[0], change[3].name) for change in kept] == [("add_column", "cosid")]
 
 
-@pytest.mark.asyncio
 async def test_a_migrated_key_is_not_numbered_by_the_database(
     request: pytest.FixtureRequest,
 ) -> None:
@@ -182,7 +180,6 @@ async def test_a_migrated_key_is_not_numbered_by_the_database(
     assert "aiocosid" not in code
 
 
-@pytest.mark.asyncio
 async def test_the_metadata_is_the_schema(engine: AsyncEngine) -> None:
     """Nothing is left to change; the tables that it creates are those that the store creates."""
 

@@ -93,7 +93,6 @@ class TestContract(IdGeneratorContract):
         return lambda: RemoteId(store, namespace="shop", name=name, block=self.step)
 
 
-@pytest.mark.asyncio
 class TestBlocks:
     @pytest.mark.parametrize("name", KINDS)
     async def test_of_each_kind_of_numbers(self, url: str, name: str) -> None:

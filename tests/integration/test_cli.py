@@ -229,7 +229,6 @@ class TestRefusals:
         assert (done.code, done.out, done.err.count("\n")) == (3, "", 1)
 
 
-@pytest.mark.asyncio
 class TestCtrlC:
     """Ctrl-C while the answer is on its way: the range is a gap and belongs to nobody."""
 
@@ -248,6 +247,7 @@ class TestCtrlC:
             code, out, _ = await self.next_ids(url, namespace)
         assert (code, out) == (0, "7\n8\n9\n")
 
+    @pytest.mark.nightly
     async def test_postgres(
         self, postgres: PostgresServer, postgres_database: str, namespace: str
     ) -> None:

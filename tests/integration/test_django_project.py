@@ -19,7 +19,7 @@ import pytest
 from tests.docs._blocks import ROOT
 from tests.servers import HOST, free_port, wait_until
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration, pytest.mark.stress, pytest.mark.timeout(180)]
 
 SOURCE = Path(__file__).with_name("_django_project")
 OLD = "django.db.models.BigAutoField"
@@ -140,7 +140,6 @@ def test_its_own_tests_pass_in_two_processes(project: Project) -> None:
     assert "0 silenced" in said
 
 
-@pytest.mark.stress
 def test_its_own_tests_pass_in_spawned_processes(
     tmp_path: Path, django: subprocess.Popen[str]
 ) -> None:
@@ -269,7 +268,6 @@ def test_a_fixture_s_rows_are_loaded_as_they_were(project: Project) -> None:
         pytest.param(("shop.asgi:application", "--worker-class", "asgi"), id="asgi"),
     ],
 )
-@pytest.mark.stress
 def test_workers_of_gunicorn_share_no_id(project: Project, program: tuple[str, ...]) -> None:
     """With --preload: what the settings made before the fork opens in each worker anew."""
     project.manage("makemigrations", "shop")

@@ -83,7 +83,6 @@ async def proxied(url: str) -> AsyncGenerator[tuple[FaultProxy, str]]:
         yield proxy, through.render_as_string(hide_password=False)
 
 
-@pytest.mark.asyncio
 class TestTornCalls:
     """A cancelled call: a gap at most, and nobody else's reply."""
 
@@ -134,7 +133,6 @@ class TestTornCalls:
             assert await counter_on(engine, namespace).next_max_id(1) == 2
 
 
-@pytest.mark.asyncio
 class TestPools:
     """The user's pool: small, empty, disposed of, checked."""
 
@@ -181,7 +179,6 @@ class TestPools:
                     assert await within(10, counter.next_max_id(1)) == first + 1
 
 
-@pytest.mark.asyncio
 async def test_closed_during_a_call(
     server_url: str, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,7 +203,6 @@ async def test_closed_during_a_call(
         await store.aclose()
 
 
-@pytest.mark.asyncio
 async def test_a_transaction_that_failed_half_way(mariadb_database: str) -> None:
     """It is given up with its connection: no lock stays, and what it had done is undone."""
     url = mariadb_database.replace(":", "+asyncmy:", 1) + "?durability=ignore"
@@ -218,7 +214,6 @@ async def test_a_transaction_that_failed_half_way(mariadb_database: str) -> None
         assert await other.segment_distributor(name="order").next_max_id(10) == 10
 
 
-@pytest.mark.asyncio
 async def test_who_is_not_let_in(server_url: str, namespace: str) -> None:
     """A wrong password, no such database, nobody there: each has its own error, without secrets."""
     parts = make_url(server_url)
@@ -235,7 +230,6 @@ async def test_who_is_not_let_in(server_url: str, namespace: str) -> None:
             assert SECRET not in str(refused.value)
 
 
-@pytest.mark.asyncio
 async def test_a_file_that_was_replaced(tmp_path: Path, namespace: str) -> None:
     """Nobody counts on in a file that is gone: the next connection opens the one that is there."""
     file = tmp_path / "ids.db"
@@ -251,7 +245,6 @@ async def test_a_file_that_was_replaced(tmp_path: Path, namespace: str) -> None:
             await counter.next_max_id(10)
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("driver", ["asyncpg", pytest.param("psycopg", marks=pytest.mark.stress)])
 async def test_a_server_that_became_read_only(
     postgres: PostgresServer, postgres_database: str, namespace: str, driver: str

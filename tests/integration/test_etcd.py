@@ -64,7 +64,6 @@ def value_of(server: EtcdServer, namespace: str) -> int:
     return int(server.get(f"/cosid/{namespace}.order") or 0)
 
 
-@pytest.mark.asyncio
 class TestFaults:
     """A lost reply costs a range; nothing is granted twice."""
 
@@ -213,7 +212,6 @@ class TestFaults:
                 await eventually(lambda: counter.next_max_id(10), StoreUnavailableError)
 
 
-@pytest.mark.asyncio
 class TestValues:
     """What lies in the key."""
 
@@ -280,7 +278,6 @@ class TestPlainClients:
     """Somebody else's program that follows the documented format."""
 
     @pytest.mark.nightly
-    @pytest.mark.asyncio
     async def test_a_thousand_alternations(self, etcd: EtcdServer, namespace: str) -> None:
         """Ours and the other's turns tile the counter."""
         key = f"/cosid/{namespace}.order".encode()
@@ -308,7 +305,6 @@ class TestPlainClients:
         assert ends[-1] == ROUNDS * 10
 
 
-@pytest.mark.asyncio
 class TestLogin:
     """Who may, and by which certificate."""
 
@@ -388,7 +384,6 @@ class TestLoops:
 
         asyncio.run(client_of())
 
-    @pytest.mark.asyncio
     async def test_a_borrowed_client_stays_open(self, etcd: EtcdServer, namespace: str) -> None:
         """Also if it was not connected yet; closing a store leaves it."""
         client = aetcd.Client(etcd.host, etcd.port)
@@ -397,7 +392,6 @@ class TestLoops:
         assert await client.get(b"/nothing") is None
         await client.close()
 
-    @pytest.mark.asyncio
     async def test_a_borrowed_client_of_a_server_that_is_down(self) -> None:
         """The error is ours."""
         client = aetcd.Client("127.0.0.1", free_port())

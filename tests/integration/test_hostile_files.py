@@ -56,7 +56,6 @@ def of_kind(files: dict[str, bytes], end: str) -> str:
     return name
 
 
-@pytest.mark.asyncio
 async def test_a_file_that_was_cut_anywhere(tmp_path: Path) -> None:
     """Never a time below the one that was used: the mark knows where it ends."""
     whole = await used(tmp_path)
@@ -81,7 +80,6 @@ async def test_a_file_that_was_cut_anywhere(tmp_path: Path) -> None:
             assert await floor_of(tmp_path) == MARK
 
 
-@pytest.mark.asyncio
 async def test_what_is_no_state(tmp_path: Path) -> None:
     """It is named and left as it is, and no id comes; once it is repaired they go on above."""
     whole = await used(tmp_path)
@@ -168,7 +166,6 @@ def folder() -> Iterator[Path]:
         Path(name).chmod(0o755)
 
 
-@pytest.mark.asyncio
 async def test_a_folder_that_may_not_be_written(folder: Path) -> None:
     """Told at once, with the way out, and nothing is guessed from what can be read."""
     whole = await used(folder)

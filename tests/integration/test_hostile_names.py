@@ -80,7 +80,6 @@ def both(namespace: str, number: int, name: str) -> list[tuple[str, str]]:
     return [(namespace, name), (f"{namespace}{name}", "n")][: 1 if number % 4 else 2]
 
 
-@pytest.mark.asyncio
 async def test_counters(store: Store, namespace: str, accepted: tuple[str, ...]) -> None:
     """Each has its own count, is listed as it was written, and is raised alone."""
     for number, name in enumerate(accepted):
@@ -101,7 +100,6 @@ async def test_counters(store: Store, namespace: str, accepted: tuple[str, ...])
     assert all_of_them.items() <= (await listed(store)).items()
 
 
-@pytest.mark.asyncio
 async def test_what_no_store_can_hold(store: Store, namespace: str) -> None:
     """It is refused before anything is sent, whichever part it is."""
     before = await listed(store)
@@ -124,7 +122,6 @@ async def test_what_no_store_can_hold(store: Store, namespace: str) -> None:
     assert not await store.machines(namespace=namespace)
 
 
-@pytest.mark.asyncio
 async def test_a_name_of_ten_thousand_characters(
     backend: Backend, store: Store, namespace: str
 ) -> None:
@@ -150,7 +147,6 @@ async def test_a_name_of_ten_thousand_characters(
                 store.machine_id_distributor(**arguments)  # type: ignore[arg-type]  # texts
 
 
-@pytest.mark.asyncio
 async def test_a_dot_may_belong_to_either(store: Store, namespace: str) -> None:
     """CosId joins them by a dot and so do we: these two are one counter, on every store."""
     one = store.segment_distributor(namespace=f"{namespace}.b", name="c")
@@ -159,7 +155,6 @@ async def test_a_dot_may_belong_to_either(store: Store, namespace: str) -> None:
     assert await listed(store, namespace) == await listed(store, f"{namespace}.b")
 
 
-@pytest.mark.asyncio
 async def test_instances_and_their_namespaces(store: Store, namespace: str) -> None:
     """Each instance has a machine id of its own, each namespace its own numbers."""
     ids, some = {}, ACCEPTED[::4]
@@ -197,7 +192,6 @@ async def test_instances_and_their_namespaces(store: Store, namespace: str) -> N
     }
 
 
-@pytest.mark.asyncio
 async def test_the_namespace_of_a_listing(store: Store) -> None:
     """A text that no counter can have finds none, or is refused by name."""
     for name in REFUSED:
@@ -208,7 +202,6 @@ async def test_the_namespace_of_a_listing(store: Store) -> None:
                 assert error.argument == "namespace"  # noqa: PT017 - or none
 
 
-@pytest.mark.asyncio
 async def test_groups() -> None:
     """A group is a counter's name too: two texts, two counts; what cannot be one is refused."""
     store = MemoryStore()
@@ -259,7 +252,6 @@ def test_the_command_line(
         assert "Traceback" not in ended.err
 
 
-@pytest.mark.asyncio
 async def test_braces_on_a_cluster(valkey_cluster: ValkeyCluster, namespace: str) -> None:
     """One slot for all keys of a namespace; where a brace would scatter them, none is written."""
     async with open_store(valkey_cluster.url) as store:

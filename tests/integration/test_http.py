@@ -53,7 +53,6 @@ async def counter_at(url: str, **about: Any) -> AsyncGenerator[CounterDistributo
         yield store.segment_distributor(**about)
 
 
-@pytest.mark.asyncio
 class TestWire:
     async def test_what_is_sent(self, cosid_proxy: CosIdProxy, namespace: str) -> None:
         """A counter is created once, then advanced; arguments stand in the query alone."""
@@ -133,7 +132,6 @@ class TestWire:
         assert cosid_proxy.counters[f"{namespace}.order"] == due == 5 + 500 * 110
 
 
-@pytest.mark.asyncio
 class TestAnswers:
     async def test_errors(self, proxy: CosIdProxy) -> None:
         """Each is ours, says what came, and the next call goes on."""
@@ -231,7 +229,6 @@ class TestAnswers:
         assert len(cosid_proxy.asked) == asked
 
 
-@pytest.mark.asyncio
 class TestFailures:
     async def test_a_lost_reply_is_a_gap(self, proxy: CosIdProxy) -> None:
         """The request is not sent again by the call; the next one goes on above."""
@@ -418,7 +415,6 @@ class TestFailures:
         assert ids == sorted(set(ids))
 
 
-@pytest.mark.asyncio
 async def test_cut_at_every_await(proxy: CosIdProxy, namespace: str) -> None:
     """On one connection, new or used, two counters see their own replies, and nothing is lost."""
     last = {offset: offset for offset in (0, FAR)}

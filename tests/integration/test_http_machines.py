@@ -48,7 +48,6 @@ async def machines_at(
         yield store.machine_id_distributor(instance_id=instance_id, **about)
 
 
-@pytest.mark.asyncio
 class TestWire:
     async def test_what_is_sent(self, cosid_proxy: CosIdProxy, namespace: str) -> None:
         """Who asks and for how long, in the query alone; never a time of ours."""
@@ -108,7 +107,6 @@ def test_nothing_is_borrowed(proxy: CosIdProxy) -> None:
             CachedSnowflakeId(each)
 
 
-@pytest.mark.asyncio
 class TestLosses:
     async def test_all_are_held(self, cosid_proxy: CosIdProxy, namespace: str) -> None:
         """M-01; the protocol does not tell who holds them."""

@@ -140,6 +140,7 @@ async def is_silent(lease: MachineIdLease) -> bool:
     return lease.limit_ms() == -1
 
 
+@pytest.mark.stress
 def test_it_starts_without_its_registry(server: Server, tmp_path: Path) -> None:
     """After a kill and after an orderly end; when the registry is back it is asked."""
     url = url_of(server, tmp_path)
@@ -163,7 +164,6 @@ def test_it_starts_without_its_registry(server: Server, tmp_path: Path) -> None:
     print(waits)  # noqa: T201 - shown when it fails
 
 
-@pytest.mark.asyncio
 async def test_another_process_took_the_address(server: Server, link: Link, tmp_path: Path) -> None:
     """When the registry is back the one that started without it is silent, and has no right."""
     url = url_of(link, tmp_path)
@@ -189,7 +189,6 @@ async def test_another_process_took_the_address(server: Server, link: Link, tmp_
             await again.__aenter__()
 
 
-@pytest.mark.asyncio
 async def test_after_a_leaf_node(zookeeper_factory: Any, tmp_path: Path) -> None:
     """By the file of the fork's node; a node that takes the address up again silences it."""
     server: ZookeeperServer = await asyncio.to_thread(zookeeper_factory)
@@ -224,7 +223,6 @@ async def test_after_a_leaf_node(zookeeper_factory: Any, tmp_path: Path) -> None
     assert bounds == sorted({*bounds})
 
 
-@pytest.mark.asyncio
 async def test_what_is_no_right(zookeeper: ZookeeperServer, tmp_path: Path) -> None:
     """A client of the user's, whose server may be another one; a file without a limit."""
     about: Any = {"name": "shop", "ip": "10.0.0.1", "port": 8080, "state_dir": tmp_path}

@@ -124,7 +124,6 @@ async def take(folder: Path) -> tuple[ManualMachineIdDistributor, int]:
     return distributor, grant.floor_ms
 
 
-@pytest.mark.asyncio
 async def test_a_second_process_is_refused(tmp_path: Path, holders: ExitStack) -> None:
     """And told which process has it; killed with -9 the id is free at once, above its mark."""
     holder = holders.enter_context(Holder(tmp_path))
@@ -136,7 +135,6 @@ async def test_a_second_process_is_refused(tmp_path: Path, holders: ExitStack) -
     await distributor.aclose()
 
 
-@pytest.mark.asyncio
 async def test_a_stopped_process_keeps_its_id(tmp_path: Path, holders: ExitStack) -> None:
     """The lock is not a lease: however long it is silent, it is its own."""
     holder = holders.enter_context(Holder(tmp_path))
@@ -148,7 +146,6 @@ async def test_a_stopped_process_keeps_its_id(tmp_path: Path, holders: ExitStack
         os.kill(holder.pid, signal.SIGCONT)
 
 
-@pytest.mark.asyncio
 async def test_a_child_does_not_go_on_holding_it(tmp_path: Path, holders: ExitStack) -> None:
     """A lock is shared by the copies of a file; the child closed its own when it was forked."""
     holder = holders.enter_context(Holder(tmp_path, "fork"))

@@ -129,7 +129,6 @@ def old_server(version: str) -> Generator[str]:
         listener.close()
 
 
-@pytest.mark.asyncio
 class TestServers:
     """Which are served, and what has to be there."""
 
@@ -223,7 +222,6 @@ class TestServers:
             assert "aiocosid" in repr(other)
 
 
-@pytest.mark.asyncio
 class TestCounters:
     """One message each, which the server adds to."""
 
@@ -348,7 +346,6 @@ class TestCounters:
         assert asked == 1
 
 
-@pytest.mark.asyncio
 async def test_a_reply_without_its_place_is_refused() -> None:
     """Seen once while a leader was killed: the server had left out the sequence."""
 
@@ -374,7 +371,6 @@ async def test_a_reply_without_its_place_is_refused() -> None:
         await stores_nats._scan(client, "stream", "a.>")
 
 
-@pytest.mark.asyncio
 class TestFaults:
     """A lost reply costs a range; nothing is granted twice."""
 
@@ -518,7 +514,6 @@ class TestFaults:
                 await store.segment_distributor(name="order").next_max_id(10)
 
 
-@pytest.mark.asyncio
 class TestLogin:
     """Who may, and by which certificate."""
 
@@ -605,7 +600,6 @@ class TestLogin:
                 await store.segment_distributor(name="order").next_max_id(10)
 
 
-@pytest.mark.asyncio
 class TestClients:
     """A user's own client."""
 
@@ -662,7 +656,6 @@ class TestClients:
             await client.close()
 
 
-@pytest.mark.asyncio
 class TestCells:
     """Machine ids: one subject each, compared by their last sequences."""
 
@@ -781,7 +774,6 @@ class TestCells:
         assert await store.machine_bits(namespace="n") == 4
 
 
-@pytest.mark.asyncio
 class TestLosses:
     """What a store that forgot, or was changed underneath, leads to."""
 
@@ -890,7 +882,6 @@ def _copy(source: Any, target: Any) -> None:
     shutil.copytree(source, target)
 
 
-@pytest.mark.asyncio
 @pytest.mark.stress
 class TestClusters:
     """Three members, of which one is behind, or leads no more."""

@@ -245,7 +245,6 @@ def own_valkey(valkey_factory: Callable[..., ValkeyServer]) -> ValkeyServer:
     return valkey_factory()
 
 
-@pytest.mark.asyncio
 async def test_the_lines_for_redis_are_enough_and_not_too_much(own_valkey: ValkeyServer) -> None:
     """With a line its task is done; without any one right of it, it is not."""
     lines = acl_lines()
@@ -259,7 +258,6 @@ async def test_the_lines_for_redis_are_enough_and_not_too_much(own_valkey: Valke
             assert not await can(task, set_user(own_valkey, rest)), (task, right)
 
 
-@pytest.mark.asyncio
 async def test_the_application_of_the_page(own_valkey: ValkeyServer) -> None:
     """It does its own work, and nothing in the keys of others, its own data's or the server's."""
     words = fenced("text", "ACL SETUSER").split()
@@ -375,7 +373,6 @@ async def database(
     yield Postgres(postgres, namespace)
 
 
-@pytest.mark.asyncio
 async def test_the_grants_for_postgresql_are_enough(database: Postgres) -> None:
     """Each task with its own, and init again by a role that may create nothing."""
     lines = grants()
@@ -389,7 +386,6 @@ async def test_the_grants_for_postgresql_are_enough(database: Postgres) -> None:
 
 
 @pytest.mark.stress
-@pytest.mark.asyncio
 async def test_the_grants_for_postgresql_are_not_too_much(database: Postgres) -> None:
     """Without any one of them its task is not done."""
     for task, rights in grants().items():
@@ -403,7 +399,6 @@ async def test_the_grants_for_postgresql_are_not_too_much(database: Postgres) ->
                 assert "SCHEMA" in right[1], (task, right, error)  # noqa: PT017 - or none
 
 
-@pytest.mark.asyncio
 async def test_namespaces_are_parted_by_row_security(database: Postgres) -> None:
     """As the page says."""
     database.execute(fenced("sql", "ALTER TABLE").replace("TO app", f"TO {GUEST}"))

@@ -61,7 +61,6 @@ def key_of(namespace: str, name: str) -> str:
     return f"cosid:{{{namespace}.{name}}}.adder"
 
 
-@pytest.mark.asyncio
 class TestGrants:
     """A grant is one step above the last, for its caller alone."""
 
@@ -128,7 +127,6 @@ async def check_client(client: Any, server: ValkeyServer, namespace: str) -> Non
     }
 
 
-@pytest.mark.asyncio
 class TestRefusals:
     """What cannot be granted is its own clear error, and nothing is written."""
 
@@ -145,7 +143,6 @@ class TestRefusals:
                 RedisStore(each)
 
 
-@pytest.mark.asyncio
 class TestOutages:
     """A server that cannot serve is named; one that comes back is used again."""
 
@@ -296,7 +293,6 @@ class TestOutages:
                 await store.segment_distributor(name="n").next_max_id(1)
 
 
-@pytest.mark.asyncio
 class TestStore:
     """What an operator sees and does."""
 
@@ -361,7 +357,6 @@ class TestStore:
 class TestLife:
     """Connections belong to one loop, one process, and to whoever made them."""
 
-    @pytest.mark.asyncio
     async def test_users_client_stays_open(self, valkey: ValkeyServer, namespace: str) -> None:
         """It is not ours to close, whichever way it was handed in."""
         async with client_of(valkey) as client:
@@ -375,7 +370,6 @@ class TestLife:
             assert connection.is_connected
             assert await counter.next_max_id(1) == 2
 
-    @pytest.mark.asyncio
     async def test_store_closes_what_it_opened(self, valkey: ValkeyServer, namespace: str) -> None:
         """One made from a URL has connections of its own, from its first call on."""
         async with FaultProxy(valkey.host, valkey.port) as proxy:
@@ -404,7 +398,6 @@ class TestLife:
         granted = run_python(code, valkey.url, namespace)
         assert sorted(set(granted)) == granted
 
-    @pytest.mark.asyncio
     async def test_call_under_way_during_a_fork(
         self, valkey: ValkeyServer, namespace: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -424,7 +417,6 @@ class TestLife:
                     with pytest.raises(ForkedError):
                         await call
 
-    @pytest.mark.asyncio
     async def test_forked_while_it_waits_for_its_turn(
         self, valkey: ValkeyServer, namespace: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -447,7 +439,6 @@ class TestLife:
             assert valkey.call("GET", key_of(namespace, "n")) == "1"
             await client.aclose()
 
-    @pytest.mark.asyncio
     async def test_provider(self, valkey: ValkeyServer, namespace: str) -> None:
         """Generators of one provider share its connections, and close with it."""
         async with FaultProxy(valkey.host, valkey.port) as proxy:

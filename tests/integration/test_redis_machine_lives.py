@@ -89,7 +89,6 @@ async def cluster_store(cluster: ValkeyCluster, kind: str) -> AsyncGenerator[Red
         yield RedisStore(client)
 
 
-@pytest.mark.asyncio
 class TestCluster:
     """The keys of a namespace lie in one slot; namespaces lie on all masters."""
 
@@ -115,6 +114,7 @@ class TestCluster:
             with pytest.raises(StoreError, match="slot"):
                 await take(store, "}x", "a")
 
+    @pytest.mark.nightly
     async def test_failover(
         self, cluster_factory: Callable[..., ValkeyCluster], namespace: str
     ) -> None:
@@ -155,7 +155,6 @@ async def caught_up(master: ValkeyServer, replica: ValkeyServer) -> None:
     await asyncio.to_thread(wait_until, has_it, "the replica has caught up", deadline=FAILOVER)
 
 
-@pytest.mark.asyncio
 class TestSentinel:
     """Whoever is the master serves."""
 
@@ -166,6 +165,7 @@ class TestSentinel:
         async with RedisStore.from_url(valkey_sentinel.url) as store:
             await check(store, namespace)
 
+    @pytest.mark.nightly
     async def test_failover(
         self, sentinel_factory: Callable[..., ValkeySentinel], namespace: str
     ) -> None:
@@ -182,8 +182,9 @@ class TestSentinel:
             assert (await store.machines(namespace=namespace))[0].mark_ms == T + 10
 
 
-@pytest.mark.asyncio
-@pytest.mark.parametrize("factory", ["valkey_factory", "redis_factory"])
+@pytest.mark.parametrize(
+    "factory", ["valkey_factory", pytest.param("redis_factory", marks=pytest.mark.nightly)]
+)
 async def test_replica_has_the_same(request: pytest.FixtureRequest, factory: str) -> None:
     """Whatever the master's clock has decided: effects are replicated, not scripts."""
     start = request.getfixturevalue(factory)

@@ -136,7 +136,6 @@ class AtTheTime(RedisBackend):
         return replace(found, seats=seats, now_ms=self.server_ms)
 
 
-@pytest.mark.asyncio
 class TestDistributor:
     """The Java distributor's scenarios, done by ours."""
 
@@ -256,7 +255,6 @@ def before_stamps(before: State) -> dict[int, int]:
     return found
 
 
-@pytest.mark.asyncio
 class TestScripts:
     """CosId's scripts with odd arguments and odd states; ours with the same."""
 

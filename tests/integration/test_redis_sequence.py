@@ -464,6 +464,7 @@ async def test_replicas_have_to_confirm(valkey_sentinel: ValkeySentinel, key: st
     await client.aclose()
 
 
+@pytest.mark.stress
 async def test_java_nodes_beside_ours(valkey: ValkeyServer, key: str) -> None:
     """A thousand times in turn on the same keys, in whatever second it is: no id comes twice."""
     open_fence(valkey, key)

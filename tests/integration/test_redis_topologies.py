@@ -321,6 +321,7 @@ class TestSentinel:
             assert held >= ids[-1]
 
 
+@pytest.mark.stress
 class TestLostWrites:
     """A replica that was behind takes over: what was granted is not granted again."""
 

@@ -128,7 +128,6 @@ class Scenario:
         return {} if self.is_lost else theirs
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("vector", vectors("redis.segment_scenario"))
 async def test_scenario(store: RedisStore, empty_server: ValkeyServer, vector: Any) -> None:
     """The reply, or the meaning of the error, and every key after every step."""
@@ -151,7 +150,6 @@ async def check_step(run: Scenario, step: dict[str, Any], expected: Any) -> None
     assert type(caught.value) is ERRORS[expected["error"]["type"]]
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("vector", vectors("redis.segment_id"))
 async def test_two_clients_in_turn(
     store: RedisStore, empty_server: ValkeyServer, vector: Any
@@ -172,7 +170,6 @@ async def test_two_clients_in_turn(
     assert state(empty_server) == vector["result"]["state"]
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("vector", vectors("redis.segment_new"))
 async def test_arguments_that_are_refused(store: RedisStore, vector: Any) -> None:
     """The same ones as by CosId."""
@@ -181,7 +178,6 @@ async def test_arguments_that_are_refused(store: RedisStore, vector: Any) -> Non
         store.segment_distributor(**vector["args"])
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("vector", vectors("redis.segment_defaults"))
 async def test_defaults(store: RedisStore, empty_server: ValkeyServer, vector: Any) -> None:
     """The same key and offset; a step of 1000, where CosId's code says 10 and its guides 1000."""
@@ -192,7 +188,6 @@ async def test_defaults(store: RedisStore, empty_server: ValkeyServer, vector: A
     assert [*state(empty_server)] == [vector["result"]["adder_key"]]
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("vector", vectors("redis.grouped"))
 async def test_groups(store: RedisStore, empty_server: ValkeyServer, vector: Any) -> None:
     """A group's counter is one of its own, under ``name@group``; grouping itself is elsewhere."""

@@ -44,7 +44,12 @@ asyncio.run(main())
 """
 
 
-@pytest.fixture(params=["sqlite", "redis_server", "postgres"])
+@pytest.fixture(
+    params=[
+        "sqlite",
+        *(pytest.param(each, marks=pytest.mark.nightly) for each in ("redis_server", "postgres")),
+    ]
+)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """One store after the other, initialised."""
     address = f"sqlite:///{tmp_path}/ids.db"
@@ -138,7 +143,7 @@ def work_offline(url: str, state_dir: Path, *, dies: bool) -> list[float]:
     return told
 
 
-@pytest.mark.parametrize("kind", ["valkey", "postgres"])
+@pytest.mark.parametrize("kind", ["valkey", pytest.param("postgres", marks=pytest.mark.nightly)])
 def test_it_starts_without_its_store(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

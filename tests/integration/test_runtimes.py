@@ -15,7 +15,7 @@ from tests.servers import ValkeyServer
 
 from . import _runtimes
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.stress]
 
 ROOT = Path(__file__).parents[2]
 METHODS = multiprocessing.get_all_start_methods()

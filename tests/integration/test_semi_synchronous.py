@@ -47,7 +47,6 @@ def promote(replica: MariadbServer) -> None:
     replica.execute("stop slave; reset slave all")
 
 
-@pytest.mark.asyncio
 async def test_what_no_replica_has_is_no_grant(
     pair: tuple[MariadbServer, MariadbServer],
 ) -> None:
@@ -87,7 +86,6 @@ async def test_what_no_replica_has_is_no_grant(
             await again.distribute(10, now_ms=T, latest_ms=FAR)
 
 
-@pytest.mark.asyncio
 async def test_a_fail_over_under_load(pair: tuple[MariadbServer, MariadbServer]) -> None:
     """The primary is killed while eight take ids; those of the replica go on above them."""
     primary, replica = pair

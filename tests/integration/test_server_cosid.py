@@ -494,6 +494,7 @@ class TestTokens:
             assert client.patch("/cosid/segments/other/a?step=1").json() == 1
 
 
+@pytest.mark.nightly
 @pytest.mark.asyncio
 class TestContract(MachineIdDistributorContract):
     """Our own client of CosId's proxy, which does not know whose server it is."""

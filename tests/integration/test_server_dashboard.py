@@ -142,6 +142,7 @@ def check_quiet(seen: Visit, site: Site, *statuses: str) -> None:
     assert [each for each in seen.requests if not each.startswith(site.url)] == []
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize(
     ("size", "scheme", "other"),
     [

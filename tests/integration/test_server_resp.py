@@ -87,7 +87,6 @@ def test_redis_py(port: int, protocol: int) -> None:
             client.eval("return 1", 0)
 
 
-@pytest.mark.asyncio
 async def test_redis_py_on_asyncio(port: int) -> None:
     """Many connections at once take segments that are nobody else's."""
     async with cast("Any", redis.asyncio.Redis)(host=HOST, port=port) as client:

@@ -28,7 +28,7 @@ from tests.servers._process import ServerStartError, _children
 
 from ._id_server import IdServer, connected, reply_of
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.integration, pytest.mark.stress, pytest.mark.timeout(120)]
 
 SECRET = "aiocosid_of_a_test"  # noqa: S105 - of a test
 TOKEN = f'[[server.tokens]]\nname = "shop"\ndigest = "{digest_of(SECRET)}"\n'

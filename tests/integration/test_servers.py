@@ -85,7 +85,6 @@ class TestLifeAndDeath:
         server.resume()
         assert server.call("PING") == "PONG"
 
-    @pytest.mark.asyncio
     async def test_postgres_keeps_its_data_over_kill_and_its_sessions_die(
         self, postgres_factory: Callable[..., PostgresServer]
     ) -> None:
@@ -99,7 +98,6 @@ class TestLifeAndDeath:
         server.start()
         assert server.execute("SELECT n FROM t") == "7"
 
-    @pytest.mark.asyncio
     async def test_paused_postgres_stops_its_sessions_as_well(
         self, postgres_factory: Callable[..., PostgresServer]
     ) -> None:
@@ -241,7 +239,6 @@ async def client(proxy: FaultProxy) -> AsyncIterator[Redis]:
 
 
 @pytest.mark.both_loops
-@pytest.mark.asyncio
 class TestFaultProxy:
     """The proxy does to a connection what networks do."""
 
@@ -356,10 +353,10 @@ class TestFaultProxy:
         assert postgres.execute("SELECT n FROM t", database=namespace) == "7"
 
 
+@pytest.mark.stress
 class TestFailover:
     """A replica takes over, as far as the topology has one."""
 
-    @pytest.mark.asyncio
     async def test_a_cut_standby_is_promoted_without_the_last_write(
         self, pair_factory: Callable[..., PostgresPair]
     ) -> None:

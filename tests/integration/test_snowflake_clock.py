@@ -77,6 +77,7 @@ def wait_for_ids(out: Path, more_than: int, *, deadline: float = 20) -> int:
     return found
 
 
+@pytest.mark.stress
 def test_a_wall_clock_that_jumps_back_and_forth(tmp_path: Path) -> None:
     """Two processes on one file, one of which has a clock that jumps: all ids differ, and rise."""
     faketime = pytest.importorskip("libfaketime")
@@ -112,6 +113,7 @@ def test_a_wall_clock_that_jumps_back_and_forth(tmp_path: Path) -> None:
     assert latest_ms > (time.time() + 20) * 1000, "the clock did not jump"
 
 
+@pytest.mark.nightly
 def test_a_stopped_owner_stays_silent_until_it_has_an_id_again(tmp_path: Path) -> None:
     """SIGSTOP for longer than the lease: somebody else takes the machine id; nothing repeats."""
     url = f"sqlite:///{tmp_path}/ids.db"

@@ -122,7 +122,13 @@ def changed(fact: str, value: str | int, *, of: str = "space/dev") -> str:
 class TestPostgres:
     """Which server, which database, which table; and who waits for whom."""
 
-    @pytest.mark.parametrize("synchronous", [False, pytest.param(True, marks=pytest.mark.stress)])
+    @pytest.mark.parametrize(
+        "synchronous",
+        [
+            pytest.param(False, marks=pytest.mark.nightly),
+            pytest.param(True, marks=pytest.mark.stress),
+        ],
+    )
     async def test_a_promoted_standby(
         self, pair_factory: Callable[..., PostgresPair], *, synchronous: bool
     ) -> None:

@@ -79,7 +79,6 @@ def rows(path: Path) -> list[tuple[Any, ...]]:
     return execute(path, "SELECT name, last_max_id FROM cosid ORDER BY name")
 
 
-@pytest.mark.asyncio
 class TestCounter:
     """One counter and its row."""
 
@@ -132,7 +131,6 @@ class TestCounter:
         await _ended_down_to(threads)
 
 
-@pytest.mark.asyncio
 class TestEnds:
     """What cannot be granted is refused whole, and nothing is written."""
 
@@ -177,7 +175,6 @@ class TestEnds:
             await counter.next_max_id(100)
 
 
-@pytest.mark.asyncio
 class TestFile:
     """Files that cannot be used are told apart."""
 
@@ -324,7 +321,6 @@ class TestFile:
         assert await _granted(url, 10) == 20
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("fails", [False, True])
 async def test_a_fork_while_the_statement_ran(
     url: str, monkeypatch: pytest.MonkeyPatch, *, fails: bool
@@ -348,7 +344,6 @@ async def test_a_fork_while_the_statement_ran(
     await own.aclose()
 
 
-@pytest.mark.asyncio
 class TestUsersConnection:
     """On a connection that is passed in."""
 

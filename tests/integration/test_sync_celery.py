@@ -63,7 +63,7 @@ print(json.dumps([each.get(timeout=60, interval=0.05) for each in waiting]))
 """
 
 
-@pytest.mark.parametrize("store", ["sqlite", "valkey"])
+@pytest.mark.parametrize("store", [pytest.param("sqlite", marks=pytest.mark.nightly), "valkey"])
 def test_prefork(store: str, valkey: ValkeyServer, tmp_path: Path, namespace: str) -> None:
     """Parent, children and the children that replace them never share an id."""
     for name, text in FILES.items():

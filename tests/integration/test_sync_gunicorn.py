@@ -56,7 +56,7 @@ async def app(scope, receive, send):
 @pytest.mark.parametrize(
     ("source", "options"),
     [
-        pytest.param(WSGI, ("--threads", "4"), id="wsgi"),
+        pytest.param(WSGI, ("--threads", "4"), id="wsgi", marks=pytest.mark.stress),
         pytest.param(ASGI, ("--worker-class", "asgi"), id="asgi", marks=pytest.mark.stress),
     ],
 )

@@ -16,7 +16,7 @@ from redis import Redis
 from tests.docs._blocks import ROOT, blocks
 from tests.servers import ValkeyServer, wait_until
 
-pytestmark = [pytest.mark.integration]
+pytestmark = [pytest.mark.integration, pytest.mark.stress]
 
 PAGE = ROOT / "docs" / "howto" / "task-queues.md"
 FILES = {b.title: b.source for b in blocks(PAGE) if b.title}

@@ -162,7 +162,6 @@ def url_of(proxy: FaultProxy) -> str:
     return f"redis://{proxy.host}:{proxy.port}/0"
 
 
-@pytest.mark.asyncio
 async def test_one_trip_to_the_root_a_span(
     request: pytest.FixtureRequest, bench: Bench, namespace: str
 ) -> None:
@@ -188,7 +187,6 @@ def valkey_keys(server: ValkeyServer, namespace: str) -> object:
     return server.call("KEYS", f"cosid:*{namespace}*")
 
 
-@pytest.mark.asyncio
 async def test_a_server_that_forgets(
     valkey_factory: Callable[..., ValkeyServer], bench: Bench
 ) -> None:
@@ -235,7 +233,6 @@ def follows(server: ValkeyServer) -> bool:
     return "master_link_status:up" in str(server.call("INFO", "replication"))
 
 
-@pytest.mark.asyncio
 async def test_failed_over_to_a_lagging_replica_and_back(
     valkey_factory: Callable[..., ValkeyServer], bench: Bench
 ) -> None:
@@ -262,7 +259,6 @@ async def test_failed_over_to_a_lagging_replica_and_back(
     await bench.take(bench.on(second.url), 2)
 
 
-@pytest.mark.asyncio
 async def test_split_in_two(valkey_factory: Callable[..., ValkeyServer], bench: Bench) -> None:
     """Both halves serve for a while; each its own spans."""
     first = valkey_factory(*QUICK)
@@ -279,7 +275,6 @@ async def test_split_in_two(valkey_factory: Callable[..., ValkeyServer], bench: 
     assert bench.trips == 2
 
 
-@pytest.mark.asyncio
 async def test_a_claim_is_good_once(valkey: ValkeyServer, bench: Bench, namespace: str) -> None:
     """Not for who comes late, twice, or after the span was ended."""
     store = RedisStore.from_url(valkey.url)
@@ -321,7 +316,6 @@ async def test_a_claim_is_good_once(valkey: ValkeyServer, bench: Bench, namespac
     await store.aclose()
 
 
-@pytest.mark.asyncio
 async def test_copies_of_a_whole_call_that_come_late(
     valkey: ValkeyServer, bench: Bench, namespace: str
 ) -> None:
@@ -353,7 +347,6 @@ async def claimed(span: Span, step: int, floor: int, nonce: bytes, why: str) -> 
     return reply.claim
 
 
-@pytest.mark.asyncio
 async def test_a_slow_root(valkey: ValkeyServer, bench: Bench) -> None:
     """As slow as a generator has patience for: its span is opened, and the others do not wait."""
     one, other = bench.on(valkey.url), bench.on(valkey.url, cache_timeout=0.1)
@@ -372,7 +365,6 @@ async def test_a_slow_root(valkey: ValkeyServer, bench: Bench) -> None:
     assert one.statistics().spans == 1
 
 
-@pytest.mark.asyncio
 async def test_an_opening_that_is_sent_again(
     valkey: ValkeyServer, proxy: FaultProxy, bench: Bench
 ) -> None:
@@ -396,7 +388,6 @@ async def test_an_opening_that_is_sent_again(
     await client.aclose()
 
 
-@pytest.mark.asyncio
 async def test_a_take_that_is_sent_again(
     valkey: ValkeyServer, proxy: FaultProxy, bench: Bench
 ) -> None:
@@ -413,7 +404,6 @@ async def test_a_take_that_is_sent_again(
     await client.aclose()
 
 
-@pytest.mark.asyncio
 async def test_replies_that_are_lost(valkey: ValkeyServer, proxy: FaultProxy, bench: Bench) -> None:
     """Of each call: it is asked once more, the caller is served, and nothing is shared."""
     one, other = bench.on(url_of(proxy)), bench.on(valkey.url)
@@ -428,7 +418,6 @@ async def test_replies_that_are_lost(valkey: ValkeyServer, proxy: FaultProxy, be
     assert (told.cache_failures, told.spans, other.statistics().spans) == (0, 3, 0)
 
 
-@pytest.mark.asyncio
 async def test_a_connection_that_is_cut_while_it_is_idle(
     valkey: ValkeyServer, proxy: FaultProxy, bench: Bench
 ) -> None:
@@ -441,7 +430,6 @@ async def test_a_connection_that_is_cut_while_it_is_idle(
     assert (told.cache_failures, told.spans, bench.trips) == (0, 1, 1)
 
 
-@pytest.mark.asyncio
 async def test_a_server_that_hides_who_it_is(valkey: ValkeyServer, bench: Bench) -> None:
     """Refused at start, with what to allow; the rights of the page are enough."""
     valkey.call("ACL", "SETUSER", "hides", "reset", "on", f">{PASSWORD}", "~*", "+@all", "-info")
@@ -482,7 +470,6 @@ async def test_a_server_that_hides_who_it_is(valkey: ValkeyServer, bench: Bench)
         valkey.call("ACL", "DELUSER", user)
 
 
-@pytest.mark.asyncio
 async def test_what_somebody_has_planted(valkey: ValkeyServer, bench: Bench) -> None:
     """A new span, or a clear error; never a repeat."""
     one = bench.on(valkey.url)
@@ -527,7 +514,6 @@ async def test_what_somebody_has_planted(valkey: ValkeyServer, bench: Bench) -> 
     assert valkey.call("GET", bench.key) == "5", "it is somebody else's"
 
 
-@pytest.mark.asyncio
 async def test_black_holed_and_back(
     valkey: ValkeyServer, proxy: FaultProxy, bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -554,7 +540,6 @@ async def test_black_holed_and_back(
     assert sum("answers again" in each.getMessage() for each in caplog.records) == 1
 
 
-@pytest.mark.asyncio
 async def test_a_pause_in_which_it_is_not_asked(bench: Bench, proxy: FaultProxy) -> None:
     """And an unreachable Redis keeps nobody from opening."""
     proxy.refuse()
@@ -565,7 +550,6 @@ async def test_a_pause_in_which_it_is_not_asked(bench: Bench, proxy: FaultProxy)
     assert (told.cache_failures, told.segments_from_root, told.root_trips) == (1, 3, 3)
 
 
-@pytest.mark.asyncio
 async def test_closed_under_a_call(proxy: FaultProxy, bench: Bench, tmp_path: Path) -> None:
     """The call ends, as with plain Redis, and opens nothing again; what comes later may."""
     (tmp_path / "ids.db").touch()
@@ -592,7 +576,6 @@ async def test_closed_under_a_call(proxy: FaultProxy, bench: Bench, tmp_path: Pa
         await closed.aclose()
 
 
-@pytest.mark.asyncio
 async def test_the_root_is_down(valkey: ValkeyServer, bench: Bench) -> None:
     """The span in hand lasts; then it is the root's error, and nobody has to wait for the claim."""
     one, other = bench.on(valkey.url), bench.on(valkey.url)
@@ -608,7 +591,6 @@ async def test_the_root_is_down(valkey: ValkeyServer, bench: Bench) -> None:
     assert bench.taken[-1][1] == 120
 
 
-@pytest.mark.asyncio
 async def test_a_life_is_known_by_its_run_too(valkey: ValkeyServer, bench: Bench) -> None:
     """A server that was restarted may go on with its master_replid."""
     one = bench.on(valkey.url)
@@ -621,7 +603,6 @@ async def test_a_life_is_known_by_its_run_too(valkey: ValkeyServer, bench: Bench
         assert one.statistics().spans_of_another_server == before + 1
 
 
-@pytest.mark.asyncio
 async def test_thrown_away(valkey: ValkeyServer, bench: Bench) -> None:
     """A call that nobody drives on ends at once; the claim ends by itself."""
     one = bench.on(valkey.url)
@@ -638,7 +619,6 @@ async def test_thrown_away(valkey: ValkeyServer, bench: Bench) -> None:
     call.close()
 
 
-@pytest.mark.asyncio
 async def test_a_call_that_was_suspended_across_a_fork(
     valkey: ValkeyServer, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -657,7 +637,6 @@ async def test_a_call_that_was_suspended_across_a_fork(
     monkeypatch.undo()
 
 
-@pytest.mark.asyncio
 async def test_more_than_a_span(valkey: ValkeyServer, bench: Bench) -> None:
     """Comes from the root; the span is behind then."""
     one = bench.on(valkey.url)
@@ -668,7 +647,6 @@ async def test_more_than_a_span(valkey: ValkeyServer, bench: Bench) -> None:
     assert one.statistics().ids_abandoned == 90 + 90
 
 
-@pytest.mark.asyncio
 async def test_a_generator_that_is_made_anew(valkey: ValkeyServer, namespace: str) -> None:
     """By its provider, which knows how far it came: the span is behind, and nothing was lost."""
     cache = RedisStore.from_url(valkey.url)
@@ -682,7 +660,6 @@ async def test_a_generator_that_is_made_anew(valkey: ValkeyServer, namespace: st
     assert taken == sorted(set(taken))
 
 
-@pytest.mark.asyncio
 async def test_a_group_that_is_opened_anew(
     valkey: ValkeyServer, proxy: FaultProxy, namespace: str
 ) -> None:
@@ -710,7 +687,6 @@ async def test_a_group_that_is_opened_anew(
     assert all(each == sorted(set(each)) for each in taken.values())
 
 
-@pytest.mark.asyncio
 async def test_a_root_that_went_back(valkey: ValkeyServer, bench: Bench, namespace: str) -> None:
     """Its span is opened for nobody, not even for those who do not know."""
     one = bench.on(valkey.url)
@@ -722,7 +698,6 @@ async def test_a_root_that_went_back(valkey: ValkeyServer, bench: Bench, namespa
     assert valkey.call("HGET", bench.key, CURSOR) is None
 
 
-@pytest.mark.asyncio
 async def test_two_roots_on_one_redis(valkey: ValkeyServer, namespace: str) -> None:
     """Counters of one name in two databases are two, and their spans are not mixed."""
     benches = [Bench(namespace, root_name=name) for name in ("db1/shop", "db2/shop")]
@@ -736,7 +711,6 @@ async def test_two_roots_on_one_redis(valkey: ValkeyServer, namespace: str) -> N
         await each.aclose()
 
 
-@pytest.mark.asyncio
 async def test_near_the_last_id(valkey: ValkeyServer, bench: Bench) -> None:
     """Beyond 2^53 nothing is rounded; where no span fits, the root hands out the rest."""
     one = bench.on(valkey.url, offset=MAX_ID - 245)
@@ -751,7 +725,6 @@ async def test_near_the_last_id(valkey: ValkeyServer, bench: Bench) -> None:
         await one.next_max_id(1)
 
 
-@pytest.mark.asyncio
 async def test_a_raised_floor(valkey: ValkeyServer, proxy: FaultProxy, namespace: str) -> None:
     """Root and span; while Redis cannot be asked, it is an error, and to be repeated."""
     described: dict[str, Any] = {"namespace": namespace, "name": "n"}
@@ -772,7 +745,6 @@ async def test_a_raised_floor(valkey: ValkeyServer, proxy: FaultProxy, namespace
         assert await counter.next_max_id(10) == 5_000_010
 
 
-@pytest.mark.asyncio
 async def test_cancelled_at_each_turn(valkey: ValkeyServer, bench: Bench) -> None:
     """Whatever was under way: nothing is shared, and nobody waits for a claim left behind."""
     one, other = bench.on(valkey.url), bench.on(valkey.url, cache_timeout=30)

@@ -87,7 +87,6 @@ async def ids() -> AsyncIterator[IdProvider]:
             yield ids
 
 
-@pytest.mark.asyncio
 async def test_objects_and_rows_have_typed_ids(engine: AsyncEngine, ids: IdProvider) -> None:
     """The default's numbers too, for one object and for many rows, before anything is loaded."""
     sessions = async_sessionmaker(engine, expire_on_commit=False)
@@ -116,7 +115,6 @@ async def test_objects_and_rows_have_typed_ids(engine: AsyncEngine, ids: IdProvi
         assert stored.scalars().all()[0] == MAX_ID
 
 
-@pytest.mark.asyncio
 async def test_what_is_no_id_of_the_column_is_refused(engine: AsyncEngine) -> None:
     """A number too: of what?  In a comparison it means the number itself."""
     sessions = async_sessionmaker(engine)
@@ -129,7 +127,6 @@ async def test_what_is_no_id_of_the_column_is_refused(engine: AsyncEngine) -> No
             assert (await session.scalars(select(Order).where(where))).all() == []
 
 
-@pytest.mark.asyncio
 async def test_asyncpg_takes_an_id_without_a_type(engine: AsyncEngine) -> None:
     """And aiosqlite: in SQL of one's own the id is its number."""
     async with engine.begin() as connection:
@@ -171,7 +168,6 @@ def test_without_asyncio_ids_come_from_a_thread(tmp_path: Path) -> None:
     plain.dispose()
 
 
-@pytest.mark.asyncio
 async def test_alembic_writes_what_the_database_has(engine: AsyncEngine) -> None:
     """The migration imports nothing of the application, and runs; then nothing differs."""
 
@@ -197,7 +193,6 @@ async def test_alembic_writes_what_the_database_has(engine: AsyncEngine) -> None
     assert "aiocosid" not in code
 
 
-@pytest.mark.asyncio
 async def test_alembic_sees_a_column_of_another_type(engine: AsyncEngine) -> None:
     """A text that becomes a typed id is a change."""
     if engine.dialect.name == "sqlite":

@@ -807,15 +807,16 @@ def test_a_provider_has_the_kinds_of_the_other_one() -> None:
     """What each of them is has been shown there: in numbers, in texts, and where it is refused."""
     orders = PrefixIdConverter("O-", Radix62IdConverter())
     with sync.connect("memory://", namespace="sync-all-kinds") as ids:
-        for kind, generator in {
+        made: dict[str, Any] = {
             "LeafSegmentId": ids.leaf("leaf", step=10),
             "CachedSnowflakeId": ids.cached("cached", boost=4),
             "CounterId": ids.counter("counter"),
             "IntegerIdGenerator": ids.int32("short", step=10, kind="segment"),
             "UncertaintyIdGenerator": ids.uncertainty("blurred", bits=8, batch=2),
             "Uuid7Id": ids.uuid7("token"),
-        }.items():
-            first: Any = generator.next_id()
+        }
+        for kind, generator in made.items():
+            first = generator.next_id()
             assert first < generator.next_id()
             assert generator.statistics().kind == kind
         assert UUID(ids.uuid4("random").next_id()).version == 4

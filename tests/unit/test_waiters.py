@@ -86,7 +86,7 @@ def test_all_fail_each_with_an_error_of_its_own() -> None:
 def test_a_fetch_is_for_those_who_asked_before_it_was_sent() -> None:
     """With ``sent`` given, who lined up later has to wait for the next one."""
     queue = WaiterQueue()
-    early, late = Waiter(1, lambda: None, since=0), Waiter(1, lambda: None, since=1)
+    early, late = Waiter(1, lambda: None, sent=0), Waiter(1, lambda: None, sent=1)
     queue.add(early)
     queue.add(late)
     queue.serve(5, Stock(5).take, sent=1)
@@ -153,4 +153,4 @@ def test_what_is_left_is_not_enough_for_the_first(sizes: list[int], available: i
 
 def test_who_says_nothing_lined_up_at_0() -> None:
     """Before the first fetch."""
-    assert Waiter(1, list).since == 0
+    assert Waiter(1, list).sent == 0

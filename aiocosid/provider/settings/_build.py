@@ -84,6 +84,8 @@ PARTS: Final = {
 """The argument of a kind that settings have to build first, and the attribute of `Planned`."""
 
 STAMPED: Final = {"snowflake", "cached", "cosid"}
+STORELESS: Final = {*STAMPED, "uuid4", "uuid7", "counter"}
+"""The kinds that count in no store; the first of them lease machine ids there."""
 
 
 class Incomplete(Exception):  # noqa: N818 - no error: the problem is noted already
@@ -343,15 +345,28 @@ class Builder:
             return self._around(planned, planned.inner)
         if isinstance(section, OwnGeneratorSettings):
             return make_generator(section)
-        kind, host = KINDS[section.kind], _Host(self, planned)
+        kind = KINDS[section.kind]
+        if section.kind not in STORELESS:
+            planned.made_store = self._store_of(planned)
+        host = _Host(self, planned)
         options = self._options(section, declared(kind.options))
         if section.kind in PARTS:
             argument, attribute = PARTS[section.kind]
             options[argument] = getattr(planned, attribute)
             if options[argument] is None:  # that is noted already; the store has to be checked, too
-                host.check_store()
+                if section.kind in STAMPED:
+                    host.machine_store(planned, section.store, "store")
                 raise Incomplete
         return kind(**options).make(host, planned.counter)
+
+    def _store_of(self, planned: Planned) -> Store:
+        store, planned.store = self.stores.of(planned.path, planned.section.store)
+        if store is None:
+            raise Incomplete
+        if planned.section.kind == "sharded" and not hasattr(store, "sequence_distributor"):
+            expected = "Redis: no other store grants sequences of a second"
+            raise InvalidArgumentError("store", planned.store, expected=expected)
+        return store
 
     def _options(self, section: Any, names: Collection[str]) -> dict[str, Any]:  # noqa: ANN401 - of any kind
         """Return the options that a kind takes from its settings, which have inf for its None."""
@@ -390,25 +405,7 @@ class _Host:
         self.clock = builder.clock
         self.counters: dict[str, CounterId] = {}
         self.floors: dict[tuple[str, str], Any] = {}
-
-    @property
-    def store(self) -> Store:
-        planned = self._planned
-        store, planned.store = self._builder.stores.of(planned.path, planned.section.store)
-        if store is None:
-            raise Incomplete
-        if planned.section.kind == "sharded" and not hasattr(store, "sequence_distributor"):
-            expected = "Redis: no other store grants sequences of a second"
-            raise InvalidArgumentError("store", planned.store, expected=expected)
-        planned.made_store = store
-        return store
-
-    def check_store(self) -> None:
-        """Note what is wrong with the store, if the generator cannot be built anyway."""
-        if self._planned.section.kind in STAMPED:
-            self._machine_store(self._planned, self._planned.section.store, "store")
-        else:
-            _ = self.store
+        self.store: Store = planned.made_store
 
     def with_defaults(self, options: Mapping[str, Any]) -> dict[str, Any]:
         builder, section = self._builder, self._planned.section
@@ -430,13 +427,13 @@ class _Host:
     def _lease(
         self, planned: Planned, bits: int, given: StoreValue | None, key: str
     ) -> MachineIdLease:
-        store = self._machine_store(planned, given, key)
+        store = self.machine_store(planned, given, key)
         lease = self._builder.machines.lease(planned, planned.place, store, bits)
         if lease is None:
             raise Incomplete
         return lease
 
-    def _machine_store(self, planned: Planned, given: StoreValue | None, key: str) -> Store | None:
+    def machine_store(self, planned: Planned, given: StoreValue | None, key: str) -> Store | None:
         """Return the store of machine ids, or None if they come from none or it cannot be made."""
         builder = self._builder
         if builder.settings.machine.source != "store":

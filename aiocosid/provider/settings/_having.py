@@ -48,16 +48,15 @@ def having(options: type[Options], *names: str) -> Callable[[type[M]], type[M]]:
         }
         told = table.__doc__ or ""
         described = {name: None if f"    {name}: " in told else words.get(name) for name in found}
+        for name, each in found.items():
+            own[name] = _type(each), Field(default=each.default, description=described[name])
         made: Any = cast("Any", create_model)(
             table.__name__,
-            __base__=cast("Any", table.__bases__),
+            __base__=table.__bases__,
             __module__=table.__module__,
             __doc__=table.__doc__,
+            __cls_kwargs__={**table.model_config},
             **own,
-            **{
-                name: (_type(each), Field(default=each.default, description=described[name]))
-                for name, each in found.items()
-            },
         )
         made.__annotations__ = {**made.__annotations__, **table.__annotations__}  # as written
         return cast("type[M]", made)
@@ -72,7 +71,8 @@ def _fits(option: Declared) -> bool:
 
 def _type(option: Declared) -> Any:  # noqa: ANN401 - a type's
     """Return its type for pydantic; None is ``inf`` where the default is a number."""
-    kind, bounds = FROM_TEXT.get(option.type, option.type), option.bounds
+    kind: Any = FROM_TEXT.get(option.type, option.type)
+    bounds = option.bounds
     is_inf = option.optional and option.default is not None
     if bounds is not None:
         ends: dict[str, Any] = {"gt" if bounds.above else "ge": bounds.at_least}
@@ -80,5 +80,5 @@ def _type(option: Declared) -> Any:  # noqa: ANN401 - a type's
             ends["lt" if bounds.below else "le"] = bounds.at_most
         if not option.is_whole and not is_inf:
             ends["allow_inf_nan"] = False
-        kind = Annotated[kind, Field(**ends)]
+        kind = cast("Any", Annotated[kind, Field(**ends)])
     return kind | None if option.optional and not is_inf else kind

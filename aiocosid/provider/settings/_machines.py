@@ -7,6 +7,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from ...abc import InstanceId
+from ...abc.leases import LeaseTerms
 from ...abc.options import declared
 from ...errors import InvalidArgumentError
 from ...machine import (
@@ -14,7 +15,6 @@ from ...machine import (
     ManualMachineIdDistributor,
     StatefulSetMachineIdDistributor,
 )
-from ..options import LeaseTerms
 from ._places import placed
 from ._values import misplaced
 

@@ -7,12 +7,14 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import BaseModel, Discriminator, Field, Tag
 
 from ...abc import DEFAULT_NAMESPACE
+from ...abc.leases import LeaseTerms
 from ._generators import (  # noqa: TC001 - pydantic reads annotations
     GeneratorSettings,
     Name,
     Patience,
     Timeout,
 )
+from ._having import having
 from ._server import ServerSettings
 from ._sharding import ShardingSettings  # noqa: TC001 - pydantic reads annotations
 from ._values import STRICT, Creation, Flag, Function, Seconds, StoreValue, Whole, declared
@@ -20,6 +22,7 @@ from ._values import STRICT, Creation, Flag, Function, Seconds, StoreValue, Whol
 __all__ = ("LeafTagsSettings", "MachineSettings", "OwnStoreSettings", "Settings", "TieredSettings")
 
 
+@having(LeaseTerms, "peer_safe_guard", "lead", "start_timeout", "on_lost")
 class MachineSettings(BaseModel):
     """Where the machine ids of Snowflakes come from.
 
@@ -42,12 +45,7 @@ class MachineSettings(BaseModel):
         offline_beside_cosid: allows ``offline`` where CosId on Java holds machine ids: those nodes
             never take the id of an instance that is silent.
         on_lost: whether a lease that lost its id takes another one, or its generators end.
-        peer_safe_guard: seconds; the shortest safe guard of any instance of the namespace.
-        lead: seconds that the time mark is ahead of the clock; by default 1.5 intervals.
         broken_threshold: seconds to wait for a clock that is behind a stored time; inf for ever.
-        start_timeout: seconds that a start may take; it fails at once if it would have to wait
-            longer for a former owner's time mark; by default 5 to reach the store, and then as long
-            as a mark can be ahead.
         safe_guard: by default 300.
     """
 
@@ -65,11 +63,7 @@ class MachineSettings(BaseModel):
     state_dir: Name | None = None
     offline: Timeout | None = None
     offline_beside_cosid: Flag = False
-    on_lost: Literal["redistribute", "raise"] = "redistribute"
-    peer_safe_guard: Timeout | None = None
-    lead: Timeout | None = None
     broken_threshold: Patience = 2.0
-    start_timeout: Timeout | None = None
     call_timeout: Annotated[Seconds, declared("call_timeout")] = 2.0
 
 

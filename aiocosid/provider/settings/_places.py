@@ -19,8 +19,6 @@ def placed(error: InvalidArgumentError, path: Path, section: BaseModel | None) -
     argument = error.argument.rpartition(".")[2].replace("-", "_")
     for key in () if section is None else type(section).model_fields:
         if key == argument or key.endswith(f"_{argument}"):
-            reason = str(error).removeprefix(f"{error.argument} ")
-            if error.value is None:
-                reason = reason.replace("is None; ", "is missing; ", 1)
-            return (*path, key), reason
+            what = "missing" if error.value is None else error.shown
+            return (*path, key), f"is {what}; {error.remedy}"
     return path, str(error)

@@ -125,8 +125,7 @@ class Stores:
                 except MissingExtraError as error:
                     self._note(path, str(error))
                 except InvalidArgumentError as error:
-                    expected = str(error).partition("it has to be ")[2]
-                    self._note((*path, error.argument), f"has to be {expected}")
+                    self._note((*path, error.argument), f"has to be {error.expected}")
         shown = (self._shown(_plain(getattr(section, each))) for each in PARTS)
         return self._made[key], "tiered: {} under {}".format(*shown)
 
@@ -165,11 +164,10 @@ class Stores:
 
     def _reason(self, url: str, error: InvalidArgumentError) -> str:
         """Describe the error without the value, which may have a password."""
-        expected = str(error).partition("it has to be ")[2]
         if ":" in url:
-            return f"has to be a URL: {expected}"
+            return f"has to be a URL: {error.expected}"
         known = ", ".join(self._settings.stores) or "none"
-        return f"has to be a URL, {expected}, or a name in [stores], which has {known}"
+        return f"has to be a URL, {error.expected}, or a name in [stores], which has {known}"
 
 
 def single_store(settings: Settings) -> tuple[str, Callable[[], Store]]:

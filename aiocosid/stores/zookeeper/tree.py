@@ -656,7 +656,7 @@ class OwnedLink(ZookeeperLink):
             salvage=lambda wire: wire,
             silence=Wire.forget,
         )
-        Link.__init__(self, connection)
+        super(ZookeeperLink, self).__init__(connection)
 
 
 def as_link(client: object) -> ZookeeperLink:

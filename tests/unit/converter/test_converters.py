@@ -399,7 +399,6 @@ def test_a_grouped_id_is_an_int_that_is_copied_with_its_group() -> None:
 # Dates.
 
 
-@pytest.mark.asyncio
 async def test_the_date_is_of_the_conversion() -> None:
     clock = ManualClock(wall_ms=1_768_607_999_000)  # 2026-01-16T23:59:59Z
     utc, tokyo = dated(clock=clock), dated(clock=clock, zone="Asia/Tokyo")

@@ -32,8 +32,6 @@ from aiocosid.testing import ManualClock
 from .. import _interrupted
 from .._vectors import load
 
-pytestmark = pytest.mark.asyncio
-
 
 def chain(offset: int = 0, step: int = 10) -> SegmentChainId:
     store = MemoryStore()

@@ -33,8 +33,6 @@ from aiocosid.testing import ManualClock, settle
 from .._kit import Call, Ear, settled
 from ._kit import Link, store_of
 
-pytestmark = pytest.mark.asyncio
-
 STABLE = InstanceId("one", stable=True)
 
 
@@ -532,7 +530,6 @@ async def test_bad_arguments_are_named(argument: str, value: Any) -> None:
     assert caught.value.argument == ("lead" if argument == "peer_safe_guard" else argument)
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(("ahead_ms", "note"), [(3000, None), (400, None), (3000, Note())])
 async def test_a_stamp_of_cosid_s_far_ahead_fails_the_start_at_once(
     ahead_ms: int, note: Note | None

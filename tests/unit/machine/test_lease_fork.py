@@ -47,7 +47,6 @@ def in_child(work: Callable[[], Awaitable[Any]]) -> Any:
     return answer
 
 
-@pytest.mark.asyncio
 async def test_the_parents_lease_gives_the_child_nothing(tmp_path: Path) -> None:
     """Not even the ids of the piece in hand; reopened there, it takes a machine id of its own."""
     (tmp_path / "ids.db").touch()
@@ -78,7 +77,6 @@ async def test_the_parents_lease_gives_the_child_nothing(tmp_path: Path) -> None
         assert await gen.next_id() > mine
 
 
-@pytest.mark.asyncio
 async def test_a_child_leaves_the_parents_sleeps_alone(tmp_path: Path) -> None:
     """A cached generator asks for a mark before its lease is opened: the sleep is the parent's.
 
@@ -101,7 +99,6 @@ async def test_a_child_leaves_the_parents_sleeps_alone(tmp_path: Path) -> None:
         assert in_child(child) == [True, False]
 
 
-@pytest.mark.asyncio
 async def test_workers_forked_before_it_was_opened_get_ids_of_their_own(tmp_path: Path) -> None:
     """As gunicorn does with a preloaded application."""
     (tmp_path / "ids.db").touch()
@@ -115,7 +112,6 @@ async def test_workers_forked_before_it_was_opened_get_ids_of_their_own(tmp_path
     assert sorted(in_child(child) for _ in range(4)) == [0, 1, 2, 3]
 
 
-@pytest.mark.asyncio
 async def test_the_child_does_not_wake_the_parents_tasks(tmp_path: Path) -> None:
     """Their cancel scopes would be told again at each turn of the loop, by tasks that never run."""
     (tmp_path / "ids.db").touch()
@@ -133,7 +129,6 @@ async def test_the_child_does_not_wake_the_parents_tasks(tmp_path: Path) -> None
         assert in_child(child) == [1]
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("waits", [True, False])
 async def test_a_call_that_goes_on_in_the_child_gets_nothing(
     waits: bool, monkeypatch: pytest.MonkeyPatch

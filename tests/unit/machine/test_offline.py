@@ -25,8 +25,6 @@ from tests.machine_disk import Disk
 from .._kit import Call
 from ._lives import POD, Bench, highest
 
-pytestmark = pytest.mark.asyncio
-
 OFFLINE = 600.0
 
 

@@ -15,8 +15,6 @@ from aiocosid.testing import ManualClock, settle
 from .._kit import Call, Ear, settled
 from ._kit import Link, store_of
 
-pytestmark = pytest.mark.asyncio
-
 
 async def test_who_runs_keeps_its_id_and_who_comes_waits(clock: ManualClock) -> None:
     """For the safe guard and 5 s; it says why, by the error, the statistics and one event."""

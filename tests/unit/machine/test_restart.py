@@ -150,7 +150,6 @@ def file(directory: Path, **names: str) -> RestartFile:
 pytestmark = pytest.mark.filterwarnings("error")
 
 
-@pytest.mark.asyncio
 class TestFile:
     """Lock and record on a disk."""
 
@@ -353,7 +352,6 @@ HARMS: dict[str, Callable[[Bench], object]] = {
 }
 
 
-@pytest.mark.asyncio
 class TestLease:
     """Lives of a stable instance."""
 
@@ -563,7 +561,6 @@ class TestArguments:
         assert store.machine_id_distributor().interval == 60
 
 
-@pytest.mark.asyncio
 class TestPatience:
     """How long a start waits at most."""
 

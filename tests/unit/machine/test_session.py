@@ -13,8 +13,6 @@ from aiocosid.testing import ManualClock, settle
 from .._kit import Call, settled
 from ._kit import Link, store_of
 
-pytestmark = pytest.mark.asyncio
-
 
 class SessionLink(Link):
     """Has a session, which a test interrupts."""

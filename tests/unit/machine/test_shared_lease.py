@@ -37,7 +37,6 @@ from ._kit import Link, store_of
 POD = InstanceId("pod-0", stable=True)
 
 
-@pytest.mark.asyncio
 class TestOpening:
     async def test_a_failure_is_told_to_all(self, clock: ManualClock, link: Link) -> None:
         """And not that the lease was closed, which nobody did."""
@@ -201,7 +200,6 @@ class TestOpening:
                 raise AssertionError
 
 
-@pytest.mark.asyncio
 class TestJoining:
     async def test_a_lost_lease_is_waited_for(self, clock: ManualClock, link: Link) -> None:
         """For the start timeout; the error tells what the store said last."""
@@ -253,7 +251,6 @@ class TestJoining:
             assert "revert" not in link.calls
 
 
-@pytest.mark.asyncio
 class TestLives:
     async def test_a_generator_ends_with_the_life_of_its_lease(self, clock: ManualClock) -> None:
         """Another one may go by its name in the next, and would stamp the same ids."""
@@ -432,7 +429,6 @@ class TestLives:
             assert second.error is None
 
 
-@pytest.mark.asyncio
 async def test_a_long_batch_does_not_count_its_ticks_as_waiting(clock: ManualClock) -> None:
     """The store has the whole wait timeout to renew the lease, however late in the batch."""
     link = Link(store_of(clock))
@@ -449,7 +445,6 @@ async def test_a_long_batch_does_not_count_its_ticks_as_waiting(clock: ManualClo
         assert len(set(batch.result)) == 400
 
 
-@pytest.mark.asyncio
 async def test_a_distributor_that_was_refused_a_width_gets_another(clock: ManualClock) -> None:
     """As long as nobody uses the lease of the refused one."""
     store = store_of(clock)
@@ -464,7 +459,6 @@ async def test_a_distributor_that_was_refused_a_width_gets_another(clock: Manual
                 SnowflakeId(link, layout=JAVASCRIPT_SAFE_MS, clock=clock)
 
 
-@pytest.mark.asyncio
 async def test_a_provider_that_was_refused_a_width_takes_another(clock: ManualClock) -> None:
     """The lease of the refused width is nobody's."""
     store = store_of(clock)
@@ -480,7 +474,6 @@ async def test_a_provider_that_was_refused_a_width_takes_another(clock: ManualCl
             await ids.snowflake("user", layout=JAVASCRIPT_SAFE_MS)
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("kind", [SnowflakeId, CachedSnowflakeId])
 async def test_a_clock_that_was_ahead_for_a_moment(
     clock: ManualClock, kind: type[SnowflakeId], link: Link
@@ -507,7 +500,6 @@ async def test_a_clock_that_was_ahead_for_a_moment(
     assert COSID_S.parse(ids[-1]).timestamp_ms <= clock.now_ms() + 60_000
 
 
-@pytest.mark.asyncio
 async def test_a_clock_that_steps_on_while_it_is_waited_for(clock: ManualClock, link: Link) -> None:
     """The mark is asked for anew: what was needed at first is not enough any more."""
     link.clock, link.slowness = clock, 0.5
@@ -590,7 +582,6 @@ def test_a_sleep_on_another_threads_loop_is_left_alone() -> None:
     asyncio.run(main())
 
 
-@pytest.mark.asyncio
 async def test_a_refused_opening_is_over_whoever_was_there_before(clock: ManualClock) -> None:
     """A generator of an earlier life has not left yet; who comes next opens the lease again."""
     link = Link(store_of(clock))

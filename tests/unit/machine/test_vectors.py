@@ -149,7 +149,6 @@ def test_how_many_there_are(vector: Any) -> None:
 
 
 @pytest.mark.parametrize("vector", load("machine_id.safe_guard_at"))
-@pytest.mark.asyncio
 async def test_from_when_on_an_id_is_free(vector: Any) -> None:
     """Whoever was last seen at that moment or before has lost it; a stable owner never."""
     args, clock = vector["args"], ManualClock()
@@ -275,7 +274,6 @@ def test_files(vector: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("vector", load("manual_distributor.scenario"))
-@pytest.mark.asyncio
 async def test_a_manual_id(vector: Any, tmp_path: Path) -> None:
     """The id and, of a stable instance, what lies in CosId's file for a peer in Java."""
     args = vector["args"]

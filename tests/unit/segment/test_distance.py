@@ -21,8 +21,6 @@ from aiocosid.testing import (
 from .._kit import Call, Ear, settled, tasks
 from ._kit import counter, drain, gated
 
-pytestmark = pytest.mark.asyncio
-
 ROOT_ONLY = ["aiocosid SegmentChainId cosid.order"]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 from aiocosid.abc import MAX_ID
 from aiocosid.segment import MAX_STEP, PREFETCH_AT, SEGMENT_DURATION
 from aiocosid.segment._double_buffer import DoubleBuffer
@@ -105,5 +107,5 @@ def test_callers_that_wait_get_what_they_wait_for() -> None:
 def test_it_begins_anew() -> None:
     """With the row's step, and nothing known."""
     buffer = DoubleBuffer(step=10)
-    steps(buffer, 0, 0, 0, 0)
-    assert steps(buffer.at_rest(), 0, 0, 0) == [10, 10, 20]
+    steps(copy(buffer), 0, 0, 0, 0)
+    assert steps(copy(buffer), 0, 0, 0) == [10, 10, 20]

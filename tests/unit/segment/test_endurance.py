@@ -17,8 +17,6 @@ from aiocosid.testing import (
 from .._kit import Call, settled
 from ._kit import counter, drain, gated
 
-pytestmark = pytest.mark.asyncio
-
 TICK = 0.05  # seconds
 
 

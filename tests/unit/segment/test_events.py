@@ -32,8 +32,6 @@ from aiocosid.testing import (
 from .._kit import Call, Ear, settled
 from ._kit import counter, drain, gated
 
-pytestmark = pytest.mark.asyncio
-
 
 async def test_the_life_of_a_chain_in_events(clock: ManualClock, ear: Ear) -> None:
     """Fetched, starved, failed, grown, timed out, discarded: each is told once, with its facts."""

@@ -40,8 +40,6 @@ from aiocosid.testing import (
 from .. import _interrupted
 from .._kit import Call, Ear, settled, tasks
 
-pytestmark = pytest.mark.asyncio
-
 MIDNIGHT = 1_768_608_000_000  # 2026-01-17T00:00Z
 FRIDAY, SATURDAY = "20260116", "20260117"
 DAY = GroupBy.day(zone="UTC")
@@ -247,7 +245,7 @@ async def test_the_longest_unused_group_is_dropped(clock: ManualClock) -> None:
         for number in range(50):
             present = f"tenant-{number}"
             await gen.next_id()
-        assert len(gen._floors) == 2
+        assert len(gen._groups.floors) == 2
 
 
 async def test_a_group_with_callers_is_never_dropped(clock: ManualClock) -> None:
@@ -281,7 +279,7 @@ async def test_a_new_group_is_not_dropped_for_the_oldest_ones_that_are_stuck(
             if not present.startswith("stuck"):
                 await settled(stores.made[f"order@{present}"].open)
         assert read(calls[-1].result) == [("new", 3)]
-        assert set(gen._groups) == {"stuck-1", "stuck-2", "idle-2", "new"}
+        assert set(gen._groups.by_key) == {"stuck-1", "stuck-2", "idle-2", "new"}
         for gate in stores.every:
             gate.open()
         await settle()
@@ -340,7 +338,7 @@ async def test_closing_fails_who_waits_and_ends_every_task(clock: ManualClock) -
         await settled(stores.made["order@a"].open)
         assert closing.is_done
     assert (tasks(), stores.made["order@a"].closed) == ([], 1)
-    assert not orders._ending
+    assert not orders._groups.ending
     with pytest.raises(ClosedError):
         orders.next_id_nowait()
     await settle()

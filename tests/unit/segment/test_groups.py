@@ -50,7 +50,6 @@ def test_keys_are_cosids() -> None:
         assert group_by.key_at(end) == due["key"] != group_by.key_at(end + 1), vector
 
 
-@pytest.mark.asyncio
 async def test_generators_count_as_cosids() -> None:
     """The same ids from the same counters; where Java raises in a last second, ours goes on."""
     for vector in vectors():

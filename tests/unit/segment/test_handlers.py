@@ -36,8 +36,6 @@ from .._kit import Call, settled, tasks
 from ._kit import Generator as IdGenerator
 from ._kit import counter, gated
 
-pytestmark = pytest.mark.asyncio
-
 interrupted = partial(_interrupted.interrupted, aiocosid.segment)
 
 

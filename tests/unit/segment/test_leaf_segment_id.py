@@ -29,8 +29,6 @@ from aiocosid.testing import (
 from .._kit import Call, Ear, settled
 from ._kit import counter, gated
 
-pytestmark = pytest.mark.asyncio
-
 
 class RowDistributor(WrappedDistributor):
     """A counter whose step lies in the store."""

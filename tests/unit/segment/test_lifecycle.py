@@ -49,7 +49,6 @@ async def chain(clock: ManualClock) -> AsyncIterator[SegmentChainId]:
     assert tasks() == []
 
 
-@pytest.mark.asyncio
 async def test_it_lives_in_a_fixture(chain: SegmentChainId) -> None:
     """A generator opened in an async generator fixture works in the test and is closed after."""
     assert await chain.next_ids(25) == list(range(1, 26))
@@ -58,7 +57,6 @@ async def test_it_lives_in_a_fixture(chain: SegmentChainId) -> None:
 # Closing.
 
 
-@pytest.mark.asyncio
 @KINDS
 async def test_closing_waits_for_the_call_under_way(
     kind: type[Generator], clock: ManualClock
@@ -84,7 +82,6 @@ async def test_closing_waits_for_the_call_under_way(
     assert (store.closed, store.held) == (1, 0)
 
 
-@pytest.mark.asyncio
 @KINDS
 async def test_closing_tears_a_call_that_takes_too_long(
     kind: type[Generator], clock: ManualClock, caplog: pytest.LogCaptureFixture
@@ -106,7 +103,6 @@ async def test_closing_tears_a_call_that_takes_too_long(
     assert caplog.records == []
 
 
-@pytest.mark.asyncio
 @KINDS
 async def test_a_call_that_was_sent_is_not_torn_with_its_task_group(
     kind: type[Generator], clock: ManualClock
@@ -152,7 +148,6 @@ async def test_a_call_that_was_sent_is_not_torn_with_its_task_group(
     assert ended == ["answered"]
 
 
-@pytest.mark.asyncio
 @KINDS
 async def test_closing_does_not_wait_for_a_pause(kind: type[Generator], clock: ManualClock) -> None:
     """In an outage nothing is under way between two attempts: closing takes no time."""
@@ -168,7 +163,6 @@ async def test_closing_does_not_wait_for_a_pause(kind: type[Generator], clock: M
         assert isinstance(waiting.error, ClosedError)
 
 
-@pytest.mark.asyncio
 @KINDS
 async def test_closing_gives_up_what_is_left(
     kind: type[Generator], clock: ManualClock, ear: Ear
@@ -184,7 +178,6 @@ async def test_closing_gives_up_what_is_left(
     assert {event.reason for event in ear.of(IdsDiscarded)} == {"closed"}
 
 
-@pytest.mark.asyncio
 async def test_closing_ends_all_timers(clock: ManualClock) -> None:
     """A ttl and a grown distance have their timers; they end with the generator."""
     store = gated()
@@ -197,7 +190,6 @@ async def test_closing_ends_all_timers(clock: ManualClock) -> None:
         assert clock.pending == 2
 
 
-@pytest.mark.asyncio
 async def test_closing_while_opening(clock: ManualClock) -> None:
     """Who opens is told that it was closed."""
     store = GatedDistributor(counter())
@@ -210,7 +202,6 @@ async def test_closing_while_opening(clock: ManualClock) -> None:
     assert closing.is_done
 
 
-@pytest.mark.asyncio
 async def test_cancelling_while_opening(clock: ManualClock) -> None:
     """Nothing is left of a generator whose opening was cancelled; it can be opened later."""
     store = GatedDistributor(counter())
@@ -226,7 +217,6 @@ async def test_cancelling_while_opening(clock: ManualClock) -> None:
         assert await generator.next_id() == 21
 
 
-@pytest.mark.asyncio
 async def test_closing_in_a_task_that_asyncio_cancelled(clock: ManualClock) -> None:
     """A native ``task.cancel()`` on a task that holds the block closes the generator as well."""
     generator = SegmentChainId(WrappedDistributor(counter()), clock=clock)
@@ -247,7 +237,6 @@ async def test_closing_in_a_task_that_asyncio_cancelled(clock: ManualClock) -> N
         await generator.next_id()
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("how", ["answered", "failed"])
 async def test_a_call_that_cannot_be_torn_stays_in_its_life(how: str, clock: ManualClock) -> None:
     """What a driver does that heeds no cancellation is no matter of the next life."""
@@ -296,7 +285,6 @@ class Untearable(WrappedDistributor):
 # Opening.
 
 
-@pytest.mark.asyncio
 async def test_a_failed_opening_leaves_nothing(clock: ManualClock) -> None:
     """There is no task, the distributor is closed, and opening may be tried again."""
     store = FailingDistributor(counter())
@@ -316,7 +304,6 @@ async def test_a_failed_opening_leaves_nothing(clock: ManualClock) -> None:
         assert await generator.next_id() == 1
 
 
-@pytest.mark.asyncio
 async def test_a_free_threaded_build_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the GIL two threads could take one id: it is not opened there."""
     generator = SegmentChainId(counter())
@@ -333,7 +320,6 @@ async def test_a_free_threaded_build_is_refused(monkeypatch: pytest.MonkeyPatch)
         assert await generator.next_id() == 1
 
 
-@pytest.mark.asyncio
 async def test_a_generator_that_has_ended_leaves_no_task(clock: ManualClock) -> None:
     """One that a rolled back store ended is closed like any other."""
     store = RolledBackDistributor(counter())
@@ -382,7 +368,6 @@ def test_a_bad_setting_is_refused_on_creation(argument: str, value: object) -> N
 # In a task group of the user's.
 
 
-@pytest.mark.asyncio
 async def test_a_task_group_that_fails_around_run(clock: ManualClock) -> None:
     """The failure comes out as it is, and the generator is closed."""
     generator = SegmentChainId(WrappedDistributor(counter()), clock=clock)
@@ -397,7 +382,6 @@ async def test_a_task_group_that_fails_around_run(clock: ManualClock) -> None:
         await generator.next_id()
 
 
-@pytest.mark.asyncio
 async def test_a_cancelled_run_answers_at_once(clock: ManualClock) -> None:
     """While its last call to the store is under way, callers and waiters are told already."""
     store = gated()
@@ -423,7 +407,6 @@ async def let_through_later(store: GatedDistributor) -> None:
     store.open()
 
 
-@pytest.mark.asyncio
 async def test_a_generator_whose_root_died_answers_at_once(clock: ManualClock) -> None:
     """If somebody cancels its task, as ``asyncio.run`` does at its end, calls get ClosedError."""
     generator = SegmentChainId(WrappedDistributor(counter()), clock=clock)
@@ -441,7 +424,6 @@ async def test_a_generator_whose_root_died_answers_at_once(clock: ManualClock) -
         await generator.next_id()
 
 
-@pytest.mark.asyncio
 async def test_opening_right_after_closing_a_run(clock: ManualClock) -> None:
     """The end of the old life, which comes a turn later, leaves the new one alone."""
     generator = SegmentChainId(WrappedDistributor(counter()), clock=clock)
@@ -456,7 +438,6 @@ async def test_opening_right_after_closing_a_run(clock: ManualClock) -> None:
             assert await generator.next_id() > first
 
 
-@pytest.mark.asyncio
 async def test_run_may_be_started_only_once(clock: ManualClock) -> None:
     """The second one is refused, and does not end the first."""
     generator = SegmentChainId(WrappedDistributor(counter()), clock=clock)

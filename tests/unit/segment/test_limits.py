@@ -22,8 +22,6 @@ from aiocosid.testing import ManualClock, RolledBackDistributor, WrappedDistribu
 from .._kit import Call, Ear, settled, tasks
 from ._kit import Generator, counter, drain
 
-pytestmark = pytest.mark.asyncio
-
 KINDS = pytest.mark.parametrize("kind", [SegmentChainId, SegmentId])
 AT_ONCE = pytest.mark.parametrize("at_once", [True, False], ids=["at once", "awaited"])
 JAVASCRIPT = 2**53 - 1

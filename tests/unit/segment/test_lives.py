@@ -23,8 +23,6 @@ from aiocosid.testing import (
 from .._kit import Call, settled, tasks
 from ._kit import Generator, OneDistributor, counter, drain, gated
 
-pytestmark = pytest.mark.asyncio
-
 KINDS = pytest.mark.parametrize("kind", [SegmentChainId, SegmentId])
 HOW = pytest.mark.parametrize("how", ["async with", "run"])
 

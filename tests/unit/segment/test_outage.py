@@ -32,8 +32,6 @@ from aiocosid.testing import (
 from .._kit import Call, Ear, settled, tasks
 from ._kit import Generator, counter, drain, gated
 
-pytestmark = pytest.mark.asyncio
-
 KINDS = pytest.mark.parametrize("kind", [SegmentChainId, SegmentId])
 
 

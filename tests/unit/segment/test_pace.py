@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from math import inf
 
 import pytest
@@ -26,7 +27,7 @@ def test_the_limits_are_those_that_are_documented() -> None:
     assert Pace(step=2**20, safe_distance=1).limit == 3
     assert Pace(step=2**20, safe_distance=1, max_distance=2**30).limit == 16
     assert Pace(step=2**23, safe_distance=1).limit == 1
-    assert Pace(step=10, safe_distance=2, max_distance=99).at_rest().limit == 9
+    assert Pace(step=10, safe_distance=2, max_distance=99).limit == 9
     assert CHAIN_STEP == 100
     assert MAX_IDS_AHEAD == 16_777_216
     assert (ENDURANCE, QUIET_PERIOD) == (60.0, 5.0)
@@ -79,10 +80,10 @@ def test_what_a_flight_used_up_is_bought_on_top_and_half_of_it_the_next_time() -
 
 def test_a_starvation_may_be_excused_from_the_start_and_again_after_a_rest() -> None:
     """Once each time, if the distance would have been long enough."""
-    pace = Pace(step=10, safe_distance=2)
+    at_rest = Pace(step=10, safe_distance=2)
     for _ in range(2):
-        assert pace.landed(taken=0, demand=5, starved=True) is False
-        pace = pace.at_rest()
+        assert copy(at_rest).landed(taken=0, demand=5, starved=True) is False
+    pace = copy(at_rest)
     for _ in range(2):  # growth makes an end of it as well
         assert pace.landed(taken=0, demand=5, starved=True) is False
         assert pace.landed(taken=0, demand=5, starved=True) is True
@@ -306,11 +307,14 @@ def test_a_step_that_is_no_power_of_two_comes_back_to_rest() -> None:
     assert pace.distance == 3
 
 
-def test_rest_forgets_everything() -> None:
-    """A generator that is opened anew begins like a new one."""
-    pace = grown()
-    pace.landed(taken=50, demand=50, starved=False)
-    pace = pace.at_rest()
+def test_a_copy_does_not_know_what_another_has_seen() -> None:
+    """A generator that is opened anew begins like a new one, with a copy of what it began with."""
+    at_rest = Pace(step=10, safe_distance=2)
+    used = copy(at_rest)
+    used.landed(taken=20, demand=inf, starved=True)
+    used.landed(taken=50, demand=50, starved=False)
+    assert used.distance > 2
+    pace = copy(at_rest)
     assert (pace.distance, pace.missing(0, 0)) == (2, 2)
 
 

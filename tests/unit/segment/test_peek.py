@@ -12,8 +12,6 @@ from aiocosid.testing import ManualClock, WrappedDistributor, settle
 from .._kit import Call, settled
 from ._kit import counter
 
-pytestmark = pytest.mark.asyncio
-
 
 class Mute(WrappedDistributor):
     """Never answers a look."""

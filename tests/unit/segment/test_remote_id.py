@@ -64,7 +64,6 @@ class TestContract(IdGeneratorContract):
         return lambda: remote(server, block=self.step)
 
 
-@pytest.mark.asyncio
 class TestBlocks:
     async def test_every_id_of_a_block_is_handed_out(self) -> None:
         """In order, across the holes between its ranges."""
@@ -116,7 +115,6 @@ class TestBlocks:
                 await ids._distributor.next_max_id(1)
 
 
-@pytest.mark.asyncio
 class TestAge:
     async def test_old_ids_are_given_up(self) -> None:
         """After ``max_age`` the next caller gets new ones."""
@@ -140,7 +138,6 @@ class TestAge:
             assert await ids.next_id() == first + 1
 
 
-@pytest.mark.asyncio
 class TestOutages:
     async def test_ids_in_hand_go_on(self) -> None:
         """Then callers wait, within their deadlines, and for the server to come back."""

@@ -13,8 +13,6 @@ from aiocosid.testing import GatedDistributor, ManualClock, WrappedDistributor, 
 from .._kit import Call, Ear, settled
 from ._kit import counter
 
-pytestmark = pytest.mark.asyncio
-
 
 async def test_it_fetches_when_opened_and_when_used_up() -> None:
     """One trip for each segment, and none ahead."""

@@ -26,8 +26,6 @@ from ...histories import History, Taken, violations
 from .._kit import Call, Ear, settled, tasks
 from ._kit import counter
 
-pytestmark = pytest.mark.asyncio
-
 
 class Short(WrappedDistributor):
     """Grants three ids at most in one call."""

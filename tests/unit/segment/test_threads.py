@@ -20,8 +20,6 @@ from aiocosid.testing import WrappedDistributor
 
 from ._kit import Generator, counter
 
-pytestmark = pytest.mark.asyncio
-
 
 @pytest.fixture
 def elsewhere() -> Iterator[Callable[..., object]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from aiocosid.abc.events import IdsDiscarded
 from aiocosid.segment import SegmentChainId, SegmentId
 from aiocosid.testing import (
@@ -15,8 +13,6 @@ from aiocosid.testing import (
 
 from .._kit import Call, Ear, settled, tasks
 from ._kit import counter, drain, gated
-
-pytestmark = pytest.mark.asyncio
 
 ROOT_ONLY = ["aiocosid SegmentChainId cosid.order"]
 

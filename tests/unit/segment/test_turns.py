@@ -16,8 +16,6 @@ from aiocosid.testing import ManualClock, WrappedDistributor, settle
 from .._kit import Call
 from ._kit import Generator, counter, gated
 
-pytestmark = pytest.mark.asyncio
-
 
 async def test_whoever_waits_alone_waits_for_one_turn() -> None:
     """Others run meanwhile; it is the first of its round."""

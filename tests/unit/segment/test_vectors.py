@@ -120,7 +120,6 @@ def test_a_counters_name(vector: Any) -> None:
     assert MemoryStore().segment_distributor(**args).namespaced_name == vector["result"]
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(
     "vector", params("segment", "distributor.next_segments", "distributor.next_merged")
 )
@@ -135,7 +134,6 @@ async def test_one_call_for_each_segment_or_for_several_merged(vector: Any) -> N
     assert distributor.steps == due["calls"]
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("vector", params("segment", "distributor.ensure_step"))
 async def test_a_bad_step(vector: Any) -> None:
     """Below 1 it is refused."""
@@ -173,7 +171,6 @@ def ids_before_the_loss(script: list[int], step: int) -> int | None:
     return None
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("vector", params("segment", "id_segment.compare"))
 async def test_the_next_segment_is_above(vector: Any) -> None:
     """What Java refuses ours refuses too, and overlapping ranges, which Java lets through."""
@@ -191,7 +188,6 @@ async def test_the_next_segment_is_above(vector: Any) -> None:
             assert await generator.next_id() == b["max_id"] - b["step"] + 1
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("vector", params("segment", "segment_id.sequence"))
 async def test_a_segment_id(vector: Any) -> None:
     """The ids, and as many calls to the store, each of one step."""
@@ -203,7 +199,6 @@ async def test_a_segment_id(vector: Any) -> None:
     assert store.steps == due["calls"]
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(
     "vector",
     params("segment", "segment_id.scripted") + params("segment_chain", "segment_chain_id.scripted"),
@@ -227,7 +222,6 @@ async def test_a_store_that_jumps(vector: Any) -> None:
                 assert due["ids"][sound] <= due["ids"][sound - 1]  # Java's defect
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(
     "vector", params("segment", "segment_id.ttl") + params("segment_chain", "segment_chain_id.ttl")
 )
@@ -246,7 +240,6 @@ async def test_a_ttl(vector: Any, clock: ManualClock) -> None:
     assert store.steps == due["calls"]
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(
     "vector", params("segment", "segment_id.new") + params("segment_chain", "segment_chain_id.new")
 )
@@ -258,7 +251,6 @@ async def test_bad_settings(vector: Any) -> None:
         kind(MemoryStore().segment_distributor(name="x"), **args)
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("vector", params("segment_chain", "segment_chain_id.run"))
 @pytest.mark.parametrize("at_once", [True, False], ids=["at once", "awaited"])
 async def test_a_chain(vector: Any, at_once: bool, clock: ManualClock) -> None:

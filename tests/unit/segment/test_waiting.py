@@ -16,8 +16,6 @@ from aiocosid.testing import FailingDistributor, GatedDistributor, ManualClock, 
 from .._kit import Call, Ear, settled
 from ._kit import counter, drain, gated
 
-pytestmark = pytest.mark.asyncio
-
 
 @pytest.mark.parametrize("kind", [SegmentChainId, SegmentId])
 async def test_first_come_first_served(

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from aiocosid.abc import Counter, Machine, MachineMarker, ServerFacts
-from aiocosid.errors import StoreUnavailableError
+from aiocosid.errors import IdOverflowError, StoreUnavailableError
 from aiocosid.integrations.state import GeneratorState
 from aiocosid.machine import MachineIdStatistics
-from aiocosid.segment import SegmentStatistics
+from aiocosid.segment import GroupedStatistics, SegmentStatistics
 from aiocosid.server._view import (
     COUNTERS,
     GENERATORS,
@@ -142,6 +142,21 @@ class TestGenerators:
     )
     def test_its_state(self, changed: dict[str, Any], state: Shown) -> None:
         assert generator(chain(**changed))["State"] == state
+
+    def test_a_group_that_is_over_does_not_end_its_generator(self) -> None:
+        """The outermost that tells its end counts: the next group has begun."""
+        facts: dict[str, Any] = {
+            "kind": "GroupedSegmentId",
+            "namespace": "shop",
+            "name": "order",
+            "group": "20270101",
+            "open_groups": 1,
+            "dropped_groups": 0,
+            "actual": chain(ended=IdOverflowError("order", limit=3)),
+        }
+        assert generator(GroupedStatistics(**facts, ended=None))["State"].text == "up"
+        is_over = GroupedStatistics(**facts, ended=IdOverflowError("order", limit=3))
+        assert generator(is_over)["State"].text == "ended"
 
     def test_an_error_is_named_by_its_class_alone(self) -> None:
         row = generator(chain(last_error=SILENT, failures=3))

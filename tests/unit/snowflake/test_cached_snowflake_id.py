@@ -35,8 +35,6 @@ from ..machine._kit import Link, store_of
 from ..machine.test_lease_fork import in_child
 from ._kit import machines
 
-pytestmark = pytest.mark.asyncio
-
 POD = InstanceId("pod-0", stable=True)
 
 NARROW = SnowflakeLayout(31, 10, 4, "s", 1_577_203_200_000, name="narrow")

@@ -68,7 +68,6 @@ def test_states_are_cosids(vector: Any) -> None:
         assert packed >> args["sequence_bit"] + args["machine_bit"] == state["timestamp"]
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(("text", "width"), [(RADIX62, 15), (RADIX36, 17)])
 async def test_ids_are_text_that_sorts(text: CosIdRadixText, width: int) -> None:
     """And that says time, machine id and sequence."""
@@ -84,7 +83,6 @@ async def test_ids_are_text_that_sorts(text: CosIdRadixText, width: int) -> None
     assert state == CosIdState(text.as_state(ids[0]).timestamp_ms + 1, 0, 6)
 
 
-@pytest.mark.asyncio
 async def test_friendly_text() -> None:
     """Local time, machine id, sequence."""
     friendly = CosIdFriendlyText(zone="UTC")
@@ -93,7 +91,6 @@ async def test_friendly_text() -> None:
         assert "CosIdFriendlyText" in repr(gen)
 
 
-@pytest.mark.asyncio
 async def test_its_life_is_that_of_every_generator() -> None:
     """Opened, run in a task group, closed, and a used-up tick is not there at once."""
     gen = CosIdGenerator(machines(), text=CosIdRadixText(sequence_bits=1), clock=ManualClock())
@@ -109,7 +106,6 @@ async def test_its_life_is_that_of_every_generator() -> None:
         await gen.next_ids(2)
 
 
-@pytest.mark.asyncio
 async def test_the_loop_has_turns_while_a_batch_is_written() -> None:
     """After every 200 texts at the latest; a caller that is cancelled there is let go."""
     turns = 0
@@ -145,7 +141,6 @@ def _after(turns: int, act: Callable[[], None]) -> Callable[[], Coroutine[Any, A
     return run
 
 
-@pytest.mark.asyncio
 async def test_a_batch_written_across_a_fork_is_the_parents(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -177,7 +172,6 @@ def test_a_zone_with_one_offset_will_do(zone: str) -> None:
     CosIdGenerator(machines(), text=CosIdFriendlyText(zone=zone))
 
 
-@pytest.mark.asyncio
 async def test_a_clock_that_jumps_too_far_is_refused() -> None:
     """`max_forward_jump` is passed on."""
     with pytest.raises(InvalidArgumentError, match="max_forward_jump"):

@@ -22,8 +22,6 @@ from ._kit import machines
 from ._sequences import LAYOUT as SHARDED_LAYOUT
 from ._sequences import Sequences
 
-pytestmark = pytest.mark.asyncio
-
 interrupted = partial(_interrupted.interrupted, aiocosid.snowflake)
 Open = Callable[[str, int], SnowflakeId | ShardedId]
 LAYOUT = SnowflakeLayout(41, 10, 12, "ms", 1_577_203_200_000)

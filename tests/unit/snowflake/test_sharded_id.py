@@ -34,8 +34,6 @@ from aiocosid.testing import ManualClock, settle
 from .._kit import Call, Ear, settled, tasks
 from ._sequences import LAYOUT, Sequences
 
-pytestmark = pytest.mark.asyncio
-
 AWAY = StoreUnavailableError("redis", "it is unplugged")
 START = 1_700_000_000
 

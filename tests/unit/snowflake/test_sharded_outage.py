@@ -35,8 +35,6 @@ from .._kit import Call, settled
 from ..machine.test_lease_fork import in_child
 from ._sequences import LAYOUT, Sequences
 
-pytestmark = pytest.mark.asyncio
-
 AWAY = StoreUnavailableError("redis", "it is unplugged")
 START = 1_700_000_000
 BELOW_LANES = 458_751
@@ -131,7 +129,7 @@ async def test_nothing_is_guessed_of_a_spent_second(clock: ManualClock, store: S
     """R9: known from a call in advance, and the store is away by then."""
     async with ShardedId(store, layout=LAYOUT, clock=clock, on_unavailable="random_unsafe") as gen:
         await gen.next_ids(100)
-        gen._opening.seconds.mark_spent(START + 1)
+        gen._opening.hand.mark_spent(START + 1)
         store.error = AWAY
         guessed = await gen.next_ids(10)
         assert LAYOUT.parse(guessed[0]).second == START

@@ -31,8 +31,6 @@ from aiocosid.testing import ManualClock, settle
 from .._kit import Call, Ear, settled, tasks
 from ._kit import machines
 
-pytestmark = pytest.mark.asyncio
-
 NARROW = SnowflakeLayout(41, 10, 2, "ms", 1_577_203_200_000, name="narrow")
 
 

@@ -58,7 +58,6 @@ class Reluctant(httpx.AsyncByteStream):
         await settle()
 
 
-@pytest.mark.asyncio
 async def test_a_call_that_waits_for_its_turn_is_not_sent_once_its_session_is_closed() -> None:
     """Not either while others are being ended: it would be on what nobody closes."""
     sent: list[str] = []

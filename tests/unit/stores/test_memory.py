@@ -21,8 +21,6 @@ from aiocosid.stores import memory
 from aiocosid.stores.memory import MemoryStore
 from tests.script import run_python
 
-pytestmark = pytest.mark.asyncio
-
 FORK = """
 import os, sys, threading, warnings
 warnings.simplefilter("ignore", DeprecationWarning)

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import uuid
 
-import pytest
-
 from aiocosid.abc import InstanceId, Machine, MachineIdDistributor
 from aiocosid.stores.memory import MemoryStore
 from tests.script import run_python
-
-pytestmark = pytest.mark.asyncio
 
 NOW = 1_700_000_000_000
 FORK = """

@@ -19,8 +19,6 @@ from aiocosid.stores.memory import MemorySequenceDistributor
 from aiocosid.testing import ManualClock
 from tests.unit._interrupted import interrupted
 
-pytestmark = pytest.mark.asyncio
-
 
 async def test_each_sequence_is_granted_once() -> None:
     """R4, R5: the last grant of a second is shorter, and then it is spent."""

@@ -125,7 +125,6 @@ def test_what_is_not_the_drivers_goes_through(error: Exception) -> None:
     assert not isinstance(error, InvalidArgumentError)
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(
     ("error", "leaves"),
     [

@@ -12,7 +12,7 @@ from aiocosid.machine.cells import Changes, Need, Note, Owner, Seat, Snapshot, S
 from aiocosid.stores._postgres import POSTGRES
 from aiocosid.stores._sql import CellNames, CommitBuilder, Reading
 
-STORE: Final = ("store", "us", None, 9, 0)
+STORE: Final[Any] = ("store", "us", None, 9, 0)
 ROW: Final = ("row", "n.00000001", "a", 1, 5)
 NOTE: Final = ("cell", "note/n.00000001", Note("a", mark_ms=7).text(), 8, None)
 

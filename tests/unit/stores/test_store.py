@@ -64,7 +64,6 @@ def store_on(backend: Backend) -> MemoryStore:
     return MemoryStore._on(backend, "memory:")
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(
     ("call", "arguments", "name"),
     [
@@ -96,7 +95,6 @@ async def test_a_bad_argument_is_named(call: str, arguments: dict[str, Any], nam
     assert (await store.counters(), await store.machines()) == ([], [])
 
 
-@pytest.mark.asyncio
 async def test_a_mark_is_raised_from_the_epoch_to_a_day_ahead(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -112,7 +110,6 @@ async def test_a_mark_is_raised_from_the_epoch_to_a_day_ahead(
     await store.raise_machine_mark(machine_id=2**31 - 1, above_ms=1)
 
 
-@pytest.mark.asyncio
 async def test_a_counter_that_has_answered_is_missed() -> None:
     backend = Backend()
     counter = store_on(backend).segment_distributor(name="a")
@@ -127,7 +124,6 @@ async def test_a_counter_that_has_answered_is_missed() -> None:
         await store_on(backend).set_floor(name="a", above=5, create=False)
 
 
-@pytest.mark.asyncio
 async def test_a_child_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also if it was forked while the counter was read."""
     backend = Backend()
@@ -149,7 +145,6 @@ async def test_a_child_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
             await child.aopen()
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("creates", [False, True])
 @pytest.mark.parametrize("has_marker", [False, True])
 async def test_a_disposable_store_is_marked(*, creates: bool, has_marker: bool) -> None:
@@ -165,7 +160,6 @@ async def test_a_disposable_store_is_marked(*, creates: bool, has_marker: bool) 
         await store.is_initialized()
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("has_witness", [False, True])
 async def test_a_store_for_tests_that_cannot_remember_it(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, has_witness: bool
@@ -185,7 +179,6 @@ async def test_a_store_for_tests_that_cannot_remember_it(
     assert ("memory: it is treated as disposable" in caplog.text) is not has_witness
 
 
-@pytest.mark.asyncio
 async def test_markers_are_listed() -> None:
     """None where neither the namespace nor the store has one."""
     backend = Backend()
@@ -201,7 +194,6 @@ async def test_markers_are_listed() -> None:
     assert [each.namespace for each in await store.machine_markers(namespace="a")] == ["a"]
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("heir", [None, "b"])
 async def test_an_id_is_taken_away_once(heir: str | None) -> None:
     """Who has taken it since the reply was lost keeps it."""
@@ -225,7 +217,6 @@ async def test_an_id_is_taken_away_once(heir: str | None) -> None:
     assert found.instance_id == (heir or "")
 
 
-@pytest.mark.asyncio
 async def test_a_width_is_stored_and_changed() -> None:
     store = MemoryStore()
     assert await store.machine_bits() is None
@@ -241,7 +232,6 @@ async def test_a_width_is_stored_and_changed() -> None:
     assert caught.value.seconds_left == 305, "no safe guard was ever named"
 
 
-@pytest.mark.asyncio
 async def test_a_peers_id_is_taken_away() -> None:
     """It has no note of ours."""
     backend = Backend()
@@ -252,7 +242,6 @@ async def test_a_peers_id_is_taken_away() -> None:
     assert found.instance_id == ""
 
 
-@pytest.mark.asyncio
 async def test_closing_it_closes_the_backend() -> None:
     backend = Backend()
     async with store_on(backend):
@@ -335,7 +324,6 @@ class Least(backend.Backend):
         return []
 
 
-@pytest.mark.asyncio
 async def test_what_a_backend_need_not_support() -> None:
     link = Link()
     backend = Least("label", link)

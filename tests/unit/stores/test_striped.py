@@ -113,7 +113,6 @@ class TestPlaces:
             assert ResidueClass.noted_in(value)[0] is None
 
 
-@pytest.mark.asyncio
 class TestGrants:
     async def test_what_lies_in_the_stores(self) -> None:
         """Row before, first id, last id, row after; the first call costs each store an id."""
@@ -202,7 +201,6 @@ class TestGrants:
         assert len({each % 3 for each in ids}) == 2
 
 
-@pytest.mark.asyncio
 class TestFailures:
     async def test_the_next_is_asked_in_the_same_call(self) -> None:
         """Whatever is wrong with a store; nobody hears of it while one lives."""
@@ -491,7 +489,6 @@ class TestFailures:
                     seen |= {*ids}
 
 
-@pytest.mark.asyncio
 class TestLosses:
     async def test_a_counter_that_went_back(self, caplog: pytest.LogCaptureFixture) -> None:
         """Who has seen it higher asks that store never more; the others go on."""
@@ -597,7 +594,6 @@ class TestLosses:
         assert "5100, which ends in no place" in str(one.statistics().stores[0].last_error)
 
 
-@pytest.mark.asyncio
 class TestStore:
     async def test_its_counters(self) -> None:
         """Each once, with the highest id of all stores; other counters are none of its."""

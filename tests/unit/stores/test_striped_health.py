@@ -10,8 +10,6 @@ from aiocosid.errors import StoreUnavailableError
 from aiocosid.stores.over import StoreHealth
 from aiocosid.testing import ManualClock
 
-pytestmark = pytest.mark.asyncio
-
 
 @pytest.fixture(autouse=True)
 def _no_jitter(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from aiocosid.stores.tiered import Outage
 from aiocosid.testing import ManualClock
 
 
-@pytest.mark.asyncio
 async def test_one_asks_and_the_others_need_not_wait() -> None:
     """After each pause one; after an answer all."""
     clock = ManualClock()

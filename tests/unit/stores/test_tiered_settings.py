@@ -118,7 +118,6 @@ def test_a_url_that_is_none() -> None:
         assert "s3cret" not in str(caught.value)
 
 
-@pytest.mark.asyncio
 async def test_settings() -> None:
     """A table that names its root, which others may use as well; machine ids are the root's."""
     settings = {
@@ -160,7 +159,6 @@ def test_settings_that_are_none() -> None:
         assert "s3cret" not in str(caught.value)
 
 
-@pytest.mark.asyncio
 async def test_by_hand() -> None:
     """Root and cache have to be what they are to be."""
     root, cache = MemoryStore(), RedisStore.from_url("redis://localhost:1/0")
@@ -227,7 +225,6 @@ class Heard(list[Event]):
         self.append(event)
 
 
-@pytest.mark.asyncio
 async def test_the_instrument_of_a_provider_hears_its_store() -> None:
     """Of one that was made from a URL, as of one in settings; one by hand has its own."""
     url = "tiered:?root=memory://&cache=redis://localhost:1/0"
@@ -240,7 +237,6 @@ async def test_the_instrument_of_a_provider_hears_its_store() -> None:
     assert [each.name for each in heard if isinstance(each, CacheLost)] == ["order", "order"]
 
 
-@pytest.mark.asyncio
 async def test_machine_ids_are_the_root_s() -> None:
     """All of it, the markers too; the cache is not even asked."""
     memory = MemoryStore()

@@ -22,7 +22,8 @@ from aiocosid.testing import (
     WrappedDistributor,
     settle,
 )
-from tests.unit.segment._kit import Call
+
+from .._kit import Call, settled
 
 pytestmark = pytest.mark.anyio
 
@@ -96,17 +97,13 @@ async def test_which_ids_a_call_grants_is_passed_on() -> None:
 async def test_slow(inner: CounterDistributor) -> None:
     """The effect comes after half of the latency, the reply after the whole."""
     clock = ManualClock()
-    slow = SlowDistributor(inner, latency=2.0, clock=clock)
-    async with anyio.create_task_group() as group:
-        call = Call(group, slow.next_max_id, 10)
-        for seconds, counters, is_done in (
-            (0.9, {}, False),
-            (0.2, {"shop.order": 15}, False),
-            (0.9, {"shop.order": 15}, True),
-        ):
-            await clock.advance(seconds)
-            assert (counters_of(inner), call.is_done) == (counters, is_done)
-    assert call.result == 15
+    call = Call(SlowDistributor(inner, latency=2.0, clock=clock).next_max_id, 10)
+    await clock.advance(0.9)
+    assert counters_of(inner) == {}
+    await clock.advance(0.2)
+    assert (counters_of(inner), call.is_done) == ({"shop.order": 15}, False)
+    await clock.advance(0.9)
+    assert (call.is_done, call.result) == (True, 15)
 
 
 async def test_failing_so_many_times(inner: CounterDistributor) -> None:
@@ -148,17 +145,13 @@ async def test_each_failure_is_an_error_of_its_own(inner: CounterDistributor) ->
 async def test_the_gate_holds_calls(inner: CounterDistributor) -> None:
     """A call at the gate has had no effect; first come, first served."""
     gated = GatedDistributor(inner)
-    async with anyio.create_task_group() as group:
-        calls: list[Call] = []
-        for step in (1, 2, 3):
-            calls.append(Call(group, gated.next_max_id, step))
-            await settle()
-        assert (gated.held, gated.steps, counters_of(inner)) == (3, [1, 2, 3], {})
-        for served in (1, 2, 3):
-            gated.let_through()
-            await settle()
-            assert [call.is_done for call in calls].count(True) == served
-        assert (gated.held, [call.result for call in calls]) == (0, [6, 8, 11])
+    calls = [await settled(Call, gated.next_max_id, step) for step in (1, 2, 3)]
+    assert (gated.held, gated.steps, counters_of(inner)) == (3, [1, 2, 3], {})
+    for served in (1, 2, 3):
+        gated.let_through()
+        await settle()
+        assert [call.is_done for call in calls] == [True] * served + [False] * (3 - served)
+    assert (gated.held, [call.result for call in calls]) == (0, [6, 8, 11])
 
 
 @pytest.mark.parametrize("is_opened", [False, True])
@@ -174,12 +167,9 @@ async def test_the_gate_lets_the_next_ones_pass(
         gated.let_through(2)
     assert [await gated.next_max_id(10), await gated.next_max_id(10)] == [15, 25]
     gated.close()
-    with anyio.CancelScope() as scope:
-        async with anyio.create_task_group() as group:
-            group.start_soon(gated.next_max_id, 10)
-            await settle()
-            assert gated.held == 1
-            scope.cancel()
+    call = await settled(Call, gated.next_max_id, 10)
+    assert (gated.held, call.is_done) == (1, False)
+    await settled(call.cancel)
     assert (gated.held, counters_of(inner)) == (0, {"shop.order": 25})
 
 
@@ -187,13 +177,13 @@ async def test_the_gate_knows_who_has_arrived(inner: CounterDistributor) -> None
     """`arrived` waits for the nth call ever."""
     gated = GatedDistributor(inner)
     gated.open()
-    async with anyio.create_task_group() as group:
-        two_came = Call(group, gated.arrived, 2)
-        await gated.next_max_id(10)
-        await settle()
-        assert not two_came.is_done
-        await gated.next_max_id(10)
-        await gated.arrived(2)
+    two_came = Call(gated.arrived, 2)
+    await gated.next_max_id(10)
+    await settle()
+    assert not two_came.is_done
+    await gated.next_max_id(10)
+    await gated.arrived(2)
+    await settle()
     assert two_came.is_done
 
 

@@ -1,0 +1,75 @@
+"""The options of machine ids: how a store hands them out, and the terms of a lease.  Pure."""
+# Without "from __future__ import annotations": the bounds of options are there at run time.
+
+from typing import TYPE_CHECKING, Literal
+
+from ._ids import DEFAULT_NAMESPACE
+from .machines import DEFAULT_SAFE_GUARD
+from .options import Options, Seconds
+
+if TYPE_CHECKING:
+    import os
+
+    from .machines import InstanceId
+
+__all__ = ("InstanceOptions", "LeaseTerms", "MachineIdOptions")
+
+
+class InstanceOptions(Options):
+    """Who asks for a machine id, and for how long it is the asker's.
+
+    Attributes:
+        instance_id: the instance that asks; by default a new, unique one for each process.
+        safe_guard: seconds without a renewal after which an id may go to another instance.
+        interval: seconds between two renewals; by default 60, and 10 for a stable instance.
+        state_dir: a directory on the machine's own disk, for a stable instance: after a crash
+            and a start on the same machine it does not wait for its time mark.
+        offline: for how many seconds a process may issue ids, and may start on the same
+            machine, while the store is down; 0, or above ``interval``.  It needs ``state_dir``.
+            A start of this instance on another machine has to wait that long, also after an
+            orderly end.
+        offline_beside_cosid: allows ``offline`` where CosId on Java holds machine ids of the
+            namespace: those nodes never take the id of an instance that is silent.  On JDBC
+            stores they do, and on Redis when no other id is free.
+    """
+
+    instance_id: "InstanceId | str | None" = None
+    safe_guard: float = DEFAULT_SAFE_GUARD
+    interval: float | None = None
+    state_dir: "str | os.PathLike[str] | None" = None
+    offline: float = 0.0
+    offline_beside_cosid: bool = False
+
+
+class MachineIdOptions(InstanceOptions):
+    """The options of `Store.machine_id_distributor`.
+
+    Attributes:
+        namespace: the namespace of the machine ids, at most 91 characters.
+    """
+
+    namespace: str = DEFAULT_NAMESPACE
+
+
+class LeaseTerms(Options):
+    """The options of `MachineIdLease` that a provider passes to it.
+
+    Attributes:
+        on_lost: ``"redistribute"`` takes another id after a loss, ``"raise"`` ends the
+            generators with `MachineIdLostError`.
+        peer_safe_guard: seconds; the shortest safe guard duration of any instance in the
+            namespace, if it is shorter than the distributor's own.
+        lead: seconds that the time mark is ahead of the clock; 1.5 intervals by default.  For
+            so long ids are issued while the store is down, and for so long the next owner may
+            have to wait after a crash.
+        start_timeout: seconds that opening may take; if it would have to wait longer for a
+            former owner's time mark, it fails at once.  By default 5 to reach the store, and
+            then as long as a mark can be ahead: ``lead`` and ``broken_threshold``.
+        call_timeout: seconds after which a call to the store is given up.
+    """
+
+    on_lost: Literal["redistribute", "raise"] = "redistribute"
+    peer_safe_guard: Seconds | None = None
+    lead: Seconds | None = None
+    start_timeout: Seconds | None = None
+    call_timeout: Seconds = 2.0

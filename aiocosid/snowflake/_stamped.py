@@ -1,0 +1,242 @@
+"""What all generators of ids that carry their time have in common: a hand, callers and a life."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from anyio.lowlevel import checkpoint
+
+from .._life.callers import MAX_BATCH, Callers
+from .._life.component import Component
+from .._life.open_state import OpenState
+from ..abc import IdGenerator
+from ..abc.checks import check_integer
+from ..errors import ClosedError, ForkedError, WouldBlock
+from ._sequencer import PIECE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from .._life.open_state import Home
+    from .._life.waiting_line import Waiter
+    from ..abc.events import Instrument
+    from ..errors import CosIdError
+    from ..machine import MachineIdLease
+
+__all__ = ("StampGenerator", "StampOpening")
+
+
+class Hand(Protocol):
+    """What callers take single ids from."""
+
+    @property
+    def piece(self) -> Iterator[int]:
+        """The ids that callers take, while the clock is between two bounds."""
+        ...
+
+    @property
+    def handed_out(self) -> int:
+        """How many ids were handed out so far."""
+        ...
+
+
+H = TypeVar("H", bound=Hand)
+
+
+class StampOpening(OpenState, Generic[H]):
+    """One opening of a generator: issues ids at once, or serves those in line by a task.
+
+    Attributes:
+        callers: those who want ids.
+        hand: what callers take single ids from.
+        joined: the lease that it has joined; None before, and once it has left.
+        read_ns: reads the wall clock.
+    """
+
+    __slots__ = ("callers", "hand", "joined", "read_ns")
+
+    def __init__(
+        self,
+        home: Home,
+        before: StampOpening[H] | None,
+        hand: H,
+        *,
+        namespace: str,
+        name: str,
+        instrument: Instrument | None,
+        wait_timeout: float,
+    ) -> None:
+        super().__init__(home, before, namespace=namespace, name=name, instrument=instrument)
+        self.hand: H = hand
+        self.callers = Callers(self.clock, PIECE, wait_timeout)
+        self.joined: MachineIdLease | None = None
+        self.read_ns: Callable[[], int] = self.clock.wall_reader()
+
+    # What a subclass fills in.
+
+    def install(self) -> bool:
+        """Install a piece in the hand; return whether there is one."""
+        raise NotImplementedError
+
+    def _take_now(self, n: int) -> list[range] | None:
+        """Take ``n`` ids if so many can be had now."""
+        raise NotImplementedError
+
+    def _shut(self) -> int:
+        """Empty the hand; return how many ids that were."""
+        raise NotImplementedError
+
+    def _timed_out(self, waited: float) -> CosIdError:
+        """Tell of a caller that has waited for so many seconds; return its error."""
+        raise NotImplementedError
+
+    def serve(self) -> None:
+        """Serve those in line who can be served now."""
+        raise NotImplementedError
+
+    async def pause(self) -> None:
+        """Wait until more of them may be served."""
+        raise NotImplementedError
+
+    def _discard(self, count: int, reason: str) -> None:
+        """Count ids that are given up, if they are counted."""
+
+    # Now, or not.
+
+    def install_nowait(self) -> None:
+        """Install a piece for a caller that does not wait.
+
+        Raises:
+            WouldBlock: there is none now.
+            CosIdError: and there will be none soon.
+        """
+        if self.callers.line or not self.install():
+            raise WouldBlock
+
+    async def take(self, n: int) -> list[range]:
+        """Take ``n`` ids, after those who came before."""
+        await self.callers.take_turn(self)
+        pieces = None if self.callers.line else self._take_now(n)
+        return await self.callers.wait(n, self) if pieces is None else pieces
+
+    # For those in line.
+
+    @property
+    def handed_out(self) -> int:
+        """How many ids were handed out so far."""
+        return self.hand.handed_out
+
+    async def line_up(self, waiter: Waiter) -> None:
+        """Put a caller in line, and serve it if that is possible now."""
+        callers = self.callers
+        callers.line.add(waiter)
+        self.check()  # in line already: whoever ends it from here on fails this caller
+        self.serve()
+        if waiter.is_done:
+            await checkpoint()
+        elif not callers.is_pumped:
+            callers.is_pumped = True  # first: an eager task may end before the call returns
+            if not self.start_soon(callers.pump, self, task="wait"):
+                callers.is_pumped = False
+
+    def step_out(self, waiter: Waiter) -> None:
+        """Let a caller leave that has got nothing."""
+        if self.has_ended():
+            return
+        line = self.callers.line
+        is_first = line.is_first(waiter)
+        line.discard(waiter)
+        if is_first:
+            self.drop(self.callers.empty_pool())  # by now there may be ids above them
+            if self.is_alive:
+                self.serve()  # there may be enough for whoever stood behind
+
+    def time_out(self) -> None:
+        """Fail the first in line, whose time is up."""
+        waited = self.clock.monotonic() - self.callers.line.first.since
+        self.drop(self.callers.fail_first(self._timed_out(waited)))
+        self.serve()
+
+    def _fail_all(self, make_error: Callable[[], CosIdError]) -> None:
+        """Fail everybody in line, each with an error of its own."""
+        self.drop(self.callers.fail(make_error))
+
+    def drop(self, count: int) -> None:
+        """Count ids that a cancelled caller has left: a gap."""
+        self._discard(count, "cancelled")
+
+    # Beginning and end.
+
+    async def _join(self, lease: MachineIdLease) -> None:
+        """Join a lease, unless the opening ends meanwhile.
+
+        Raises:
+            ClosedError: it has ended.
+            CosIdError: as opening the lease does.
+        """
+        with self.until_woken() as scope:
+            await lease.join()
+        if scope.cancelled_caught:
+            raise ClosedError(self.label)
+        if self.ended is not None:
+            await lease.leave()
+            raise ClosedError(self.label)
+        self.joined = lease
+
+    def stop(self, reason: CosIdError) -> None:
+        """Hand out no more ids, and fail whoever waits."""
+        dropped = self._shut()
+        self.end(reason)
+        if isinstance(reason, ForkedError):
+            return  # nobody in this process waits
+        self._discard(dropped, "closed")
+        self.callers.turns.release()
+        self._fail_all(reason.again)
+        self.wake()
+
+    @property
+    def has_to_drain(self) -> bool:
+        """Whether its end has to be waited for."""
+        return self.joined is not None
+
+    async def drain(self) -> None:
+        """Leave the lease."""
+        lease, self.joined = self.joined, None
+        if lease is not None:
+            await lease.leave()
+
+
+class StampGenerator(Component, IdGenerator):
+    """Takes ids from the hand of its opening, and waits there if it has none."""
+
+    __slots__ = ("__weakref__",)
+
+    async def _next_id_slow(self) -> int:
+        self._check_usable()
+        opening: StampOpening[Hand] = self._opening
+        callers = opening.callers
+        if not callers.line:
+            await callers.take_turn(opening)
+            if not callers.line and opening.install():
+                for new_id in opening.hand.piece:
+                    return new_id
+        return (await callers.wait(1, opening))[0][0]
+
+    def _next_id_nowait_slow(self) -> int:
+        self._check_usable()
+        opening: StampOpening[Hand] = self._opening
+        opening.install_nowait()
+        for new_id in opening.hand.piece:
+            return new_id
+        raise WouldBlock
+
+    async def _next_ranges(self, n: int) -> list[range]:
+        """Return ``n`` ids as ranges."""
+        check_integer("n", n, at_least=1, at_most=MAX_BATCH)
+        self._check_usable()
+        opening: StampOpening[Hand] = self._opening
+        return await opening.take(n)
+
+    @property
+    def _has_to_drain(self) -> bool:
+        return bool(self._opening.has_to_drain)
