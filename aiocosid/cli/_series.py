@@ -29,7 +29,7 @@ MOST_SHOWN: Final = 20  # holes, and repeats
 series = typer.Typer(help="Gapless series, taken in the application's own transactions.")
 
 SeriesName = Annotated[str, typer.Argument(metavar="NAME", help="The series.")]
-Tenant = Annotated[str, typer.Option(metavar="TEXT", help="Whose series it is.")]
+Tenant = Annotated[str, typer.Option(metavar="TENANT", help="Whose series it is.")]
 
 
 @series.callback()
@@ -45,8 +45,8 @@ def open_(
         str | None,
         typer.Option(metavar="year|month|day", help="Begin at 1 in each of them; needs --zone."),
     ] = None,
-    zone: Annotated[
-        str | None, typer.Option(metavar="ZONE", help="Its time zone, as Europe/Berlin.")
+    group_zone: Annotated[
+        str | None, typer.Option("--zone", metavar="ZONE", help="Its time zone, as Europe/Berlin.")
     ] = None,
     after: Annotated[
         int,
@@ -78,7 +78,7 @@ def open_(
             name,
             tenant=tenant,
             group_by=group_by,  # type: ignore[arg-type]  # checked above
-            zone=zone,
+            zone=group_zone,
             after=after,
             ranges=",".join(ranges or ()),
         )
@@ -149,7 +149,7 @@ def audit(
         str | None,
         typer.Option(metavar="COLUMN", help="The column of the same table with the tenant."),
     ] = None,
-    prefix: Annotated[str, typer.Option(metavar="TEXT", help="The prefix of the texts.")] = "",
+    prefix: Annotated[str, typer.Option(metavar="PREFIX", help="The prefix of the texts.")] = "",
     store: StoreUrl = None,
     config: Config = None,
     layout: AsText = TextFormat.TEXT,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from shlex import quote
+
 from .base import CosIdError, with_remedy
 
 __all__ = (
@@ -10,6 +12,11 @@ __all__ = (
     "TransactionConflictError",
     "UnsuitableTransactionError",
 )
+
+
+def _typed(name: str, tenant: str) -> str:
+    """Return how a command names a series."""
+    return quote(name) + (f" --tenant {quote(tenant)}" if tenant else "")
 
 
 def _shown(name: str, tenant: str) -> str:
@@ -26,11 +33,11 @@ class SeriesNotOpenError(CosIdError):
     """
 
     def __init__(self, name: str, tenant: str = "", *, is_closed: bool = False) -> None:
-        option = f" --tenant {tenant}" if tenant else ""
+        which = _typed(name, tenant)
         self.remedy = (
             "open another series, under another name"
             if is_closed
-            else f"correct the name, or open it with 'aiocosid series open {name}{option}'; if it "
+            else f"correct the name, or open it with 'aiocosid series open {which}'; if it "
             "was open before, its row was lost: give that command the last number with --after"
         )
         found = "is closed" if is_closed else "is not open in this database"
@@ -51,12 +58,11 @@ class SeriesEndedError(CosIdError):
     """
 
     def __init__(self, name: str, tenant: str = "", *, left: int, wanted: int) -> None:
-        option = f" --tenant {tenant}" if tenant else ""
+        which = _typed(name, tenant)
         self.remedy = (
             f"take {left} first: numbers that are taken at once are consecutive"
             if left
-            else f"have a range approved and add it with 'aiocosid series open {name}{option} "
-            "--range FIRST-LAST'"
+            else f"add an approved range with 'aiocosid series open {which} --range FIRST-LAST'"
         )
         what = f"the range of {_shown(name, tenant)} has {left} numbers left, not {wanted}"
         super().__init__(with_remedy(what, self.remedy))
@@ -89,7 +95,7 @@ class TransactionConflictError(CosIdError):
     """
 
     retryable = True
-    remedy = "roll the transaction back and run all of it again"
+    remedy = "run the whole transaction again, after its rollback"
 
     def __init__(self, reason: str) -> None:
         super().__init__(with_remedy(reason, self.remedy))

@@ -30,7 +30,7 @@ __all__ = ("highest_in_column", "sql_backend_of", "values_of_column")
 _NAME: Final = r"[A-Za-z_][A-Za-z0-9_$]{0,62}"
 _COLUMN: Final = re.compile(rf"(?:({_NAME})\.)?({_NAME})\.({_NAME})")
 
-PAGE: Final = 10_000  # values that are read at once
+_PAGE: Final = 10_000  # values that are read at once
 
 
 async def highest_in_column(source: Store | str, column: str) -> int | None:
@@ -96,12 +96,12 @@ async def values_of_column(
         beyond = [f"{name} > {backend.dialect.parameter('after', after['after'])}"] if after else []
         statement = (
             f"SELECT {name} FROM {place} WHERE {' AND '.join(parts + beyond)} "  # noqa: S608
-            f"ORDER BY {name} LIMIT {PAGE}"
+            f"ORDER BY {name} LIMIT {_PAGE}"
         )
         with _naming_the_table():
             rows = await backend.link.fetch_rows(statement, **given, **after)
         page: list[Any] = [row[0] for row in rows]
-        if len(page) < PAGE:
+        if len(page) < _PAGE:
             yield page
             return
         last = page[-1]

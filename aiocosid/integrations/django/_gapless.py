@@ -78,7 +78,7 @@ def _check_transaction(connection: Any) -> None:  # noqa: ANN401 - Django has no
     if not connection.in_atomic_block:
         raise UnsuitableTransactionError(
             "gapless() is called outside a transaction, so no rollback would take the number back",
-            remedy="call it inside 'with transaction.atomic():', as the last thing",
+            remedy="make the call inside 'with transaction.atomic():', as the last thing",
         )
     if connection.vendor == "sqlite" and connection.transaction_mode != "IMMEDIATE":
         raise UnsuitableTransactionError(

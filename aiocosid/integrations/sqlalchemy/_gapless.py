@@ -113,7 +113,7 @@ def _check_transaction(connection: Connection) -> None:
             raise UnsuitableTransactionError(
                 "SQLite's driver does not begin a transaction that holds the lock and whose "
                 "rollback takes a number back",
-                remedy="call begin_immediate(engine) of aiocosid.integrations.sqlalchemy once",
+                remedy="pass the engine to begin_immediate() of aiocosid.integrations.sqlalchemy",
             )
         return
     driver: Any = connection.connection.dbapi_connection
