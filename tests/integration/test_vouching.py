@@ -26,7 +26,7 @@ from ._machine_tables import T0, Tables, tables_of, who
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
 FAR = T0 * 2
-OURS = ("aiocosid_cell", "cosid_machine", "cosid")
+OURS = ("aiocosid_series", "aiocosid_cell", "cosid_machine", "cosid")
 
 
 @pytest.fixture(params=["sqlite", "postgres", "mariadb"])
