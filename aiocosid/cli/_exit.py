@@ -84,9 +84,7 @@ def code_of(error: CosIdError) -> ExitCode:
     match error:
         case InvalidArgumentError() | InvalidSettingsError() | MissingExtraError():
             return ExitCode.USAGE
-        case (
-            IdOverflowError() | LayoutExpiredError() | SeriesEndedError() | StoreRolledBackError()
-        ):
+        case IdOverflowError() | LayoutExpiredError() | SeriesEndedError() | StoreRolledBackError():
             return ExitCode.USED_UP
         case _ if error.retryable:
             return ExitCode.UNAVAILABLE

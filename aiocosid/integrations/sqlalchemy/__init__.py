@@ -30,6 +30,7 @@ from ._gapless import gapless as gapless
 from ._gapless import gapless_batch as gapless_batch
 from ._gapless import gapless_batch_sync as gapless_batch_sync
 from ._gapless import gapless_sync as gapless_sync
+from ._times import made_between as made_between
 from ._typed import TypedIdType as TypedIdType
 
 __all__ = (
@@ -48,4 +49,5 @@ __all__ = (
     "gapless_batch",
     "gapless_batch_sync",
     "gapless_sync",
+    "made_between",
 )
