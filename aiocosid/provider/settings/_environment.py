@@ -85,7 +85,8 @@ class _Source(EnvSettingsSource):
         for name in Variables.read().names.values():
             if is_file(name):
                 del found[name.lower()]
-                found[name.lower().removesuffix(FILE)] = value_of(name)
+                if text := value_of(name):  # otherwise `Variables` says what is wrong
+                    found[name.lower().removesuffix(FILE)] = text
         return found
 
     def decode_complex_value(
