@@ -179,8 +179,8 @@ def _problem(path: Path, name: str) -> tuple[SettingsProblem, bool] | None:
 
 def _meant(first: str, rest: list[str]) -> str:
     """Return what a name is similar to; empty if there is nothing."""
-    if first in {*KEYS, CONFIG}:  # it is no table
-        return first
+    if first.removesuffix(FILE) in {*KEYS, CONFIG}:  # it is no table
+        return first.removesuffix(FILE)
     for table in TABLES:
         if first.startswith(f"{table}_"):  # one underscore instead of two
             return DELIMITER.join((table, first.removeprefix(f"{table}_"), *rest))
