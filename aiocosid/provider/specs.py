@@ -176,8 +176,8 @@ class Kind(Generic[P, G_co]):
         spec: Callable[[dict[str, Any]], GeneratorSpec[G_co]],
         name: str | None = None,
     ) -> None:
-        self.options = cast("type[Options]", options)
-        self.name = name
+        self.options: type[Options] = cast("type[Options]", options)
+        self.name: str | None = name
         self.doc: str = spec.__doc__ or ""
         self._spec = spec
 

@@ -83,7 +83,7 @@ class Stripe:
         self.health = health
         self.ended: StoreRolledBackError | None = None
         self._store, self._residue, self._name = store, residue, whole.name
-        self.is_new = False
+        self.is_new: bool = False
         self._seen = -1  # the highest value of the counter; below 0 if it was never seen
         self._segments = self._raises = 0
 
@@ -374,7 +374,7 @@ class StripedIdSegmentDistributor(WatchedDistributor):
         if any(each.counter.stride != 1 for each in self._stripes):
             expected = "stores that grant contiguous ranges of any length"
             raise InvalidArgumentError("stores", store.parts, expected=expected)
-        self.stride = len(self._stripes)
+        self.stride: int = len(self._stripes)
         self._fail_over = FailOver(
             self._stripes, store, self._water, of=repr(self), judge=_is_unopened
         )

@@ -152,7 +152,7 @@ ORDER = "generators.order"
         (with_store({"make": "none.such:Store"}), "stores.mine.make", "No module named 'none'"),
         (with_store({"make": f"{HERE}:no_store"}), "stores.mine.make", "it made an object of"),
         (with_store(own(login="wrong")), "stores.mine.make", "it failed: OSError"),
-        (with_store(own(logni="x")), "stores.mine.make", "unexpected keyword argument 'logni'"),
+        (with_store(own(colour="x")), "stores.mine.make", "unexpected keyword argument 'colour'"),
         (with_store(own() | {"option": {}}), "stores.mine.option", "did you mean options?"),
         (with_store(3), "stores.mine", ""),
         (settings(store=3), "store", ""),

@@ -12,7 +12,7 @@ if not hasattr(os, "fork"):
     pytest.skip("this system has no fork", allow_module_level=True)
 
 FORKS = """
-import asyncio, os
+import asyncio, os, sys
 from aiocosid.errors import ForkedError
 from aiocosid.generators import CounterId, Uuid4Id, Uuid7Id
 from aiocosid.testing import ManualClock
@@ -39,6 +39,9 @@ async def main():
                 except ForkedError:
                     continue
                 os._exit(3)
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        if sys.version_info >= (3, 14):  # where `run_python` lets a child be its parent's task
+            asyncio.tasks._leave_task(loop, task)
         asyncio._set_running_loop(None)  # as Python itself does from 3.12 on
         asyncio.run(child(last))
 
