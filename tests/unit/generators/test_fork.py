@@ -39,9 +39,8 @@ async def main():
                 except ForkedError:
                     continue
                 os._exit(3)
-        loop, task = asyncio.get_running_loop(), asyncio.current_task()
         if sys.version_info >= (3, 14):  # where `run_python` lets a child be its parent's task
-            asyncio.tasks._leave_task(loop, task)
+            asyncio.tasks._leave_task(asyncio.get_running_loop(), asyncio.current_task())
         asyncio._set_running_loop(None)  # as Python itself does from 3.12 on
         asyncio.run(child(last))
 
