@@ -14,6 +14,7 @@ __all__ = (
     "CONFIG",
     "DELIMITER",
     "DISPOSABLE",
+    "FILE",
     "KEYS",
     "NO",
     "PREFIX",
@@ -22,13 +23,18 @@ __all__ = (
     "YES",
     "Path",
     "Variables",
+    "is_file",
     "plain",
     "truth",
+    "value_of",
 )
 
 PREFIX: Final = "AIOCOSID_"
 DELIMITER: Final = "__"
 """Between a table and a key of it."""
+
+FILE: Final = "_file"
+"""At the end of a variable's name: its value is the file that holds the text."""
 
 CONFIG: Final = "config"
 """The variable, in lower case and without the prefix, that names a file of settings."""
@@ -72,14 +78,15 @@ class Variables(NamedTuple):
     @classmethod
     def read(cls) -> Variables:
         """Return the variables of this process."""
-        names = {
-            tuple(name.lower().removeprefix(PREFIX.lower()).split(DELIMITER)): name
-            for name in os.environ
-            if name.upper().startswith(PREFIX)
-        }
+        set_ = sorted(name for name in os.environ if name.upper().startswith(PREFIX))
+        names = {_path_of(name): name for name in set_}
         found = [
             problem for each in sorted(names.items()) if (problem := _problem(*each)) is not None
         ]
+        for name in set(set_) - set(names.values()):  # _FILE comes later in the order, and counts
+            reason = f"is set, and {names[_path_of(name)]} too: unset one of them"
+            key = ".".join(_path_of(name))
+            found.append((SettingsProblem(key, reason, name), True))
         return cls(
             names,
             tuple(problem for problem, is_ours in found if is_ours),
@@ -89,7 +96,7 @@ class Variables(NamedTuple):
     def text(self, *path: str) -> str | None:
         """Return the text of a key; None if its variable is not set, or empty."""
         name = self.names.get(path)
-        return None if name is None else plain(os.environ[name]) or None
+        return None if name is None else value_of(name) or None
 
     def flag(self, *path: str) -> bool:
         """Return the truth value of a key; False if its variable is not set.
@@ -98,7 +105,7 @@ class Variables(NamedTuple):
             InvalidSettingsError: it is empty, or none of the words.
         """
         name = self.names.get(path)
-        found = False if name is None else truth(os.environ[name])
+        found = False if name is None else truth(value_of(name))
         if found is None:
             key = ".".join(path)
             raise InvalidSettingsError(each for each in self.mistyped if each.key == key)
@@ -108,6 +115,32 @@ class Variables(NamedTuple):
         """Raise `InvalidSettingsError` if a variable is empty or misspelt."""
         if self.mistyped:
             raise InvalidSettingsError(self.mistyped)
+
+
+def is_file(name: str) -> bool:
+    """Return whether a variable names a file with its text; not ``AIOCOSID_CONFIG_FILE``."""
+    return name.lower().endswith(FILE) and name.lower() != f"{PREFIX}{CONFIG}{FILE}".lower()
+
+
+def _path_of(name: str) -> Path:
+    key = name.lower().removeprefix(PREFIX.lower())
+    return tuple((key.removesuffix(FILE) if is_file(name) else key).split(DELIMITER))
+
+
+def value_of(name: str) -> str:
+    """Return a variable's value, or what its file holds if its name ends in ``_FILE``.
+
+    Containers mount secrets as files.  The text of a file that cannot be read is empty; `Variables`
+    says why.
+    """
+    value = os.environ[name]
+    if is_file(name):
+        try:
+            with open(value, encoding="utf-8") as file:  # noqa: PTH123 - as the user writes it
+                value = file.read()
+        except (OSError, ValueError):
+            return ""
+    return plain(value)
 
 
 def plain(text: str) -> str:
@@ -127,8 +160,10 @@ def _problem(path: Path, name: str) -> tuple[SettingsProblem, bool] | None:
     if _KUBERNETES.fullmatch(name[len(PREFIX) :].upper()):
         return None
     if first in TABLES or path in {(CONFIG,), (DISPOSABLE,)} or (first in KEYS and not rest):
-        text, reason, is_ours = plain(os.environ[name]), "", True
-        if not text:
+        text, reason, is_ours = value_of(name), "", True
+        if not text and is_file(name):
+            reason = f"names a file without a text to read, {os.environ[name]!r}: correct the path"
+        elif not text:
             reason = "is empty: give it a value, or unset it"
         elif path == (DISPOSABLE,) and truth(text) is None:
             reason = f"is {text[:MOST_SHOWN]!r}; it has to be {TRUTH_WORDS}"
@@ -144,8 +179,8 @@ def _problem(path: Path, name: str) -> tuple[SettingsProblem, bool] | None:
 
 def _meant(first: str, rest: list[str]) -> str:
     """Return what a name is similar to; empty if there is nothing."""
-    if first in {*KEYS, CONFIG}:  # it is no table
-        return first
+    if first.removesuffix(FILE) in {*KEYS, CONFIG}:  # it is no table
+        return first.removesuffix(FILE)
     for table in TABLES:
         if first.startswith(f"{table}_"):  # one underscore instead of two
             return DELIMITER.join((table, first.removeprefix(f"{table}_"), *rest))

@@ -34,6 +34,10 @@ def main() -> NoReturn:
 def _run() -> int:
     if sys.stdout is None:  # closed by the caller: reserve no ids that cannot be printed
         raise OutputError(OSError(errno.EBADF, os.strerror(errno.EBADF)))
+    if tuple(sys.argv[1:3]) == ("machines", "run"):
+        from ._program import run as run_program
+
+        return run_program(sys.argv[3:])
     try:
         from ._app import run
     except ModuleNotFoundError as error:

@@ -48,6 +48,7 @@ from ._output import (
     write_json,
     write_table,
 )
+from ._series import series
 from ._serve import serve, token
 from ._session import StoreSession
 from ._settings import check_config, groups
@@ -330,5 +331,6 @@ for _panel, _commands in {
         app.command(rich_help_panel=_panel)(_command)
 app.add_typer(machines, name="machines", rich_help_panel=IDS)
 app.add_typer(groups, name="groups", rich_help_panel=CHECK)
+app.add_typer(series, name="series", rich_help_panel=IDS)
 app.add_typer(migrate, name="migrate", rich_help_panel=CHECK)
 app.add_typer(token, name="token", rich_help_panel=SERVE)

@@ -23,6 +23,8 @@ from ..errors import (
     MachineIdInUseError,
     MissingExtraError,
     SegmentUnavailableError,
+    SeriesEndedError,
+    SeriesNotOpenError,
     StoreAuthenticationError,
     StoreError,
     StoreRolledBackError,
@@ -82,12 +84,13 @@ def code_of(error: CosIdError) -> ExitCode:
     match error:
         case InvalidArgumentError() | InvalidSettingsError() | MissingExtraError():
             return ExitCode.USAGE
-        case IdOverflowError() | LayoutExpiredError() | StoreRolledBackError():
+        case IdOverflowError() | LayoutExpiredError() | SeriesEndedError() | StoreRolledBackError():
             return ExitCode.USED_UP
         case _ if error.retryable:
             return ExitCode.UNAVAILABLE
         case (
             StoreError()
+            | SeriesNotOpenError()
             | MachineBitsMismatchError()
             | MachineIdInUseError()
             | LeafWorkerIdsUsedUpError()

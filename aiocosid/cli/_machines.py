@@ -43,6 +43,7 @@ from ._output import (
     write_table,
 )
 from ._parts import AS_NAMED, OwnLayout, last_ms_of, layout_of, time_ms
+from ._program import run as run_program
 from ._session import StoreSession
 
 if TYPE_CHECKING:
@@ -51,6 +52,18 @@ if TYPE_CHECKING:
 __all__ = ("machines", "tell_quarantines")
 
 machines = typer.Typer(help="The machine ids of a store, and their holders.")
+
+
+@machines.command(
+    context_settings={
+        "allow_extra_args": True,
+        "ignore_unknown_options": True,
+        "help_option_names": [],  # its own parser has one
+    }
+)
+def run(context: typer.Context) -> None:
+    """Run a program of any language under a leased machine id."""
+    raise typer.Exit(run_program(context.args))
 
 
 @machines.command("list")

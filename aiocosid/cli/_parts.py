@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = (
     "AS_NAMED",
+    "UNIX_EPOCH",
     "OwnLayout",
     "Parsed",
     "last_ms_of",

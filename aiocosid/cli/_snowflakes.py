@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..errors import InvalidArgumentError
 from ..machine import MachineIdLease
 from ..snowflake import SnowflakeId
 from ._options import (
@@ -25,7 +27,7 @@ from ._options import (
     Zone,
 )
 from ._output import TableFormat, TextFormat, write_ids, write_json, write_table
-from ._parts import OwnLayout, layout_of, parsed
+from ._parts import UNIX_EPOCH, OwnLayout, layout_of, parsed, time_ms
 from ._session import StoreSession
 
 if TYPE_CHECKING:
@@ -37,9 +39,14 @@ __all__ = ("parse", "snowflake")
 
 def parse(
     id_: Annotated[
-        str, typer.Argument(metavar="ID", help="A number, friendly text, or CosIdGenerator's text.")
-    ],
+        str | None,
+        typer.Argument(metavar="ID", help="A number, friendly text, or CosIdGenerator's text."),
+    ] = None,
     *,
+    at: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Instead of ID: the lowest and highest id of a moment."),
+    ] = None,
     layout: Layout = None,
     bits: Bits = None,
     unit: Unit = None,
@@ -51,11 +58,28 @@ def parse(
 
     Any number within the bits can be read, so a wrong layout is not detected.
     """
-    found = parsed(id_, layout, zone, OwnLayout(bits=bits, unit=unit, epoch=epoch))
+    own = OwnLayout(bits=bits, unit=unit, epoch=epoch)
+    if id_ is None or at is not None:
+        _write_bounds(at, layout_of(layout, own), form, is_alone=id_ is None)
+        return
+    found = parsed(id_, layout, zone, own)
     if form is TableFormat.JSON:
         write_json(asdict(found))
     else:
         write_table(("", "value"), found.rows(), left=(0, 1))
+
+
+def _write_bounds(
+    at: str | None, layout: SnowflakeLayout, form: TableFormat, *, is_alone: bool
+) -> None:
+    if at is None or not is_alone:
+        raise InvalidArgumentError("ID", None, expected="an id, or --at TIME without one")
+    moment = UNIX_EPOCH + timedelta(milliseconds=time_ms(at, "--at"))
+    found = {"lowest": layout.lowest(moment), "highest": layout.highest(moment)}
+    if form is TableFormat.JSON:
+        write_json(found)
+    else:
+        write_table(("", "id"), [(name, str(value)) for name, value in found.items()], left=(0,))
 
 
 def snowflake(

@@ -23,6 +23,7 @@ from ._opaque import OpaqueIdConverter as OpaqueIdConverter
 from ._radix import CrockfordIdConverter as CrockfordIdConverter
 from ._radix import Radix36IdConverter as Radix36IdConverter
 from ._radix import Radix62IdConverter as Radix62IdConverter
+from ._scatter import ScatterIdConverter as ScatterIdConverter
 from ._typed import Int64Text as Int64Text
 from ._typed import TypedId as TypedId
 
@@ -37,6 +38,7 @@ __all__ = (
     "PrefixIdConverter",
     "Radix36IdConverter",
     "Radix62IdConverter",
+    "ScatterIdConverter",
     "SnowflakeFriendlyIdConverter",
     "SqidsConverter",
     "SuffixIdConverter",

@@ -21,6 +21,10 @@ from ._machine import MachineIdUnavailableError as MachineIdUnavailableError
 from ._machine import RingEmptyError as RingEmptyError
 from ._machine import StoreNotInitializedError as StoreNotInitializedError
 from ._machine import WorkerIdsUsedUpError as WorkerIdsUsedUpError
+from ._series import SeriesEndedError as SeriesEndedError
+from ._series import SeriesNotOpenError as SeriesNotOpenError
+from ._series import TransactionConflictError as TransactionConflictError
+from ._series import UnsuitableTransactionError as UnsuitableTransactionError
 from ._stores import ClockSkewError as ClockSkewError
 from ._stores import CorruptCounterError as CorruptCounterError
 from ._stores import CounterMissingError as CounterMissingError
@@ -88,6 +92,8 @@ __all__ = (
     "SegmentUnavailableError",
     "SequenceExhaustedError",
     "SequenceUnavailableError",
+    "SeriesEndedError",
+    "SeriesNotOpenError",
     "StoreAuthenticationError",
     "StoreError",
     "StoreFormatError",
@@ -96,6 +102,8 @@ __all__ = (
     "StoreNotInitializedError",
     "StoreRolledBackError",
     "StoreUnavailableError",
+    "TransactionConflictError",
+    "UnsuitableTransactionError",
     "UnsupportedByStoreError",
     "UnsupportedRuntimeError",
     "WorkerIdsUsedUpError",

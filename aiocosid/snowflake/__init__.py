@@ -20,11 +20,14 @@ if TYPE_CHECKING:
     from ._friendly import FriendlyText as FriendlyText
     from ._layout import COSID_MS as COSID_MS
     from ._layout import COSID_S as COSID_S
+    from ._layout import DISCORD as DISCORD
+    from ._layout import INSTAGRAM as INSTAGRAM
     from ._layout import JAVASCRIPT_MAX_SAFE_ID as JAVASCRIPT_MAX_SAFE_ID
     from ._layout import JAVASCRIPT_SAFE_MS as JAVASCRIPT_SAFE_MS
     from ._layout import JAVASCRIPT_SAFE_S as JAVASCRIPT_SAFE_S
     from ._layout import LAYOUTS as LAYOUTS
     from ._layout import LEAF as LEAF
+    from ._layout import MASTODON as MASTODON
     from ._layout import SONYFLAKE_V1 as SONYFLAKE_V1
     from ._layout import SONYFLAKE_V2 as SONYFLAKE_V2
     from ._layout import TWITTER as TWITTER
@@ -49,11 +52,14 @@ if TYPE_CHECKING:
 __all__ = (
     "COSID_MS",
     "COSID_S",
+    "DISCORD",
+    "INSTAGRAM",
     "JAVASCRIPT_MAX_SAFE_ID",
     "JAVASCRIPT_SAFE_MS",
     "JAVASCRIPT_SAFE_S",
     "LAYOUTS",
     "LEAF",
+    "MASTODON",
     "RADIX36",
     "RADIX62",
     "SONYFLAKE_V1",
@@ -99,7 +105,8 @@ if not TYPE_CHECKING:  # else every name would be one of ours
             ),
             "._friendly": "FriendlyText",
             "._layout": (
-                "COSID_MS COSID_S JAVASCRIPT_SAFE_MS JAVASCRIPT_SAFE_S LAYOUTS LEAF "
+                "COSID_MS COSID_S DISCORD INSTAGRAM JAVASCRIPT_SAFE_MS JAVASCRIPT_SAFE_S "
+                "LAYOUTS LEAF MASTODON "
                 "SONYFLAKE_V1 SONYFLAKE_V2 TWITTER UID_GENERATOR UID_GENERATOR_2016_09 "
                 "UID_GENERATOR_HA UID_GENERATOR_SPRING sharded "
                 "JAVASCRIPT_MAX_SAFE_ID LayoutExpiryWarning SnowflakeLayout SnowflakeParts"

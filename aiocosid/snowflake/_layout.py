@@ -266,6 +266,39 @@ class SnowflakeLayout:
         """Return the start of a tick, in milliseconds since 1970-01-01T00:00Z."""
         return self.epoch_ms + tick * self.unit_ms
 
+    def lowest(self, at: datetime) -> int:
+        """Return the lowest id of the tick that a moment lies in; 0 before the epoch.
+
+        For queries by time: ``id >= lowest(start) AND id < lowest(end)``.
+
+        Args:
+            at: an aware datetime.
+
+        Raises:
+            InvalidArgumentError: it is naive, or after the layout's last tick.
+        """
+        return max(0, self._tick_of(at)) << self._timestamp_shift
+
+    def highest(self, at: datetime) -> int:
+        """Return the highest id of the tick that a moment lies in; -1 before the epoch.
+
+        Args:
+            at: an aware datetime.
+
+        Raises:
+            InvalidArgumentError: it is naive, or after the layout's last tick.
+        """
+        return (max(-1, self._tick_of(at)) + 1 << self._timestamp_shift) - 1
+
+    def _tick_of(self, at: datetime) -> int:
+        if at.tzinfo is None:
+            raise InvalidArgumentError("at", at, expected="a moment with its time zone")
+        tick = self.tick_at((at - UNIX_EPOCH) // timedelta(milliseconds=1))
+        if tick > self.last_tick:
+            expected = f"at or before {self.last_instant_text}, the end of {self!r}"
+            raise InvalidArgumentError("at", at, expected=expected)
+        return tick
+
     def machine_of(self, region: int, worker: int) -> int:
         """Return the machine id of a worker in a region.
 
@@ -442,6 +475,8 @@ def epoch_ms_of(epoch: object, unit_ms: int) -> int:
 COSID_EPOCH_MS: Final = 1_577_203_200_000  # 2019-12-24T16:00Z; CosId.COSID_EPOCH
 TWITTER_EPOCH_MS: Final = 1_288_834_974_657  # 2010-11-04T01:42:54.657Z; IdWorker.twepoch
 
+INSTAGRAM_EPOCH_MS: Final = 1_314_220_021_721  # 2011-08-24T21:07:01.721Z; `our_epoch`
+
 # uid-generator reads `epochStr` in the zone of its JVM; these are midnights in its authors' zone.
 CHINA: Final = timezone(timedelta(hours=8))
 
@@ -518,6 +553,21 @@ SONYFLAKE_V2: Final = SnowflakeLayout(
 )
 """sonyflake/v2 with its default bits: as version 1, but with another epoch: its ids start again."""
 
+DISCORD: Final = SnowflakeLayout(
+    41, 10, 12, "ms", datetime(2015, 1, 1, tzinfo=UTC), region_bits=5, name="discord"
+)
+"""Discord's snowflakes: 32 workers of 32 processes; its 42nd bit of time begins in 2084."""
+
+INSTAGRAM: Final = SnowflakeLayout(40, 13, 10, "ms", INSTAGRAM_EPOCH_MS, name="instagram")
+"""Instagram's ids in PostgreSQL, with the epoch of its article; the machine id is the shard.  Its
+41st bit of time begins in 2046, and makes ids negative in int64.
+"""
+
+MASTODON: Final = SnowflakeLayout(47, 1, 15, "ms", 0, name="mastodon")
+"""Mastodon's ids, to read their time; the other 16 bits are a hash plus a counter, so machine id
+and sequence mean nothing.
+"""
+
 LAYOUTS: Final[Mapping[str, SnowflakeLayout]] = MappingProxyType(
     {
         layout.name: layout
@@ -534,6 +584,9 @@ LAYOUTS: Final[Mapping[str, SnowflakeLayout]] = MappingProxyType(
             UID_GENERATOR_HA,
             SONYFLAKE_V1,
             SONYFLAKE_V2,
+            DISCORD,
+            INSTAGRAM,
+            MASTODON,
         )
     }
 )

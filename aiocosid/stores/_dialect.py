@@ -25,7 +25,9 @@ __all__ = (
     "MACHINE_TABLE",
     "NAME_WIDTH",
     "OBJECTS",
+    "SERIES_TABLE",
     "TABLE",
+    "TABLES",
     "WITNESS",
     "Advance",
     "Creation",
@@ -42,12 +44,13 @@ Value: TypeAlias = "str | int"
 TABLE: Final = "cosid"
 MACHINE_TABLE: Final = "cosid_machine"
 CELL_TABLE: Final = "aiocosid_cell"
+SERIES_TABLE: Final = "aiocosid_series"
 WITNESS: Final = "aiocosid_witness"
 
-_TABLES: Final = (TABLE, MACHINE_TABLE, CELL_TABLE)
-"""The tables; the loss of any of them repeats ids."""
+TABLES: Final = (TABLE, MACHINE_TABLE, CELL_TABLE, SERIES_TABLE)
+"""The tables; the loss of any of them repeats ids or numbers."""
 
-OBJECTS: Final = (*_TABLES, WITNESS)
+OBJECTS: Final = (*TABLES, WITNESS)
 """The names of all that a store creates in a database."""
 
 _NOTE: Final = re.compile(r"aiocosid format=(\d+) kind=(\w+)")
@@ -75,7 +78,7 @@ class Schema:
     @property
     def dropped(self) -> tuple[str, ...]:
         """The tables that are missing although the witness has seen them."""
-        missing = (each for each in _TABLES if each not in self.found)
+        missing = (each for each in TABLES if each not in self.found)
         return tuple(missing) if WITNESS in self.found else ()
 
 
@@ -117,7 +120,7 @@ def creation_of(
     Raises:
         SchemaDroppedError: tables were dropped, and nothing allows to make them again.
     """
-    tables = tuple(each for each in _TABLES if each not in schema.found)
+    tables = tuple(each for each in TABLES if each not in schema.found)
     is_known = WITNESS in schema.found
     dropped = schema.dropped
     if dropped and not (schema.is_disposable or after_loss):
@@ -159,6 +162,17 @@ CELL_COLUMNS: Final = f"""
     written_ms bigint NOT NULL,
     CONSTRAINT {CELL_TABLE}_pk PRIMARY KEY (name)
 """
+SERIES_COLUMNS: Final = f"""
+    name varchar({NAME_WIDTH}) NOT NULL,
+    tenant varchar({NAME_WIDTH}) NOT NULL DEFAULT '',
+    period varchar(40) NOT NULL DEFAULT '',
+    grouped_by varchar(100) NOT NULL DEFAULT '',
+    last_number bigint NOT NULL DEFAULT 0,
+    range_end bigint NOT NULL DEFAULT 9223372036854775807,
+    ranges text NOT NULL,
+    is_open integer NOT NULL DEFAULT 1,
+    CONSTRAINT {SERIES_TABLE}_pk PRIMARY KEY (name, tenant, period)
+"""
 
 _MIGRATORS: Final = (
     *("__diesel_schema_migrations", "__efmigrationshistory", "_prisma_migrations"),
@@ -175,6 +189,7 @@ COLUMNS: Final = {
     TABLE: COUNTER_COLUMNS,
     MACHINE_TABLE: MACHINE_COLUMNS,
     CELL_TABLE: CELL_COLUMNS,
+    SERIES_TABLE: SERIES_COLUMNS,
 }
 
 # Statements that all dialects share, but for parameters.

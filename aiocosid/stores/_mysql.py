@@ -31,6 +31,7 @@ from ._dialect import (
     MIGRATORS,
     OBJECTS,
     TABLE,
+    TABLES,
     WITNESS,
     Advance,
     Dialect,
@@ -236,6 +237,7 @@ _COLUMNS: Final = {
     CELL_TABLE: COLUMNS[CELL_TABLE].format("varbinary(1020)"),
 }
 
+_TABLES: Final = ", ".join(f"'{each}'" for each in TABLES)
 _OBJECTS: Final = ", ".join(f"'{each}'" for each in OBJECTS)
 _THERE: Final = f"""
 information_schema.TABLES AS t
@@ -338,7 +340,7 @@ OR Variable_name RLIKE '^rpl_semi_sync_(master|source)_'
     f"""
 SELECT CONCAT('table ', TABLE_NAME), ENGINE FROM information_schema.TABLES
 WHERE TABLE_SCHEMA = DATABASE()
-AND TABLE_NAME IN ('{TABLE}', '{MACHINE_TABLE}', '{CELL_TABLE}')
+AND TABLE_NAME IN ({_TABLES})
 """,
 )
 

@@ -22,6 +22,7 @@ from ._dialect import (
     OBJECTS,
     READ,
     TABLE,
+    TABLES,
     WITNESS,
     Advance,
     Dialect,
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
 __all__ = ("POSTGRES", "dsn_of", "without_durability")
 
-_TABLES: Final = TABLE, MACHINE_TABLE, CELL_TABLE
 
 NOW: Final = "floor(extract(epoch from clock_timestamp()) * 1000)::bigint"
 
@@ -146,7 +146,7 @@ FROM unnest(ARRAY['synchronous_commit', 'fsync', 'full_page_writes']) AS name
 UNION ALL SELECT 'table ' || relname, CASE WHEN relkind <> 'r' THEN 'no plain table'
     ELSE CASE relpersistence WHEN 'p' THEN 'logged' WHEN 'u' THEN 'unlogged' ELSE 'temporary' END
     END
-FROM pg_class WHERE oid IN ({", ".join(f"to_regclass('{each}')" for each in _TABLES)})
+FROM pg_class WHERE oid IN ({", ".join(f"to_regclass('{each}')" for each in TABLES)})
 """
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, cast
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..errors import (
     InvalidArgumentError,
@@ -17,16 +18,19 @@ from .backend import as_integer
 from .base import BackendStore, backend_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
     from ..abc import Store
+    from ._dialect import Value
     from ._executor import Row
     from .backend import Backend
 
-__all__ = ("highest_in_column",)
+__all__ = ("highest_in_column", "sql_backend_of", "values_of_column")
 
 _NAME: Final = r"[A-Za-z_][A-Za-z0-9_$]{0,62}"
 _COLUMN: Final = re.compile(rf"(?:({_NAME})\.)?({_NAME})\.({_NAME})")
+
+_PAGE: Final = 10_000  # values that are read at once
 
 
 async def highest_in_column(source: Store | str, column: str) -> int | None:
@@ -47,16 +51,9 @@ async def highest_in_column(source: Store | str, column: str) -> int | None:
         UnsupportedByStoreError: the store has no tables.
         StoreError: there is no such table or column, or the database refuses or cannot be reached.
     """
-    found = _COLUMN.fullmatch(column)
-    if found is None:
-        expected = "table.column or schema.table.column, names of letters, digits, _ and $"
-        raise InvalidArgumentError("column", column, expected=expected)
-    try:
+    found = _parsed(column)
+    with _naming_the_table():
         rows = await (_from_url(source, found) if isinstance(source, str) else _own(source, found))
-    except SchemaMissingError as error:
-        reason = f"table {error.table!r} does not exist"
-        remedy = "correct the name of the table"
-        raise StoreError(error.store, reason, remedy=remedy) from error.__cause__
     value: object = rows[0][0]
     found_id = as_integer(value)
     if found_id is None and value is not None:
@@ -65,21 +62,92 @@ async def highest_in_column(source: Store | str, column: str) -> int | None:
     return found_id
 
 
+async def values_of_column(
+    store: Store, column: str, where: Mapping[str, Value]
+) -> AsyncIterator[list[object]]:
+    """Yield the values of a column in rising order, without NULL, in pages; it reads only.
+
+    Equal values are yielded as often as the column has them, if they are in one page.
+
+    Args:
+        store: a store on SQLite, PostgreSQL or MySQL, whose database has the table.
+        column: ``table.column`` or ``schema.table.column``; see `highest_in_column`.
+        where: values that other columns of the same row have to have.
+
+    Raises:
+        InvalidArgumentError: the column, or the name of another one, is none.
+        UnsupportedByStoreError: the store has no tables.
+        StoreError: there is no such table or column, or the database refuses or cannot be reached.
+    """
+    found = _parsed(column)
+    backend = sql_backend_of(store)
+    quote = "`" if backend.dialect is MYSQL else '"'
+    place, name = _quoted(found, quote)
+    given = {f"w{number}": value for number, value in enumerate(where.values())}
+    for each in where:
+        _parsed(f"t.{each}")
+    parts = [f"{name} IS NOT NULL"]
+    parts += [
+        f"{quote}{each}{quote} = {backend.dialect.parameter(key, given[key])}"
+        for each, key in zip(where, given, strict=True)
+    ]
+    after: dict[str, Value] = {}
+    while True:
+        beyond = [f"{name} > {backend.dialect.parameter('after', after['after'])}"] if after else []
+        statement = (
+            f"SELECT {name} FROM {place} WHERE {' AND '.join(parts + beyond)} "  # noqa: S608
+            f"ORDER BY {name} LIMIT {_PAGE}"
+        )
+        with _naming_the_table():
+            rows = await backend.link.fetch_rows(statement, **given, **after)
+        page: list[Any] = [row[0] for row in rows]
+        if len(page) < _PAGE:
+            yield page
+            return
+        last = page[-1]
+        yield page
+        after = {"after": last if isinstance(last, str) else int(last)}
+
+
+def _parsed(column: str) -> re.Match[str]:
+    found = _COLUMN.fullmatch(column)
+    if found is None:
+        expected = "table.column or schema.table.column, names of letters, digits, _ and $"
+        raise InvalidArgumentError("column", column, expected=expected)
+    return found
+
+
+@contextmanager
+def _naming_the_table() -> Iterator[None]:
+    try:
+        yield
+    except SchemaMissingError as error:
+        reason = f"table {error.table!r} does not exist"
+        remedy = "correct the name of the table"
+        raise StoreError(error.store, reason, remedy=remedy) from error.__cause__
+
+
 async def _own(store: Store, column: re.Match[str]) -> Sequence[Row]:
-    backend = _backend_of(store)
-    if not isinstance(backend, SqlBackend):
-        what, remedy = "it has no tables of yours", "name the database that has them"
-        raise UnsupportedByStoreError(type(store).__name__, what, remedy=remedy)
+    backend = sql_backend_of(store)
     is_mysql = backend.dialect is MYSQL
     return await backend.link.fetch_rows(_statement(column, is_mysql=is_mysql))
 
 
-def _backend_of(store: Store) -> Backend | None:
-    return (
+def sql_backend_of(store: Store) -> SqlBackend:
+    """Return the backend of a store that has the tables of an application.
+
+    Raises:
+        UnsupportedByStoreError: the store has no tables.
+    """
+    backend = (
         backend_of(cast("BackendStore[Backend]", store))
         if isinstance(store, BackendStore)
         else None
     )
+    if not isinstance(backend, SqlBackend):
+        what, remedy = "it has no tables of yours", "name the database that has them"
+        raise UnsupportedByStoreError(type(store).__name__, what, remedy=remedy)
+    return backend
 
 
 async def _from_url(url: str, column: re.Match[str]) -> Sequence[Row]:
@@ -98,7 +166,11 @@ def _statement(column: re.Match[str], *, is_mysql: bool) -> str:
 
     Otherwise SQLite would take the name of a missing column for a text.
     """
-    quote = "`" if is_mysql else '"'
+    place, name = _quoted(column, "`" if is_mysql else '"')
+    return f"SELECT max({name}) FROM {place}"  # noqa: S608 - checked and quoted
+
+
+def _quoted(column: re.Match[str], quote: str) -> tuple[str, str]:
+    """Return the table and its column."""
     schema, table, name = (each and f"{quote}{each}{quote}" for each in column.groups())
-    place = f"{schema}.{table}" if schema else table
-    return f"SELECT max({table}.{name}) FROM {place}"  # noqa: S608 - checked and quoted
+    return f"{schema}.{table}" if schema else str(table), f"{table}.{name}"

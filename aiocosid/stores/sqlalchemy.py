@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 
 __all__ = ("SqlAlchemyStore", "schema_metadata")
 
+_KEY: Final = re.compile(r"PRIMARY KEY \((.+)\)")
 _COLUMNS: Final = {**COLUMNS, CELL_TABLE: CELL_COLUMNS.format("varchar")}
 _COLUMN: Final = re.compile(
     r"^ +(\w+) (varchar|bigint|integer|text)(?:\((\d+)\))? NOT NULL(?: DEFAULT (\S+?))?,$",
@@ -87,7 +88,8 @@ def schema_metadata(*, schema: str | None = None) -> MetaData:
     """
     metadata = MetaData(schema=schema)
     for name, columns in _COLUMNS.items():
-        key = PrimaryKeyConstraint("name", name=f"{name}_pk")
+        (key_columns,) = _KEY.findall(columns)
+        key = PrimaryKeyConstraint(*key_columns.split(", "), name=f"{name}_pk")
         Table(name, metadata, *_columns(name, columns), key, **_OPTIONS)
     for name, table, column in _INDEX.findall(MACHINE_INDEXES):
         indexed: Any = metadata.tables[f"{schema}.{table}" if schema else table]

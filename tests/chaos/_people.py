@@ -82,7 +82,10 @@ def _sql(*statements: str) -> Sequence[Command]:
 MARKER_ROW: Final = "delete from aiocosid_cell where name = 'marker'"
 SQL: Final[dict[str, Sequence[Command]]] = {
     "dropped": _sql(
-        *(f"drop table {each}" for each in ("cosid", "cosid_machine", "aiocosid_cell"))
+        *(
+            f"drop table {each}"
+            for each in ("cosid", "cosid_machine", "aiocosid_cell", "aiocosid_series")
+        )
     ),
     "counters dropped": _sql("drop table cosid"),
     "machines dropped": _sql("drop table cosid_machine"),

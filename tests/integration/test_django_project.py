@@ -178,7 +178,7 @@ print(json.dumps([each for each in connection.introspection.table_names() if "co
 def test_a_migration_creates_the_tables_of_ids(project: Project) -> None:
     """They are no model's, so Django proposes nothing; to reverse it keeps them."""
     is_file = "DATABASE_URL" not in project.environment
-    ours = [] if is_file else ["aiocosid_cell", "cosid", "cosid_machine"]
+    ours = [] if is_file else ["aiocosid_cell", "aiocosid_series", "cosid", "cosid_machine"]
     project.manage("makemigrations", "shop")
     (project.folder / "shop" / "migrations" / "0002_ids.py").write_text(IDS_MIGRATION)
     assert ("CREATE TABLE" in project.manage("sqlmigrate", "shop", "0002")) is not is_file
@@ -198,6 +198,41 @@ def test_a_migration_creates_the_tables_of_ids(project: Project) -> None:
     project.manage("squashmigrations", "--no-input", "shop", "0002")
     [path] = (project.folder / "shop" / "migrations").glob("*squashed*.py")
     assert "  aiocosid.integrations.django.CreateIdTables(" in path.read_text()
+
+
+GAPLESS = """
+from aiocosid.errors import CosIdError
+from aiocosid.integrations.django import gapless, gapless_batch
+from django.db import transaction
+found = []
+with transaction.atomic():
+    found.append(gapless("invoice", prefix="INV-").text)
+    try:
+        with transaction.atomic():
+            found += [each.number for each in gapless_batch("invoice", 3)]
+            raise ZeroDivisionError
+    except ZeroDivisionError:
+        pass
+    found.append(gapless("invoice", group_by=None).number)
+for name in ("invoice", "recept"):
+    try:
+        with transaction.atomic() if name == "recept" else open("/dev/null"):
+            gapless(name)
+    except CosIdError as error:
+        found.append(type(error).__name__)
+print(json.dumps(found))
+"""
+
+
+def test_gapless_numbers_inside_atomic(project: Project) -> None:
+    """An inner block that fails gives its numbers back; outside a block there is none."""
+    url = project.environment.get("DATABASE_URL", "sqlite:///app.db")
+    for command in (["init"], ["series", "open", "invoice"]):
+        project.run("aiocosid", *command, "--store", url)
+    assert project.shell(GAPLESS) == [
+        *("INV-000001", 2, 3, 4, 2),
+        *("UnsuitableTransactionError", "SeriesNotOpenError"),
+    ]
 
 
 ROWS = """

@@ -61,7 +61,11 @@ CLOCKS = {"current_time", "now", "time", "today", "utcnow"}  # loop.time() among
 TIMERS = {"call_at", "call_later", "sleep", "sleep_until"}
 KEEPS_TIME = {"testing"}
 THE_CLOCK = "_life/clock.py"
-MAKES_A_USER_WAIT = {"cli/_session.py"}  # by real seconds, as nothing else does
+MAKES_A_USER_WAIT = {
+    "cli/_session.py",
+    "cli/_renewer.py",
+    "cli/_supervisor.py",
+}  # by real seconds, as nothing else does
 # A scrape and a summary of log lines come in real seconds, too.
 WRITE_LATER = {"integrations/failures.py", "integrations/prometheus.py"}
 

@@ -49,6 +49,8 @@ from aiocosid.errors import (
     SegmentUnavailableError,
     SequenceExhaustedError,
     SequenceUnavailableError,
+    SeriesEndedError,
+    SeriesNotOpenError,
     StoreAuthenticationError,
     StoreError,
     StoreFormatError,
@@ -57,6 +59,8 @@ from aiocosid.errors import (
     StoreNotInitializedError,
     StoreRolledBackError,
     StoreUnavailableError,
+    TransactionConflictError,
+    UnsuitableTransactionError,
     UnsupportedByStoreError,
     UnsupportedRuntimeError,
     WorkerIdsUsedUpError,
@@ -114,6 +118,11 @@ EVERY = [
     StoreNotInitializedError("redis", namespace="shop", seconds_left=305.0),
     StoreRolledBackError("redis", namespace="cosid", name="order", seen=5, expected=10),
     StoreUnavailableError("redis", "it is unplugged"),
+    SeriesNotOpenError("invoice", "acme"),
+    SeriesNotOpenError("invoice", is_closed=True),
+    SeriesEndedError("invoice", left=3, wanted=5),
+    TransactionConflictError("deadlock detected"),
+    UnsuitableTransactionError("it is in autocommit", remedy="leave it out"),
     UnsupportedByStoreError("leaf", "this store hands out no machine ids"),
     UnsupportedRuntimeError("a free-threaded build"),
     WouldBlock(),
@@ -184,7 +193,7 @@ def test_what_may_be_tried_again() -> None:
     names = (
         "ClockSkew ClockTooFarForward ClockTooManyBackwards MachineIdOverflow MachineIdQuarantine "
         "MachineIdUnavailable RingEmpty SegmentUnavailable SequenceExhausted SequenceUnavailable "
-        "StoreUnavailable"
+        "StoreUnavailable TransactionConflict"
     )
     retryable = {type(error).__name__ for error in EVERY if error.retryable}
     assert retryable == {*(f"{name}Error" for name in names.split()), "WouldBlock"}

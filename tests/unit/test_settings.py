@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from aiocosid.abc.stores import is_disposable
-from aiocosid.abc.variables import KEYS, TABLES
+from aiocosid.abc.variables import KEYS, TABLES, Variables
 from aiocosid.errors import InvalidSettingsError
 from aiocosid.provider.settings import ChainSettings, Settings, check_settings, load_settings
 from aiocosid.provider.settings._values import shown_url
@@ -330,6 +331,31 @@ def test_variables_that_are_mistyped(write: Write, monkeypatch: pytest.MonkeyPat
     assert "s3cret" not in str(found)
     monkeypatch.delenv("AIOCOSID_GENERATORS__ORDER__STEP")
     assert {each.partition(": ")[0] for each in refused(path)} == set(wrong)
+
+
+def test_secrets_come_from_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As containers mount them, for keys of tables too; what is wrong with one is an error."""
+    (secret := tmp_path / "store").write_text("redis://:s3cret@h/0\n")
+    (other := tmp_path / "other").write_text("memory://")
+    monkeypatch.setenv("AIOCOSID_STORE_FILE", str(secret))
+    monkeypatch.setenv("AIOCOSID_STORES__CACHE_FILE", str(other))
+    settings = load_settings()
+    assert isinstance(settings.store, SecretStr)
+    assert settings.store.get_secret_value() == "redis://:s3cret@h/0"
+    assert settings.stores.keys() == {"cache"}
+    assert Variables.read().text("store") == "redis://:s3cret@h/0"
+    monkeypatch.setenv("AIOCOSID_STORE", "memory://")
+    assert refused(None) == [
+        "AIOCOSID_STORE: store: is set, and AIOCOSID_STORE_FILE too: unset one of them"
+    ]
+    monkeypatch.delenv("AIOCOSID_STORE")
+    secret.unlink()
+    [told] = refused(None)
+    assert told.startswith("AIOCOSID_STORE_FILE: store: names a file without a text to read")
+    monkeypatch.delenv("AIOCOSID_STORE_FILE")
+    monkeypatch.setenv("AIOCOSID_CONFIG_FILE", "x")
+    [told] = refused(None)
+    assert told.endswith("did you mean AIOCOSID_CONFIG?")
 
 
 @pytest.mark.parametrize("text", ["true", "1", "YES", "on\r\n", "\ufefftrue"])

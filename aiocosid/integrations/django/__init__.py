@@ -18,6 +18,16 @@ from ._default import CosIdDefault as CosIdDefault
 from ._fields import CosIdField as CosIdField
 from ._fields import CosIdQuerySet as CosIdQuerySet
 from ._fields import SnowflakeField as SnowflakeField
+from ._gapless import gapless as gapless
+from ._gapless import gapless_batch as gapless_batch
 from ._operations import CreateIdTables as CreateIdTables
 
-__all__ = ("CosIdDefault", "CosIdField", "CosIdQuerySet", "CreateIdTables", "SnowflakeField")
+__all__ = (
+    "CosIdDefault",
+    "CosIdField",
+    "CosIdQuerySet",
+    "CreateIdTables",
+    "SnowflakeField",
+    "gapless",
+    "gapless_batch",
+)

@@ -25,6 +25,12 @@ from ._defaults import TextPrimaryKey as TextPrimaryKey
 from ._defaults import assign_ids as assign_ids
 from ._defaults import assign_ids_before_flush as assign_ids_before_flush
 from ._defaults import cosid_default as cosid_default
+from ._gapless import begin_immediate as begin_immediate
+from ._gapless import gapless as gapless
+from ._gapless import gapless_batch as gapless_batch
+from ._gapless import gapless_batch_sync as gapless_batch_sync
+from ._gapless import gapless_sync as gapless_sync
+from ._times import made_between as made_between
 from ._typed import TypedIdType as TypedIdType
 
 __all__ = (
@@ -37,5 +43,11 @@ __all__ = (
     "TypedIdType",
     "assign_ids",
     "assign_ids_before_flush",
+    "begin_immediate",
     "cosid_default",
+    "gapless",
+    "gapless_batch",
+    "gapless_batch_sync",
+    "gapless_sync",
+    "made_between",
 )

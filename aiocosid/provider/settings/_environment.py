@@ -9,7 +9,17 @@ from pydantic import create_model
 from pydantic_settings import BaseSettings, EnvSettingsSource
 from pydantic_settings.exceptions import SettingsError
 
-from ...abc.variables import DELIMITER, KEYS, PREFIX, TABLES, Variables, plain
+from ...abc.variables import (
+    DELIMITER,
+    FILE,
+    KEYS,
+    PREFIX,
+    TABLES,
+    Variables,
+    is_file,
+    plain,
+    value_of,
+)
 from ...errors import InvalidSettingsError
 from ...errors.base import SettingsProblem
 from ._values import EnvironmentText
@@ -68,6 +78,16 @@ def environment() -> Environment:
 
 class _Source(EnvSettingsSource):
     """Reads the environment as pydantic-settings does, but leaves single values as text."""
+
+    def _load_env_vars(self) -> dict[str, str | None]:
+        """Return the variables, those that end in ``_FILE`` with the texts of their files."""
+        found = dict(super()._load_env_vars())
+        for name in Variables.read().names.values():
+            if is_file(name):
+                del found[name.lower()]
+                if text := value_of(name):  # otherwise `Variables` says what is wrong
+                    found[name.lower().removesuffix(FILE)] = text
+        return found
 
     def decode_complex_value(
         self,

@@ -35,6 +35,8 @@ STORE_ERRORS = {
     errors.CounterNotCreatedError("redis", counter="a.b"): 4,
     errors.CorruptCounterError("redis", counter="a.b", found="'x'"): 4,
     errors.IdOverflowError("a.b", limit=2**63 - 1): 5,
+    errors.SeriesNotOpenError("a"): 4,
+    errors.SeriesEndedError("a", left=0, wanted=1): 5,
     errors.StoreRolledBackError("redis", namespace="a", name="b", seen=1, expected=2): 5,
     errors.UnsupportedRuntimeError("a free-threaded build"): 1,
     errors.InvalidIdError("id", "x", expected="y"): 2,
@@ -52,6 +54,7 @@ STORE_ERRORS = {
 MISUSE = {
     *("BusyError", "ClosedError", "CosIdError", "ForkedError", "NotOpenError", "WouldBlock"),
     *("GeneratorMissingError", "WrongLoopError"),
+    *("TransactionConflictError", "UnsuitableTransactionError"),
 }
 # What only settings lead to that no command uses.
 SETTINGS = {

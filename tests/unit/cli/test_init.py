@@ -203,7 +203,7 @@ def test_it_prints_the_statements_of_a_dialect(
     assert "s3cret" not in ended.out
 
 
-OURS = ("cosid", "cosid_machine", "aiocosid_cell")
+OURS = ("cosid", "cosid_machine", "aiocosid_cell", "aiocosid_series")
 
 
 def file_url(path: Path) -> str:

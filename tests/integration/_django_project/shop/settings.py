@@ -21,7 +21,11 @@ INSTALLED_APPS = [
     *(f"django.contrib.{room}" for room in ROOMS),
 ]
 DATABASES: dict[str, dict[str, object]] = {
-    "default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "app.db"}
+    "default": {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": "app.db",
+        "OPTIONS": {"transaction_mode": "IMMEDIATE"},
+    }
 }
 if "DATABASE_URL" in os.environ:
     url = urlsplit(os.environ["DATABASE_URL"])

@@ -1,0 +1,128 @@
+"""``aiocosid machines run``, without typer: the command stays in memory as long as its program."""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from ..errors import InvalidArgumentError
+from ._supervisor import KILL_MARGIN, Expression, supervise
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Sequence
+    from typing import NoReturn
+
+__all__ = ("parser", "run")
+
+EPILOG: Final = """\
+examples:
+  aiocosid machines run --store redis://redis/0 --namespace shop -- java -jar shop.jar
+  aiocosid machines run --bits 10 --env WORKER_ID='id&31' --env DATACENTER_ID='id>>5' -- ./server
+
+The program ends before its machine id can be another one's: SIGTERM, then SIGKILL after --grace.
+The exit status is the program's; 75 if the id was lost, 2, 3 or 4 if there was none to be had.
+"""
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run a program under a leased machine id, and return its exit status.
+
+    Args:
+        argv: the words after ``machines run``.
+
+    Raises:
+        InvalidArgumentError: an option is wrong; nothing was started.
+    """
+    given = parser().parse_args(argv)
+    command = given.command[1:] if given.command[:1] == ["--"] else given.command
+    if not command:
+        raise InvalidArgumentError("CMD", None, expected="the program to run, after '--'")
+    variables = [_expression(each) for each in given.env or ["MACHINE_ID"]]
+    if given.grace <= 0:
+        raise InvalidArgumentError("--grace", given.grace, expected="seconds above 0")
+    _check_lead(given)
+    del given.env, given.command
+    grace = given.grace
+    del given.grace
+    return supervise(partial(_serve, vars(given)), command, variables, grace=grace)
+
+
+def _serve(options: dict[str, object], supervisor: socket.socket) -> NoReturn:
+    from ._renewer import LeaseRequest, serve
+
+    serve(LeaseRequest(**options), supervisor)  # type: ignore[arg-type]  # as the parser has them
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the options."""
+    made = argparse.ArgumentParser(
+        prog="aiocosid machines run",
+        description="Run a program of any language under a machine id that nobody else has.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = made.add_argument
+    add("--store", metavar="URL", help="the store (default: AIOCOSID_STORE, or that of --config)")
+    add("--config", metavar="FILE", help="a TOML file whose store and namespace to take")
+    add("--namespace", help="the machine ids' namespace (default: the store's)")
+    add("--bits", type=int, default=10, help="the width of the program's worker id (default: 10)")
+    add(
+        "--env",
+        action="append",
+        metavar="NAME[=id>>N&M]",
+        help="a variable that gets the id, or a part of it (default: MACHINE_ID)",
+    )
+    add(
+        "--instance",
+        dest="instance_id",
+        metavar="NAME",
+        help="a name that comes back with the same id, as a StatefulSet's pod",
+    )
+    add(
+        "--safe-guard",
+        type=float,
+        default=300.0,
+        metavar="SECONDS",
+        help="without a renewal, after which the id may be given to another one (default: 300)",
+    )
+    add("--interval", type=float, metavar="SECONDS", help="between two renewals (default: 60)")
+    add(
+        "--lead",
+        type=float,
+        metavar="SECONDS",
+        help="for which the program runs on while the store is down; after a crash the id is free "
+        "only so much later (default: 1.5 intervals)",
+    )
+    add(
+        "--grace",
+        type=float,
+        default=10.0,
+        metavar="SECONDS",
+        help="between SIGTERM and SIGKILL if the program has to end (default: 10)",
+    )
+    add("command", nargs=argparse.REMAINDER, metavar="-- CMD ARG...", help="the program")
+    return made
+
+
+def _expression(text: str) -> Expression:
+    found = Expression.read(text)
+    if found is None:
+        expected = "NAME, or NAME=id followed by >>N, &N, +N or %N, such as WORKER_ID=id&31"
+        raise InvalidArgumentError("--env", text, expected=expected)
+    return found
+
+
+def _check_lead(given: argparse.Namespace) -> None:
+    """Raise unless the program would be left alone while renewals come in time."""
+    interval = given.interval or (10.0 if given.instance_id else 60.0)
+    lead = given.lead or 1.5 * interval
+    shortest = lead - interval
+    if given.grace + KILL_MARGIN >= shortest:
+        expected = (
+            f"below {shortest - KILL_MARGIN:g}: a deadline is at least {shortest:g} s ahead, "
+            "--lead less --interval"
+        )
+        raise InvalidArgumentError("--grace", given.grace, expected=expected)

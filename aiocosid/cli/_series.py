@@ -1,0 +1,204 @@
+"""The commands for gapless series."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Final
+
+import typer
+
+from ..abc import MAX_ID
+from ..errors import InvalidArgumentError
+from ..stores.series_admin import (
+    Audit,
+    Series,
+    audit_series,
+    close_series,
+    list_series,
+    open_series,
+)
+from ._exit import ExitCode, printable
+from ._options import DEFAULT_TIMEOUT, AsTable, AsText, Config, StoreUrl, Timeout
+from ._output import TableFormat, TextFormat, write, write_json, write_table
+from ._session import StoreSession
+
+__all__ = ("series",)
+
+MOST_SHOWN: Final = 20  # holes, and repeats
+
+series = typer.Typer(help="Gapless series, taken in the application's own transactions.")
+
+SeriesName = Annotated[str, typer.Argument(metavar="NAME", help="The series.")]
+Tenant = Annotated[str, typer.Option(metavar="TENANT", help="Whose series it is.")]
+
+
+@series.callback()
+def _group() -> None: ...
+
+
+@series.command("open")
+def open_(
+    name: SeriesName,
+    *,
+    tenant: Tenant = "",
+    group_by: Annotated[
+        str | None,
+        typer.Option(metavar="year|month|day", help="Begin at 1 in each of them; needs --zone."),
+    ] = None,
+    group_zone: Annotated[
+        str | None, typer.Option("--zone", metavar="ZONE", help="Its time zone, as Europe/Berlin.")
+    ] = None,
+    after: Annotated[
+        int,
+        typer.Option(metavar="N", min=0, help="The last number that another system has given out."),
+    ] = 0,
+    ranges: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--range",
+            metavar="FIRST-LAST",
+            help="An approved range, in order; for a series that has some, a further one.",
+        ),
+    ] = None,
+    store: StoreUrl = None,
+    config: Config = None,
+    layout: AsText = TextFormat.TEXT,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Open a series in the application's database, or add approved ranges to it.
+
+    Nothing else opens a series, so that a wrong name or an emptied table cannot begin at 1.
+    """
+    if group_by not in {None, "year", "month", "day"}:
+        raise InvalidArgumentError("--group-by", group_by, expected="one of year, month, day")
+    with StoreSession.on(store, config, timeout=timeout) as session:
+        found = session.call(
+            open_series,
+            session.store,
+            name,
+            tenant=tenant,
+            group_by=group_by,  # type: ignore[arg-type]  # checked above
+            zone=group_zone,
+            after=after,
+            ranges=",".join(ranges or ()),
+        )
+        _tell(found, "is open", layout)
+        session.tell_written()
+
+
+@series.command("list")
+def list_(
+    *,
+    store: StoreUrl = None,
+    config: Config = None,
+    layout: AsTable = TableFormat.TABLE,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Show all series, with the last number of each."""
+    with StoreSession.on(store, config, timeout=timeout) as session:
+        found = session.call(list_series, session.store)
+    if layout is TableFormat.JSON:
+        write_json([asdict(each) for each in found])
+        return
+    write_table(
+        ("series", "tenant", "period", "last number", "ranges", "state"),
+        [
+            (
+                printable(each.name),
+                printable(each.tenant),
+                each.period,
+                str(each.last_number),
+                each.ranges.replace(f"-{MAX_ID}", "-"),
+                "open" if each.is_open else "closed",
+            )
+            for each in found
+        ],
+        left=(0, 1, 2, 4, 5),
+    )
+
+
+@series.command("close")
+def close(
+    name: SeriesName,
+    *,
+    tenant: Tenant = "",
+    store: StoreUrl = None,
+    config: Config = None,
+    layout: AsText = TextFormat.TEXT,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """End a series for ever: no further number can be taken from it."""
+    with StoreSession.on(store, config, timeout=timeout) as session:
+        found = session.call(close_series, session.store, name, tenant=tenant)
+        _tell(found, "is closed", layout)
+        session.tell_written()
+
+
+@series.command("audit")
+def audit(
+    name: SeriesName,
+    *,
+    column: Annotated[
+        str,
+        typer.Option(
+            metavar="TABLE.COLUMN", help="Where the application keeps the numbers or texts."
+        ),
+    ],
+    tenant: Tenant = "",
+    tenant_column: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="The column of the same table with the tenant."),
+    ] = None,
+    prefix: Annotated[str, typer.Option(metavar="PREFIX", help="The prefix of the texts.")] = "",
+    store: StoreUrl = None,
+    config: Config = None,
+    layout: AsText = TextFormat.TEXT,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Compare a series with the application's own table; exit with 1 at a hole or a repeat.
+
+    Numbers of transactions that are not committed yet look like holes: run it while there are none.
+    """
+    with StoreSession.on(store, config, timeout=timeout) as session:
+        found = session.call(
+            audit_series,
+            session.store,
+            name,
+            tenant=tenant,
+            column=column,
+            prefix=prefix,
+            tenant_column=tenant_column,
+        )
+    if layout is TextFormat.JSON:
+        write_json(asdict(found) | {"is_sound": found.is_sound})
+    else:
+        _write_audit(found)
+    if not found.is_sound:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _write_audit(found: Audit) -> None:
+    write(f"{printable(found.series.name)}: {found.count} numbers, the last one is {found.last}\n")
+    for period, (first, last) in found.missing[:MOST_SHOWN]:
+        numbers = f"{first}" if first == last else f"{first} to {last}"
+        write(f"missing: {_of(period)}{numbers}\n")
+    for period, number in found.repeated[:MOST_SHOWN]:
+        write(f"twice: {_of(period)}{number}\n")
+    more = len(found.missing[MOST_SHOWN:]) + len(found.repeated[MOST_SHOWN:])
+    if more:
+        write(f"and {more} more; --format json shows all\n")
+    if found.foreign:
+        write(f"{found.foreign} values are no numbers of this series\n")
+
+
+def _of(period: str) -> str:
+    return f"{period}-" if period else ""
+
+
+def _tell(found: Series, what: str, layout: TextFormat) -> None:
+    if layout is TextFormat.JSON:
+        write_json(asdict(found))
+        return
+    tenant = f" of tenant {printable(found.tenant)}" if found.tenant else ""
+    number = f"{found.period}-{found.last_number}" if found.period else f"{found.last_number}"
+    write(f"{printable(found.name)}{tenant} {what}; the last number is {number}\n")

@@ -1,0 +1,393 @@
+"""``aiocosid machines run``: a program of any language under a leased machine id.
+
+Three processes.  This one, the *supervisor*, has neither store nor event loop: it starts the other
+two, passes signals on, reaps, and ends with the program's exit status, so it can be PID 1.  The
+*renewer* (`_renewer`) holds the lease and reports its deadlines.  The *program* runs in a process
+group of its own.
+
+If the renewer is killed, stopped or cut off from the store, the supervisor ends the program before
+the deadline.  If the supervisor is killed or stopped, the renewer does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import select
+import signal
+import socket
+import sys
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import NoReturn
+
+__all__ = (
+    "KILL_MARGIN",
+    "LOST",
+    "Deadline",
+    "Expression",
+    "boot_time",
+    "kill_group",
+    "supervise",
+)
+
+KILL_MARGIN: Final = 1.0  # seconds before the deadline at which the program is killed
+POLL: Final = 0.25  # seconds between two looks at the clocks
+RELEASE_TIMEOUT: Final = 5.0  # seconds that the renewer may take to release the id
+LOST: Final = 75  # the exit code if the id was lost: EX_TEMPFAIL of sysexits.h
+CANNOT_RUN: Final = 126  # as a shell reports a program that cannot be executed
+NOT_FOUND: Final = 127
+BY_SIGNAL: Final = 128
+
+PASSED_ON: Final = (
+    *(signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1),
+    *(signal.SIGUSR2, signal.SIGWINCH, signal.SIGCONT, signal.SIGALRM),
+)
+
+_SET_DEATH_SIGNAL: Final = 1  # PR_SET_PDEATHSIG of linux/prctl.h
+_SET_SUBREAPER: Final = 36  # PR_SET_CHILD_SUBREAPER
+
+_EXPRESSION: Final = re.compile(r"([A-Za-z_]\w*)(?:=id((?:(?:>>|&|\+|%)[0-9]{1,10})*))?")
+_STEP: Final = re.compile(r"(>>|&|\+|%)([0-9]+)")
+_STEPS: Final[dict[str, Callable[[int, int], int]]] = {
+    ">>": lambda value, by: value >> by,
+    "&": lambda value, by: value & by,
+    "+": lambda value, by: value + by,
+    "%": lambda value, by: value % by,
+}
+
+
+class Expression(NamedTuple):
+    """A variable of the program's environment, made of the machine id.
+
+    Attributes:
+        variable: its name.
+        steps: operations from left to right, as ``(">>", 5)``.
+    """
+
+    variable: str
+    steps: tuple[tuple[str, int], ...] = ()
+
+    @classmethod
+    def read(cls, text: str) -> Expression | None:
+        """Read ``NAME`` or ``NAME=id>>5&31``; None if it is neither."""
+        found = _EXPRESSION.fullmatch(text)
+        if found is None:
+            return None
+        steps = tuple((how, int(by)) for how, by in _STEP.findall(found[2] or ""))
+        if any(how == "%" and by == 0 for how, by in steps):
+            return None
+        return cls(found[1], steps)
+
+    def value(self, machine_id: int) -> str:
+        """Return the variable's text."""
+        for how, by in self.steps:
+            machine_id = _STEPS[how](machine_id, by)
+        return str(machine_id)
+
+
+def boot_time() -> float:
+    """Return seconds since the boot, those of a suspended machine included; of every process."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+class Deadline(NamedTuple):
+    """Until when the program may run, by two clocks.
+
+    Attributes:
+        boot_time: when the lease ends, as `boot_time` counts.
+        mark_ms: the latest time that ids may have, unix time in milliseconds.
+    """
+
+    boot_time: float
+    mark_ms: float
+
+    def left(self) -> float:
+        """Return the seconds that are left, by the clock that is nearer to it."""
+        return min(self.boot_time - boot_time(), self.mark_ms / 1000 - time.time())
+
+
+class _Renewer:
+    """The supervisor's side of the renewer.
+
+    Attributes:
+        pid: its process.
+        deadline: the last one that it has reported; None before the first one.
+        machine_id: the id; -1 before the first report.
+        failure: its exit code and message, if it gave up.
+    """
+
+    def __init__(self, serve: Callable[[socket.socket], NoReturn]) -> None:
+        """Fork it, before this process has a thread."""
+        ours, theirs = socket.socketpair()
+        self.pid: int = os.fork()
+        if self.pid == 0:
+            ours.close()
+            serve(theirs)
+        theirs.close()
+        ours.setblocking(False)
+        self._socket = ours
+        self._rest = b""
+        self.deadline: Deadline | None = None
+        self.machine_id = -1
+        self.failure: tuple[int, str] | None = None
+
+    def fileno(self) -> int:
+        """Return the descriptor that is readable once there is a report."""
+        return self._socket.fileno()
+
+    def read(self) -> None:
+        """Read all reports that have come."""
+        while True:
+            try:
+                data = self._socket.recv(65536)
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError:
+                data = b""
+            if not data:
+                self.failure = self.failure or (LOST, "the process that renews the lease has ended")
+                return
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            for line in lines:
+                self._note(line.decode())
+
+    def _note(self, line: str) -> None:
+        word, _, rest = line.partition(" ")
+        if word == "until":
+            machine_id, until, mark_ms = rest.split()
+            self.machine_id = int(machine_id)
+            self.deadline = Deadline(float(until), float(mark_ms))
+        else:
+            code, _, text = rest.partition(" ")
+            self.failure = int(code), text
+
+    def tell(self, what: str) -> None:
+        """Send it a word; a renewer that has ended does not hear it."""
+        with suppress(OSError):
+            self._socket.send(f"{what}\n".encode())
+
+
+def supervise(
+    serve: Callable[[socket.socket], NoReturn],
+    command: Sequence[str],
+    variables: Sequence[Expression],
+    *,
+    grace: float,
+) -> int:
+    """Run a program under a lease, and return its exit status.
+
+    Args:
+        serve: what the renewer does, in a process of its own, with its end of a socket.
+        command: the program and its arguments.
+        variables: what of the machine id the program's environment gets.
+        grace: seconds between SIGTERM and SIGKILL, if the program has to end.
+
+    Returns:
+        The program's exit code, 128 and the number of the signal that ended it, 75 if the machine
+        id was lost, or the renewer's code if it got none.
+    """
+    with _Signals() as signals:
+        _adopt_orphans()
+        renewer = _Renewer(serve)
+        try:
+            return _Supervisor(renewer, signals, grace).run(command, variables)
+        finally:
+            _end(renewer)
+
+
+def _end(renewer: _Renewer) -> None:
+    """Have the renewer release the id; wait for it for a bounded time."""
+    renewer.tell("ended")
+    until = boot_time() + RELEASE_TIMEOUT
+    while boot_time() < until:
+        with suppress(ChildProcessError):
+            if os.waitpid(renewer.pid, os.WNOHANG)[0] == 0:
+                time.sleep(0.01)
+                continue
+        return
+    with suppress(ProcessLookupError):
+        os.kill(renewer.pid, signal.SIGKILL)
+
+
+class _Signals:
+    """Signals as bytes of a pipe, so that a wait ends at once, and none is lost."""
+
+    def __enter__(self) -> Self:
+        self._read, write = os.pipe()
+        self._write = write
+        for each in (self._read, write):
+            os.set_blocking(each, False)
+        self._old_wakeup = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+        self._old = {
+            each: signal.signal(each, lambda *_: None) for each in (*PASSED_ON, signal.SIGCHLD)
+        }
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.set_wakeup_fd(self._old_wakeup)
+        for number, handler in self._old.items():
+            signal.signal(number, handler)
+        os.close(self._read)
+        os.close(self._write)
+
+    def fileno(self) -> int:
+        """Return the descriptor that is readable once a signal has come."""
+        return self._read
+
+    def read(self) -> bytes:
+        """Return the numbers of the signals that have come."""
+        with suppress(BlockingIOError):
+            return os.read(self._read, 4096)
+        return b""
+
+
+class _Supervisor:
+    def __init__(self, renewer: _Renewer, signals: _Signals, grace: float) -> None:
+        self._renewer = renewer
+        self._signals = signals
+        self._grace = grace
+        self._program = 0
+        self._status: int | None = None
+        self._reason = ""
+        self._asked_at: float | None = None  # when the program was told to end
+
+    def run(self, command: Sequence[str], variables: Sequence[Expression]) -> int:
+        stopped = self._wait_for_id()
+        if stopped is not None:
+            return stopped
+        machine_id = self._renewer.machine_id
+        environment = os.environ | {each.variable: each.value(machine_id) for each in variables}
+        self._program = _start(command, environment)
+        self._renewer.tell(f"program {self._program}")
+        while self._status is None:
+            self._wait()
+            self._judge()
+        # What is left of its group may still use the id.
+        kill_group(self._program, signal.SIGKILL)
+        _kill_orphans(self._renewer.pid)
+        return LOST if self._reason else self._status
+
+    def _wait_for_id(self) -> int | None:
+        """Wait for the first deadline; return an exit code if there will be none."""
+        while self._renewer.deadline is None:
+            for number in self._wait():
+                if number in {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}:
+                    return BY_SIGNAL + number
+            if self._renewer.failure is not None:
+                code, text = self._renewer.failure
+                _say(text)
+                return code
+        return None
+
+    def _wait(self) -> bytes:
+        """Wait a moment for a report or signals; pass the signals on, and reap."""
+        readers: list[_Renewer | _Signals] = [self._renewer, self._signals]
+        select.select(readers, [], [], POLL)
+        self._renewer.read()
+        self._renewer.tell("alive")
+        numbers = self._signals.read()
+        for number in numbers:
+            if self._program and number != signal.SIGCHLD:
+                with suppress(ProcessLookupError):
+                    os.kill(self._program, number)
+        self._reap()
+        return numbers
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid == self._program:
+                code = os.waitstatus_to_exitcode(status)
+                self._status = code if code >= 0 else BY_SIGNAL - code
+            elif pid == self._renewer.pid and self._renewer.failure is None:
+                self._renewer.failure = LOST, "the process that renews the lease has ended"
+
+    def _judge(self) -> None:
+        """End the program in time: after all reports that have come were read."""
+        renewer = self._renewer
+        left = renewer.deadline.left() if renewer.deadline is not None else 0.0
+        if not self._reason and renewer.failure is not None:
+            self._reason = renewer.failure[1]
+        elif not self._reason and left <= KILL_MARGIN + self._grace:
+            self._reason = "the lease was not renewed in time"
+        if not self._reason:
+            return
+        if self._asked_at is None:
+            self._asked_at = boot_time()
+            _say(f"{self._reason}: the program is ended, as its machine id may be given away")
+            kill_group(self._program, signal.SIGTERM)
+            kill_group(self._program, signal.SIGCONT)
+        if left <= KILL_MARGIN or boot_time() - self._asked_at >= self._grace:
+            kill_group(self._program, signal.SIGKILL)
+
+
+def _start(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Start the program in a process group of its own, and return its process."""
+    pid = os.fork()
+    if pid:
+        with suppress(OSError):  # it has done so itself, or has ended
+            os.setpgid(pid, pid)
+        return pid
+    try:
+        os.setpgid(0, 0)
+        for each in (*PASSED_ON, signal.SIGCHLD, signal.SIGTTOU, signal.SIGPIPE):
+            signal.signal(each, signal.SIG_DFL if each != signal.SIGTTOU else signal.SIG_IGN)
+        with suppress(OSError):
+            os.tcsetpgrp(0, os.getpgrp())  # Ctrl-C goes to it alone
+        signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+        _prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
+        os.execvpe(command[0], [*command], environment)  # noqa: S606 - what the user asks for
+    except OSError as error:
+        _say(f"{command[0]}: {error.strerror}")
+        os._exit(NOT_FOUND if isinstance(error, FileNotFoundError) else CANNOT_RUN)
+
+
+def kill_group(group: int, number: int) -> None:
+    """Send a signal to all processes of a group; nothing happens if it has ended."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
+
+
+def _adopt_orphans() -> None:
+    """Become the parent of all descendants that lose theirs, as PID 1 is."""
+    _prctl(_SET_SUBREAPER, 1)
+
+
+def _kill_orphans(spared: int) -> None:
+    """Kill the descendants that left the program's group, as far as the system lists them."""
+    if not sys.platform.startswith("linux"):
+        return
+    path = f"/proc/self/task/{os.getpid()}/children"
+    for _ in range(100):  # each generation becomes ours when the one before has ended
+        try:
+            with open(path) as file:  # noqa: PTH123 - a file of the system
+                children = {int(each) for each in file.read().split()} - {spared}
+        except OSError:
+            return
+        if not children:
+            return
+        for each in children:
+            with suppress(ProcessLookupError):
+                os.kill(each, signal.SIGKILL)
+            with suppress(ChildProcessError):
+                os.waitpid(each, 0)
+
+
+def _prctl(option: int, value: int) -> None:
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+def _say(text: str) -> None:
+    print(f"aiocosid: {text}", file=sys.stderr, flush=True)  # noqa: T201

@@ -1,0 +1,87 @@
+"""Gapless numbers inside ``atomic``."""
+
+# pyright: basic
+# Strictly, each name of the framework would be an error: it has no annotations.
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Unpack
+
+from django.db import DatabaseError, connections
+
+from ...errors import InvalidArgumentError, UnsuitableTransactionError
+from ...stores.series import PARAMETER, STATEMENTS, Taking, key_of, take, transaction_error
+
+if TYPE_CHECKING:
+    from ...stores.series import GaplessNumber, GaplessOptions, Value
+
+__all__ = ("gapless", "gapless_batch")
+
+
+def gapless(
+    name: str, *, using: str = "default", **options: Unpack[GaplessOptions]
+) -> GaplessNumber:
+    """Take the next number of a gapless series inside ``atomic``.
+
+    The series stays locked until the outermost ``atomic`` ends: its commit makes the number final,
+    a rollback, of an inner ``atomic`` too, gives it back.  Take the number as the last thing in the
+    block.
+
+    Args:
+        name: the series, which ``aiocosid series open`` has opened in this database.
+        using: the alias of the database: PostgreSQL, MySQL, MariaDB, or SQLite with ``"OPTIONS":
+            {"transaction_mode": "IMMEDIATE"}``.
+        **options: tenant, period and text; see `aiocosid.stores.series.GaplessOptions`.
+
+    Raises:
+        InvalidArgumentError: an option is wrong, or the series is grouped otherwise.
+        SeriesNotOpenError: the series was never opened here, or it is closed.
+        SeriesEndedError: its approved ranges are used up.
+        UnsuitableTransactionError: it is not called inside ``atomic``, or SQLite's transactions
+            begin without the lock.
+        TransactionConflictError: another transaction was in the way; run the whole block again.
+        StoreError: the database refuses or cannot be reached.
+    """
+    return gapless_batch(name, 1, using=using, **options)[0]
+
+
+def gapless_batch(
+    name: str, count: int, *, using: str = "default", **options: Unpack[GaplessOptions]
+) -> list[GaplessNumber]:
+    """Take several consecutive numbers, 1 to 10,000, inside ``atomic``; see `gapless`."""
+    key = key_of(name, options)
+    connection: Any = connections[using]
+    statements = STATEMENTS.get(connection.vendor)
+    if statements is None:
+        expected = f"a database on {', '.join(STATEMENTS)}"
+        raise InvalidArgumentError("using", connection.vendor, expected=expected)
+    _check_transaction(connection)
+
+    def run(statement: str, values: dict[str, Value]) -> Taking:
+        with connection.cursor() as cursor:
+            cursor.execute(PARAMETER.sub(r"%(\1)s", statement), values)
+            rows = cursor.fetchall() if cursor.description else ()
+            return Taking(len(rows) if cursor.description else cursor.rowcount, rows)
+
+    def label() -> str:
+        return f"the database {using!r}"
+
+    try:
+        taken = take(run, statements, key, count, label)
+    except DatabaseError as error:
+        raise transaction_error(label(), error.__cause__ or error) from error
+    return key.numbers(taken, count)
+
+
+def _check_transaction(connection: Any) -> None:  # noqa: ANN401 - Django has no annotations
+    """Raise unless the end of ``atomic`` decides about the number."""
+    if not connection.in_atomic_block:
+        raise UnsuitableTransactionError(
+            "gapless() is called outside a transaction, so no rollback would take the number back",
+            remedy="make the call inside 'with transaction.atomic():', as the last thing",
+        )
+    if connection.vendor == "sqlite" and connection.transaction_mode != "IMMEDIATE":
+        raise UnsuitableTransactionError(
+            "SQLite's transactions begin without the lock for writing",
+            remedy='set DATABASES["OPTIONS"] = {"transaction_mode": "IMMEDIATE"}',
+        )

@@ -1,0 +1,153 @@
+"""Gapless numbers in the caller's own transaction."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, Unpack
+
+from sqlalchemy import Connection, event, text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from ...errors import InvalidArgumentError, UnsuitableTransactionError
+from ...stores.series import STATEMENTS, Taking, key_of, take, transaction_error
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+    from sqlalchemy.orm import Session
+
+    from ...stores.series import GaplessNumber, GaplessOptions, Value
+
+__all__ = ("begin_immediate", "gapless", "gapless_batch", "gapless_batch_sync", "gapless_sync")
+
+_text = cache(text)  # one object for each of our few statements
+_IMMEDIATE: Final = "aiocosid_immediate"
+
+
+async def gapless(
+    session: AsyncSession | AsyncConnection, name: str, **options: Unpack[GaplessOptions]
+) -> GaplessNumber:
+    """Take the next number of a gapless series in the session's own transaction.
+
+    The series stays locked until the transaction ends: its commit makes the number final, its
+    rollback, or that of a savepoint, gives it back.  Take the number as the last thing before the
+    commit.
+
+    Args:
+        session: a session or connection on PostgreSQL, MySQL, MariaDB or SQLite.  It needs READ
+            COMMITTED, or on SQLite an engine that was given to `begin_immediate`; not autocommit.
+        name: the series, which ``aiocosid series open`` has opened in this database.
+        **options: tenant, period and text; see `GaplessOptions`.
+
+    Returns:
+        The number, its period and its text.  A call that is cancelled may have taken the number:
+        SQLAlchemy then invalidates the connection, which rolls the transaction back.
+
+    Raises:
+        InvalidArgumentError: an option is wrong, or the series is grouped otherwise.
+        SeriesNotOpenError: the series was never opened here, or it is closed.
+        SeriesEndedError: its approved ranges are used up.
+        UnsuitableTransactionError: the transaction could not take a number back.
+        TransactionConflictError: another transaction was in the way; roll back and run all again.
+        StoreError: the database refuses or cannot be reached.
+    """
+    return (await gapless_batch(session, name, 1, **options))[0]
+
+
+async def gapless_batch(
+    session: AsyncSession | AsyncConnection,
+    name: str,
+    count: int,
+    **options: Unpack[GaplessOptions],
+) -> list[GaplessNumber]:
+    """Take several consecutive numbers, 1 to 10,000; see `gapless`."""
+
+    def taken(inner: Session | Connection) -> list[GaplessNumber]:
+        return gapless_batch_sync(inner, name, count, **options)
+
+    run_sync: Any = session.run_sync
+    numbers: list[GaplessNumber] = await run_sync(taken)
+    return numbers
+
+
+def gapless_sync(
+    session: Session | Connection, name: str, **options: Unpack[GaplessOptions]
+) -> GaplessNumber:
+    """Take the next number in a blocking session's transaction; see `gapless`."""
+    return gapless_batch_sync(session, name, 1, **options)[0]
+
+
+def gapless_batch_sync(
+    session: Session | Connection, name: str, count: int, **options: Unpack[GaplessOptions]
+) -> list[GaplessNumber]:
+    """Take several consecutive numbers in a blocking session's transaction; see `gapless`."""
+    key = key_of(name, options)
+    connection = session if isinstance(session, Connection) else session.connection()
+    statements = STATEMENTS.get(
+        {"mariadb": "mysql"}.get(connection.dialect.name, connection.dialect.name)
+    )
+    if statements is None:
+        expected = f"one on {', '.join(STATEMENTS)}"
+        raise InvalidArgumentError("session", connection.dialect.name, expected=expected)
+    _check_transaction(connection)
+
+    def run(statement: str, values: dict[str, Value]) -> Taking:
+        result = connection.execute(_text(statement), values)
+        rows = result.fetchall() if result.returns_rows else ()
+        return Taking(len(rows) if result.returns_rows else result.rowcount, rows)
+
+    def label() -> str:
+        return connection.engine.url.render_as_string(hide_password=True)
+
+    try:
+        return key.numbers(take(run, statements, key, count, label), count)
+    except DBAPIError as error:
+        raise transaction_error(label(), error) from error
+
+
+def _check_transaction(connection: Connection) -> None:
+    """Raise unless the end of the transaction decides about the number."""
+    if connection.dialect.name == "sqlite":
+        if not connection.info.get(_IMMEDIATE):
+            raise UnsuitableTransactionError(
+                "SQLite's driver does not begin a transaction that holds the lock and whose "
+                "rollback takes a number back",
+                remedy="pass the engine to begin_immediate() of aiocosid.integrations.sqlalchemy",
+            )
+        return
+    driver: Any = connection.connection.dbapi_connection
+    if connection.dialect.detect_autocommit_setting(driver):
+        raise UnsuitableTransactionError(
+            "the connection is in autocommit: a rollback would not take the number back",
+            remedy="leave out isolation_level='AUTOCOMMIT'",
+        )
+
+
+def begin_immediate(engine: Engine | AsyncEngine) -> None:
+    """Have every transaction of an engine on SQLite begin with ``BEGIN IMMEDIATE``.
+
+    It then holds the lock for writing from its first statement on, so it neither loses its place
+    to another one, nor commits with a savepoint.  Call it once, before the engine is used.
+
+    Args:
+        engine: the engine, on sqlite3 or aiosqlite.
+
+    Raises:
+        InvalidArgumentError: it is on another database.
+    """
+    target = engine.sync_engine if isinstance(engine, AsyncEngine) else engine
+    if target.dialect.name != "sqlite":
+        raise InvalidArgumentError("engine", target.dialect.name, expected="one on SQLite")
+    event.listen(target, "connect", _stop_the_driver)
+    event.listen(target, "begin", _begin)
+
+
+def _stop_the_driver(driver: Any, _record: object) -> None:  # noqa: ANN401 - of either driver
+    """Keep the driver from beginning and ending transactions by itself."""
+    driver.isolation_level = None
+
+
+def _begin(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+    connection.info[_IMMEDIATE] = True

@@ -1,0 +1,418 @@
+"""Gapless series: a number is taken by one statement in the caller's own transaction.
+
+The row of a series stays locked until the caller commits, and a rollback takes the number back.  So
+the numbers have neither gaps nor repeats, and one series commits one transaction at a time.
+
+A series has a row with an empty period, which only `open_series` creates.  Those that are grouped
+by date have a further row for each period, which the first number of the period creates: never
+without the first row, so neither a wrong name nor an emptied table begins at 1.
+"""
+
+# ruff: noqa: S608 - put together from pieces of this file alone
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, TypedDict
+
+from .._life.clock import SYSTEM_CLOCK
+from ..abc import MAX_ID
+from ..abc.checks import check_integer, check_text
+from ..abc.dates import moment_of, resolve_zone
+from ..errors import (
+    CosIdError,
+    InvalidArgumentError,
+    SeriesEndedError,
+    SeriesNotOpenError,
+    TransactionConflictError,
+)
+from ..segment import GroupBy
+from ._dialect import SERIES_TABLE, Value
+from ._executor import PARAMETER, as_store_error, code_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import datetime, tzinfo
+    from typing import Any
+
+
+__all__ = (
+    "PARAMETER",
+    "STATEMENTS",
+    "GaplessNumber",
+    "GaplessOptions",
+    "Period",
+    "SeriesKey",
+    "SeriesStatements",
+    "Taking",
+    "Value",
+    "key_of",
+    "take",
+    "transaction_error",
+)
+
+logger = logging.getLogger("aiocosid")
+
+NAME_WIDTH: Final = 100  # characters of a name and of a tenant
+MOST: Final = 10_000  # numbers of one call
+DIGITS: Final = 6  # of a number in a text
+
+Period: TypeAlias = Literal["year", "month", "day"]
+
+_GROUPS: Final = {"year": GroupBy.year, "month": GroupBy.month, "day": GroupBy.day}
+
+
+class GaplessNumber(NamedTuple):
+    """A number of a gapless series.
+
+    Attributes:
+        number: the number, from 1 in each period.
+        period: the period that it was counted in, such as ``202611``; empty without one.
+        text: prefix, period and number, such as ``INV-202611-000042``.
+    """
+
+    number: int
+    period: str
+    text: str
+
+    def __str__(self) -> str:
+        """Return the text."""
+        return self.text
+
+
+class GaplessOptions(TypedDict, total=False):
+    """What a call may say of a series, all of it optional.
+
+    Attributes:
+        tenant: whose series it is: each tenant counts for itself.  At most 100 characters.
+        group_by: ``"year"``, ``"month"``, ``"day"`` or a `GroupBy` of dates: numbers begin at 1 in
+            each.  It has to be the one that the series was opened with.
+        zone: the time zone of ``group_by``: a tzinfo, ``"UTC"``, an offset as ``"+08:00"``, or a
+            name as ``"Europe/Berlin"``.
+        at: the moment that decides the period, such as the invoice's date; by default the present
+            one.
+        prefix: the beginning of the text.
+        digits: the least number of digits in the text, 1 to 19; by default 6.
+    """
+
+    tenant: str | None
+    group_by: Period | GroupBy | None
+    zone: tzinfo | str | None
+    at: datetime | None
+    prefix: str
+    digits: int
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesKey:
+    """Which row a number is taken from, and how it is written.
+
+    Attributes:
+        name: the series.
+        tenant: its tenant; empty without one.
+        grouped_by: how it is grouped, as its rows note it; empty if it is not.
+        period: the present period; empty if it is not grouped.
+        prefix: the beginning of the text.
+        digits: the least number of digits in the text.
+    """
+
+    name: str
+    tenant: str
+    grouped_by: str
+    period: str
+    prefix: str = ""
+    digits: int = DIGITS
+
+    def numbers(self, last: int, count: int) -> list[GaplessNumber]:
+        """Return the numbers that a statement has taken, in order."""
+        front = self.prefix + (f"{self.period}-" if self.period else "")
+        return [
+            GaplessNumber(each, self.period, f"{front}{each:0{self.digits}}")
+            for each in range(last - count + 1, last + 1)
+        ]
+
+
+def key_of(name: str, options: GaplessOptions, now: datetime | None = None) -> SeriesKey:
+    """Return the row of a call.
+
+    Args:
+        name: the series, 1 to 100 characters.
+        options: what the call says.
+        now: the present moment; the clock's unless given.
+
+    Raises:
+        InvalidArgumentError: the name or an option is wrong.
+    """
+    check_text("name", name, at_most=NAME_WIDTH)
+    tenant = options.get("tenant")
+    if tenant is not None:
+        check_text("tenant", tenant, at_most=NAME_WIDTH)
+    digits = options.get("digits", DIGITS)
+    check_integer("digits", digits, at_least=1, at_most=19)
+    group_by = group_of(options.get("group_by"), options.get("zone"))
+    at = options.get("at") or now or moment_of(SYSTEM_CLOCK.now_ms())
+    if at.tzinfo is None:
+        raise InvalidArgumentError("at", at, expected="a moment with its time zone")
+    period = group_by.period_at(int(at.timestamp() * 1000)) if group_by else ""
+    return SeriesKey(name, tenant or "", noted(group_by), period, options.get("prefix", ""), digits)
+
+
+def group_of(group_by: Period | GroupBy | None, zone: tzinfo | str | None) -> GroupBy | None:
+    """Return the periods of a series; None if it has none.
+
+    Raises:
+        InvalidArgumentError: it is no period, the zone is missing or is not known, or the groups
+            are not of dates alone.
+    """
+    if isinstance(group_by, GroupBy):
+        if not group_by.is_by_date_alone:
+            raise InvalidArgumentError("group_by", group_by, expected="one of dates; use tenant")
+        return group_by
+    if group_by is None:
+        if zone is not None:
+            raise InvalidArgumentError("zone", zone, expected="given together with group_by")
+        return None
+    if group_by not in _GROUPS:
+        raise InvalidArgumentError("group_by", group_by, expected=f"one of {', '.join(_GROUPS)}")
+    if zone is None:
+        expected = "given with group_by: midnight is another moment in each zone"
+        raise InvalidArgumentError("zone", zone, expected=expected)
+    return _GROUPS[group_by](zone=resolve_zone(zone))
+
+
+def noted(group_by: GroupBy | None) -> str:
+    """Return how the rows of a series note what it is grouped by."""
+    return repr(group_by).removeprefix("GroupBy.") if group_by else ""
+
+
+class Taking(NamedTuple):
+    """What a statement did.
+
+    Attributes:
+        matched: how many rows it matched.
+        rows: the rows that it returned.
+    """
+
+    matched: int
+    rows: Sequence[Sequence[Any]]
+
+
+Run: TypeAlias = "Callable[[str, dict[str, Value]], Taking]"
+"""Runs one statement in the caller's transaction, parameters as ``:name``."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesStatements:
+    """The statements of one database.
+
+    Attributes:
+        take: adds ``:count`` to the last number of an open row whose range allows it; returns the
+            new one and the transaction's isolation, if the database can.
+        read_back: returns the two for a database whose ``take`` cannot; empty otherwise.
+        look: returns the rows of a series, its first row and that of the period, and locks them.
+        begin: creates the row of a period if the first row is open.
+        advance: moves the first row on to its next range.
+        wants: the isolation in which no transaction has to be tried again.
+    """
+
+    take: str
+    read_back: str
+    look: str
+    begin: str
+    advance: str
+    wants: str = "read committed"
+
+
+_ROW: Final = "name = :name AND tenant = :tenant AND period = :period"
+_TAKE: Final = f"""
+UPDATE {SERIES_TABLE} SET last_number = last_number + :count
+WHERE {_ROW} AND grouped_by = :grouped_by AND is_open = 1 AND last_number <= range_end - :count"""
+_LOOK: Final = f"""
+SELECT period, last_number, range_end, ranges, grouped_by, is_open FROM {SERIES_TABLE}
+WHERE name = :name AND tenant = :tenant AND period IN ('', :period) ORDER BY period"""
+_BEGIN: Final = f"""
+INSERT INTO {SERIES_TABLE}
+    (name, tenant, period, grouped_by, last_number, range_end, ranges, is_open)
+SELECT s.name, s.tenant, :period, s.grouped_by, 0, s.range_end, '', 1 FROM {SERIES_TABLE} AS s
+WHERE s.name = :name AND s.tenant = :tenant AND s.period = '' AND s.is_open = 1"""
+_ADVANCE: Final = f"""
+UPDATE {SERIES_TABLE} SET last_number = :before, range_end = :end
+WHERE name = :name AND tenant = :tenant AND period = '' AND range_end = :old_end"""
+
+# MySQL has no variable of the older name, and MariaDB before 11.1 none of the newer one.
+_ISOLATION: Final = "/*!50700 @@transaction_isolation */ /*M! @@tx_isolation */"
+
+_POSTGRES: Final = SeriesStatements(
+    f"{_TAKE}\nRETURNING last_number, current_setting('transaction_isolation')",
+    "",
+    f"{_LOOK} FOR UPDATE",
+    f"{_BEGIN}\nON CONFLICT DO NOTHING".replace(" :period,", " CAST(:period AS varchar),"),
+    _ADVANCE,
+)
+_MYSQL: Final = SeriesStatements(
+    _TAKE,
+    f"SELECT last_number, {_ISOLATION} FROM {SERIES_TABLE} WHERE {_ROW}",
+    f"{_LOOK} FOR UPDATE",
+    f"{_BEGIN}\nON DUPLICATE KEY UPDATE {SERIES_TABLE}.is_open = {SERIES_TABLE}.is_open",
+    _ADVANCE,
+    "READ-COMMITTED",
+)
+_SQLITE: Final = SeriesStatements(
+    f"{_TAKE}\nRETURNING last_number, ''",
+    "",
+    _LOOK,
+    f"{_BEGIN}\nON CONFLICT DO NOTHING",
+    _ADVANCE,
+    "",
+)
+
+STATEMENTS: Final = {
+    "postgresql": _POSTGRES,
+    "mysql": _MYSQL,
+    "sqlite": _SQLITE,
+}
+
+
+def take(
+    run: Run, statements: SeriesStatements, key: SeriesKey, count: int, label: Callable[[], str]
+) -> int:
+    """Take numbers in the caller's transaction, and return the last one.
+
+    An isolation that only costs retries is logged as a warning, once for each label.
+
+    Args:
+        run: runs a statement.
+        statements: the database's.
+        key: the row.
+        count: how many, 1 to 10,000.
+        label: names the database in the warning.
+
+    Raises:
+        InvalidArgumentError: the count is wrong, or the series is grouped otherwise.
+        SeriesNotOpenError: it was never opened here, or it is closed.
+        SeriesEndedError: its approved range has fewer numbers left.
+    """
+    check_integer("count", count, at_least=1, at_most=MOST)
+    row: dict[str, Value] = {"name": key.name, "tenant": key.tenant, "period": key.period}
+    wanted: dict[str, Value] = {"grouped_by": key.grouped_by, "count": count}
+    while True:  # at most twice for each range, and once for a new period
+        taken = run(statements.take, row | wanted)
+        if taken.matched:
+            ((last, isolation),) = taken.rows or run(statements.read_back, row).rows
+            if isolation and isolation != statements.wants:
+                _warn_once(label(), str(isolation))
+            return int(last)
+        step = next_step(key, count, [SeriesRow(*each) for each in run(statements.look, row).rows])
+        if step is None:
+            run(statements.begin, row)
+        elif isinstance(step, dict):
+            run(statements.advance, {"name": key.name, "tenant": key.tenant, **step})
+
+
+@cache
+def _warn_once(label: str, isolation: str) -> None:
+    logger.warning(
+        "%s: transactions that take gapless numbers in %s will fail and have to be run again; set "
+        "the isolation level to READ COMMITTED",
+        label,
+        isolation.upper(),
+    )
+
+
+# The databases' words for a deadlock, a conflict, and a lock that is not free.
+_CONFLICTS: Final = frozenset(
+    {"40001", "40P01", "55P03", 1020, 1205, 1213, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+)
+
+
+def transaction_error(label: str, error: BaseException) -> CosIdError:
+    """Return the error of aiocosid for a driver's, in the caller's transaction."""
+    found = as_store_error(label, error)
+    return TransactionConflictError(found.reason) if code_of(error) in _CONFLICTS else found
+
+
+class SeriesRow(NamedTuple):
+    """A row of the table, as ``look`` returns it."""
+
+    period: str
+    last_number: int
+    range_end: int
+    ranges: str
+    grouped_by: str
+    is_open: int
+
+
+def next_step(
+    key: SeriesKey, count: int, rows: list[SeriesRow]
+) -> dict[str, Value] | Literal["again"] | None:
+    """Return why no number was taken, and what to do about it.
+
+    Returns:
+        None if the period's row has to be created; the values for ``advance``; or ``"again"``, if
+        another transaction has just done either.
+
+    Raises:
+        InvalidArgumentError: the series is grouped otherwise.
+        SeriesNotOpenError: it was never opened here, or it is closed.
+        SeriesEndedError: its approved range has fewer numbers left.
+    """
+    first = next((each for each in rows if not each.period), None)
+    if first is None:
+        raise SeriesNotOpenError(key.name, key.tenant)
+    if not first.is_open:
+        raise SeriesNotOpenError(key.name, key.tenant, is_closed=True)
+    if first.grouped_by != key.grouped_by:
+        opened = f"GroupBy.{first.grouped_by}" if first.grouped_by else "None"
+        raise InvalidArgumentError(
+            "group_by", key.grouped_by or None, expected=f"as it was opened: {opened}"
+        )
+    row = next((each for each in rows if each.period == key.period), None)
+    if row is None:
+        return None
+    left = row.range_end - row.last_number
+    if left >= count:
+        return "again"
+    following = next((each for each in ranges_of(row.ranges) if each.first > row.range_end), None)
+    if left or following is None or following.size < count:
+        left = left or (following.size if following else 0)
+        raise SeriesEndedError(key.name, key.tenant, left=left, wanted=count)
+    return {"before": following.first - 1, "end": following.last, "old_end": row.range_end}
+
+
+class ApprovedRange(NamedTuple):
+    """Numbers that were approved, for example by a tax office.
+
+    Attributes:
+        first: the first one.
+        last: the last one.
+    """
+
+    first: int
+    last: int
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return self.last - self.first + 1
+
+
+def ranges_of(text: str) -> list[ApprovedRange]:
+    """Return ranges as a row notes them: ``1-1000,5001-6000``.
+
+    Raises:
+        InvalidArgumentError: they are not, do not rise, or overlap.
+    """
+    found: list[ApprovedRange] = []
+    for each in filter(None, text.split(",")):
+        first, _, last = each.partition("-")
+        lowest = found[-1].last + 1 if found else 1
+        if not (
+            first.isdecimal() and last.isdecimal() and lowest <= int(first) <= int(last) <= MAX_ID
+        ):
+            expected = f"FIRST-LAST, rising numbers from {lowest} on"
+            raise InvalidArgumentError("range", each, expected=expected)
+        found.append(ApprovedRange(int(first), int(last)))
+    return found

@@ -1,0 +1,318 @@
+"""Opens, lists, closes and audits gapless series; see `series`."""
+
+# ruff: noqa: S608 - put together from pieces of this file alone
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from ..abc import MAX_ID
+from ..abc.checks import check_integer, check_text
+from ..errors import InvalidArgumentError, SeriesNotOpenError
+from ._dialect import SERIES_TABLE
+from .columns import sql_backend_of, values_of_column
+from .series import NAME_WIDTH, ApprovedRange, group_of, noted, ranges_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import tzinfo
+
+    from ..abc import Store
+    from ..segment import GroupBy
+    from ._dialect import Value
+    from ._executor import Row
+    from ._sql import SqlBackend
+    from .series import Period
+
+__all__ = ("Audit", "Series", "audit_series", "close_series", "list_series", "open_series")
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A gapless series.
+
+    Attributes:
+        name: its name.
+        tenant: its tenant; empty without one.
+        grouped_by: the dates that it is grouped by; empty if it is not.
+        period: the latest period that has numbers; empty if it is not grouped.
+        last_number: the last number that was taken, in that period.
+        ranges: the ranges that it takes its numbers from, as ``1-1000,5001-6000``.
+        is_open: whether numbers can be taken.
+    """
+
+    name: str
+    tenant: str
+    grouped_by: str
+    period: str
+    last_number: int
+    ranges: str
+    is_open: bool
+
+
+_COLUMNS: Final = "name, tenant, period, grouped_by, last_number, range_end, ranges, is_open"
+_ALL: Final = f"SELECT {_COLUMNS} FROM {SERIES_TABLE} ORDER BY name, tenant, period"
+_OPEN: Final = f"""
+INSERT INTO {SERIES_TABLE} ({_COLUMNS})
+SELECT {{name}}, {{tenant}}, '', {{grouped_by}}, {{last_number}}, {{range_end}}, {{ranges}}, 1
+{{source}} WHERE NOT EXISTS (
+    SELECT 1 FROM {SERIES_TABLE} WHERE name = {{name}} AND tenant = {{tenant}} AND period = '')"""
+_EXTEND: Final = f"""
+UPDATE {SERIES_TABLE} SET ranges = {{ranges}}
+WHERE name = {{name}} AND tenant = {{tenant}} AND period = '' AND ranges = {{old}}"""
+_CLOSE: Final = (
+    f"UPDATE {SERIES_TABLE} SET is_open = 0 WHERE name = {{name}} AND tenant = {{tenant}}"
+)
+
+
+async def open_series(
+    store: Store,
+    name: str,
+    *,
+    tenant: str = "",
+    group_by: Period | GroupBy | None = None,
+    zone: tzinfo | str | None = None,
+    after: int = 0,
+    ranges: str = "",
+) -> Series:
+    """Create a series, or add approved ranges to one that has some.  Nothing else creates one.
+
+    Args:
+        store: a store on PostgreSQL, MySQL, MariaDB or SQLite, in the application's database.
+        name: its name, 1 to 100 characters.
+        tenant: whose it is; empty without tenants.
+        group_by: as for each call; see `GaplessOptions`.
+        zone: its time zone.
+        after: the last number that another system has given out; the first one is the next.
+        ranges: the approved ranges, as ``1-1000,5001-6000``, in the order in which they are used;
+            for a series that has some, further ones.
+
+    Raises:
+        InvalidArgumentError: an argument is wrong; or the series is open, with other options.
+        SeriesNotOpenError: it was closed.
+        UnsupportedByStoreError: the store has no tables.
+        StoreError: the store refuses or cannot be reached.
+    """
+    check_text("name", name, at_most=NAME_WIDTH)
+    if tenant:
+        check_text("tenant", tenant, at_most=NAME_WIDTH)
+    check_integer("after", after, at_least=0, at_most=MAX_ID - 1)
+    approved = ranges_of(ranges)
+    grouped_by = noted(group_of(group_by, zone))
+    if approved and (after or grouped_by):
+        expected = "given without after and group_by: the ranges say where numbers begin and end"
+        raise InvalidArgumentError("ranges", ranges, expected=expected)
+    first = approved[0] if approved else ApprovedRange(after + 1, MAX_ID)
+    values: dict[str, Value] = {
+        "name": name,
+        "tenant": tenant,
+        "grouped_by": grouped_by,
+        "last_number": first.first - 1,
+        "range_end": first.last,
+        "ranges": ranges or f"{first.first}-{first.last}",
+    }
+    if grouped_by and after:
+        raise InvalidArgumentError("after", after, expected="0: each period begins at 1")
+    backend = sql_backend_of(store)
+    before = {(each.name, each.tenant) for each in await list_series(store)}
+    if (name, tenant) not in before:
+        await _run(backend, _OPEN, values)
+    found = await _series(store, name, tenant)
+    if (name, tenant) in before and approved:
+        await _extend(backend, found, ranges)
+        return await _series(store, name, tenant)
+    if found.grouped_by != grouped_by or ((name, tenant) in before and after):
+        how = f"GroupBy.{found.grouped_by}" if found.grouped_by else "None"
+        given = f"{name}, which is open at {found.last_number} with group_by={how}"
+        raise InvalidArgumentError("name", given, expected="a new one, or its own options")
+    return found
+
+
+async def _extend(backend: SqlBackend, found: Series, ranges: str) -> None:
+    if found.ranges.endswith(f"-{MAX_ID}"):
+        given = f"{ranges} for {found.name}, which was opened without ranges"
+        raise InvalidArgumentError("ranges", given, expected="left out")
+    both = f"{found.ranges},{ranges}"
+    ranges_of(both)
+    await _run(
+        backend,
+        _EXTEND,
+        {"name": found.name, "tenant": found.tenant, "ranges": both, "old": found.ranges},
+    )
+
+
+async def list_series(store: Store) -> list[Series]:
+    """Return all series of a database, by name and tenant.
+
+    Raises:
+        UnsupportedByStoreError: the store has no tables.
+        StoreError: the store refuses or cannot be reached.
+    """
+    found: dict[tuple[str, str], Series] = {}
+    for name, tenant, period, grouped_by, last, _, ranges, is_open in await _rows(store):
+        first = found.get((name, tenant))
+        found[name, tenant] = Series(
+            name,
+            tenant,
+            grouped_by,
+            period,
+            int(last),
+            first.ranges if first else str(ranges),
+            bool(is_open),
+        )
+    return list(found.values())
+
+
+async def _rows(store: Store) -> Sequence[Row]:
+    return await _run(sql_backend_of(store), _ALL, {})
+
+
+async def _series(store: Store, name: str, tenant: str) -> Series:
+    for each in await list_series(store):
+        if (each.name, each.tenant) == (name, tenant):
+            if not each.is_open:
+                raise SeriesNotOpenError(name, tenant, is_closed=True)
+            return each
+    raise SeriesNotOpenError(name, tenant)
+
+
+async def close_series(store: Store, name: str, *, tenant: str = "") -> Series:
+    """End a series: no further number can be taken from it.
+
+    Raises:
+        SeriesNotOpenError: it was never opened here, or it is closed.
+        UnsupportedByStoreError: the store has no tables.
+        StoreError: the store refuses or cannot be reached.
+    """
+    found = await _series(store, name, tenant)
+    await _run(sql_backend_of(store), _CLOSE, {"name": name, "tenant": tenant})
+    return found
+
+
+async def _run(backend: SqlBackend, statement: str, values: dict[str, Value]) -> Sequence[Row]:
+    shown = {name: backend.dialect.parameter(name, value) for name, value in values.items()}
+    source = backend.dialect.source
+    return await backend.link.fetch_rows(statement.format(**shown, source=source), **values)
+
+
+@dataclass(slots=True)
+class Audit:
+    """What the numbers of an application's table say about a series.
+
+    Attributes:
+        series: the series.
+        count: how many of its numbers the table has.
+        last: the highest one, in the latest period.
+        missing: numbers that were taken, or lie between others, and are not in the table, as period
+            and range.
+        repeated: numbers that the table has more than once, as period and number.
+        foreign: values that are no number of the series: how many.
+    """
+
+    series: Series
+    count: int = 0
+    last: int = 0
+    missing: list[tuple[str, ApprovedRange]] = field(default_factory=list)
+    repeated: list[tuple[str, int]] = field(default_factory=list)
+    foreign: int = 0
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether there is neither a hole nor a repeat."""
+        return not self.missing and not self.repeated
+
+
+async def audit_series(
+    store: Store,
+    name: str,
+    *,
+    tenant: str = "",
+    column: str,
+    prefix: str = "",
+    tenant_column: str | None = None,
+) -> Audit:
+    """Compare a series with the numbers in the application's own table.
+
+    It reads the column in pages, and keeps only the numbers that it has seen, as ranges.  Take it
+    while no transaction is under way: a number of one that is not committed looks like a hole.
+
+    Args:
+        store: the database of both.
+        name: the series.
+        tenant: its tenant; empty without one.
+        column: ``table.column`` or ``schema.table.column``: numbers, or texts of `GaplessNumber`.
+        prefix: the prefix of the texts.
+        tenant_column: the column of the same table that holds the tenant, without its table.
+
+    Raises:
+        InvalidArgumentError: the column is none.
+        SeriesNotOpenError: it was never opened here.
+        UnsupportedByStoreError: the store has no tables.
+        StoreError: there is no such table or column, or the store refuses or cannot be reached.
+    """
+    rows = [each for each in await _rows(store) if (each[0], each[1]) == (name, tenant)]
+    if not rows:
+        raise SeriesNotOpenError(name, tenant)
+    (series,) = (
+        each for each in await list_series(store) if (each.name, each.tenant) == (name, tenant)
+    )
+    audit = Audit(series)
+    where = {} if tenant_column is None else {tenant_column: tenant}
+    form = re.compile(rf"{re.escape(prefix)}(?:(.+)-)?0*([0-9]+)")
+    seen: dict[str, list[ApprovedRange]] = {}
+    async for page in values_of_column(store, column, where):
+        for value in page:
+            match = form.fullmatch(str(value))
+            period = (match[1] or "") if match else ""
+            if match is None or bool(period) != bool(series.grouped_by):
+                audit.foreign += 1
+                continue
+            audit.count += 1
+            if not _added(seen.setdefault(period, []), int(match[2])):
+                audit.repeated.append((period, int(match[2])))
+    for _, _, period, grouped_by, last, _, ranges, _ in rows:
+        if bool(grouped_by) == bool(period):
+            taken = expected(ranges_of(str(ranges) or f"1-{MAX_ID}"), int(last))
+            got = seen.get(period, [])
+            audit.missing += ((period, each) for each in without(taken, got))
+            audit.last = got[-1].last if got else 0
+    return audit
+
+
+def _added(seen: list[ApprovedRange], number: int) -> bool:
+    """Add a number to rising ranges, and return whether it was missing."""
+    at = bisect_right(seen, (number, MAX_ID + 1))
+    if at and seen[at - 1].last >= number:
+        return False
+    joins_left = bool(at) and seen[at - 1].last == number - 1
+    joins_right = at < len(seen) and seen[at].first == number + 1
+    first = seen[at - 1].first if joins_left else number
+    last = seen[at].last if joins_right else number
+    seen[at - joins_left : at + joins_right] = [ApprovedRange(first, last)]
+    return True
+
+
+def expected(ranges: Iterable[ApprovedRange], last: int) -> list[ApprovedRange]:
+    """Return the numbers that were taken when ``last`` was the last one."""
+    return [
+        ApprovedRange(each.first, min(each.last, last)) for each in ranges if each.first <= last
+    ]
+
+
+def without(
+    taken: Iterable[ApprovedRange], seen: Sequence[ApprovedRange]
+) -> Iterable[ApprovedRange]:
+    """Yield the parts of rising ranges that are in none of the others."""
+    for each in taken:
+        at = each.first
+        for other in seen:
+            if other.last < at or other.first > each.last:
+                continue
+            if other.first > at:
+                yield ApprovedRange(at, other.first - 1)
+            at = other.last + 1
+        if at <= each.last:
+            yield ApprovedRange(at, each.last)

@@ -1,0 +1,198 @@
+"""``aiocosid machines run``: real processes that are killed, stopped and cut off."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.servers import wait_until
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+
+# A lease that is renewed every half second, and ends within 3 s without a renewal.
+SHORT = ("--safe-guard", "4", "--interval", "0.5", "--lead", "3", "--grace", "0.5")
+
+# Writes its worker id and the time, every 20 ms, whatever signal it gets.
+STUBBORN = """
+import os, signal, sys, time
+for each in (signal.SIGTERM, signal.SIGINT):
+    signal.signal(each, signal.SIG_IGN)
+with open(sys.argv[1], "a", buffering=1) as file:
+    while True:
+        file.write(f"{os.environ['MACHINE_ID']} {os.getpid()} {int(time.time() * 1000)}\\n")
+        time.sleep(0.02)
+"""
+
+
+class Runs:
+    """Programs under ``machines run`` on one store."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.store = f"sqlite:///{folder / 'ids.db'}"
+        self.started: list[subprocess.Popen[str]] = []
+        self.cli("init", "--store", self.store, "--disposable")
+
+    def cli(self, *words: str) -> str:
+        """Run a command to its end, and return what it printed."""
+        command = [sys.executable, "-m", "aiocosid", *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    def start(self, *words: str, options: tuple[str, ...] = SHORT) -> subprocess.Popen[str]:
+        """Start a program."""
+        command = [sys.executable, "-m", "aiocosid", "machines", "run", "--store", self.store]
+        process = subprocess.Popen(
+            [*command, *options, "--", *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.started.append(process)
+        return process
+
+    def stubborn(self) -> tuple[subprocess.Popen[str], Path]:
+        """Start a program that ignores signals, and wait until it writes to its file."""
+        file = self.folder / f"{len(self.started)}.txt"
+        file.touch()
+        process = self.start(sys.executable, "-c", STUBBORN, str(file))
+        wait_until(
+            lambda: file.read_text().count("\n") > 2 or process.poll() is not None,
+            "the program to write",
+        )
+        assert process.poll() is None, process.communicate()
+        return process, file
+
+    def holders(self) -> list[dict[str, Any]]:
+        """The machine ids that are held."""
+        listed = json.loads(self.cli("machines", "list", "--store", self.store, "--format", "json"))
+        return [each for each in listed if each["instance_id"]]
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Iterator[Runs]:
+    """A store of the test's own, and what runs on it."""
+    made = Runs(tmp_path)
+    yield made
+    for process in made.started:
+        for each in (*family(process), process.pid):
+            with suppress(ProcessLookupError):
+                os.kill(each, signal.SIGKILL)
+        process.communicate()
+
+
+def family(process: subprocess.Popen[str]) -> list[int]:
+    """The renewer and the program of a supervisor, in this order."""
+    path = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    return [int(each) for each in path.read_text().split()] if path.exists() else []
+
+
+def pid_of(file: Path) -> int:
+    """The process that writes to a file."""
+    return int(file.read_text().splitlines()[-1].split()[1])
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process is there and is no zombie."""
+    try:
+        return " Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+
+
+def test_gives_the_program_its_id_and_returns_its_status(runs: Runs) -> None:
+    """Parts of the id are in the environment; the id is free as soon as the program has ended."""
+    parts = ("--env", "WORKER=id&31", "--env", "DATACENTER=id>>5", "--bits", "10")
+    for _ in range(2):
+        process = runs.start("sh", "-c", "echo $WORKER $DATACENTER; exit 7", options=parts)
+        assert process.communicate() == ("0 0\n", "")
+        assert process.returncode == 7
+    assert runs.holders() == []
+
+
+@pytest.mark.parametrize(
+    ("options", "words", "code", "says"),
+    [
+        (("--env", "A=id-1"), ["true"], 2, "--env"),
+        (("--grace", "40"), ["true"], 2, "--grace"),
+        ((), [], 2, "after '--'"),
+        ((), ["no-such-program"], 127, "no-such-program"),
+        (("--store", "sqlite:////nowhere/ids.db"), ["true"], 4, "/nowhere"),
+        ((), ["sh", "-c", "kill -9 $$"], 137, ""),
+    ],
+)
+def test_says_what_is_wrong(
+    runs: Runs, options: tuple[str, ...], words: list[str], code: int, says: str
+) -> None:
+    """Wrong options and stores start nothing; a program's own end is the supervisor's."""
+    process = runs.start(*words, options=options)
+    _, error = process.communicate()
+    assert process.returncode == code, error
+    assert says in error
+
+
+def test_passes_signals_on_and_releases_last(runs: Runs) -> None:
+    """A program that takes its time to end keeps its id until then."""
+    (flag := runs.folder / "flag").touch()
+    slow = f"while [ -e {flag} ]; do sleep 0.05; done; echo bye; exit 3"
+    trap = f"trap '{slow}' TERM; echo here; while :; do sleep 0.05; done"
+    process = runs.start("sh", "-c", trap)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "here\n"
+    process.terminate()
+    assert len(runs.holders()) == 1
+    flag.unlink()
+    assert process.communicate()[0] == "bye\n"
+    assert process.returncode == 3
+    assert runs.holders() == []
+
+
+def test_reaps_and_ends_what_the_program_leaves_behind(runs: Runs) -> None:
+    """Children that outlive the program, also in a session of their own, end with it."""
+    script = "sleep 1000 & setsid sleep 1000 & (exit 0) & sleep 0.2; echo $!"
+    process = runs.start("sh", "-c", script)
+    process.communicate()
+    left = subprocess.run(
+        ["pgrep", "-f", "^sleep 1000$"], capture_output=True, text=True, check=False
+    ).stdout
+    assert left == ""
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("who", ["renewer", "supervisor"])
+def test_the_program_ends_before_its_id_is_free(runs: Runs, who: str, how: signal.Signals) -> None:
+    """Whichever of the two is killed or stopped: a program that ignores SIGTERM ends in time."""
+    process, file = runs.stubborn()
+    renewer, _ = family(process)
+    program = pid_of(file)
+    os.kill(renewer if who == "renewer" else process.pid, how)
+    if (who, how) == ("supervisor", signal.SIGSTOP):  # the renewer goes on, and so may the program
+        assert is_running(program)
+        os.kill(process.pid, signal.SIGCONT)
+        process.kill()
+    wait_until(lambda: not is_running(program), "the end of the program")
+    mine = [each.split() for each in file.read_text().splitlines()]
+    _, others = runs.stubborn()
+    theirs = [each.split() for each in others.read_text().splitlines()]
+    if mine[0][0] == theirs[0][0]:
+        assert max(int(ms) for *_, ms in mine) < min(int(ms) for *_, ms in theirs)
+
+
+def test_ends_the_program_when_the_store_is_away(runs: Runs) -> None:
+    """Without renewals the program gets SIGTERM, then SIGKILL, before its deadline."""
+    process, _ = runs.stubborn()
+    began = time.monotonic()
+    runs.folder.joinpath("ids.db").rename(runs.folder / "away.db")
+    _, error = process.communicate()
+    assert process.returncode == 75, error
+    assert "machine id" in error
+    assert time.monotonic() - began < 30
