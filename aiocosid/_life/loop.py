@@ -48,9 +48,9 @@ def loop_finder() -> Callable[[], object | None]:
 
     What it returns is an identity to compare, or None; cheap enough for every segment boundary.
     """
-    asyncio = sys.modules.get("asyncio")
-    if asyncio is not None and asyncio._get_running_loop() is not None:
-        return asyncio._get_running_loop  # type: ignore[no-any-return]  # sys.modules gives Any
+    if asyncio_loop() is not None:
+        finder: Callable[[], object | None] = sys.modules["asyncio"]._get_running_loop
+        return finder
     if "trio" in sys.modules:
         return _trio_loop
     return no_loop

@@ -156,7 +156,8 @@ class InstanceMachines:
             MachineIdLostError: it held one, and has lost it.
             CosIdError: an argument is refused; the store refuses or cannot be reached.
         """
-        asker = self._asker(access, who, safe_guard)
+        guard_ms = min(guard_ms_of(safe_guard), MOST_GUARD_MS)
+        asker = self._asker(access, who, guard_ms)
         now_ms = SYSTEM_CLOCK.now_ms()
 
         def rule(snapshot: Snapshot, number: int, seat: Seat) -> Decision:
@@ -246,9 +247,8 @@ class InstanceMachines:
             raise Problem(HTTPStatus.NOT_IMPLEMENTED, "not-supported", detail)
         return found
 
-    def _asker(self, access: Access, who: InstanceId, safe_guard: float = 0.0) -> Asker:
+    def _asker(self, access: Access, who: InstanceId, guard_ms: int = 0) -> Asker:
         owner = _machines.owner_of(access, self._owner)
-        guard_ms = min(guard_ms_of(safe_guard), MOST_GUARD_MS)
         return Asker(who.text, who.stable, guard_ms, owner, nonce=nonce())
 
     def _remember(self, namespace: str, asker: Asker, machine_id: int) -> None:

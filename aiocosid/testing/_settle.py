@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from anyio.lowlevel import checkpoint
 
+from .._life.loop import asyncio_loop
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
@@ -31,10 +33,8 @@ async def settle(*, max_turns: int = MAX_TURNS) -> None:
     Args:
         max_turns: turns of the loop.
     """
-    asyncio = sys.modules.get("asyncio")
-    is_asyncio = asyncio is not None and asyncio._get_running_loop() is not None
     quiet = 0
-    with _asyncio_watch() if is_asyncio else _trio_watch() as somebody_was_ready:
+    with _asyncio_watch() if asyncio_loop() is not None else _trio_watch() as somebody_was_ready:
         for _ in range(max_turns):
             await checkpoint()
             quiet = 0 if somebody_was_ready() else quiet + 1
