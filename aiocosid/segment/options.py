@@ -110,8 +110,8 @@ class SegmentOptions(Options):
         return QUIET_PERIOD
 
 
-class CountedOptions(SegmentOptions):
-    """The options of all generators on a counter of a store.
+class CountedOptions(Options):
+    """What generators on a counter of a store have beside the options of a segment.
 
     Attributes:
         ttl: seconds after which fetched ids are no longer handed out; by default no limit.
@@ -125,7 +125,7 @@ class CountedOptions(SegmentOptions):
         return FOREVER if self.ttl is None else self.ttl
 
 
-class SegmentIdOptions(CountedOptions):
+class SegmentIdOptions(CountedOptions, SegmentOptions):
     """The options of `SegmentId`.
 
     Attributes:
@@ -135,7 +135,7 @@ class SegmentIdOptions(CountedOptions):
     strict: bool = False
 
 
-class LeafSegmentOptions(CountedOptions):
+class LeafSegmentOptions(CountedOptions, SegmentOptions):
     """The options of `LeafSegmentId`.
 
     Attributes:
@@ -160,7 +160,7 @@ class EnduranceOption(Options):
     endurance: SecondsOrZero = ENDURANCE
 
 
-class SegmentChainOptions(EnduranceOption, CountedOptions):
+class SegmentChainOptions(EnduranceOption, CountedOptions, SegmentOptions):
     """The options of `SegmentChainId`.
 
     Attributes:
@@ -307,7 +307,7 @@ class GroupedOptions(GroupOptions):
     name: str
 
 
-OF_CHAINS: Final = declared(SegmentChainOptions).keys() - declared(CountedOptions).keys()
+OF_CHAINS: Final = declared(SegmentChainOptions).keys() - declared(SegmentIdOptions).keys()
 """The options that only chains have."""
 
 

@@ -14,6 +14,7 @@ from ...segment.options import (
     RemoteOptions,
     SegmentChainOptions,
     SegmentIdOptions,
+    SegmentOptions,
 )
 from ...segment.pace import CHAIN_STEP
 from ...snowflake import COSID_MS, UID_GENERATOR_HA
@@ -89,6 +90,7 @@ class _Generator(BaseModel):
 
 
 @having(CountedOptions)
+@having(SegmentOptions)
 class _Counted(_Generator):
     """The keys of kinds on a counter.
 
