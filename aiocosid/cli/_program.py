@@ -14,9 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import NoReturn
 
-__all__ = ("COMMAND", "run")
-
-COMMAND: Final = ("machines", "run")
+__all__ = ("parser", "run")
 
 EPILOG: Final = """\
 examples:
@@ -37,7 +35,7 @@ def run(argv: Sequence[str]) -> int:
     Raises:
         InvalidArgumentError: an option is wrong; nothing was started.
     """
-    given = _parser().parse_args(argv)
+    given = parser().parse_args(argv)
     command = given.command[1:] if given.command[:1] == ["--"] else given.command
     if not command:
         raise InvalidArgumentError("CMD", None, expected="the program to run, after '--'")
@@ -57,15 +55,16 @@ def _serve(options: dict[str, object], supervisor: socket.socket) -> NoReturn:
     serve(LeaseRequest(**options), supervisor)  # type: ignore[arg-type]  # as the parser has them
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the options."""
+    made = argparse.ArgumentParser(
         prog="aiocosid machines run",
         description="Run a program of any language under a machine id that nobody else has.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    add = parser.add_argument
+    add = made.add_argument
     add("--store", metavar="URL", help="the store (default: AIOCOSID_STORE, or that of --config)")
     add("--config", metavar="FILE", help="a TOML file whose store and namespace to take")
     add("--namespace", help="the machine ids' namespace (default: the store's)")
@@ -79,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--instance",
         dest="instance_id",
-        metavar="TEXT",
+        metavar="NAME",
         help="a name that comes back with the same id, as a StatefulSet's pod",
     )
     add(
@@ -105,7 +104,7 @@ def _parser() -> argparse.ArgumentParser:
         help="between SIGTERM and SIGKILL if the program has to end (default: 10)",
     )
     add("command", nargs=argparse.REMAINDER, metavar="-- CMD ARG...", help="the program")
-    return parser
+    return made
 
 
 def _expression(text: str) -> Expression:

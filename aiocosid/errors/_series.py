@@ -14,9 +14,11 @@ __all__ = (
 )
 
 
-def _typed(name: str, tenant: str) -> str:
-    """Return how a command names a series."""
-    return quote(name) + (f" --tenant {quote(tenant)}" if tenant else "")
+def _opening(name: str, tenant: str) -> str:
+    """Return the command that opens a series."""
+    if tenant:
+        return f"'aiocosid series open {quote(name)} --tenant {quote(tenant)} --store URL'"
+    return f"'aiocosid series open {quote(name)} --store URL'"
 
 
 def _shown(name: str, tenant: str) -> str:
@@ -33,12 +35,11 @@ class SeriesNotOpenError(CosIdError):
     """
 
     def __init__(self, name: str, tenant: str = "", *, is_closed: bool = False) -> None:
-        which = _typed(name, tenant)
         self.remedy = (
             "open another series, under another name"
             if is_closed
-            else f"correct the name, or open it with 'aiocosid series open {which}'; if it "
-            "was open before, its row was lost: give that command the last number with --after"
+            else f"correct the name, or open it with {_opening(name, tenant)}; if it was open "
+            "before, its row was lost: give that command the last number with --after"
         )
         found = "is closed" if is_closed else "is not open in this database"
         super().__init__(with_remedy(f"{_shown(name, tenant)} {found}", self.remedy))
@@ -58,11 +59,10 @@ class SeriesEndedError(CosIdError):
     """
 
     def __init__(self, name: str, tenant: str = "", *, left: int, wanted: int) -> None:
-        which = _typed(name, tenant)
         self.remedy = (
             f"take {left} first: numbers that are taken at once are consecutive"
             if left
-            else f"add an approved range with 'aiocosid series open {which} --range FIRST-LAST'"
+            else f"add an approved range, --range FIRST-LAST, with {_opening(name, tenant)}"
         )
         what = f"the range of {_shown(name, tenant)} has {left} numbers left, not {wanted}"
         super().__init__(with_remedy(what, self.remedy))

@@ -15,13 +15,13 @@ from __future__ import annotations
 import logging
 import sqlite3
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, TypedDict
 
+from .._life.clock import SYSTEM_CLOCK
 from ..abc import MAX_ID
 from ..abc.checks import check_integer, check_text
-from ..abc.dates import resolve_zone
+from ..abc.dates import moment_of, resolve_zone
 from ..errors import (
     CosIdError,
     InvalidArgumentError,
@@ -36,7 +36,7 @@ from ._mysql import same_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from datetime import tzinfo
+    from datetime import datetime, tzinfo
     from typing import Any
 
 
@@ -154,7 +154,7 @@ def key_of(name: str, options: GaplessOptions, now: datetime | None = None) -> S
     digits = options.get("digits", DIGITS)
     check_integer("digits", digits, at_least=1, at_most=19)
     group_by = group_of(options.get("group_by"), options.get("zone"))
-    at = options.get("at") or now or datetime.now(UTC)
+    at = options.get("at") or now or moment_of(SYSTEM_CLOCK.now_ms())
     if at.tzinfo is None:
         raise InvalidArgumentError("at", at, expected="a moment with its time zone")
     period = group_by.period_at(int(at.timestamp() * 1000)) if group_by else ""

@@ -123,7 +123,7 @@ MAY_BE_ANY = {
     *("assign_ids_before_flush", "Executor.__init__", "GroupedSegmentId.__init__", "Node.of"),
     *("StandardTimeKey.local_span", "SnowflakeTimeKey.local_span", "ShardRange.all"),
     *("sharding_algorithm", "ConfiguredProvider.__init__", "Snapshot.raw", "Snapshot.__init__"),
-    *("freed", "transact", "lease_of", "WatchedDistributor.__init__"),
+    *("freed", "transact", "lease_of", "WatchedDistributor.__init__", "made_between"),
     # Overrides of methods of Django and its REST framework, which have no annotations.
     *("CosIdField.__init__", "CosIdField.assign", "CosIdField.contribute_to_class"),
     *("CosIdField.deconstruct", "CosIdQuerySet.bulk_create", "Command.handle"),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from aiocosid.abc.stores import is_disposable
 from aiocosid.abc.variables import KEYS, TABLES, Variables
@@ -339,7 +340,7 @@ def test_secrets_come_from_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("AIOCOSID_STORE_FILE", str(secret))
     monkeypatch.setenv("AIOCOSID_STORES__CACHE_FILE", str(other))
     settings = load_settings()
-    assert settings.store is not None
+    assert isinstance(settings.store, SecretStr)
     assert settings.store.get_secret_value() == "redis://:s3cret@h/0"
     assert settings.stores.keys() == {"cache"}
     assert Variables.read().text("store") == "redis://:s3cret@h/0"
