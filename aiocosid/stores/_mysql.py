@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ._dialect import Creation, SqlCommit, Value
     from ._executor import Row
 
-__all__ = ("COMMIT", "MYSQL", "SESSION", "in_foreign_session", "run")
+__all__ = ("COMMIT", "MYSQL", "SESSION", "in_foreign_session", "run", "same_text")
 
 LOCK_WAIT: Final = 2  # seconds; no caller waits longer
 
@@ -273,7 +273,7 @@ def _bytes(text: str) -> str:
     return f"CAST(CONVERT({text} USING utf8mb4) AS BINARY)"
 
 
-def _same(one: str, other: str) -> str:
+def same_text(one: str, other: str) -> str:
     """Compare names exactly, even where the table's collation treats ``a`` and ``A`` as equal.
 
     The plain comparison is there for the index.
@@ -293,12 +293,12 @@ def _stamp(column: str) -> str:
 
 def _as_read(column: str, given: str) -> str:
     if column == "instance_id":
-        return _same(column, given)
+        return same_text(column, given)
     return f"{_stamp(column) if column == 'last_timestamp' else column} = {given}"
 
 
-_IS_OURS: Final = _same("m.namespace", "%(namespace)s")
-_IS_HELD: Final = _same("m.instance_id", "%(instance)s")
+_IS_OURS: Final = same_text("m.namespace", "%(namespace)s")
+_IS_HELD: Final = same_text("m.instance_id", "%(instance)s")
 _OF_NAMESPACE: Final = f"SELECT {{}} FROM {MACHINE_TABLE} AS m WHERE m.namespace = %(namespace)s"
 _NOTED: Final = _OF_NAMESPACE.format(f"CONCAT('note/', {_text('m.name')})")
 _READ_CELLS: Final = ("marker", "namespaces", "count", "space", "mine")

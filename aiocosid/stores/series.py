@@ -32,6 +32,7 @@ from ..errors import (
 from ..segment import GroupBy
 from ._dialect import SERIES_TABLE, Value
 from ._executor import PARAMETER, as_store_error, code_of
+from ._mysql import same_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -245,6 +246,13 @@ WHERE name = :name AND tenant = :tenant AND period = '' AND range_end = :old_end
 # MySQL has no variable of the older name, and MariaDB before 11.1 none of the newer one.
 _ISOLATION: Final = "/*!50700 @@transaction_isolation */ /*M! @@tx_isolation */"
 
+
+def _exactly(statement: str) -> str:
+    """Have MySQL compare names exactly: its collations ignore spaces at the end at least."""
+    exactly = " AND ".join(same_text(each, f":{each}") for each in ("name", "tenant"))
+    return statement.replace("name = :name AND tenant = :tenant", exactly)
+
+
 _POSTGRES: Final = SeriesStatements(
     f"{_TAKE}\nRETURNING last_number, current_setting('transaction_isolation')",
     "",
@@ -253,9 +261,9 @@ _POSTGRES: Final = SeriesStatements(
     _ADVANCE,
 )
 _MYSQL: Final = SeriesStatements(
-    _TAKE,
+    _exactly(_TAKE),
     f"SELECT last_number, {_ISOLATION} FROM {SERIES_TABLE} WHERE {_ROW}",
-    f"{_LOOK} FOR UPDATE",
+    f"{_exactly(_LOOK)} FOR UPDATE",
     f"{_BEGIN}\nON DUPLICATE KEY UPDATE {SERIES_TABLE}.is_open = {SERIES_TABLE}.is_open",
     _ADVANCE,
     "READ-COMMITTED",
@@ -362,14 +370,14 @@ def next_step(
     first = next((each for each in rows if not each.period), None)
     if first is None:
         raise SeriesNotOpenError(key.name, key.tenant)
-    if not first.is_open:
+    row = next((each for each in rows if each.period == key.period), None)
+    if not (first.is_open and (row is None or row.is_open)):
         raise SeriesNotOpenError(key.name, key.tenant, is_closed=True)
     if first.grouped_by != key.grouped_by:
         opened = f"GroupBy.{first.grouped_by}" if first.grouped_by else "None"
         raise InvalidArgumentError(
             "group_by", key.grouped_by or None, expected=f"as it was opened: {opened}"
         )
-    row = next((each for each in rows if each.period == key.period), None)
     if row is None:
         return None
     left = row.range_end - row.last_number

@@ -188,7 +188,8 @@ async def close_series(store: Store, name: str, *, tenant: str = "") -> Series:
         StoreError: the store refuses or cannot be reached.
     """
     found = await _series(store, name, tenant)
-    await _run(sql_backend_of(store), _CLOSE, {"name": name, "tenant": tenant})
+    for _ in range(2):  # PostgreSQL does not see a period that began while it waited for the lock
+        await _run(sql_backend_of(store), _CLOSE, {"name": name, "tenant": tenant})
     return found
 
 

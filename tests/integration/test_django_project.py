@@ -235,6 +235,49 @@ def test_gapless_numbers_inside_atomic(project: Project) -> None:
     ]
 
 
+CONFLICT = """
+import threading
+from aiocosid.errors import TransactionConflictError
+from aiocosid.integrations.django import gapless
+from django.db import connection, transaction
+from django.db.transaction import TransactionManagementError
+taken, done = threading.Event(), threading.Event()
+def other():
+    with transaction.atomic():
+        gapless("invoice")
+        taken.set()
+        done.wait(30)
+    connection.close()
+thread = threading.Thread(target=other)
+thread.start()
+taken.wait(30)
+found = []
+with transaction.atomic():
+    connection.cursor().execute("SET LOCAL lock_timeout = '100ms'")
+    for statement in (lambda: gapless("invoice"), Tag.objects.first):
+        try:
+            statement()
+        except (TransactionConflictError, TransactionManagementError) as error:
+            found.append(type(error).__name__)
+done.set()
+thread.join()
+with transaction.atomic():
+    found.append(gapless("invoice").number)
+print(json.dumps(found))
+"""
+
+
+def test_after_a_conflict_atomic_only_rolls_back(project: Project) -> None:
+    """Whatever the block does then: on MySQL it would be in another transaction."""
+    url = project.environment.get("DATABASE_URL")
+    if url is None:
+        pytest.skip("SQLite's conflicts are before the block")
+    for command in (["init"], ["series", "open", "invoice"]):
+        project.run("aiocosid", *command, "--store", url)
+    found = project.shell(CONFLICT)
+    assert found == ["TransactionConflictError", "TransactionManagementError", 2]
+
+
 ROWS = """
 tag = Tag.objects.create(name="t")
 for title in "abc":

@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from django.db import DatabaseError, connections
 
-from ...errors import InvalidArgumentError, UnsuitableTransactionError
+from ...errors import (
+    InvalidArgumentError,
+    TransactionConflictError,
+    UnsuitableTransactionError,
+)
 from ...stores.series import PARAMETER, STATEMENTS, Taking, key_of, take, transaction_error
 
 if TYPE_CHECKING:
@@ -69,7 +73,10 @@ def gapless_batch(
     try:
         taken = take(run, statements, key, count, label)
     except DatabaseError as error:
-        raise transaction_error(label(), error.__cause__ or error) from error
+        found = transaction_error(label(), error.__cause__ or error)
+        if isinstance(found, TransactionConflictError):  # MySQL may have begun another transaction
+            connection.needs_rollback = True
+        raise found from error
     return key.numbers(taken, count)
 
 

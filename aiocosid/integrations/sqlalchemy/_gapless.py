@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+import sys
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
@@ -9,7 +11,11 @@ from sqlalchemy import Connection, event, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from ...errors import InvalidArgumentError, UnsuitableTransactionError
+from ...errors import (
+    InvalidArgumentError,
+    TransactionConflictError,
+    UnsuitableTransactionError,
+)
 from ...stores.series import STATEMENTS, Taking, key_of, take, transaction_error
 
 if TYPE_CHECKING:
@@ -83,14 +89,12 @@ def gapless_batch_sync(
 ) -> list[GaplessNumber]:
     """Take several consecutive numbers in a blocking session's transaction; see `gapless`."""
     key = key_of(name, options)
-    connection = session if isinstance(session, Connection) else session.connection()
-    statements = STATEMENTS.get(
-        {"mariadb": "mysql"}.get(connection.dialect.name, connection.dialect.name)
-    )
+    bind = session if isinstance(session, Connection) else session.get_bind()
+    database = {"mariadb": "mysql"}.get(bind.dialect.name, bind.dialect.name)
+    statements = STATEMENTS.get(database)
     if statements is None:
         expected = f"one on {', '.join(STATEMENTS)}"
-        raise InvalidArgumentError("session", connection.dialect.name, expected=expected)
-    _check_transaction(connection)
+        raise InvalidArgumentError("session", database, expected=expected)
 
     def run(statement: str, values: dict[str, Value]) -> Taking:
         result = connection.execute(_text(statement), values)
@@ -98,12 +102,21 @@ def gapless_batch_sync(
         return Taking(len(rows) if result.returns_rows else result.rowcount, rows)
 
     def label() -> str:
-        return connection.engine.url.render_as_string(hide_password=True)
+        return bind.engine.url.render_as_string(hide_password=True)
 
+    try:  # it may begin a transaction, or connect
+        connection = session if isinstance(session, Connection) else session.connection()
+    except (DBAPIError, OSError) as error:
+        raise transaction_error(label(), error) from error
+    _check_transaction(connection)
     try:
         return key.numbers(take(run, statements, key, count, label), count)
     except DBAPIError as error:
-        raise transaction_error(label(), error) from error
+        found = transaction_error(label(), error)
+        if database == "mysql" and isinstance(found, TransactionConflictError):
+            # The server may have begun another one, in which an earlier number would be a repeat.
+            connection.invalidate(error)
+        raise found from error
 
 
 def _check_transaction(connection: Connection) -> None:
@@ -139,13 +152,17 @@ def begin_immediate(engine: Engine | AsyncEngine) -> None:
     target = engine.sync_engine if isinstance(engine, AsyncEngine) else engine
     if target.dialect.name != "sqlite":
         raise InvalidArgumentError("engine", target.dialect.name, expected="one on SQLite")
-    event.listen(target, "connect", _stop_the_driver)
+    event.listen(target, "do_connect", _stop_the_driver)
     event.listen(target, "begin", _begin)
 
 
-def _stop_the_driver(driver: Any, _record: object) -> None:  # noqa: ANN401 - of either driver
+def _stop_the_driver(
+    _dialect: object, _record: object, _arguments: object, parameters: dict[str, Any]
+) -> None:
     """Keep the driver from beginning and ending transactions by itself."""
-    driver.isolation_level = None
+    parameters["isolation_level"] = None
+    if sys.version_info >= (3, 12):
+        parameters["autocommit"] = sqlite3.LEGACY_TRANSACTION_CONTROL
 
 
 def _begin(connection: Connection) -> None:
