@@ -132,10 +132,11 @@ class _Renewal:
                 raise lease.lost
 
     def _report(self, lease: MachineIdLease) -> None:
-        limit_ms, left = lease.limit_ms(), lease.statistics().seconds_left
-        deadline = Deadline(boot_time() + left, limit_ms)
-        same = self._deadline is not None and self._deadline.mark_ms == limit_ms
-        if limit_ms < 0 or same:
+        now, limit_ms = boot_time(), lease.limit_ms()  # before the rest: it may be stopped here
+        deadline = Deadline(now + lease.statistics().seconds_left, limit_ms)
+        last = self._deadline
+        # The mark stands still after a clock that steps back, while the lease's end moves on.
+        if limit_ms < 0 or (last is not None and deadline.is_nearly(last)):
             return
         self._deadline = deadline
         line = f"until {lease.machine_id} {deadline.boot_time} {deadline.mark_ms}\n"
