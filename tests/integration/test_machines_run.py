@@ -141,6 +141,13 @@ def test_gives_the_program_its_id_and_returns_its_status(runs: Runs) -> None:
     assert runs.holders() == []
 
 
+def test_an_instance_comes_back_with_its_id(runs: Runs) -> None:
+    """Another one gets another id in between."""
+    for instance, machine_id in (("shop-0", "0\n"), ("shop-1", "1\n"), ("shop-0", "0\n")):
+        process = runs.start("sh", "-c", "echo $MACHINE_ID", options=("--instance", instance))
+        assert process.communicate() == (machine_id, "")
+
+
 @pytest.mark.parametrize(
     ("options", "words", "code", "says"),
     [
