@@ -40,6 +40,8 @@ def run(argv: Sequence[str]) -> int:
     if not command:
         raise InvalidArgumentError("CMD", None, expected="the program to run, after '--'")
     variables = [_expression(each) for each in given.env or ["MACHINE_ID"]]
+    if given.grace is None:
+        given.grace = 3.0 if given.instance_id else 10.0
     if given.grace <= 0:
         raise InvalidArgumentError("--grace", given.grace, expected="seconds above 0")
     _check_lead(given)
@@ -88,7 +90,12 @@ def parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         help="without a renewal, after which the id may be given to another one (default: 300)",
     )
-    add("--interval", type=float, metavar="SECONDS", help="between two renewals (default: 60)")
+    add(
+        "--interval",
+        type=float,
+        metavar="SECONDS",
+        help="between two renewals (default: 60; with --instance 10)",
+    )
     add(
         "--lead",
         type=float,
@@ -99,9 +106,9 @@ def parser() -> argparse.ArgumentParser:
     add(
         "--grace",
         type=float,
-        default=10.0,
         metavar="SECONDS",
-        help="between SIGTERM and SIGKILL if the program has to end (default: 10)",
+        help="between SIGTERM and SIGKILL if the program has to end (default: 10; with --instance, "
+        "whose renewals are 10 s apart, 3)",
     )
     add("command", nargs=argparse.REMAINDER, metavar="-- CMD ARG...", help="the program")
     return made

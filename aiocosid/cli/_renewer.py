@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ..errors import CosIdError
-from ..machine import MachineIdLease
+from ..machine import InstanceId, MachineIdLease
 from ._exit import code_of, one_line, redacted
 from ._stores import chosen_store
 from ._supervisor import KILL_MARGIN, LOST, Deadline, boot_time, kill_group
@@ -36,7 +36,7 @@ class LeaseRequest:
         config: a file of settings.
         namespace: the machine ids' namespace; None for the store's.
         bits: the width of the machine id.
-        instance_id: a stable instance; None for a new one.
+        instance_id: the name of a stable instance; None for a new one.
         safe_guard: seconds without a renewal after which the id may be another one's.
         interval: seconds between two renewals; None for the default.
         lead: seconds that the program may run while the store is down; None for the default.
@@ -113,7 +113,7 @@ class _Renewal:
         async with aclosing(chosen.make()) as store:
             distributor = store.machine_id_distributor(
                 namespace=request.namespace or chosen.namespace,
-                instance_id=request.instance_id,
+                instance_id=request.instance_id and InstanceId(request.instance_id, stable=True),
                 safe_guard=request.safe_guard,
                 interval=request.interval,
             )
@@ -132,10 +132,11 @@ class _Renewal:
                 raise lease.lost
 
     def _report(self, lease: MachineIdLease) -> None:
-        limit_ms, left = lease.limit_ms(), lease.statistics().seconds_left
-        deadline = Deadline(boot_time() + left, limit_ms)
-        same = self._deadline is not None and self._deadline.mark_ms == limit_ms
-        if limit_ms < 0 or same:
+        now, limit_ms = boot_time(), lease.limit_ms()  # before the rest: it may be stopped here
+        deadline = Deadline(now + lease.statistics().seconds_left, limit_ms)
+        last = self._deadline
+        # The mark stands still after a clock that steps back, while the lease's end moves on.
+        if limit_ms < 0 or (last is not None and deadline.is_nearly(last)):
             return
         self._deadline = deadline
         line = f"until {lease.machine_id} {deadline.boot_time} {deadline.mark_ms}\n"

@@ -107,6 +107,10 @@ class Deadline(NamedTuple):
     boot_time: float
     mark_ms: float
 
+    def is_nearly(self, other: Deadline) -> bool:
+        """Whether both say the same, but for the time that it took to read the clocks."""
+        return self.mark_ms == other.mark_ms and abs(self.boot_time - other.boot_time) < POLL
+
     def left(self) -> float:
         """Return the seconds that are left, by the clock that is nearer to it."""
         return min(self.boot_time - boot_time(), self.mark_ms / 1000 - time.time())
@@ -263,14 +267,14 @@ class _Supervisor:
             return stopped
         machine_id = self._renewer.machine_id
         environment = os.environ | {each.variable: each.value(machine_id) for each in variables}
-        self._program = _start(command, environment)
-        self._renewer.tell(f"program {self._program}")
+        self._program = _start(command, environment, self._renewer)
         while self._status is None:
             self._wait()
             self._judge()
         # What is left of its group may still use the id.
         kill_group(self._program, signal.SIGKILL)
         _kill_orphans(self._renewer.pid)
+        _hand_terminal(self._program, os.getpgrp())
         return LOST if self._reason else self._status
 
     def _wait_for_id(self) -> int | None:
@@ -294,7 +298,7 @@ class _Supervisor:
         numbers = self._signals.read()
         for number in numbers:
             if self._program and number != signal.SIGCHLD:
-                with suppress(ProcessLookupError):
+                with suppress(ProcessLookupError, PermissionError):
                     os.kill(self._program, number)
         self._reap()
         return numbers
@@ -332,8 +336,9 @@ class _Supervisor:
             kill_group(self._program, signal.SIGKILL)
 
 
-def _start(command: Sequence[str], environment: Mapping[str, str]) -> int:
+def _start(command: Sequence[str], environment: Mapping[str, str], renewer: _Renewer) -> int:
     """Start the program in a process group of its own, and return its process."""
+    group = os.getpgrp()
     pid = os.fork()
     if pid:
         with suppress(OSError):  # it has done so itself, or has ended
@@ -341,16 +346,25 @@ def _start(command: Sequence[str], environment: Mapping[str, str]) -> int:
         return pid
     try:
         os.setpgid(0, 0)
-        for each in (*PASSED_ON, signal.SIGCHLD, signal.SIGTTOU, signal.SIGPIPE):
-            signal.signal(each, signal.SIG_DFL if each != signal.SIGTTOU else signal.SIG_IGN)
-        with suppress(OSError):
-            os.tcsetpgrp(0, os.getpgrp())  # Ctrl-C goes to it alone
-        signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+        for each in (*PASSED_ON, signal.SIGCHLD, signal.SIGPIPE):
+            signal.signal(each, signal.SIG_DFL)
+        _hand_terminal(group, os.getpgrp())  # Ctrl-C goes to it alone
         _prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
+        # Said here: the supervisor may be killed or stopped before it could say so.
+        renewer.tell(f"program {os.getpid()}")
         os.execvpe(command[0], [*command], environment)  # noqa: S606 - what the user asks for
     except OSError as error:
         _say(f"{command[0]}: {error.strerror}")
         os._exit(NOT_FOUND if isinstance(error, FileNotFoundError) else CANNOT_RUN)
+
+
+def _hand_terminal(giver: int, taker: int) -> None:
+    """Make a process group the terminal's foreground, if another one is: none is taken away."""
+    old = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    with suppress(OSError):
+        if os.tcgetpgrp(0) == giver:
+            os.tcsetpgrp(0, taker)
+    signal.signal(signal.SIGTTOU, old)
 
 
 def kill_group(group: int, number: int) -> None:
@@ -378,9 +392,8 @@ def _kill_orphans(spared: int) -> None:
         if not children:
             return
         for each in children:
-            with suppress(ProcessLookupError):
+            with suppress(OSError):  # one of another user's cannot be killed, nor waited for
                 os.kill(each, signal.SIGKILL)
-            with suppress(ChildProcessError):
                 os.waitpid(each, 0)
 
 
@@ -390,4 +403,7 @@ def _prctl(option: int, value: int) -> None:
 
 
 def _say(text: str) -> None:
-    print(f"aiocosid: {text}", file=sys.stderr, flush=True)  # noqa: T201
+    """Write a line to stderr, unless that would wait for a reader: the program has to end."""
+    with suppress(OSError):
+        if select.select([], [2], [], 0)[1]:
+            os.write(2, f"aiocosid: {text}\n".encode()[: select.PIPE_BUF])

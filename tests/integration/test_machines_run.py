@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import shlex
 import signal
 import subprocess
 import sys
@@ -34,6 +36,21 @@ with open(sys.argv[1], "a", buffering=1) as file:
 """
 
 
+# Something happens to the supervisor just after it has forked the program.
+FORKED = """
+import os, sys, time
+from aiocosid.cli._program import run
+setpgid = os.setpgid
+def interrupted(pid, group):
+    if pid:
+        os.kill(os.getpid(), int(sys.argv[1]))
+    time.sleep(0.3)
+    setpgid(pid, group)
+os.setpgid = interrupted
+sys.exit(run(sys.argv[4:]))
+"""
+
+
 class Runs:
     """Programs under ``machines run`` on one store."""
 
@@ -48,23 +65,28 @@ class Runs:
         command = [sys.executable, "-m", "aiocosid", *words]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
-    def start(self, *words: str, options: tuple[str, ...] = SHORT) -> subprocess.Popen[str]:
+    def command(self, *words: str, options: tuple[str, ...] = SHORT) -> list[str]:
+        """The words that start a program, from ``machines`` on."""
+        return ["machines", "run", "--store", self.store, *options, "--", *words]
+
+    def start(
+        self, *words: str, options: tuple[str, ...] = SHORT, stderr: int = subprocess.PIPE
+    ) -> subprocess.Popen[str]:
         """Start a program."""
-        command = [sys.executable, "-m", "aiocosid", "machines", "run", "--store", self.store]
         process = subprocess.Popen(
-            [*command, *options, "--", *words],
+            [sys.executable, "-m", "aiocosid", *self.command(*words, options=options)],
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=stderr,
             text=True,
         )
         self.started.append(process)
         return process
 
-    def stubborn(self) -> tuple[subprocess.Popen[str], Path]:
+    def stubborn(self, stderr: int = subprocess.PIPE) -> tuple[subprocess.Popen[str], Path]:
         """Start a program that ignores signals, and wait until it writes to its file."""
         file = self.folder / f"{len(self.started)}.txt"
         file.touch()
-        process = self.start(sys.executable, "-c", STUBBORN, str(file))
+        process = self.start(sys.executable, "-c", STUBBORN, str(file), stderr=stderr)
         wait_until(
             lambda: file.read_text().count("\n") > 2 or process.poll() is not None,
             "the program to write",
@@ -117,6 +139,13 @@ def test_gives_the_program_its_id_and_returns_its_status(runs: Runs) -> None:
         assert process.communicate() == ("0 0\n", "")
         assert process.returncode == 7
     assert runs.holders() == []
+
+
+def test_an_instance_comes_back_with_its_id(runs: Runs) -> None:
+    """Another one gets another id in between."""
+    for instance, machine_id in (("shop-0", "0\n"), ("shop-1", "1\n"), ("shop-0", "0\n")):
+        process = runs.start("sh", "-c", "echo $MACHINE_ID", options=("--instance", instance))
+        assert process.communicate() == (machine_id, "")
 
 
 @pytest.mark.parametrize(
@@ -196,3 +225,102 @@ def test_ends_the_program_when_the_store_is_away(runs: Runs) -> None:
     assert process.returncode == 75, error
     assert "machine id" in error
     assert time.monotonic() - began < 30
+
+
+@pytest.mark.parametrize("reader", ["asleep", "gone"])
+def test_ends_the_program_whoever_reads_its_errors(runs: Runs, reader: str) -> None:
+    """A message that cannot be written holds nothing up, and loses no exit status."""
+    reading, writing = os.pipe()
+    try:
+        process, file = runs.stubborn(stderr=writing)
+        if reader == "gone":
+            os.close(reading)
+        else:
+            os.set_blocking(writing, False)
+            with suppress(BlockingIOError):
+                while os.write(writing, bytes(4096)):
+                    pass
+            os.set_blocking(writing, True)
+        program = pid_of(file)
+        os.kill(family(process)[0], signal.SIGKILL)
+        wait_until(lambda: not is_running(program), "the end of the program")
+        assert process.wait(10) == 75
+    finally:
+        os.close(writing)
+        if reader != "gone":
+            os.close(reading)
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_the_renewer_knows_the_program_at_once(runs: Runs, how: signal.Signals) -> None:
+    """A supervisor that is killed or stopped before it could say a word leaves no program."""
+    (file := runs.folder / "forked.txt").touch()
+    words = runs.command(sys.executable, "-c", STUBBORN, str(file))
+    process = subprocess.Popen(
+        [sys.executable, "-c", FORKED, str(int(how)), *words],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    runs.started.append(process)
+    if how == signal.SIGSTOP:
+        wait_until(lambda: bool(file.read_text()), "the program to write")
+        runs.folder.joinpath("ids.db").rename(runs.folder / "away.db")
+        program = pid_of(file)
+    else:
+        process.wait(10)
+        time.sleep(1)
+        program = pid_of(file) if file.read_text() else 0
+    try:
+        wait_until(lambda: not is_running(program), "the end of the program", deadline=15)
+    finally:
+        if program:
+            with suppress(ProcessLookupError):
+                os.kill(program, signal.SIGKILL)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="libfaketime is preloaded on Linux")
+def test_runs_on_after_a_clock_that_steps_back(runs: Runs, tmp_path: Path) -> None:
+    """The time mark stands still then; renewals move the end of the lease."""
+    faketime = pytest.importorskip("libfaketime")
+    (clock := tmp_path / "clock").write_text("+0")
+    words = ("sh", "-c", "echo here; sleep 8; echo done")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "aiocosid", *runs.command(*words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ
+        | {
+            "LD_PRELOAD": next(map(str, Path(faketime.__file__).parent.rglob("libfaketime.so.1"))),
+            "FAKETIME_TIMESTAMP_FILE": str(clock),
+            "FAKETIME_NO_CACHE": "1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "FAKETIME_DISABLE_SHM": "1",
+        },
+    )
+    runs.started.append(process)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "here\n"
+    clock.write_text("-60")
+    out, error = process.communicate()
+    assert out == "done\n", error
+
+
+@pytest.mark.parametrize("script", ["{}; read line", "set -m; {} & wait; read line"])
+def test_leaves_the_terminal_as_it_was(runs: Runs, script: str) -> None:
+    """A script reads on after its program; one in the background takes no terminal away."""
+    command = shlex.join([sys.executable, "-m", "aiocosid", *runs.command("true")])
+    out = runs.folder / "out.txt"
+    words = f"{script.format(command)}; echo $line >{shlex.quote(str(out))}"
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execvp("sh", ["sh", "-c", words])  # noqa: S606 - a terminal of its own
+    try:
+        os.write(terminal, b"one\n")
+        wait_until(lambda: out.exists() and out.read_text() != "", "the script to end")
+        assert out.read_text() == "one\n"
+    finally:
+        os.close(terminal)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
