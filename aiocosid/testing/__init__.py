@@ -15,6 +15,7 @@ from ._counting import CountingProvider as CountingProvider
 from ._counting import GivenIds as GivenIds
 from ._distributor_contract import DistributorFactory as DistributorFactory
 from ._distributor_contract import IdSegmentDistributorContract as IdSegmentDistributorContract
+from ._evenness import assert_even as assert_even
 from ._failing_store import FailingStore as FailingStore
 from ._failing_store import use_store as use_store
 from ._faults import FailingDistributor as FailingDistributor
@@ -50,6 +51,7 @@ __all__ = (
     "SlowDistributor",
     "TextIdGeneratorContract",
     "WrappedDistributor",
+    "assert_even",
     "settle",
     "use_clock",
     "use_store",
