@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ("LeaseRequest", "serve")
 
-SILENCE: Final = 5.0  # seconds without a word, after which the supervisor may be stopped
 POLL: Final = 0.25  # seconds
 
 
@@ -91,7 +90,6 @@ class _Renewal:
     def __init__(self, supervisor: socket.socket) -> None:
         self._supervisor = supervisor
         self._program = 0
-        self._heard_at = boot_time()
         self._deadline: Deadline | None = None
 
     async def run(self, request: LeaseRequest) -> None:
@@ -144,9 +142,8 @@ class _Renewal:
             self._supervisor.send(line.encode())
 
     def _guard(self) -> None:
-        """Kill the program before the deadline, if the supervisor is stopped and does not."""
-        is_silent = boot_time() - self._heard_at > SILENCE
-        if is_silent and self._deadline is not None and self._deadline.left() < KILL_MARGIN:
+        """Kill the program before the deadline, if the supervisor has not: it may be stopped."""
+        if self._deadline is not None and self._deadline.left() < KILL_MARGIN - 2 * POLL:
             self._kill()
 
     def _kill(self) -> None:
@@ -165,7 +162,6 @@ class _Renewal:
             if not data:
                 self._kill()
                 return
-            self._heard_at = boot_time()
             *lines, rest = (rest + data).split(b"\n")
             for line in lines:
                 word, _, value = line.decode().partition(" ")

@@ -294,7 +294,6 @@ class _Supervisor:
         readers: list[_Renewer | _Signals] = [self._renewer, self._signals]
         select.select(readers, [], [], POLL)
         self._renewer.read()
-        self._renewer.tell("alive")
         numbers = self._signals.read()
         for number in numbers:
             if self._program and number != signal.SIGCHLD:

@@ -330,3 +330,14 @@ def test_leaves_the_terminal_as_it_was(runs: Runs, script: str) -> None:
         os.close(terminal)
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
+
+
+def test_a_supervisor_that_stops_just_before_the_deadline(runs: Runs) -> None:
+    """The renewer ends the program in time, however short before the supervisor was alive."""
+    process, file = runs.stubborn()
+    program = pid_of(file)
+    runs.folder.joinpath("ids.db").rename(runs.folder / "away.db")
+    mark_ms = (time.time() + 3) * 1000  # --lead: no renewal comes after this
+    process.send_signal(signal.SIGSTOP)
+    wait_until(lambda: not is_running(program), "the end of the program")
+    assert int(file.read_text().splitlines()[-1].split()[2]) < mark_ms
