@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ("parser", "run")
 
+NOT_THE_LEASE_S: Final = {"command", "env", "grace"}
+
 EPILOG: Final = """\
 examples:
   aiocosid machines run --store redis://redis/0 --namespace shop -- java -jar shop.jar
@@ -45,10 +47,8 @@ def run(argv: Sequence[str]) -> int:
     if given.grace <= 0:
         raise InvalidArgumentError("--grace", given.grace, expected="seconds above 0")
     _check_lead(given)
-    del given.env, given.command
-    grace = given.grace
-    del given.grace
-    return supervise(partial(_serve, vars(given)), command, variables, grace=grace)
+    lease = {each: value for each, value in vars(given).items() if each not in NOT_THE_LEASE_S}
+    return supervise(partial(_serve, lease), command, variables, grace=given.grace)
 
 
 def _serve(options: dict[str, object], supervisor: socket.socket) -> NoReturn:

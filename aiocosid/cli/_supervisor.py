@@ -219,6 +219,10 @@ def _end(renewer: _Renewer) -> None:
         os.kill(renewer.pid, signal.SIGKILL)
 
 
+def _wake(_number: int, _frame: object) -> None:
+    """Do nothing: the byte in the pipe tells."""
+
+
 class _Signals:
     """Signals as bytes of a pipe, so that a wait ends at once, and none is lost."""
 
@@ -228,9 +232,7 @@ class _Signals:
         for each in (self._read, write):
             os.set_blocking(each, False)
         self._old_wakeup = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
-        self._old = {
-            each: signal.signal(each, lambda *_: None) for each in (*PASSED_ON, signal.SIGCHLD)
-        }
+        self._old = {each: signal.signal(each, _wake) for each in (*PASSED_ON, signal.SIGCHLD)}
         return self
 
     def __exit__(self, *_: object) -> None:

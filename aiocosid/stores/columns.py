@@ -18,7 +18,7 @@ from .backend import as_integer
 from .base import BackendStore, backend_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Generator, Mapping, Sequence
 
     from ..abc import Store
     from ._dialect import Value
@@ -118,7 +118,7 @@ def _parsed(column: str) -> re.Match[str]:
 
 
 @contextmanager
-def _naming_the_table() -> Iterator[None]:
+def _naming_the_table() -> Generator[None]:
     try:
         yield
     except SchemaMissingError as error:
@@ -139,11 +139,8 @@ def sql_backend_of(store: Store) -> SqlBackend:
     Raises:
         UnsupportedByStoreError: the store has no tables.
     """
-    backend = (
-        backend_of(cast("BackendStore[Backend]", store))
-        if isinstance(store, BackendStore)
-        else None
-    )
+    is_ours = isinstance(store, BackendStore)
+    backend = backend_of(cast("BackendStore[Backend]", store)) if is_ours else None
     if not isinstance(backend, SqlBackend):
         what, remedy = "it has no tables of yours", "name the database that has them"
         raise UnsupportedByStoreError(type(store).__name__, what, remedy=remedy)
