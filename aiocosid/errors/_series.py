@@ -35,7 +35,7 @@ class SeriesNotOpenError(CosIdError):
     """
 
     def __init__(self, name: str, tenant: str = "", *, is_closed: bool = False) -> None:
-        self.remedy = (
+        self.remedy: str = (
             "open another series, under another name"
             if is_closed
             else f"correct the name, or open it with {_opening(name, tenant)}; if it was open "
@@ -59,7 +59,7 @@ class SeriesEndedError(CosIdError):
     """
 
     def __init__(self, name: str, tenant: str = "", *, left: int, wanted: int) -> None:
-        self.remedy = (
+        self.remedy: str = (
             f"take {left} first: numbers that are taken at once are consecutive"
             if left
             else f"add an approved range, --range FIRST-LAST, with {_opening(name, tenant)}"
@@ -80,7 +80,7 @@ class UnsuitableTransactionError(CosIdError):
     """
 
     def __init__(self, reason: str, *, remedy: str) -> None:
-        self.remedy = remedy
+        self.remedy: str = remedy
         super().__init__(with_remedy(reason, remedy))
         self.reason = reason
 
