@@ -415,7 +415,7 @@ class SqlBackend(Backend):
 
     link: Executor
 
-    name_width: int = NAME_WIDTH
+    name_width: int | None = NAME_WIDTH
     has_witness = True
     order_risk = ""
 
