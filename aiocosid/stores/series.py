@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, TypedDi
 from .._life.clock import SYSTEM_CLOCK
 from ..abc import MAX_ID
 from ..abc.checks import check_integer, check_text
-from ..abc.dates import moment_of, resolve_zone
+from ..abc.dates import resolve_zone
 from ..errors import (
     CosIdError,
     InvalidArgumentError,
@@ -154,10 +154,13 @@ def key_of(name: str, options: GaplessOptions, now: datetime | None = None) -> S
     digits = options.get("digits", DIGITS)
     check_integer("digits", digits, at_least=1, at_most=19)
     group_by = group_of(options.get("group_by"), options.get("zone"))
-    at = options.get("at") or now or moment_of(SYSTEM_CLOCK.now_ms())
-    if at.tzinfo is None:
+    at = options.get("at") or now
+    if at is not None and at.tzinfo is None:
         raise InvalidArgumentError("at", at, expected="a moment with its time zone")
-    period = group_by.period_at(int(at.timestamp() * 1000)) if group_by else ""
+    period = ""
+    if group_by is not None:
+        now_ms = SYSTEM_CLOCK.now_ms() if at is None else int(at.timestamp() * 1000)
+        period = group_by.period_at(now_ms)
     return SeriesKey(name, tenant or "", noted(group_by), period, options.get("prefix", ""), digits)
 
 
