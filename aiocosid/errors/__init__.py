@@ -21,10 +21,6 @@ from ._machine import MachineIdUnavailableError as MachineIdUnavailableError
 from ._machine import RingEmptyError as RingEmptyError
 from ._machine import StoreNotInitializedError as StoreNotInitializedError
 from ._machine import WorkerIdsUsedUpError as WorkerIdsUsedUpError
-from ._series import SeriesEndedError as SeriesEndedError
-from ._series import SeriesNotOpenError as SeriesNotOpenError
-from ._series import TransactionConflictError as TransactionConflictError
-from ._series import UnsuitableTransactionError as UnsuitableTransactionError
 from ._stores import ClockSkewError as ClockSkewError
 from ._stores import CorruptCounterError as CorruptCounterError
 from ._stores import CounterMissingError as CounterMissingError
@@ -34,6 +30,8 @@ from ._stores import SchemaMissingError as SchemaMissingError
 from ._stores import SegmentUnavailableError as SegmentUnavailableError
 from ._stores import SequenceExhaustedError as SequenceExhaustedError
 from ._stores import SequenceUnavailableError as SequenceUnavailableError
+from ._stores import SeriesEndedError as SeriesEndedError
+from ._stores import SeriesNotOpenError as SeriesNotOpenError
 from ._stores import StoreAuthenticationError as StoreAuthenticationError
 from ._stores import StoreError as StoreError
 from ._stores import StoreFormatError as StoreFormatError
@@ -41,6 +39,8 @@ from ._stores import StoreIdentityHiddenError as StoreIdentityHiddenError
 from ._stores import StoreNotEmptyError as StoreNotEmptyError
 from ._stores import StoreRolledBackError as StoreRolledBackError
 from ._stores import StoreUnavailableError as StoreUnavailableError
+from ._stores import TransactionConflictError as TransactionConflictError
+from ._stores import UnsuitableTransactionError as UnsuitableTransactionError
 from ._stores import UnsupportedByStoreError as UnsupportedByStoreError
 from .base import BusyError as BusyError
 from .base import ClosedError as ClosedError

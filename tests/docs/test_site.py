@@ -30,7 +30,7 @@ pytestmark = [
 ]  # the first one builds the site
 in_browser = pytest.mark.asyncio(loop_scope="module")
 
-MOST_BYTES: Final = 320_000  # the options of all kinds are one page
+MOST_BYTES: Final = 300_000
 OVERFLOWS: Final = (Path(__file__).parent / "_overflows.js").read_text("utf-8")
 TEXT_OUTSIDE: Final = (Path(__file__).parent / "_text_outside.js").read_text("utf-8")
 TEN: Final = (
