@@ -18,9 +18,8 @@ from ..errors import (
     MachineIdQuarantineError,
     MachineIdUnavailableError,
 )
-from ._creation import create_in
 from .default import use_provider
-from .hosting import Hosting, component_of
+from .hosting import Hosting, component_of, create_in
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping

@@ -12,12 +12,10 @@ from ..abc.checks import check_create
 from ..abc.options import common, takes
 from ..segment.generator import reached
 from . import kinds
-from ._creation import create_in
 from .default import generator_named
-from .hosting import Hosting, OwnGenerator, StoreHost
-from .kind_methods import named, plain, shared, text
+from .hosting import Hosting, OwnGenerator, StoreHost, create_in
 from .options import ConnectOptions, MachineOptions, ProviderOptions
-from .specs import own
+from .specs import named, own, plain, shared, text
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
+from .._life.clock import SYSTEM_CLOCK
 from .._life.component import Component, drain_all, label_of, leave_root, retire
 from ..abc import IdGenerator, MachineIdDistributor, TextIdGenerator
-from ..abc.checks import check_seconds
+from ..abc.checks import DISPOSABLE, check_seconds
 from ..abc.leases import InstanceOptions, LeaseTerms, RestartOptions
 from ..abc.options import declared
-from ..errors import ClosedError, GeneratorMissingError, InvalidArgumentError
+from ..errors import (
+    ClosedError,
+    GeneratorMissingError,
+    InvalidArgumentError,
+    UnsupportedByStoreError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from .._life.loop import Root
     from ..abc import AnyGenerator, Clock, Store
+    from ..abc.checks import Create
     from ..errors import CosIdError
     from ..generators import CounterId
     from ..machine import MachineIdLease
@@ -27,6 +35,7 @@ __all__ = (
     "check_ids",
     "check_type",
     "component_of",
+    "create_in",
     "wrong_type",
 )
 
@@ -372,3 +381,39 @@ def _refuse(options: Mapping[str, Any], names: Collection[str]) -> None:
         if name in options:
             expected = "left out with this machine, which has its own"
             raise InvalidArgumentError(name, options[name], expected=expected)
+
+
+_NO_MEMORY: Final = (
+    "False for a store that cannot tell new from emptied: run 'aiocosid init --store URL' once; or "
+    "a day such as '2026-12-31', until which it is created; or 'disposable' for tests"
+)
+
+
+def _today() -> date:
+    return datetime.fromtimestamp(SYSTEM_CLOCK.now_ms() / 1000, UTC).date()
+
+
+async def create_in(store: Store, create: Create) -> None:
+    """Create what was never there in a store, as far as ``create`` allows it.
+
+    Raises:
+        InvalidArgumentError: ``create`` is True, and the store cannot tell new from emptied.
+        SchemaDroppedError: what is missing was there.
+        StoreNotEmptyError: the store has no marker, but counters or machine ids.
+        StoreError: the store refuses or cannot be reached.
+    """
+    if create is False:
+        return
+    from ..abc.stores import is_disposable
+
+    if create is True and not (store.has_witness or is_disposable()):
+        raise InvalidArgumentError("create", create, expected=_NO_MEMORY)
+    if create not in {True, DISPOSABLE} and _today() > date.fromisoformat(str(create)):
+        return
+    await store.aopen()  # it may be the parent process's
+    await store.create_schema(disposable=create == DISPOSABLE)
+    if not (store.has_witness or create == DISPOSABLE):
+        try:
+            await store.initialize()
+        except UnsupportedByStoreError:
+            return  # it keeps no marker

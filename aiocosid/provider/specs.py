@@ -1,23 +1,28 @@
-"""Specs of generators: what callers agree on, and how one is made for a host."""
+"""The kinds of generators: what callers agree on, how one is made for a host, and its method."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
+from inspect import Parameter, Signature
+from types import MethodType
 from typing import (
     TYPE_CHECKING,
     Any,
+    Final,
     Generic,
     Literal,
     NoReturn,
     ParamSpec,
     Protocol,
+    Self,
     TypeAlias,
     TypeVar,
     cast,
+    overload,
 )
 
-from ..abc.options import check_names
+from ..abc.options import check_names, documented, parameters_of
 from ..errors import BusyError
 
 if TYPE_CHECKING:
@@ -32,8 +37,14 @@ __all__ = (
     "GeneratorSpec",
     "Given",
     "Kind",
+    "KindMethod",
+    "NamedMethod",
     "kind",
+    "named",
     "own",
+    "plain",
+    "shared",
+    "text",
 )
 
 P = ParamSpec("P")
@@ -201,3 +212,134 @@ def kind(
         name: the name of one for which the caller has none; None if a name is required.
     """
     return lambda spec: Kind(options, spec, name)
+
+
+M_co = TypeVar("M_co", covariant=True)
+R_co = TypeVar("R_co", covariant=True)
+T_co = TypeVar("T_co", covariant=True)
+
+CONVERTER: Final = "    converter: "  # in the words of a kind that takes one
+OF_CONVERTER: Final = "IdConverter | None"
+EITHER: Final = Parameter.POSITIONAL_OR_KEYWORD
+
+
+class KindMethod(Generic[M_co]):
+    """The method of a kind; its name, arguments and words are the kind's, also in ``help()``."""
+
+    _takes_batch = False
+
+    def __init__(self, kind: Kind[..., Any]) -> None:
+        self._kind = kind
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.__name__ = name
+        self.__qualname__ = f"{owner.__qualname__}.{name}"
+
+    @overload
+    def __get__(self, provider: None, owner: type) -> Self: ...
+
+    @overload
+    def __get__(self, provider: object, owner: type) -> M_co: ...
+
+    def __get__(self, provider: object, owner: type) -> object:
+        return self if provider is None else MethodType(self, provider)
+
+    def __call__(
+        self,
+        provider: Any,  # noqa: ANN401 - whose method it is
+        /,
+        name: str | None = None,
+        converter: IdConverter | None = None,
+        **given: Any,  # noqa: ANN401 - as its signature says
+    ) -> Any:  # noqa: ANN401 - what the provider returns for a spec
+        """Ask the provider for the generator."""
+        others = {"batch": given.pop("batch", None)} if self._takes_batch else {}
+        name = self._kind.name if name is None else name
+        if name is None:
+            raise TypeError("missing argument 'name'")
+        return provider._ask(name, self._kind(**given).written(converter), **others)
+
+    @property
+    def __signature__(self) -> Signature:
+        """The arguments, for ``help()``."""
+        default: Any = Parameter.empty if self._kind.name is None else self._kind.name
+        found = [
+            Parameter("self", EITHER),
+            Parameter("name", EITHER, default=default, annotation="str"),
+        ]
+        if CONVERTER in self._kind.doc:
+            found.append(Parameter("converter", EITHER, default=None, annotation=OF_CONVERTER))
+        if self._takes_batch:
+            found.append(Parameter("batch", EITHER, default=None, annotation="int | None"))
+        return Signature([*found, *parameters_of(self._kind.options)])
+
+    def __getattribute__(self, name: str) -> Any:  # noqa: ANN401 - as the attribute is
+        if name == "__doc__":  # a property of this name would be the class's own
+            return documented(self._kind.doc, self._kind.options, "")
+        return super().__getattribute__(name)
+
+
+class NamedMethod(Protocol[P, R_co, T_co]):
+    """A method of a kind that needs a name."""
+
+    @overload
+    def __call__(self, name: str, *args: P.args, **options: P.kwargs) -> R_co: ...
+
+    @overload
+    def __call__(
+        self, name: str, converter: IdConverter, *args: P.args, **options: P.kwargs
+    ) -> T_co: ...
+
+
+class SharedMethod(Protocol[P, R_co, T_co]):
+    """A method of a kind that has a name by default."""
+
+    @overload
+    def __call__(self, name: str = ..., *args: P.args, **options: P.kwargs) -> R_co: ...
+
+    @overload
+    def __call__(
+        self, name: str, converter: IdConverter, *args: P.args, **options: P.kwargs
+    ) -> T_co: ...
+
+    @overload
+    def __call__(self, converter: IdConverter, *args: P.args, **options: P.kwargs) -> T_co: ...
+
+
+class PlainMethod(Protocol[P, R_co]):
+    """A method of a kind that takes no converter."""
+
+    def __call__(self, name: str, *args: P.args, **options: P.kwargs) -> R_co:
+        """Return the generator of this name, which the first call creates."""
+        ...
+
+
+class TextMethod(Protocol[P, R_co]):
+    """A method of a kind whose ids are text, and that has a name by default."""
+
+    def __call__(self, name: str = ..., *args: P.args, **options: P.kwargs) -> R_co:
+        """Return the generator of this name, which the first call creates."""
+        ...
+
+
+Later: TypeAlias = Coroutine[object, object, G]
+
+
+def named(kind: Kind[P, G]) -> KindMethod[NamedMethod[P, Later[G], Later[StringIdGenerator]]]:
+    """Return the method of `IdProvider` for a kind that needs a name; it has to be awaited."""
+    return KindMethod(kind)
+
+
+def shared(kind: Kind[P, G]) -> KindMethod[SharedMethod[P, Later[G], Later[StringIdGenerator]]]:
+    """Return the method for a kind that has a name by default."""
+    return KindMethod(kind)
+
+
+def plain(kind: Kind[P, G]) -> KindMethod[PlainMethod[P, Later[G]]]:
+    """Return the method for a kind that takes no converter."""
+    return KindMethod(kind)
+
+
+def text(kind: Kind[P, G]) -> KindMethod[TextMethod[P, Later[G]]]:
+    """Return the method for a kind whose ids are text, and that has a name by default."""
+    return KindMethod(kind)

@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from ._group_key import GroupBy as GroupBy
     from ._leaf_segment_id import LeafSegmentId as LeafSegmentId
     from ._leaf_segment_id import RowStepped as RowStepped
-    from ._segment_ids import SegmentChainId as SegmentChainId
-    from ._segment_ids import SegmentId as SegmentId
     from ._statistics import SegmentStatistics as SegmentStatistics
     from .chain import FOREVER as FOREVER
     from .chain import IdSegment as IdSegment
+    from .generator import SegmentChainId as SegmentChainId
+    from .generator import SegmentId as SegmentId
     from .group_parts import GroupedStatistics as GroupedStatistics
     from .group_parts import MakeDistributor as MakeDistributor
     from .grouped_id import GroupedSegmentId as GroupedSegmentId
@@ -57,7 +57,7 @@ if not TYPE_CHECKING:  # else every name would be one of ours
             ".pace": "MAX_DISTANCE MAX_IDS_AHEAD",
             ".chain": "FOREVER IdSegment",
             ".remote_id": "RemoteId",
-            "._segment_ids": "SegmentChainId SegmentId",
+            ".generator": "SegmentChainId SegmentId",
             "._statistics": "SegmentStatistics",
         },
     )

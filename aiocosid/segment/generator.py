@@ -13,8 +13,11 @@ from .._life.clock import call_bounded
 from .._life.component import Component
 from ..abc import IdGenerator
 from ..abc.checks import check_integer
-from ..errors import CosIdError, InvalidArgumentError, WouldBlock
+from ..abc.options import takes
+from ..errors import CosIdError, InvalidArgumentError, UnsupportedByStoreError, WouldBlock
 from ._opening import SegmentOpening
+from .options import SegmentChainOptions, SegmentIdOptions
+from .pace import Pace
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -24,9 +27,16 @@ if TYPE_CHECKING:
     from ._statistics import SegmentStatistics
     from .chain import IdsInHand
     from .options import SegmentOptions
-    from .pace import Pace
 
-__all__ = ("MAX_BATCH", "SegmentGenerator", "claim", "reached", "resume")
+__all__ = (
+    "MAX_BATCH",
+    "SegmentChainId",
+    "SegmentGenerator",
+    "SegmentId",
+    "claim",
+    "reached",
+    "resume",
+)
 
 
 class SegmentGenerator(Component, IdGenerator):
@@ -240,3 +250,68 @@ def reached(generator: _Resumable) -> Any:  # noqa: ANN401 - for `resume` of the
 def resume(generator: _Resumable, floor: Any) -> None:  # noqa: ANN401 - of `reached`
     """Let a generator that is not open yet go on above what `reached` returned."""
     generator._resume(floor)
+
+
+class SegmentChainId(SegmentGenerator):
+    """Ids from a chain of segments that are fetched before they are needed.
+
+    Open it with ``async with``, or with ``await task_group.start(chain.run)``; either returns when
+    the first segment is in hand.  It belongs to the event loop it was opened on.
+    """
+
+    __slots__ = ()
+
+    @takes(SegmentChainOptions)
+    def __init__(self, distributor: IdSegmentDistributor, options: SegmentChainOptions, /) -> None:
+        """Describe a chain; nothing is fetched before it is opened.
+
+        Args:
+            distributor: asks the store; closing closes what the distributor opened itself.
+            options: the keyword arguments: see `SegmentChainOptions`.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range.
+        """
+        super().__init__(distributor, options, options.pace(distributor.step))
+
+
+class SegmentId(SegmentGenerator):
+    """Ids from one segment, refilled when it is used up; simple, and never ahead of its callers.
+
+    Once in ``step`` ids callers wait for the store; concurrent callers share that one fetch.  With
+    a step of 1 it keeps nothing in hand, and ids come in the store's own order: a later call of any
+    process gets a higher id.
+
+    With ``strict`` ids keep that order with any step, also through crashes and elections of the
+    store: each id is above every id whose call ended, in any process, before this call began, if
+    all processes are ``strict``.  Callers that wait at the same time share one call to the store,
+    which is sent after they came and reserves as many ids as they want.  So `next_id_nowait` always
+    raises `WouldBlock`, and the ids of a cancelled caller are a gap.
+
+    Attributes:
+        strict: whether it promises that order.
+    """
+
+    __slots__ = ("strict",)
+
+    @takes(SegmentIdOptions)
+    def __init__(self, distributor: IdSegmentDistributor, options: SegmentIdOptions, /) -> None:
+        """Describe a generator; nothing is fetched before it is opened.
+
+        Args:
+            distributor: asks the store; closing closes what the distributor opened itself.
+            options: the keyword arguments: see `SegmentIdOptions`.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range.
+            UnsupportedByStoreError: ``strict`` is true, and the store is not linearizable; the
+                error says why.
+        """
+        strict = options.strict
+        if strict and distributor.order_risk:
+            reason = f"it cannot keep strict order: {distributor.order_risk}"
+            remedy = "take a linearizable store, or leave out strict"
+            raise UnsupportedByStoreError(distributor.store, reason, remedy=remedy)
+        pace = Pace(step=1 if strict else distributor.step, safe_distance=0)
+        super().__init__(distributor, options, pace)
+        self.strict: bool = strict

@@ -19,7 +19,7 @@ from .._life.component import (
 )
 from ..abc import IdSegmentDistributor, Statistics
 from ..errors import ClosedError, WouldBlock
-from ._segment_ids import SegmentChainId, SegmentId
+from .generator import SegmentChainId, SegmentId
 from .options import CountedOptions, SegmentChainOptions, SegmentIdOptions
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ..errors import CosIdError
-    from ._segment_ids import SegmentChainId, SegmentId
+    from .generator import SegmentChainId, SegmentId
     from .group_parts import MakeDistributor
 
 __all__ = ("GroupedSegmentId", "renew_fallen")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from .._life.atomic_step import atomic_step
 from ._opening import SegmentOpening
-from ._segment_ids import SegmentChainId
+from .generator import SegmentChainId
 
 __all__ = ("RunChain",)
 

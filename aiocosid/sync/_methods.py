@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar, overload
 
-from ..provider.kind_methods import KindMethod, NamedMethod
+from ..provider.specs import KindMethod, NamedMethod
 
 if TYPE_CHECKING:
     from ..abc import AnyGenerator, IdConverter, IdGenerator, TextIdGenerator

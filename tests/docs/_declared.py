@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, Union, get_args, get_origin
 
 import griffe
 
-from aiocosid.provider.kind_methods import KindMethod
+from aiocosid.provider.specs import KindMethod
 
 KINDS: Final[dict[object, griffe.ParameterKind]] = {
     inspect.Parameter.POSITIONAL_ONLY: griffe.ParameterKind.positional_only,

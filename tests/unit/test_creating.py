@@ -36,7 +36,7 @@ CODE: Final = {
         "the rule that writes the marker; `initialize` alone uses it",
     ),
     "provider/_configured.py": (1, DOOR),
-    "provider/_creation.py": (2, DOOR),
+    "provider/hosting.py": (2, DOOR),
     "provider/_id_provider.py": (1, DOOR),
     "server/_span_store.py": (1, PASSES),
     "server/_store_api.py": (2, PASSES),

@@ -191,7 +191,7 @@ def test_what_is_loaded_later_is_what_type_checkers_see(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("code", "most"),
-    [("import aiocosid", 20), ("from aiocosid import connect, SegmentChainId, SnowflakeId", 50)],
+    [("import aiocosid", 20), ("from aiocosid import connect, SegmentChainId, SnowflakeId", 45)],
 )
 def test_an_import_loads_little(code: str, most: int) -> None:
     """What few programs need is not loaded for all of them."""
