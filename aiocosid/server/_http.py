@@ -119,15 +119,16 @@ async def send_answer(send: Send, answer: HttpAnswer) -> None:
     lines += [
         (name.encode(), text.encode()) for name, text in {**NO_STORE, **(headers or {})}.items()
     ]
-    await send({"type": "http.response.start", "status": status, "headers": lines})
-    if release is None:
-        await send({"type": "http.response.body", "body": body})
-        return
     try:
+        await send({"type": "http.response.start", "status": status, "headers": lines})
+        if release is None:
+            await send({"type": "http.response.body", "body": body})
+            return
         await send({"type": "http.response.body", "body": body, "more_body": True})
         await send({"type": "http.response.body", "body": b""})  # waits until the other is written
     finally:
-        release()
+        if release is not None:
+            release()
 
 
 def answer_of(problem: Problem, **more: object) -> HttpAnswer:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from aiocosid.server import Token, Verb, digest_of
+from aiocosid.server._http import send_answer
 from aiocosid.server._problems import Problem
 from aiocosid.server._room import Room
 from aiocosid.server._unfinished import Unfinished
@@ -104,5 +105,25 @@ def test_room_is_for_many_ids(monkeypatch: pytest.MonkeyPatch) -> None:
         assert taken[0] is not None
         taken[0]()
         assert await room.take(1001) is not None
+
+    asyncio.run(take())
+
+
+def test_room_of_an_answer_that_cannot_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that leaves before the first byte gives its place back."""
+    monkeypatch.setattr("aiocosid.server._room.PATIENCE", 0.01)
+
+    async def ids() -> bytes:
+        return b"[]"
+
+    async def fail(_message: object) -> None:
+        raise ConnectionError
+
+    async def take() -> None:
+        room = Room()
+        for _ in range(7):  # one more than there are places
+            answer = await room.answer(1001, ids)
+            with pytest.raises(ConnectionError):
+                await send_answer(fail, answer)
 
     asyncio.run(take())
