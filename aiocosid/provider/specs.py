@@ -136,8 +136,6 @@ class GeneratorSpec(Generic[G_co]):
         """Return the same spec with its ids as text, if there is a converter."""
         if converter is None:
             return self
-        if self.is_text:
-            raise TypeError("unexpected keyword argument 'converter': its ids are text already")
 
         from ..generators.text import StringIdGenerator
 
@@ -230,6 +228,13 @@ class KindMethod(Generic[M_co]):
 
     def __init__(self, kind: Kind[..., Any]) -> None:
         self._kind = kind
+        default: Any = Parameter.empty if kind.name is None else kind.name
+        found = [Parameter("name", EITHER, default=default, annotation="str")]
+        if CONVERTER in kind.doc:
+            found.append(Parameter("converter", EITHER, default=None, annotation=OF_CONVERTER))
+        if self._takes_batch:
+            found.append(Parameter("batch", EITHER, default=None, annotation="int | None"))
+        self._first = {each.name: each for each in found}
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.__name__ = name
@@ -248,30 +253,26 @@ class KindMethod(Generic[M_co]):
         self,
         provider: Any,  # noqa: ANN401 - whose method it is
         /,
-        name: str | None = None,
-        converter: IdConverter | None = None,
-        **given: Any,  # noqa: ANN401 - as its signature says
+        *args: Any,  # noqa: ANN401 - as its signature says
+        **given: Any,  # noqa: ANN401 - as above
     ) -> Any:  # noqa: ANN401 - what the provider returns for a spec
         """Ask the provider for the generator."""
-        others = {"batch": given.pop("batch", None)} if self._takes_batch else {}
-        name = self._kind.name if name is None else name
-        if name is None:
-            raise TypeError("missing argument 'name'")
-        return provider._ask(name, self._kind(**given).written(converter), **others)
+        first = dict(zip(self._first, args, strict=False))
+        if len(args) > len(first) or first.keys() & given.keys():
+            names = ", ".join(self._first)
+            raise TypeError(f"{self.__name__}() takes only {names} by position, each of them once")
+        first |= {name: given.pop(name) for name in self._first if name in given}
+        name = first.pop("name", None)
+        if name is None and (name := self._kind.name) is None:
+            raise TypeError(f"{self.__name__}() is called without a name")
+        spec = self._kind(**given).written(first.pop("converter", None))
+        return provider._ask(name, spec, **first)
 
     @property
     def __signature__(self) -> Signature:
         """The arguments, for ``help()``."""
-        default: Any = Parameter.empty if self._kind.name is None else self._kind.name
-        found = [
-            Parameter("self", EITHER),
-            Parameter("name", EITHER, default=default, annotation="str"),
-        ]
-        if CONVERTER in self._kind.doc:
-            found.append(Parameter("converter", EITHER, default=None, annotation=OF_CONVERTER))
-        if self._takes_batch:
-            found.append(Parameter("batch", EITHER, default=None, annotation="int | None"))
-        return Signature([*found, *parameters_of(self._kind.options)])
+        before = Parameter("self", EITHER), *self._first.values()
+        return Signature([*before, *parameters_of(self._kind.options)])
 
     def __getattribute__(self, name: str) -> Any:  # noqa: ANN401 - as the attribute is
         if name == "__doc__":  # a property of this name would be the class's own

@@ -215,6 +215,18 @@ async def test_only_threads_take_a_batch() -> None:
             await ids.segment("order", batch=10)  # type: ignore[call-overload]
 
 
+async def test_the_arguments_of_a_kind_are_its_own() -> None:
+    async with aiocosid.connect("memory://") as ids:
+        make: Any = ids.counter
+        for given in (("a", Radix62IdConverter()), ("a", None), ()):
+            with pytest.raises(TypeError, match=r"counter\(\) .*name"):
+                await make(*given)
+        with pytest.raises(TypeError, match="converter"):
+            await make("a", converter=Radix62IdConverter())
+        with pytest.raises(TypeError, match="name"):
+            await make("a", name="b")
+
+
 async def test_ids_with_a_shard_take_what_the_store_is_told() -> None:
     """And their lane, if they are to have one, from machine ids of the store."""
     store = Granting()

@@ -311,6 +311,19 @@ def test_a_kind_that_keeps_none_brings_exactly_what_is_asked_for() -> None:
         assert store.max_id == 5
 
 
+def test_a_batch_by_position() -> None:
+    """Type checkers allow it, so it works."""
+    with sync.connect("memory://", namespace="sync-positions") as ids:
+        for generator in (
+            ids.segment_chain("chain", None, 5),
+            ids.cosid("cosid", 5),
+            ids.uuid4("uuid4", 5),
+            ids.counter("counter", 5),
+        ):
+            generator.next_id()
+            assert in_hand(generator) == 4
+
+
 @pytest.mark.parametrize("batch", [None, 1])
 def test_of_a_strict_generator_none_is_taken_ahead(batch: int | None) -> None:
     """Each call of a thread is a call of the generator."""
