@@ -27,7 +27,7 @@ def broker(
         ),
     ] = None,
     mode: Annotated[
-        str | None, typer.Option(metavar="MODE", help="Its permissions, as 660.")
+        str | None, typer.Option(metavar="MODE", help="Its permissions, for example 660.")
     ] = None,
     endurance: Annotated[
         float,

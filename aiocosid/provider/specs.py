@@ -327,7 +327,7 @@ Later: TypeAlias = Coroutine[object, object, G]
 
 
 def named(kind: Kind[P, G]) -> KindMethod[NamedMethod[P, Later[G], Later[StringIdGenerator]]]:
-    """Return the method of `IdProvider` for a kind that needs a name; it has to be awaited."""
+    """Return the method of `IdProvider` for a kind that needs a name; callers await it."""
     return KindMethod(kind)
 
 

@@ -1,4 +1,4 @@
-"""Health: whether the server lives, and whether it can hand out ids.  Nobody needs a token."""
+"""Health: whether the server lives, and whether it can hand out ids.  It needs no token."""
 
 from __future__ import annotations
 

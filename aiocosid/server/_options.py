@@ -69,7 +69,7 @@ class BrokerOptions(EnduranceOption):
     Attributes:
         socket: the path of the socket; by default that of systemd's socket activation, and without
             it ``/run/aiocosid/broker.sock``.
-        mode: its permissions, as ``"660"``; by default those of the settings.
+        mode: its permissions, for example ``"660"``; by default those of the settings.
         endurance: seconds that the ids in memory last while the store is away.
     """
 

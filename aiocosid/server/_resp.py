@@ -209,7 +209,7 @@ def status_of(reply: bytes) -> bytes:
 
 
 Work: TypeAlias = "Iterator[Awaitable[object]]"
-"""Serves commands; yields what has to be awaited before it goes on."""
+"""Serves commands; yields what must be awaited before it goes on."""
 
 
 class Additions:
@@ -419,7 +419,7 @@ class RespProtocol(asyncio.Protocol):
             writable.set_result(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End; a call to the store that is under way is answered to nobody: a gap."""
+        """End; the ids of a call to the store that is under way are a gap."""
         del exc
         self._connections.discard(self)
         self.session.service.unfinished.note(self, 0)

@@ -35,7 +35,7 @@ class HttpCall:
 
     Attributes:
         service: what serves it.
-        access: what its sender may do; nothing, if nobody has asked.
+        access: what its sender may do; nothing for a public operation.
         scope: the request's.
         receive: receives its body.
         path: the parameters of its path.
@@ -55,9 +55,9 @@ class HttpOperation:
     Attributes:
         method: GET, which includes HEAD, POST, PATCH or DELETE.
         path: as Starlette has it.
-        serve: does it, with what the body says behind the call if there is a model of it.
-        verb: what the sender has to be allowed, for the name or the namespace in the path; None if
-            it needs no more than a token that is valid.
+        serve: does it; it is called with the call and, if there is a model of the body, with that.
+        verb: the right that the sender needs for the name or the namespace in the path; None if
+            any valid token is enough.
         is_public: whether it is served without looking for a token, or looks for it itself.
         summary: what it does; empty if OpenAPI does not show it.
         answer: the name of its answer's schema.

@@ -258,7 +258,7 @@ class SpanStore(StoreOverStores[SpanDistributor]):
                 raise _as_store_error(counter.store, error) from error
 
     async def _bought_directly(self, counter: SpanDistributor, step: int) -> int:
-        """Make one call to the root; then what is in hand is below, and nobody gets it."""
+        """Make one call to the root; then drop what is in hand, which is below."""
         key = counter.namespaced_name
         distributor, chain = _root_counter(self.root, counter, 1), self._chains.get(key)
         floors = self._provider._host.floors
@@ -295,7 +295,7 @@ class SpanStore(StoreOverStores[SpanDistributor]):
         return SpanDistributor(self.root, self._chains, self._cut, **described)
 
     async def _drop(self, key: str) -> None:
-        """Give up what is in hand of a counter; calls under way begin anew."""
+        """Give up what is in hand of a counter; calls under way start again."""
         self._chains.pop(key, None)
         with suppress(InvalidArgumentError, ClosedError, NotOpenError):  # gone already
             await self._provider.remove(key)

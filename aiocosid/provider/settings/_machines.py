@@ -161,7 +161,7 @@ class Machines:
         if machine.instance_id is not None:
             options["instance_id"] = InstanceId(machine.instance_id, stable=machine.stable)
         elif machine.stable:
-            expected = "given with instance_id: an instance that nobody else is never comes back"
+            expected = "given with instance_id: without one each start is another instance"
             raise InvalidArgumentError("stable", machine.stable, expected=expected)
         if store is not None:
             return store.machine_id_distributor(**options)

@@ -88,7 +88,7 @@ def example_of(planned: Planned, now_ms: int) -> str:
     elif planned.inner is not None:
         new_id = int(planned.inner.example or 0) << getattr(planned.section, "bits", 0)
     elif planned.section.kind in {"own", "snowflake", "cached", "sharded", "cosid", "remote"}:
-        return ""  # there is a problem already, or nobody knows
+        return ""  # there is a problem already, or it is not known
     elif planned.section.kind in UUIDS:
         return UUIDS[planned.section.kind]
     else:
