@@ -219,6 +219,31 @@ async def test_a_twin_learns_no_token(arena: Arena, victim: CellMachineIdDistrib
     await arena.check(victim)
 
 
+@pytest.mark.parametrize(
+    ("lie", "argument"), [({"bits": 2**53 - 1}, "bits"), ({"machine_id": 2}, "machine_id")]
+)
+async def test_a_renewal_of_a_width_that_cannot_be(
+    arena: Arena, victim: CellMachineIdDistributor, lie: dict[str, Any], argument: str
+) -> None:
+    """After a loss of data it would be the width of the namespace."""
+    arena.store.forget_machines(namespace=SPACE, everything=True)
+    asked = RenewOperation(
+        instance="victim",
+        machine_id=0,
+        now_ms=arena.now_ms,
+        mark_ms=-1,
+        token=victim._token,
+        bits=1,
+        is_valid=True,
+        receipt=victim._receipt,
+    )
+    with pytest.raises(InvalidArgumentError, match=argument):
+        await victim.ask_renew(replace(asked, **lie))
+    await victim.reassert(0, now_ms=arena.now_ms, mark_ms=arena.mark_ms)
+    [held] = await arena.store.machines(namespace=SPACE)
+    assert (held.instance_id, held.mark_ms) == ("victim", arena.mark_ms)
+
+
 @pytest.mark.parametrize("token", ["", "a b", "a@b", "a|b", "x" * 65])
 async def test_what_names_no_call(
     arena: Arena, victim: CellMachineIdDistributor, token: str
