@@ -455,6 +455,14 @@ async def test_a_command_has_a_minute_to_arrive() -> None:
     assert [wire.is_closed, other.is_closed] == [True, True]
 
 
+async def test_a_command_without_its_last_word_has_a_minute_too() -> None:
+    clock = ManualClock()
+    wire = Wire(clock=clock)
+    wire.feed(b"*2\r\n$4\r\nINCR\r\n")
+    await clock.advance(60)
+    assert wire.is_closed
+
+
 async def test_a_command_that_arrives_in_time_is_no_end() -> None:
     clock = ManualClock()
     wire = Wire(clock=clock)
@@ -594,6 +602,14 @@ async def test_commands_are_split_alike_wherever_the_network_cuts(cuts: list[int
         found += parts.take(99)
     assert told(found) == told(expected)
     assert (parts.error, parts.is_partial) == ("", False)
+
+
+async def test_a_byte_at_a_time_is_enough() -> None:
+    wire, other = Wire(), Wire()
+    for byte in TALK:
+        wire.feed(bytes([byte]))
+    await wire.settle()
+    assert wire.replies()[1:] == (await other.ask(TALK))[1:]
 
 
 GARBAGE: list[Any] = [
