@@ -344,8 +344,8 @@ def read_parts(
     Args:
         url: such as ``striped:?store=URL&store=URL``, percent-encoded.
         scheme: what it begins with.
-        options: those that may be given, each once, and how their texts are read.
-        needs: what has to be given.
+        options: by name, how the text of each allowed option is read; each at most once.
+        needs: the names that are required.
         expected: the URL in messages.
 
     Raises:
