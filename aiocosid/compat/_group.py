@@ -132,7 +132,7 @@ class GroupIdSegmentDistributor(WatchedDistributor):
                 self.stride = member.counter.stride
                 return answer
             errors.append(answer)
-        raise self._nobody(errors)
+        raise self._no_answer(errors)
 
     async def _bind(self) -> dict[_Member, CosIdError]:
         """Check the rows that were not read yet, before an id is granted; return the failures.
@@ -186,7 +186,7 @@ class GroupIdSegmentDistributor(WatchedDistributor):
             raise error
         return False
 
-    def _nobody(self, errors: list[CosIdError]) -> CosIdError:
+    def _no_answer(self, errors: list[CosIdError]) -> CosIdError:
         """Return the error for a call that no database has answered."""
         if not errors:
             ended = [member.ended for member in self._members if member.ended is not None]

@@ -121,7 +121,8 @@ class CounterTable:
         also: further assignments of a grant, such as ``version = version + 1``.
         scope: columns and values in every WHERE.
         limit: the highest number that may be stored.
-        step_limit: how many ids each grant has, whatever is asked for; None if it has as many.
+        step_limit: ids in each grant, also if fewer are requested; None if a grant has as many as
+            are requested.
         remedy: what to do if a row is missing.
     """
 

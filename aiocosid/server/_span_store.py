@@ -36,7 +36,7 @@ from ..stores.over import StoreOverStores
 from ._options import SpanOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Sequence
+    from collections.abc import Awaitable, Callable, Collection
 
     from ..abc import Counter
     from ..provider.specs import GeneratorHost
@@ -155,39 +155,6 @@ class SpanStore(StoreOverStores[SpanDistributor]):
     def statistics(self) -> dict[str, dict[str, object]]:
         """Return what is in hand of each counter, ready for JSON; never waits."""
         return self._provider.statistics()
-
-    @property
-    def has_witness(self) -> bool:
-        """Whether the root can tell what was never there from what was lost."""
-        return self.root.has_witness
-
-    async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> None:
-        """Create what the root needs.
-
-        Raises:
-            StoreError: the root refuses or cannot be reached.
-        """
-        await self.root.create_schema(disposable=disposable, after_loss=after_loss)
-
-    async def counters(self, *, namespace: str | None = None) -> Sequence[Counter]:
-        """Return the root's counters; each is the last id of the span that was bought last.
-
-        Raises:
-            StoreError: the root refuses or cannot be reached.
-        """
-        return await self.root.counters(namespace=namespace)
-
-    async def begin_counter(
-        self, *, namespace: str = DEFAULT_NAMESPACE, name: str, offset: int = 0
-    ) -> int:
-        """Create the root's counter, under its marker only; one that exists stays as it is.
-
-        Raises:
-            InvalidArgumentError: an argument is outside its range.
-            CounterNotCreatedError: the root was emptied, or never initialised.
-            StoreError: the root refuses or cannot be reached.
-        """
-        return await self.root.begin_counter(namespace=namespace, name=name, offset=offset)
 
     async def set_floor(
         self, *, namespace: str = DEFAULT_NAMESPACE, name: str, above: int, create: bool = True

@@ -53,7 +53,7 @@ __all__ = (
 )
 
 REPLACED: Final = "user-defined function raised exception"
-"""SQLite's text if the file's identity cannot be determined any more; see `_sqlite_door`."""
+"""SQLite's text if the file's identity cannot be determined any more; see `_sqlite`."""
 
 
 class OutOfRangeError(StoreError):

@@ -94,7 +94,7 @@ $$
 
 
 # A commit whose wait for a synchronous standby is cancelled succeeds, and only a warning tells: see
-# `_confirmation`.  So a session that hides warnings hears them until this transaction has ended.
+# `confirmed`.  So a session that hides warnings hears them until this transaction has ended.
 # Not a setting of the session: through PgBouncer every transaction may have another one.
 _AUDIBLE: Final = "set_config('client_min_messages', 'warning', true)"
 

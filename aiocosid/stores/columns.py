@@ -72,7 +72,7 @@ async def values_of_column(
     Args:
         store: a store on SQLite, PostgreSQL or MySQL, whose database has the table.
         column: ``table.column`` or ``schema.table.column``; see `highest_in_column`.
-        where: values that other columns of the same row have to have.
+        where: the values of other columns in the rows that count.
 
     Raises:
         InvalidArgumentError: the column, or the name of another one, is none.

@@ -32,9 +32,9 @@ class HighWater:
     Replies to concurrent calls may arrive in any order, so a reply is compared with the value at
     the time when its own call was sent::
 
-        sent = water.sent()
+        baseline = water.baseline()
         max_id = await ...
-        water.check(distributor, max_id, step=step, sent=sent)
+        water.check(distributor, max_id, step=step, baseline=baseline)
     """
 
     __slots__ = ("_born", "_highest")
@@ -129,8 +129,11 @@ class WatchedDistributor(NotCopyable, IdSegmentDistributor):
         Raises:
             InvalidArgumentError: ``step`` is no integer, below 1 or above the limit; nothing was
                 sent.
-            IdOverflowError: the counter would pass 2^63-1; nothing was written.
-            CorruptCounterError: the counter holds no integer; nothing was written.
+            IdOverflowError: the counter would pass 2^63-1, or does not fit its column; nothing was
+                written.
+            CounterMissingError: another system's table has no such row; nothing was written.
+            CorruptCounterError: the counter holds no integer, or its row is invalid; nothing was
+                written.
             SchemaMissingError: a table does not exist.
             StoreAuthenticationError: the store rejects the user, the password or the rights.
             StoreUnavailableError: the store cannot be reached, is busy, or does not answer.

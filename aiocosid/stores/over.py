@@ -25,12 +25,13 @@ from ..errors import (
     StoreRolledBackError,
     StoreUnavailableError,
 )
+from ._connection import closed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from ..abc import Clock
+    from ..abc import Clock, Counter
     from .counters import HighWater
 
 __all__ = (
@@ -43,7 +44,13 @@ __all__ = (
     "read_parts",
 )
 
+FIRST_PAUSE: Final = 0.5  # seconds after the first failure, doubled by each further one
+LAST_PAUSE: Final = 30.0  # seconds
+
+_logger = logging.getLogger("aiocosid")
+
 D = TypeVar("D", bound=IdSegmentDistributor)
+T = TypeVar("T")
 
 
 class Closings:
@@ -74,15 +81,16 @@ class Closings:
 
         def go_on() -> None:
             if self.count != before:
-                raise StoreUnavailableError(
-                    store, "closed while the call was under way", remedy="open it anew to go on"
-                )
+                raise closed(store)
 
         return go_on
 
 
 class StoreOverStores(Store, Generic[D]):
-    """Several stores as one; its distributors are of one class, and use its stores."""
+    """Several stores as one; its distributors are of one class, and use its stores.
+
+    A call that a subclass does not combine goes to its `_holder`.
+    """
 
     __slots__ = ("_closings", "_owns_stores", "_stores")
 
@@ -116,6 +124,42 @@ class StoreOverStores(Store, Generic[D]):
     def _counter(self, **described: Any) -> D:  # noqa: ANN401 - a contract's
         """Return a distributor, and hand it what it needs of this store."""
 
+    async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> None:
+        """Create what the root needs.
+
+        Raises:
+            StoreError: the root refuses or cannot be reached.
+        """
+        await self._holder().create_schema(disposable=disposable, after_loss=after_loss)
+
+    async def counters(self, *, namespace: str | None = None) -> Sequence[Counter]:
+        """Return the root's counters; each is the last id of the span that was taken last.
+
+        Raises:
+            StoreError: the root refuses or cannot be reached.
+        """
+        return await self._holder().counters(namespace=namespace)
+
+    async def begin_counter(
+        self, *, namespace: str = DEFAULT_NAMESPACE, name: str, offset: int = 0
+    ) -> int:
+        """Create the root's counter, under its marker only; one that exists stays as it is.
+
+        Raises:
+            InvalidArgumentError: an argument is outside its range.
+            CounterNotCreatedError: the root was emptied, or never initialised.
+            StoreError: the root refuses or cannot be reached.
+        """
+        return await self._holder().begin_counter(namespace=namespace, name=name, offset=offset)
+
+    @abstractmethod
+    def _holder(self) -> Store:
+        """Return the root: the store that keeps the counters and the machine ids.
+
+        Raises:
+            UnsupportedByStoreError: no single store does.
+        """
+
     async def aopen(self) -> None:
         """Get ready in this process; in a forked child with new connections.
 
@@ -135,15 +179,6 @@ class StoreOverStores(Store, Generic[D]):
             async with AsyncExitStack() as stack:
                 for store in self._stores:
                     stack.push_async_callback(store.aclose)
-
-
-_logger = logging.getLogger("aiocosid")
-
-T = TypeVar("T")
-
-
-FIRST_PAUSE: Final = 0.5  # seconds after the first failure, doubled by each further one
-LAST_PAUSE: Final = 30.0  # seconds
 
 
 class StoreHealth:
@@ -344,8 +379,8 @@ def read_parts(
     Args:
         url: such as ``striped:?store=URL&store=URL``, percent-encoded.
         scheme: what it begins with.
-        options: those that may be given, each once, and how their texts are read.
-        needs: what has to be given.
+        options: by name, how the text of each allowed option is read; each at most once.
+        needs: the names that are required.
         expected: the URL in messages.
 
     Raises:

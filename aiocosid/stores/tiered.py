@@ -42,7 +42,7 @@ from .redis._demands import STORE
 from .redis._span import Claimed, Span, SpanTaken
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable
 
     from ..abc import Clock, Counter
     from ..abc.events import Event, Instrument
@@ -551,34 +551,6 @@ class TieredStore(StoreOverStores[TieredIdSegmentDistributor]):
     def has_witness(self) -> bool:
         """Whether the root can tell what was never there from what was lost."""
         return self.root.has_witness
-
-    async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> None:
-        """Create what the root needs; Redis needs nothing.
-
-        Raises:
-            StoreError: the root refuses or cannot be reached.
-        """
-        await self.root.create_schema(disposable=disposable, after_loss=after_loss)
-
-    async def counters(self, *, namespace: str | None = None) -> Sequence[Counter]:
-        """Return the root's counters; each is the last id of the span that was leased last.
-
-        Raises:
-            StoreError: the root refuses or cannot be reached.
-        """
-        return await self.root.counters(namespace=namespace)
-
-    async def begin_counter(
-        self, *, namespace: str = DEFAULT_NAMESPACE, name: str, offset: int = 0
-    ) -> int:
-        """Create the root's counter, under its marker only; one that exists stays as it is.
-
-        Raises:
-            InvalidArgumentError: an argument is outside its range.
-            CounterNotCreatedError: the root was emptied, or never initialised.
-            StoreError: the root refuses or cannot be reached.
-        """
-        return await self.root.begin_counter(namespace=namespace, name=name, offset=offset)
 
     async def set_floor(
         self, *, namespace: str = DEFAULT_NAMESPACE, name: str, above: int, create: bool = True
