@@ -27,6 +27,7 @@ from ..errors import (
     InvalidArgumentError,
     SeriesEndedError,
     SeriesNotOpenError,
+    StoreError,
     TransactionConflictError,
 )
 from ..segment import GroupBy
@@ -305,10 +306,12 @@ def take(
         InvalidArgumentError: the count is wrong, or the series is grouped otherwise.
         SeriesNotOpenError: it was never opened here, or it is closed.
         SeriesEndedError: its approved range has fewer numbers left.
+        StoreError: its rows contradict each other.
     """
     check_integer("count", count, at_least=1, at_most=MOST)
     row: dict[str, Value] = {"name": key.name, "tenant": key.tenant, "period": key.period}
     wanted: dict[str, Value] = {"grouped_by": key.grouped_by, "count": count}
+    seen: list[SeriesRow] = []
     while True:  # at most twice for each range, and once for a new period
         taken = run(statements.take, row | wanted)
         if taken.matched:
@@ -316,7 +319,13 @@ def take(
             if isolation and isolation != statements.wants:
                 _warn_once(label(), str(isolation))
             return int(last)
-        step = next_step(key, count, [SeriesRow(*each) for each in run(statements.look, row).rows])
+        rows = [SeriesRow(*each) for each in run(statements.look, row).rows]
+        step = next_step(key, count, rows)
+        if rows == seen:  # they are locked: no other transaction can change them any more
+            reason = f"the rows of the series {key.name!r} in {SERIES_TABLE} contradict each other"
+            remedy = "undo what has changed them, for example in grouped_by or is_open"
+            raise StoreError(label(), reason, remedy=remedy)
+        seen = rows
         if step is None:
             run(statements.begin, row)
         elif isinstance(step, dict):
