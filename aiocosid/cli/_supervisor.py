@@ -219,6 +219,11 @@ def _end(renewer: _Renewer) -> None:
         os.kill(renewer.pid, signal.SIGKILL)
 
 
+def _heeded() -> list[signal.Signals]:
+    """Return the signals that are passed on: not those that ``nohup``, for example, has ignored."""
+    return [each for each in PASSED_ON if signal.getsignal(each) != signal.SIG_IGN]
+
+
 def _wake(_number: int, _frame: object) -> None:
     """Do nothing: the byte in the pipe tells."""
 
@@ -232,7 +237,8 @@ class _Signals:
         for each in (self._read, write):
             os.set_blocking(each, False)
         self._old_wakeup = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
-        self._old = {each: signal.signal(each, _wake) for each in (*PASSED_ON, signal.SIGCHLD)}
+        taken = (*_heeded(), signal.SIGCHLD)
+        self._old = {each: signal.signal(each, _wake) for each in taken}
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -347,7 +353,7 @@ def _start(command: Sequence[str], environment: Mapping[str, str], renewer: _Ren
         return pid
     try:
         os.setpgid(0, 0)
-        for each in (*PASSED_ON, signal.SIGCHLD, signal.SIGPIPE):
+        for each in (*_heeded(), signal.SIGCHLD, signal.SIGPIPE):
             signal.signal(each, signal.SIG_DFL)
         _hand_terminal(group, os.getpgrp())  # Ctrl-C goes to it alone
         _prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)

@@ -70,11 +70,15 @@ class Runs:
         return ["machines", "run", "--store", self.store, *options, "--", *words]
 
     def start(
-        self, *words: str, options: tuple[str, ...] = SHORT, stderr: int = subprocess.PIPE
+        self,
+        *words: str,
+        options: tuple[str, ...] = SHORT,
+        stderr: int = subprocess.PIPE,
+        before: tuple[str, ...] = (),
     ) -> subprocess.Popen[str]:
-        """Start a program."""
+        """Start a program, the command itself behind the words ``before``."""
         process = subprocess.Popen(
-            [sys.executable, "-m", "aiocosid", *self.command(*words, options=options)],
+            [*before, sys.executable, "-m", "aiocosid", *self.command(*words, options=options)],
             stdout=subprocess.PIPE,
             stderr=stderr,
             text=True,
@@ -190,6 +194,14 @@ def test_passes_signals_on_and_releases_last(runs: Runs) -> None:
     assert process.communicate()[0] == "bye\n"
     assert process.returncode == 3
     assert runs.holders() == []
+
+
+def test_goes_on_after_the_end_of_its_terminal_if_it_was_told_to(runs: Runs) -> None:
+    """``nohup`` has SIGHUP ignored, by the program too."""
+    script = "kill -HUP $PPID $$; sleep 0.5; echo here"
+    process = runs.start("sh", "-c", script, before=("nohup",))
+    assert process.communicate()[0] == "here\n"
+    assert process.returncode == 0
 
 
 def test_reaps_and_ends_what_the_program_leaves_behind(runs: Runs) -> None:
