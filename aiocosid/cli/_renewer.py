@@ -91,6 +91,7 @@ class _Renewal:
         self._supervisor = supervisor
         self._program = 0
         self._deadline: Deadline | None = None
+        self._reported: Deadline | None = None
 
     async def run(self, request: LeaseRequest) -> None:
         listening = asyncio.create_task(self._listen())
@@ -132,14 +133,15 @@ class _Renewal:
     def _report(self, lease: MachineIdLease) -> None:
         now, limit_ms = boot_time(), lease.limit_ms()  # before the rest: it may be stopped here
         deadline = Deadline(now + lease.statistics().seconds_left, limit_ms)
-        last = self._deadline
+        last = self._reported
         # The mark stands still after a clock that steps back, while the lease's end moves on.
         if limit_ms < 0 or (last is not None and deadline.is_nearly(last)):
             return
         self._deadline = deadline
         line = f"until {lease.machine_id} {deadline.boot_time} {deadline.mark_ms}\n"
-        with suppress(BlockingIOError):  # it is stopped
+        with suppress(BlockingIOError):  # it is stopped, and hears of it when it goes on
             self._supervisor.send(line.encode())
+            self._reported = deadline
 
     def _guard(self) -> None:
         """Kill the program before the deadline, if the supervisor has not: it may be stopped."""

@@ -344,6 +344,33 @@ def test_leaves_the_terminal_as_it_was(runs: Runs, script: str) -> None:
         os.waitpid(pid, 0)
 
 
+def test_stops_and_goes_on_with_its_program(runs: Runs) -> None:
+    """Ctrl-Z gives the shell its terminal back, ``fg`` the program; the id stays held."""
+    out, back = runs.folder / "out.txt", runs.folder / "back"
+    program = f"echo $$ >{back}; read line; echo $line >{out}"
+    command = runs.command("sh", "-c", program)
+    words = shlex.join([sys.executable, "-m", "aiocosid", *command])
+    script = f"set -m; {words}; echo stopped >{back}; read line; fg; read line; echo $line >>{out}"
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execvp("sh", ["sh", "-c", script])  # noqa: S606 - a terminal of its own
+    try:
+        wait_until(lambda: _text(back) != "", "the program to read")
+        os.write(terminal, b"\x1a")
+        wait_until(lambda: _text(back) == "stopped\n", "the shell to go on")
+        time.sleep(4.5)  # longer than a lease without a renewal
+        assert len(runs.holders()) == 1
+        for line in (b"none\n", b"one\n"):
+            os.write(terminal, line)
+        wait_until(lambda: _text(out) == "one\n", "the program to end")
+        os.write(terminal, b"two\n")
+        wait_until(lambda: _text(out) == "one\ntwo\n", "the script to end")
+    finally:
+        os.close(terminal)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
 def test_a_supervisor_that_stops_just_before_the_deadline(runs: Runs) -> None:
     """The renewer ends the program in time, however short before the supervisor was alive."""
     process, file = runs.stubborn()
