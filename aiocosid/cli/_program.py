@@ -61,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of the options."""
     made = argparse.ArgumentParser(
         prog="aiocosid machines run",
-        description="Run a program of any language under a machine id that nobody else has.",
+        description="Run a program of any language under a machine id that no other process has.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -81,7 +81,7 @@ def parser() -> argparse.ArgumentParser:
         "--instance",
         dest="instance_id",
         metavar="NAME",
-        help="a name that comes back with the same id, as a StatefulSet's pod",
+        help="a name that comes back with the same id, such as a StatefulSet's pod",
     )
     add(
         "--safe-guard",

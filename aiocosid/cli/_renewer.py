@@ -9,21 +9,19 @@ import time
 import traceback
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ..errors import CosIdError
 from ..machine import InstanceId, MachineIdLease
 from ._exit import code_of, one_line, redacted
 from ._stores import chosen_store
-from ._supervisor import KILL_MARGIN, LOST, Deadline, boot_time, kill_group
+from ._supervisor import KILL_MARGIN, LOST, POLL, Deadline, boot_time, kill_group
 
 if TYPE_CHECKING:
     import socket
     from typing import NoReturn
 
 __all__ = ("LeaseRequest", "serve")
-
-POLL: Final = 0.25  # seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

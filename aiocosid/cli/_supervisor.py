@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = (
     "KILL_MARGIN",
     "LOST",
+    "POLL",
     "Deadline",
     "Expression",
     "boot_time",

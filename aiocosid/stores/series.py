@@ -91,9 +91,9 @@ class GaplessOptions(TypedDict, total=False):
     Attributes:
         tenant: whose series it is: each tenant counts for itself.  At most 100 characters.
         group_by: ``"year"``, ``"month"``, ``"day"`` or a `GroupBy` of dates: numbers begin at 1 in
-            each.  It has to be the one that the series was opened with.
-        zone: the time zone of ``group_by``: a tzinfo, ``"UTC"``, an offset as ``"+08:00"``, or a
-            name as ``"Europe/Berlin"``.
+            each.  It must be the one that the series was opened with.
+        zone: the time zone of ``group_by``: a tzinfo, ``"UTC"``, an offset such as ``"+08:00"``,
+            or a name such as ``"Europe/Berlin"``.
         at: the moment that decides the period, such as the invoice's date; by default the present
             one.
         prefix: the beginning of the text.
@@ -220,7 +220,7 @@ class SeriesStatements:
         look: returns the rows of a series, its first row and that of the period, and locks them.
         begin: creates the row of a period if the first row is open.
         advance: moves the first row on to its next range.
-        wants: the isolation in which no transaction has to be tried again.
+        wants: the isolation in which no transaction fails and must be run again.
     """
 
     take: str
@@ -371,7 +371,7 @@ def next_step(
     """Return why no number was taken, and what to do about it.
 
     Returns:
-        None if the period's row has to be created; the values for ``advance``; or ``"again"``, if
+        None if the period's row is missing; the values for ``advance``; or ``"again"``, if
         another transaction has just done either.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Who would harm a gapless series, or is only unlucky, gets an error: no hole, no repeat."""
+"""An attack on a gapless series, or bad luck, ends in an error: no hole, no repeat."""
 
 from __future__ import annotations
 
