@@ -6,6 +6,7 @@ import argparse
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from ..abc.machines import DEFAULT_GUARD_INTERVAL, STABLE_GUARD_INTERVAL
 from ..errors import InvalidArgumentError
 from ._supervisor import KILL_MARGIN, Expression, supervise
 
@@ -61,7 +62,7 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of the options."""
     made = argparse.ArgumentParser(
         prog="aiocosid machines run",
-        description="Run a program of any language under a machine id that nobody else has.",
+        description="Run a program of any language under a machine id that no other process has.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -81,7 +82,7 @@ def parser() -> argparse.ArgumentParser:
         "--instance",
         dest="instance_id",
         metavar="NAME",
-        help="a name that comes back with the same id, as a StatefulSet's pod",
+        help="a name that comes back with the same id, such as a StatefulSet's pod",
     )
     add(
         "--safe-guard",
@@ -124,7 +125,8 @@ def _expression(text: str) -> Expression:
 
 def _check_lead(given: argparse.Namespace) -> None:
     """Raise unless the program would be left alone while renewals come in time."""
-    interval = given.interval or (10.0 if given.instance_id else 60.0)
+    usual = STABLE_GUARD_INTERVAL if given.instance_id else DEFAULT_GUARD_INTERVAL
+    interval = given.interval or usual
     lead = given.lead or 1.5 * interval
     shortest = lead - interval
     if given.grace + KILL_MARGIN >= shortest:

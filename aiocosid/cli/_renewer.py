@@ -9,21 +9,19 @@ import time
 import traceback
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ..errors import CosIdError
 from ..machine import InstanceId, MachineIdLease
 from ._exit import code_of, one_line, redacted
 from ._stores import chosen_store
-from ._supervisor import KILL_MARGIN, LOST, Deadline, boot_time, kill_group
+from ._supervisor import KILL_MARGIN, LOST, POLL, Deadline, boot_time, kill_group
 
 if TYPE_CHECKING:
     import socket
     from typing import NoReturn
 
 __all__ = ("LeaseRequest", "serve")
-
-POLL: Final = 0.25  # seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +89,7 @@ class _Renewal:
         self._supervisor = supervisor
         self._program = 0
         self._deadline: Deadline | None = None
+        self._reported: Deadline | None = None
 
     async def run(self, request: LeaseRequest) -> None:
         listening = asyncio.create_task(self._listen())
@@ -132,14 +131,15 @@ class _Renewal:
     def _report(self, lease: MachineIdLease) -> None:
         now, limit_ms = boot_time(), lease.limit_ms()  # before the rest: it may be stopped here
         deadline = Deadline(now + lease.statistics().seconds_left, limit_ms)
-        last = self._deadline
+        last = self._reported
         # The mark stands still after a clock that steps back, while the lease's end moves on.
         if limit_ms < 0 or (last is not None and deadline.is_nearly(last)):
             return
         self._deadline = deadline
         line = f"until {lease.machine_id} {deadline.boot_time} {deadline.mark_ms}\n"
-        with suppress(BlockingIOError):  # it is stopped
+        with suppress(BlockingIOError):  # it is stopped, and hears of it when it goes on
             self._supervisor.send(line.encode())
+            self._reported = deadline
 
     def _guard(self) -> None:
         """Kill the program before the deadline, if the supervisor has not: it may be stopped."""

@@ -46,7 +46,8 @@ def open_(
         typer.Option(metavar="year|month|day", help="Begin at 1 in each of them; needs --zone."),
     ] = None,
     group_zone: Annotated[
-        str | None, typer.Option("--zone", metavar="ZONE", help="Its time zone, as Europe/Berlin.")
+        str | None,
+        typer.Option("--zone", metavar="ZONE", help="Its time zone, such as Europe/Berlin."),
     ] = None,
     after: Annotated[
         int,
@@ -62,7 +63,7 @@ def open_(
     ] = None,
     store: StoreUrl = None,
     config: Config = None,
-    layout: AsText = TextFormat.TEXT,
+    form: AsText = TextFormat.TEXT,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Open a series in the application's database, or add approved ranges to it.
@@ -82,7 +83,7 @@ def open_(
             after=after,
             ranges=",".join(ranges or ()),
         )
-        _tell(found, "is open", layout)
+        _tell(found, "is open", form)
         session.tell_written()
 
 
@@ -91,13 +92,13 @@ def list_(
     *,
     store: StoreUrl = None,
     config: Config = None,
-    layout: AsTable = TableFormat.TABLE,
+    form: AsTable = TableFormat.TABLE,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Show all series, with the last number of each."""
     with StoreSession.on(store, config, timeout=timeout) as session:
         found = session.call(list_series, session.store)
-    if layout is TableFormat.JSON:
+    if form is TableFormat.JSON:
         write_json([asdict(each) for each in found])
         return
     write_table(
@@ -124,13 +125,13 @@ def close(
     tenant: Tenant = "",
     store: StoreUrl = None,
     config: Config = None,
-    layout: AsText = TextFormat.TEXT,
+    form: AsText = TextFormat.TEXT,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """End a series for ever: no further number can be taken from it."""
     with StoreSession.on(store, config, timeout=timeout) as session:
         found = session.call(close_series, session.store, name, tenant=tenant)
-        _tell(found, "is closed", layout)
+        _tell(found, "is closed", form)
         session.tell_written()
 
 
@@ -152,7 +153,7 @@ def audit(
     prefix: Annotated[str, typer.Option(metavar="PREFIX", help="The prefix of the texts.")] = "",
     store: StoreUrl = None,
     config: Config = None,
-    layout: AsText = TextFormat.TEXT,
+    form: AsText = TextFormat.TEXT,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Compare a series with the application's own table; exit with 1 at a hole or a repeat.
@@ -169,7 +170,7 @@ def audit(
             prefix=prefix,
             tenant_column=tenant_column,
         )
-    if layout is TextFormat.JSON:
+    if form is TextFormat.JSON:
         write_json(asdict(found) | {"is_sound": found.is_sound})
     else:
         _write_audit(found)
@@ -195,8 +196,8 @@ def _of(period: str) -> str:
     return f"{period}-" if period else ""
 
 
-def _tell(found: Series, what: str, layout: TextFormat) -> None:
-    if layout is TextFormat.JSON:
+def _tell(found: Series, what: str, form: TextFormat) -> None:
+    if form is TextFormat.JSON:
         write_json(asdict(found))
         return
     tenant = f" of tenant {printable(found.tenant)}" if found.tenant else ""

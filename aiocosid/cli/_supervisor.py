@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = (
     "KILL_MARGIN",
     "LOST",
+    "POLL",
     "Deadline",
     "Expression",
     "boot_time",
@@ -38,6 +39,7 @@ __all__ = (
 
 KILL_MARGIN: Final = 1.0  # seconds before the deadline at which the program is killed
 POLL: Final = 0.25  # seconds between two looks at the clocks
+FRESH_TIMEOUT: Final = 1.0  # seconds that the renewer's report may take after a stop
 RELEASE_TIMEOUT: Final = 5.0  # seconds that the renewer may take to release the id
 LOST: Final = 75  # the exit code if the id was lost: EX_TEMPFAIL of sysexits.h
 CANNOT_RUN: Final = 126  # as a shell reports a program that cannot be executed
@@ -219,6 +221,11 @@ def _end(renewer: _Renewer) -> None:
         os.kill(renewer.pid, signal.SIGKILL)
 
 
+def _heeded() -> list[signal.Signals]:
+    """Return the signals that are passed on: not those that ``nohup``, for example, has ignored."""
+    return [each for each in PASSED_ON if signal.getsignal(each) != signal.SIG_IGN]
+
+
 def _wake(_number: int, _frame: object) -> None:
     """Do nothing: the byte in the pipe tells."""
 
@@ -232,7 +239,8 @@ class _Signals:
         for each in (self._read, write):
             os.set_blocking(each, False)
         self._old_wakeup = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
-        self._old = {each: signal.signal(each, _wake) for each in (*PASSED_ON, signal.SIGCHLD)}
+        taken = (*_heeded(), signal.SIGCHLD)
+        self._old = {each: signal.signal(each, _wake) for each in taken}
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -307,21 +315,47 @@ class _Supervisor:
     def _reap(self) -> None:
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
             except ChildProcessError:
                 return
             if pid == 0:
                 return
-            if pid == self._program:
+            if os.WIFSTOPPED(status):
+                if pid == self._program:
+                    self._stop_with_it()
+            elif pid == self._program:
                 code = os.waitstatus_to_exitcode(status)
                 self._status = code if code >= 0 else BY_SIGNAL - code
             elif pid == self._renewer.pid and self._renewer.failure is None:
                 self._renewer.failure = LOST, "the process that renews the lease has ended"
 
+    def _left(self) -> float:
+        """Return the seconds until the deadline that was reported last."""
+        deadline = self._renewer.deadline
+        return 0.0 if deadline is None else deadline.left()
+
+    def _stop_with_it(self) -> None:
+        """Stop if the program was stopped in the foreground, by Ctrl-Z: the shell waits for us.
+
+        The renewer goes on, and ends the program if it has to.
+        """
+        if not _hand_terminal(self._program, os.getpgrp()):
+            return
+        os.kill(0, signal.SIGTSTP)  # returns after fg or bg, or at once without a shell
+        renewer, until = self._renewer, boot_time() + FRESH_TIMEOUT
+        renewer.read()
+        while renewer.failure is None and boot_time() < until:
+            if self._left() > KILL_MARGIN + self._grace:
+                _hand_terminal(os.getpgrp(), self._program)
+                kill_group(self._program, signal.SIGCONT)
+                return
+            select.select([renewer], [], [], POLL)
+            renewer.read()
+        kill_group(self._program, signal.SIGKILL)  # before it runs again: the id may be given away
+
     def _judge(self) -> None:
         """End the program in time: after all reports that have come were read."""
-        renewer = self._renewer
-        left = renewer.deadline.left() if renewer.deadline is not None else 0.0
+        renewer, left = self._renewer, self._left()
         if not self._reason and renewer.failure is not None:
             self._reason = renewer.failure[1]
         elif not self._reason and left <= KILL_MARGIN + self._grace:
@@ -347,7 +381,7 @@ def _start(command: Sequence[str], environment: Mapping[str, str], renewer: _Ren
         return pid
     try:
         os.setpgid(0, 0)
-        for each in (*PASSED_ON, signal.SIGCHLD, signal.SIGPIPE):
+        for each in (*_heeded(), signal.SIGCHLD, signal.SIGPIPE):
             signal.signal(each, signal.SIG_DFL)
         _hand_terminal(group, os.getpgrp())  # Ctrl-C goes to it alone
         _prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
@@ -359,13 +393,18 @@ def _start(command: Sequence[str], environment: Mapping[str, str], renewer: _Ren
         os._exit(NOT_FOUND if isinstance(error, FileNotFoundError) else CANNOT_RUN)
 
 
-def _hand_terminal(giver: int, taker: int) -> None:
-    """Make a process group the terminal's foreground, if another one is: none is taken away."""
+def _hand_terminal(giver: int, taker: int) -> bool:
+    """Make a process group the terminal's foreground if the giver is, and return whether it was."""
     old = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
-    with suppress(OSError):
-        if os.tcgetpgrp(0) == giver:
-            os.tcsetpgrp(0, taker)
-    signal.signal(signal.SIGTTOU, old)
+    try:
+        if os.tcgetpgrp(0) != giver:
+            return False
+        os.tcsetpgrp(0, taker)
+    except OSError:
+        return False
+    finally:
+        signal.signal(signal.SIGTTOU, old)
+    return True
 
 
 def kill_group(group: int, number: int) -> None:

@@ -27,6 +27,7 @@ from ..errors import (
     InvalidArgumentError,
     SeriesEndedError,
     SeriesNotOpenError,
+    StoreError,
     TransactionConflictError,
 )
 from ..segment import GroupBy
@@ -90,9 +91,9 @@ class GaplessOptions(TypedDict, total=False):
     Attributes:
         tenant: whose series it is: each tenant counts for itself.  At most 100 characters.
         group_by: ``"year"``, ``"month"``, ``"day"`` or a `GroupBy` of dates: numbers begin at 1 in
-            each.  It has to be the one that the series was opened with.
-        zone: the time zone of ``group_by``: a tzinfo, ``"UTC"``, an offset as ``"+08:00"``, or a
-            name as ``"Europe/Berlin"``.
+            each.  It must be the one that the series was opened with.
+        zone: the time zone of ``group_by``: a tzinfo, ``"UTC"``, an offset such as ``"+08:00"``,
+            or a name such as ``"Europe/Berlin"``.
         at: the moment that decides the period, such as the invoice's date; by default the present
             one.
         prefix: the beginning of the text.
@@ -219,7 +220,7 @@ class SeriesStatements:
         look: returns the rows of a series, its first row and that of the period, and locks them.
         begin: creates the row of a period if the first row is open.
         advance: moves the first row on to its next range.
-        wants: the isolation in which no transaction has to be tried again.
+        wants: the isolation in which no transaction fails and must be run again.
     """
 
     take: str
@@ -305,10 +306,12 @@ def take(
         InvalidArgumentError: the count is wrong, or the series is grouped otherwise.
         SeriesNotOpenError: it was never opened here, or it is closed.
         SeriesEndedError: its approved range has fewer numbers left.
+        StoreError: its rows contradict each other.
     """
     check_integer("count", count, at_least=1, at_most=MOST)
     row: dict[str, Value] = {"name": key.name, "tenant": key.tenant, "period": key.period}
     wanted: dict[str, Value] = {"grouped_by": key.grouped_by, "count": count}
+    seen: list[SeriesRow] = []
     while True:  # at most twice for each range, and once for a new period
         taken = run(statements.take, row | wanted)
         if taken.matched:
@@ -316,7 +319,13 @@ def take(
             if isolation and isolation != statements.wants:
                 _warn_once(label(), str(isolation))
             return int(last)
-        step = next_step(key, count, [SeriesRow(*each) for each in run(statements.look, row).rows])
+        rows = [SeriesRow(*each) for each in run(statements.look, row).rows]
+        step = next_step(key, count, rows)
+        if rows == seen:  # they are locked: no other transaction can change them any more
+            reason = f"the rows of the series {key.name!r} in {SERIES_TABLE} contradict each other"
+            remedy = "undo what has changed them, for example in grouped_by or is_open"
+            raise StoreError(label(), reason, remedy=remedy)
+        seen = rows
         if step is None:
             run(statements.begin, row)
         elif isinstance(step, dict):
@@ -362,7 +371,7 @@ def next_step(
     """Return why no number was taken, and what to do about it.
 
     Returns:
-        None if the period's row has to be created; the values for ``advance``; or ``"again"``, if
+        None if the period's row is missing; the values for ``advance``; or ``"again"``, if
         another transaction has just done either.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Who would harm a gapless series, or is only unlucky, gets an error: no hole, no repeat."""
+"""An attack on a gapless series, or bad luck, ends in an error: no hole, no repeat."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 from aiocosid.errors import (
     SeriesEndedError,
     SeriesNotOpenError,
+    StoreError,
     StoreUnavailableError,
     TransactionConflictError,
 )
@@ -102,6 +103,25 @@ async def test_a_period_that_is_closed_alone_gives_no_number(url: str) -> None:
             await invoice(session, **MONTH)
             await session.execute(text("UPDATE aiocosid_series SET is_open = 0 WHERE period <> ''"))
             with pytest.raises(SeriesNotOpenError, match="closed"):
+                async with asyncio.timeout(5):
+                    await gapless(session, "invoice", **MONTH)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE aiocosid_series SET grouped_by = 'x' WHERE period <> ''",
+        "UPDATE aiocosid_series SET is_open = 2 WHERE period <> ''",
+    ],
+)
+async def test_rows_that_contradict_each_other_give_no_number(url: str, change: str) -> None:
+    """A period's row that no statement of ours writes: the call ends, with an error."""
+    async with application(url) as engine:
+        await open_series(store_on(engine), "invoice", **MONTH)
+        async with AsyncSession(engine) as session, session.begin():
+            await invoice(session, **MONTH)
+            await session.execute(text(change))
+            with pytest.raises(StoreError, match="rows of the series"):
                 async with asyncio.timeout(5):
                     await gapless(session, "invoice", **MONTH)
 

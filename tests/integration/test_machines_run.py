@@ -70,11 +70,15 @@ class Runs:
         return ["machines", "run", "--store", self.store, *options, "--", *words]
 
     def start(
-        self, *words: str, options: tuple[str, ...] = SHORT, stderr: int = subprocess.PIPE
+        self,
+        *words: str,
+        options: tuple[str, ...] = SHORT,
+        stderr: int = subprocess.PIPE,
+        before: tuple[str, ...] = (),
     ) -> subprocess.Popen[str]:
-        """Start a program."""
+        """Start a program, the command itself behind the words ``before``."""
         process = subprocess.Popen(
-            [sys.executable, "-m", "aiocosid", *self.command(*words, options=options)],
+            [*before, sys.executable, "-m", "aiocosid", *self.command(*words, options=options)],
             stdout=subprocess.PIPE,
             stderr=stderr,
             text=True,
@@ -190,6 +194,14 @@ def test_passes_signals_on_and_releases_last(runs: Runs) -> None:
     assert process.communicate()[0] == "bye\n"
     assert process.returncode == 3
     assert runs.holders() == []
+
+
+def test_goes_on_after_the_end_of_its_terminal_if_it_was_told_to(runs: Runs) -> None:
+    """``nohup`` has SIGHUP ignored, by the program too."""
+    script = "kill -HUP $PPID $$; sleep 0.5; echo here"
+    process = runs.start("sh", "-c", script, before=("nohup",))
+    assert process.communicate()[0] == "here\n"
+    assert process.returncode == 0
 
 
 def test_reaps_and_ends_what_the_program_leaves_behind(runs: Runs) -> None:
@@ -326,6 +338,33 @@ def test_leaves_the_terminal_as_it_was(runs: Runs, script: str) -> None:
         os.write(terminal, b"one\n")
         wait_until(lambda: out.exists() and out.read_text() != "", "the script to end")
         assert out.read_text() == "one\n"
+    finally:
+        os.close(terminal)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def test_stops_and_goes_on_with_its_program(runs: Runs) -> None:
+    """Ctrl-Z gives the shell its terminal back, ``fg`` the program; the id stays held."""
+    out, back = runs.folder / "out.txt", runs.folder / "back"
+    program = f"echo $$ >{back}; read line; echo $line >{out}"
+    command = runs.command("sh", "-c", program)
+    words = shlex.join([sys.executable, "-m", "aiocosid", *command])
+    script = f"set -m; {words}; echo stopped >{back}; read line; fg; read line; echo $line >>{out}"
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execvp("sh", ["sh", "-c", script])  # noqa: S606 - a terminal of its own
+    try:
+        wait_until(lambda: _text(back) != "", "the program to read")
+        os.write(terminal, b"\x1a")
+        wait_until(lambda: _text(back) == "stopped\n", "the shell to go on")
+        time.sleep(4.5)  # longer than a lease without a renewal
+        assert len(runs.holders()) == 1
+        for line in (b"none\n", b"one\n"):
+            os.write(terminal, line)
+        wait_until(lambda: _text(out) == "one\n", "the program to end")
+        os.write(terminal, b"two\n")
+        wait_until(lambda: _text(out) == "one\ntwo\n", "the script to end")
     finally:
         os.close(terminal)
         os.kill(pid, signal.SIGKILL)

@@ -23,7 +23,7 @@ PATIENCE = 10.0
 DIALECTS = "[server.resp]\n[server.cosid]\n[server.leaf]\n[server.tinyid]\n"
 
 
-@pytest.mark.parametrize("seconds", [1, pytest.param(60, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("seconds", [2, pytest.param(60, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("name", ATTACKS)
 def test_others_hardly_notice(tmp_path: Path, name: str, seconds: float) -> None:
     attack, files, authority = ATTACKS[name], "", None

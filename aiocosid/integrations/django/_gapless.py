@@ -41,8 +41,8 @@ def gapless(
         InvalidArgumentError: an option is wrong, or the series is grouped otherwise.
         SeriesNotOpenError: the series was never opened here, or it is closed.
         SeriesEndedError: its approved ranges are used up.
-        UnsuitableTransactionError: it is not called inside ``atomic``, or SQLite's transactions
-            begin without the lock.
+        UnsuitableTransactionError: it is not called inside ``atomic``, an earlier error has broken
+            the block, or SQLite's transactions begin without the lock.
         TransactionConflictError: another transaction was in the way; run the whole block again.
         StoreError: the database refuses or cannot be reached.
     """
@@ -86,6 +86,11 @@ def _check_transaction(connection: Any) -> None:  # noqa: ANN401 - Django has no
         raise UnsuitableTransactionError(
             "gapless() is called outside a transaction, so no rollback would take the number back",
             remedy="make the call inside 'with transaction.atomic():', as the last thing",
+        )
+    if connection.needs_rollback:
+        raise UnsuitableTransactionError(
+            "an earlier error has broken the transaction, so it can only be rolled back",
+            remedy="let the error leave its 'with transaction.atomic():', and run the block again",
         )
     if connection.vendor == "sqlite" and connection.transaction_mode != "IMMEDIATE":
         raise UnsuitableTransactionError(
