@@ -67,7 +67,7 @@ async def values_of_column(
 ) -> AsyncIterator[list[object]]:
     """Yield the values of a column in rising order, without NULL, in pages; it reads only.
 
-    Equal values are yielded as often as the column has them, if they are in one page.
+    Equal values are yielded as often as the column has them, up to 10,000 times.
 
     Args:
         store: a store on SQLite, PostgreSQL or MySQL, whose database has the table.
@@ -92,8 +92,10 @@ async def values_of_column(
         for each, key in zip(where, given, strict=True)
     ]
     after: dict[str, Value] = {}
+    how = ">="
     while True:
-        beyond = [f"{name} > {backend.dialect.parameter('after', after['after'])}"] if after else []
+        from_ = after and f"{name} {how} {backend.dialect.parameter('after', after['after'])}"
+        beyond = [from_] if from_ else []
         statement = (
             f"SELECT {name} FROM {place} WHERE {' AND '.join(parts + beyond)} "  # noqa: S608
             f"ORDER BY {name} LIMIT {_PAGE}"
@@ -105,7 +107,10 @@ async def values_of_column(
             yield page
             return
         last = page[-1]
-        yield page
+        # The next page may begin with the same value, and has all of it; unless it fills this one.
+        whole = [each for each in page if each != last]
+        how = ">=" if whole else ">"
+        yield whole or page
         after = {"after": last if isinstance(last, str) else int(last)}
 
 

@@ -246,6 +246,21 @@ async def test_audit_names_holes_and_repeats(url: str) -> None:
         assert (audit.repeated, audit.foreign, audit.count) == ([(year, 1)], 1, 7)
 
 
+async def test_audit_sees_a_repeat_across_two_pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever the pages end, and with a value that fills more than one."""
+    monkeypatch.setattr("aiocosid.stores.columns._PAGE", 3)
+    async with application(f"sqlite+aiosqlite:///{tmp_path / 'app.db'}") as engine:
+        await open_series(store_on(engine), "invoice", after=9)
+        numbers = [1, 2, 3, 3, 4, 5, 6, 7, 7, 7, 7, 7, 8, 9]
+        async with AsyncSession(engine) as session, session.begin():
+            session.add_all(Invoice(number=each, text="") for each in numbers)
+        audit = await audit_series(store_on(engine), "invoice", column="invoice.number")
+        assert {number for _, number in audit.repeated} == {3, 7}
+        assert audit.last == 9
+
+
 async def test_missing_table_is_an_error_of_ours(tmp_path: Path) -> None:
     """The driver's error is the cause."""
     engine = create_async_engine(f"sqlite+aiosqlite:///{tmp_path / 'app.db'}")
