@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+import anyio
 from anyio.lowlevel import checkpoint
 
 from .._life.callers import MAX_BATCH
@@ -53,7 +54,7 @@ class StampOpening(OpenState, Generic[H]):
         read_ns: reads the wall clock.
     """
 
-    __slots__ = ("callers", "hand", "joined", "read_ns")
+    __slots__ = ("_joining", "callers", "hand", "joined", "read_ns")
 
     def __init__(
         self,
@@ -70,6 +71,7 @@ class StampOpening(OpenState, Generic[H]):
         self.hand: H = hand
         self.callers = callers
         self.joined: MachineIdLease | None = None
+        self._joining: anyio.CancelScope | None = None  # while it joins
         self.read_ns: Callable[[], int] = self.clock.wall_reader()
 
     # What a subclass fills in.
@@ -174,8 +176,12 @@ class StampOpening(OpenState, Generic[H]):
             ClosedError: it has ended.
             CosIdError: as opening the lease does.
         """
-        with self.until_woken() as scope:
-            await lease.join()
+        with anyio.CancelScope() as scope:
+            self._joining = scope  # not `until_woken`: each reply of a store wakes what waits
+            try:
+                await lease.join()
+            finally:
+                self._joining = None
         if scope.cancelled_caught:
             raise ClosedError(self.label)
         if self.ended is not None:
@@ -193,6 +199,8 @@ class StampOpening(OpenState, Generic[H]):
         self.callers.turns.release()
         self._fail_all(reason.again)
         self.wake()
+        if self._joining is not None:
+            self._joining.cancel()
 
     @property
     def has_to_drain(self) -> bool:
