@@ -335,6 +335,7 @@ class LeaseOpening(OpenState):
         """
         attempt = 0
         try:
+            self.check()  # closed before this task began, it would not be woken
             with self.until_woken():
                 await prepare()
             self.check()
