@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 
 from .._life.clock import as_cosid_error, call_bounded
-from .._life.open_state import OpenState
+from .._life.open_state import OpenState, unavailable
 from ..abc import MachineGrant
 from ..abc.events import (
     MachineIdDistributed,
@@ -191,13 +191,10 @@ class LeaseOpening(OpenState):
             while self.tenure.mark_ms < 0 and self.ended is None:
                 await self.tenure.changed.wait()
         if scope.cancelled_caught:
-            raise self._unavailable(limit, self.last_error) from self.last_error
+            raise self._unavailable(limit, self.last_error)
 
     def _unavailable(self, waited: float, cause: CosIdError | None) -> CosIdError:
-        reason, remedy = ("", "") if cause is None else (str(cause), cause.remedy)
-        return MachineIdUnavailableError(
-            self.namespace, waited=waited, reason=reason, remedy=remedy
-        )
+        return unavailable(MachineIdUnavailableError, self.namespace, cause, waited=waited)
 
     async def _take(self) -> None:
         """Take a machine id and raise its mark; tries until the start timeout."""
@@ -220,7 +217,7 @@ class LeaseOpening(OpenState):
                 waited = self.clock.monotonic() - started
                 pause = self._options.pause(self._distributor.interval, attempt)
                 if waited + pause >= self._options.patience:
-                    raise self._unavailable(waited, answered) from answered
+                    raise self._unavailable(waited, answered)
                 await self.sleep_for(pause)
                 self.check()
         finally:
