@@ -365,7 +365,7 @@ class LeaseOpening(OpenState):
         self.hurry = False
         tenure = self.tenure
         if tenure.machine_id < 0:
-            return await self._take_anew()
+            return await self._take_again()
         was_good = tenure.seconds_left > 0
         error = await self._renew()
         if isinstance(error, MachineIdLostError):
@@ -378,7 +378,7 @@ class LeaseOpening(OpenState):
                 raise namesake(self._distributor, "takes its machine id away")
             if self._options.takes_another:
                 self._note(error, 1)
-                return await self._take_anew()
+                return await self._take_again()
         elif error is None:
             self._settling += 1
             if self._settling >= SETTLED:
@@ -394,7 +394,7 @@ class LeaseOpening(OpenState):
         self.losses += 1
         self.tenure.notify()
 
-    async def _take_anew(self) -> CosIdError | None:
+    async def _take_again(self) -> CosIdError | None:
         error = await self._try_to_take()
         if error is None:  # issuers wait for its floor
             self.mark_wait += max(0, self.tenure.floor_ms - self.clock.now_ms()) / MS

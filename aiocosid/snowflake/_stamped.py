@@ -93,7 +93,7 @@ class StampOpening(OpenState, Generic[H]):
         raise NotImplementedError
 
     def serve(self) -> None:
-        """Serve those in line who can be served now."""
+        """Serve the callers in line for which there are ids now."""
         raise NotImplementedError
 
     async def pause(self) -> None:
@@ -132,7 +132,7 @@ class StampOpening(OpenState, Generic[H]):
         """Put a caller in line, and serve it if that is possible now."""
         callers = self.callers
         callers.line.add(waiter)
-        self.check()  # in line already: whoever ends it from here on fails this caller
+        self.check()  # in line already: an end from here on fails this caller
         self.serve()
         if waiter.is_done:
             await checkpoint()
@@ -151,7 +151,7 @@ class StampOpening(OpenState, Generic[H]):
         if is_first:
             self.drop(self.callers.empty_pool())  # by now there may be ids above them
             if self.is_alive:
-                self.serve()  # there may be enough for whoever stood behind
+                self.serve()  # there may be enough for the callers behind it
 
     def time_out(self) -> None:
         """Fail the first in line, whose time is up."""
@@ -190,11 +190,11 @@ class StampOpening(OpenState, Generic[H]):
         self.joined = lease
 
     def stop(self, reason: CosIdError) -> None:
-        """Hand out no more ids, and fail whoever waits."""
+        """Hand out no more ids, and fail all callers that wait."""
         dropped = self._shut()
         self.end(reason)
         if isinstance(reason, ForkedError):
-            return  # nobody in this process waits
+            return  # no caller in this process waits
         self._discard(dropped, "closed")
         self.callers.turns.release()
         self._fail_all(reason.again)
@@ -204,7 +204,7 @@ class StampOpening(OpenState, Generic[H]):
 
     @property
     def has_to_drain(self) -> bool:
-        """Whether its end has to be waited for."""
+        """Whether closing has to wait for its end."""
         return self.joined is not None
 
     async def drain(self) -> None:

@@ -115,7 +115,7 @@ class SnowflakeOptions(StampOptions):
             most = self.layout.ids_per_tick
             check_integer("random_start", self.random_start, at_least=1, at_most=most)
             if given not in {COSID_THRESHOLD, None}:
-                expected = "left out with random_start: the sequence begins anew in each tick"
+                expected = "left out with random_start: the sequence restarts in each tick"
                 raise InvalidArgumentError("sequence_reset_threshold", given, expected=expected)
         elif given is not None and not (type(given) is int and COSID_THRESHOLD <= given <= highest):
             expected = f"0 to {highest}, -1 for CosId's default, or None"
