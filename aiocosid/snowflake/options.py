@@ -88,6 +88,11 @@ class NameOption(Options):
 
     name: str = SHARE
 
+    def __post_init__(self) -> None:
+        """Raise `InvalidArgumentError` for the first one outside its range."""
+        check_text("name", self.name)
+        super().__post_init__()
+
 
 class SnowflakeOptions(StampOptions):
     """The options of `SnowflakeId`.
@@ -132,11 +137,6 @@ class SnowflakeOptions(StampOptions):
 
 class SnowflakeIdOptions(NameOption, SnowflakeOptions):
     """The options of `SnowflakeId`, its name included."""
-
-    def __post_init__(self) -> None:
-        """Raise `InvalidArgumentError` for the first one outside its range."""
-        check_text("name", self.name)
-        super().__post_init__()
 
 
 class RingOptions(Options):
