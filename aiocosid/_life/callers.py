@@ -199,7 +199,7 @@ class Pumped(Supplier, Protocol):
         """Wait until more of them may be served."""
 
     def serve(self) -> None:
-        """Serve those in line who can be served now."""
+        """Serve the callers in line for which there are ids now."""
 
 
 def _no_more(_n: int) -> list[range]:
@@ -212,8 +212,8 @@ class Callers:
     It does not hold the supplier, which holds it.
 
     Attributes:
-        line: those who wait, in the order in which they came.
-        turns: those who wait for a turn of the loop.
+        line: those that wait for ids, in the order in which they came.
+        turns: those that wait for a turn of the loop.
         is_pumped: whether a task goes on serving them.
     """
 
@@ -312,17 +312,16 @@ class Callers:
     async def _suspend(self, waiter: Waiter, supplier: Supplier) -> None:
         """Suspend a caller until it is served or failed, or finds itself in a child of its process.
 
-        One timer is enough for a line: nobody may wait for longer than who came later.  It is that
-        of the first one, which fails those whose time is up, and wakes its successor when it
-        leaves.
+        One timer is enough for a line: the time of each caller is up before that of the next one.
+        The first one has the timer: it fails the callers whose time is up, and wakes its successor
+        when it leaves.
         """
         process, line = fork.generation, self.line
         try:
             while True:
                 wakeup = new_wakeup()
-                waiter.wake = partial(
-                    wake, wakeup
-                )  # first: a signal handler may serve it meanwhile
+                # First: a signal handler may serve it meanwhile.
+                waiter.wake = partial(wake, wakeup)
                 if waiter.is_done or process != fork.generation:
                     break
                 is_first = line.is_first(waiter)
@@ -341,7 +340,7 @@ class Callers:
             if waiter.keeps_time:
                 line.pass_timer_on(waiter)
             if process != fork.generation:
-                line.discard(waiter)  # as nobody else does in the child
+                line.discard(waiter)  # in the child nothing else does it
 
     def _time_out(self, supplier: Supplier) -> None:
         """Fail those whose time is up; the next turns of the loop are for more than a few."""

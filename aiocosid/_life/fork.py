@@ -36,7 +36,7 @@ def ensure_own(born: int, what: str, *, remedy: str = REOPEN) -> None:
 
     Args:
         born: `generation` as it was when this process got hold of it.  A call that was suspended
-            gives that of its own beginning: the child may have opened the object anew meanwhile.
+            gives that of its own beginning: the child may have reopened the object meanwhile.
         what: names it in the message.
         remedy: what to do about it.
 

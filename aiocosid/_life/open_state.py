@@ -241,7 +241,7 @@ class OpeningCalls:
         self._timeout = timeout
         self._close_timeout = close_timeout
         self.under_way: dict[int, anyio.CancelScope | None] = {}
-        self._all_ended: anyio.Event | None = None  # for who waits to close
+        self._all_ended: anyio.Event | None = None  # made and awaited by `drain`
 
     def start(
         self, key: int, main: Callable[..., Coroutine[Any, Any, None]], *args: object, task: str

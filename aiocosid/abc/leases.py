@@ -32,7 +32,7 @@ class RestartOptions(Options):
 
 
 class InstanceOptions(Options):
-    """Who asks for a machine id, and for how long it is the asker's.
+    """Which instance asks for a machine id, and for how long it may keep one.
 
     Attributes:
         instance_id: the instance that asks; by default a new, unique one for each process.

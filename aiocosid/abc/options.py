@@ -178,7 +178,7 @@ def declared(options: type[Options]) -> Mapping[str, Declared]:
     """Return the options of a class by their names."""
     found = _known.get(options)
     if found is None:
-        found = _known[options] = {
+        found = {
             name: _declared(annotation, getattr(options, name, Parameter.empty))
             for each in reversed(options.__mro__)
             for name, annotation in inspect.get_annotations(each).items()
@@ -186,6 +186,7 @@ def declared(options: type[Options]) -> Mapping[str, Declared]:
         _required[options] = tuple(
             name for name, each in found.items() if each.default is Parameter.empty
         )
+        _known[options] = found  # last: another thread that finds it looks there as well
     return found
 
 

@@ -54,7 +54,7 @@ class MachineIdStatistics:
         losses: how often the id was lost.
         last_error: the error of the last call, or None if it succeeded.
         quarantine_left: seconds for which the store hands out no ids, because it may have lost the
-            record of who holds which, by its last answer; ``inf`` if that does not end by itself.
+            record of their holders, by its last answer; ``inf`` if that does not end by itself.
         taken_ms: when the id was taken, unix time in milliseconds; -1 while there is none.
     """
 
@@ -123,7 +123,7 @@ class MachineIdLease(Component):
 
     @property
     def term(self) -> int:
-        """How many ids were taken so far; who sees a new term begins above `floor_ms`."""
+        """How many ids were taken so far; an issuer begins each new term above `floor_ms`."""
         return self._opening.tenure.term
 
     @property

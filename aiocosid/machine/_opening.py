@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 
 from .._life.clock import as_cosid_error, call_bounded
-from .._life.open_state import OpenState
+from .._life.open_state import OpenState, unavailable
 from ..abc import MachineGrant
 from ..abc.events import (
     MachineIdDistributed,
@@ -191,13 +191,10 @@ class LeaseOpening(OpenState):
             while self.tenure.mark_ms < 0 and self.ended is None:
                 await self.tenure.changed.wait()
         if scope.cancelled_caught:
-            raise self._unavailable(limit, self.last_error) from self.last_error
+            raise self._unavailable(limit, self.last_error)
 
     def _unavailable(self, waited: float, cause: CosIdError | None) -> CosIdError:
-        reason, remedy = ("", "") if cause is None else (str(cause), cause.remedy)
-        return MachineIdUnavailableError(
-            self.namespace, waited=waited, reason=reason, remedy=remedy
-        )
+        return unavailable(MachineIdUnavailableError, self.namespace, cause, waited=waited)
 
     async def _take(self) -> None:
         """Take a machine id and raise its mark; tries until the start timeout."""
@@ -220,7 +217,7 @@ class LeaseOpening(OpenState):
                 waited = self.clock.monotonic() - started
                 pause = self._options.pause(self._distributor.interval, attempt)
                 if waited + pause >= self._options.patience:
-                    raise self._unavailable(waited, answered) from answered
+                    raise self._unavailable(waited, answered)
                 await self.sleep_for(pause)
                 self.check()
         finally:
@@ -335,6 +332,7 @@ class LeaseOpening(OpenState):
         """
         attempt = 0
         try:
+            self.check()  # closed before this task began, it would not be woken
             with self.until_woken():
                 await prepare()
             self.check()
@@ -367,7 +365,7 @@ class LeaseOpening(OpenState):
         self.hurry = False
         tenure = self.tenure
         if tenure.machine_id < 0:
-            return await self._take_anew()
+            return await self._take_again()
         was_good = tenure.seconds_left > 0
         error = await self._renew()
         if isinstance(error, MachineIdLostError):
@@ -380,7 +378,7 @@ class LeaseOpening(OpenState):
                 raise namesake(self._distributor, "takes its machine id away")
             if self._options.takes_another:
                 self._note(error, 1)
-                return await self._take_anew()
+                return await self._take_again()
         elif error is None:
             self._settling += 1
             if self._settling >= SETTLED:
@@ -396,7 +394,7 @@ class LeaseOpening(OpenState):
         self.losses += 1
         self.tenure.notify()
 
-    async def _take_anew(self) -> CosIdError | None:
+    async def _take_again(self) -> CosIdError | None:
         error = await self._try_to_take()
         if error is None:  # issuers wait for its floor
             self.mark_wait += max(0, self.tenure.floor_ms - self.clock.now_ms()) / MS

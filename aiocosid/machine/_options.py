@@ -5,6 +5,7 @@ import random
 from math import inf
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
+from .._life.open_state import back_off
 from ..abc import DEFAULT_GUARD_INTERVAL
 from ..abc.checks import MAX_MACHINE_BITS
 from ..abc.leases import LeaseTerms
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ("USUAL_LEAD", "LeaseOptions", "lead_of")
 
-FIRST_BACKOFF: Final = 0.05  # seconds after the first failure, doubled by each further one
 LAST_BACKOFF: Final = 2.0  # seconds; at most this long after an outage has ended, it is noticed
 JITTER: Final = 0.1  # of an interval: processes that started at the same time drift apart
 LEAD_SHARE: Final = 1.5  # intervals that the mark is ahead of the clock: one, and a margin
@@ -100,8 +100,7 @@ class FittedOptions(LeaseOptions):
         if not attempt:
             return interval * random.uniform(1 - JITTER, 1)  # noqa: S311 - no secret
         longest = min(LAST_BACKOFF, self.lead_seconds - interval)
-        delay: float = min(longest, FIRST_BACKOFF * 2 ** min(attempt - 1, 10))
-        return delay * random.uniform(0.5, 1.0)  # noqa: S311 - it spreads load and hides nothing
+        return back_off(attempt, longest) * random.uniform(0.5, 1.0)  # noqa: S311 - it spreads load and hides nothing
 
     @property
     def patience(self) -> float:

@@ -128,7 +128,7 @@ class Tenure:
         self.machine_id, self.mark_ms, self.ends_at = -1, -1, -inf
 
     def notify(self) -> None:
-        """Let those go on who wait for a change of the lease."""
+        """Wake all tasks that wait for a change of the lease."""
         self.changed.set()
         self.changed = anyio.Event()
 

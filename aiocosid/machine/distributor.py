@@ -470,7 +470,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
     # Common to all calls.
 
     def _described(self) -> dict[str, Any]:
-        """Return who asks, for an operation of this process."""
+        """Return the requester of an operation of this process."""
         self._ensure_own()
         who = self.instance_id
         return {

@@ -40,7 +40,7 @@ SAMPLE: Final = 8  # ids that can be taken, in the first read; rarely do more pr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation(Requester):
-    """What is asked, and who asks."""
+    """A call of an instance about its machine id."""
 
     def asker(self, nonce: str) -> Asker:
         """Return the caller as the rules know it.

@@ -12,7 +12,7 @@ the record's bound, instead of above the time mark in the store, if four things 
 An instance that may start without its store issues no id before the record is on the disk, and none
 above the record's own time mark.  Above that one a successor may begin after a boot as well, if its
 lock file is the writer's, and so no copy; and while the store cannot be asked, up to the mark that
-the store has confirmed: whoever gets the machine id from the store begins above it.
+the store has confirmed: the next owner of the machine id begins above it.
 
 A record may also be made of what another system's process has left.  The store does not know the
 ids of such a start until its first renewal; until then only the record bounds them.
@@ -56,13 +56,13 @@ def latest_ms(bound_ms: int, since_ms: int) -> int:
 
 
 def is_last(renewal: str, former: str | None) -> bool:
-    """Return whether nobody has issued ids since a renewal.
+    """Return whether a renewal's owner is the last one that has issued ids.
 
     Args:
         renewal: its name.
         former: names the last write to the machine id; None if that is unknown.  It may be that of
-            a call which took the id next; nobody issues ids under an id that was taken and not
-            renewed.
+            a call which took the id next; no ids are issued under a machine id that was taken and
+            not renewed.
     """
     if not renewal or former is None or renewal == former:
         return bool(renewal) and former is not None

@@ -177,7 +177,7 @@ class SegmentOpening:
             return
         if self.hand.left or self.line:
             return
-        # What this turn has left; who finds it spent waits for the next one.
+        # What this turn has left; callers that find it spent wait for the next one.
         size = LONG_PIECE - self.stock.since_turn
         if self.pace.distance and not self.supply.at_once:
             size = min(size, self.pace.piece(chain.remaining, SHORT_PIECE))
@@ -204,7 +204,7 @@ class SegmentOpening:
     async def wait_for_first(self) -> None:
         """Wait for the first segment, if opening has to bring one."""
         if self.pace.keeps_none:
-            self.order()  # for who has lined up meanwhile
+            self.order()  # for callers that have lined up meanwhile
         else:
             await self.callers.wait_for_first(self)
 
@@ -220,7 +220,7 @@ class SegmentOpening:
         """Fail the first in line, whose time is up."""
         self.life.emit(WaitTimedOut, waited=self.options.wait_timeout)
         self.line.fail_first(self.supply.no_segment(self.options.wait_timeout))
-        self._serve()  # there may be enough for whoever stood behind
+        self._serve()  # there may be enough for the callers behind it
 
     @atomic_step
     def _line_up(self, waiter: Waiter) -> None:
@@ -254,7 +254,7 @@ class SegmentOpening:
         held_up = self.line.is_first(waiter)
         self.line.discard(waiter)
         if held_up and not self.is_replaced:
-            self._serve()  # there may be enough for whoever stood behind
+            self._serve()  # there may be enough for the callers behind it
 
     def _serve(self) -> None:
         """Serve whom the ids in hand can serve; what is left over goes in hand if nobody waits."""
@@ -269,7 +269,7 @@ class SegmentOpening:
         if not line:
             self._install()
         elif self.pace.keeps_none and line.first.sent >= self.stock.oldest:
-            # They asked after the call was sent for somebody who has left since.
+            # They asked after the call was sent, and the caller that it was sent for has left.
             self.stock.discard(self.hand.chain.clear(), "order")
 
     # Ordering.
@@ -357,7 +357,7 @@ class SegmentOpening:
         self._serve()
 
     def _fail(self, error: CosIdError, reply: Reply) -> bool:
-        """Decide who has to know of a failure."""
+        """Decide which callers are told of a failure."""
         supply = self.supply
         if isinstance(error, IdOverflowError):
             supply.note_overflow()
@@ -377,7 +377,7 @@ class SegmentOpening:
 
     @property
     def has_to_drain(self) -> bool:
-        """Whether its end has to be waited for."""
+        """Whether closing has to wait for its end."""
         return self.hand.busy or self._gives_up_later or self.supply.is_under_way
 
     def stop(self, reason: CosIdError) -> None:

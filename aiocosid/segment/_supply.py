@@ -46,7 +46,7 @@ __all__ = ("FLIGHT", "Demand", "Expiry", "Reply", "Stock", "Supply")
 logger = logging.getLogger("aiocosid")
 
 FLIGHT: Final = 0  # the key of the one task that calls
-BACKOFF_SHARE: Final = 0.2  # of wait_timeout: who begins to wait during a pause sees an attempt
+BACKOFF_SHARE: Final = 0.2  # of wait_timeout: a caller that lines up during a pause sees an attempt
 
 
 class Stock:
@@ -412,7 +412,7 @@ class Supply:
         last, ttl = self._hand.floor or 0, self._options.lifetime
         for each in block.ranges:
             if each[0] <= last:
-                # Of a clock that has stepped back, behind a server that was started anew.
+                # A server was restarted, and its clock has stepped back.
                 reason = f"its ids have to be above {last}, and begin with {each[0]}"
                 remedy = "wait until the server's clock has caught up; it is asked again"
                 return StoreUnavailableError(self.distributor.store, reason, remedy=remedy)

@@ -253,9 +253,9 @@ class Groups:
             self._trim(group)  # the one that was just used is the last to go
 
     def renew_fallen(self) -> None:
-        """Let groups that have ended by themselves be opened anew by their next calls.
+        """Let the next calls reopen the groups that have ended by themselves.
 
-        Not by each call: a counter that went backwards would climb over what we have seen of it,
+        Not each call: a counter that went backwards would climb over what we have seen of it,
         while others have handed out more.
         """
         if self._fallen:
@@ -266,7 +266,7 @@ class Groups:
 
     def _give_up(self, group: Group) -> None:
         if self.by_key.get(group.key) is not group:
-            return  # given up already, or opened anew since
+            return  # given up already, or reopened since
         found = self.by_key.pop(group.key, None)
         if found is not group:  # a signal handler has done the same since the line above
             if found is not None:
@@ -332,7 +332,7 @@ class Groups:
         while self.ending and not self._keeps_store:  # whose connections are its own
             try:
                 await release(self.ending.pop())
-            except Exception as error:  # noqa: BLE001 - for whoever closes, after all the others
+            except Exception as error:  # noqa: BLE001 - raised when all are closed
                 errors.append(error)
         if errors:
             raise errors[0]

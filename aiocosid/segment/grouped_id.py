@@ -279,7 +279,7 @@ class GroupedSegmentId(Component, IdGenerator):
 
 
 def renew_fallen(generator: GroupedSegmentId) -> None:
-    """Let groups that have ended by themselves be opened anew by their next calls."""
+    """Let the next calls reopen the groups that have ended by themselves."""
     generator._groups.renew_fallen()
 
 

@@ -72,7 +72,7 @@ class RingStamping(Stamping):
             await self.sleep_for(interval)
 
     async def take(self, n: int) -> list[range]:
-        """Take ``n`` ids, after those who came before; none of too few, if nobody is to wait."""
+        """Take ``n`` ids; raise if there are too few, and ``on_empty`` lets no caller wait."""
         ring = self.hand
         if self._raises and isinstance(ring, Ring) and not self.callers.line:
             now_ms, limit_ms = self.now_and_limit()
@@ -82,7 +82,7 @@ class RingStamping(Stamping):
         return await super().take(n)
 
     async def pause(self) -> None:
-        """Wait for what those in line have to wait for; or fail them, if nobody is to wait."""
+        """Wait for what the callers in line need; fail them if ``on_empty`` lets none wait."""
         ring, refusal = self.hand, self._refusal
         if isinstance(ring, Ring) and isinstance(refusal, Full | Limited):
             error = self._emptied(ring, refusal)

@@ -365,7 +365,7 @@ class Granting(StampOpening[SecondsInHand]):
 
     @property
     def has_to_drain(self) -> bool:
-        """Whether its end has to be waited for."""
+        """Whether closing has to wait for its end."""
         return super().has_to_drain or bool(self.calls.under_way)
 
     async def drain(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+import anyio
 from anyio.lowlevel import checkpoint
 
 from .._life.callers import MAX_BATCH
@@ -53,7 +54,7 @@ class StampOpening(OpenState, Generic[H]):
         read_ns: reads the wall clock.
     """
 
-    __slots__ = ("callers", "hand", "joined", "read_ns")
+    __slots__ = ("_joining", "callers", "hand", "joined", "read_ns")
 
     def __init__(
         self,
@@ -70,6 +71,7 @@ class StampOpening(OpenState, Generic[H]):
         self.hand: H = hand
         self.callers = callers
         self.joined: MachineIdLease | None = None
+        self._joining: anyio.CancelScope | None = None  # while it joins
         self.read_ns: Callable[[], int] = self.clock.wall_reader()
 
     # What a subclass fills in.
@@ -91,7 +93,7 @@ class StampOpening(OpenState, Generic[H]):
         raise NotImplementedError
 
     def serve(self) -> None:
-        """Serve those in line who can be served now."""
+        """Serve the callers in line for which there are ids now."""
         raise NotImplementedError
 
     async def pause(self) -> None:
@@ -130,7 +132,7 @@ class StampOpening(OpenState, Generic[H]):
         """Put a caller in line, and serve it if that is possible now."""
         callers = self.callers
         callers.line.add(waiter)
-        self.check()  # in line already: whoever ends it from here on fails this caller
+        self.check()  # in line already: an end from here on fails this caller
         self.serve()
         if waiter.is_done:
             await checkpoint()
@@ -149,7 +151,7 @@ class StampOpening(OpenState, Generic[H]):
         if is_first:
             self.drop(self.callers.empty_pool())  # by now there may be ids above them
             if self.is_alive:
-                self.serve()  # there may be enough for whoever stood behind
+                self.serve()  # there may be enough for the callers behind it
 
     def time_out(self) -> None:
         """Fail the first in line, whose time is up."""
@@ -174,8 +176,12 @@ class StampOpening(OpenState, Generic[H]):
             ClosedError: it has ended.
             CosIdError: as opening the lease does.
         """
-        with self.until_woken() as scope:
-            await lease.join()
+        with anyio.CancelScope() as scope:
+            self._joining = scope  # not `until_woken`: each reply of a store wakes what waits
+            try:
+                await lease.join()
+            finally:
+                self._joining = None
         if scope.cancelled_caught:
             raise ClosedError(self.label)
         if self.ended is not None:
@@ -184,19 +190,21 @@ class StampOpening(OpenState, Generic[H]):
         self.joined = lease
 
     def stop(self, reason: CosIdError) -> None:
-        """Hand out no more ids, and fail whoever waits."""
+        """Hand out no more ids, and fail all callers that wait."""
         dropped = self._shut()
         self.end(reason)
         if isinstance(reason, ForkedError):
-            return  # nobody in this process waits
+            return  # no caller in this process waits
         self._discard(dropped, "closed")
         self.callers.turns.release()
         self._fail_all(reason.again)
         self.wake()
+        if self._joining is not None:
+            self._joining.cancel()
 
     @property
     def has_to_drain(self) -> bool:
-        """Whether its end has to be waited for."""
+        """Whether closing has to wait for its end."""
         return self.joined is not None
 
     async def drain(self) -> None:

@@ -251,7 +251,7 @@ class Stamping(StampOpening[Sequencer | Shut]):
         return self._options.broken_threshold
 
     def _too_far_behind(self, refusal: Behind, waited: float = 0) -> CosIdError | None:
-        """Note how far the clock is behind; return the error if nobody waits for that any more."""
+        """Note how far the clock is behind; return the error if it is too far."""
         if not refusal.is_floor:
             self.longest_backwards = max(self.longest_backwards, refusal.by_ms / MS)
         by, threshold = refusal.by_ms / MS, self._threshold(refusal)

@@ -88,6 +88,11 @@ class NameOption(Options):
 
     name: str = SHARE
 
+    def __post_init__(self) -> None:
+        """Raise `InvalidArgumentError` for the first one outside its range."""
+        check_text("name", self.name)
+        super().__post_init__()
+
 
 class SnowflakeOptions(StampOptions):
     """The options of `SnowflakeId`.
@@ -115,7 +120,7 @@ class SnowflakeOptions(StampOptions):
             most = self.layout.ids_per_tick
             check_integer("random_start", self.random_start, at_least=1, at_most=most)
             if given not in {COSID_THRESHOLD, None}:
-                expected = "left out with random_start: the sequence begins anew in each tick"
+                expected = "left out with random_start: the sequence restarts in each tick"
                 raise InvalidArgumentError("sequence_reset_threshold", given, expected=expected)
         elif given is not None and not (type(given) is int and COSID_THRESHOLD <= given <= highest):
             expected = f"0 to {highest}, -1 for CosId's default, or None"
@@ -132,11 +137,6 @@ class SnowflakeOptions(StampOptions):
 
 class SnowflakeIdOptions(NameOption, SnowflakeOptions):
     """The options of `SnowflakeId`, its name included."""
-
-    def __post_init__(self) -> None:
-        """Raise `InvalidArgumentError` for the first one outside its range."""
-        check_text("name", self.name)
-        super().__post_init__()
 
 
 class RingOptions(Options):

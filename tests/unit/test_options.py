@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 import pydoc
+from itertools import count
 from typing import Any
 
 import pytest
 
+import aiocosid.abc
 from aiocosid import IdProvider, connect
 from aiocosid.abc.options import Bounds, Options, declared, documented, takes
 from aiocosid.errors import InvalidArgumentError
@@ -18,6 +20,8 @@ from aiocosid.segment.options import SegmentChainOptions
 from aiocosid.snowflake import CachedSnowflakeId, CosIdGenerator, ShardedId, SnowflakeId
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.sync import SyncIdProvider
+
+from ._interrupted import interrupted
 
 TAKERS: list[Any] = [
     *(SegmentChainId, SegmentId, SnowflakeId, CachedSnowflakeId, CosIdGenerator, ShardedId),
@@ -149,3 +153,24 @@ def test_what_is_declared() -> None:
     found = declared(SegmentChainOptions)["ttl"]
     assert (found.type, found.optional, found.default) == (float, True, None)
     assert "wait_timeout: maximum seconds" in documented(None, SegmentChainOptions, "")
+
+
+def test_two_threads_make_the_first_options_of_a_class() -> None:
+    """Each finds the declaration whole, or reads it itself."""
+    for line in range(1000):
+
+        class Own(Base):
+            third: int
+
+        made, lines = list[Own](), count()
+
+        def handler() -> None:
+            if next(lines) == line:  # noqa: B023 - called in this round
+                made.append(Own(third=1))  # noqa: B023
+
+        with interrupted(aiocosid.abc, "line", handler):
+            made.append(Own(third=2))
+        if next(lines) <= line:
+            return
+        assert [each.third for each in made] == [1, 2]
+    pytest.fail("there are more lines")

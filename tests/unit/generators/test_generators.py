@@ -6,7 +6,9 @@ import uuid
 from contextlib import suppress
 from typing import Any
 
+import anyio
 import pytest
+from anyio.lowlevel import checkpoint
 
 import aiocosid.generators
 from aiocosid.abc import GroupedId
@@ -53,6 +55,30 @@ async def test_an_int32_is_never_exceeded() -> None:
                 gen.next_id_nowait()
             with pytest.raises(IdOverflowError):
                 await gen.next_ids(2)
+
+
+async def test_the_loop_has_turns_while_a_large_batch_is_checked() -> None:
+    """A list of a million ids takes many milliseconds to copy."""
+
+    class AtOnce(CounterId):
+        async def next_ids(self, n: int) -> list[int]:
+            return list(range(1, n + 1))
+
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            await checkpoint()
+            turns += 1
+
+    async with IntegerIdGenerator(AtOnce()) as gen, anyio.create_task_group() as group:
+        group.start_soon(count_turns)
+        await checkpoint()
+        before = turns
+        assert await gen.next_ids(1_000_000) == list(range(1, 1_000_001))
+        assert turns - before >= 9
+        group.cancel_scope.cancel()
 
 
 async def test_an_int32_generator_counts_as_cosids() -> None:

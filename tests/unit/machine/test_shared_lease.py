@@ -6,6 +6,7 @@ import asyncio
 
 import anyio
 import pytest
+from anyio.lowlevel import checkpoint
 
 import aiocosid
 from aiocosid.abc import InstanceId
@@ -87,6 +88,16 @@ class TestOpening:
         assert (joining.is_done, joining.error) == (True, None)
         await late.aclose()
         await settle()
+
+    @pytest.mark.parametrize("turns", range(5))
+    async def test_all_give_up_at_once(self, clock: ManualClock, link: Link, turns: int) -> None:
+        """Before its task has begun, or while it opens the distributor: closing does not wait."""
+        link.opens = anyio.Event()
+        call = Call(MachineIdLease(link, clock=clock).join)
+        for _ in range(turns):
+            await checkpoint()
+        await settled(call.cancel)
+        assert call.is_done
 
     async def test_one_joins_while_those_before_are_still_giving_up(
         self, clock: ManualClock, link: Link

@@ -264,6 +264,7 @@ async def test_one_ring_for_a_lease_and_name(clock: ManualClock) -> None:
 async def test_bad_arguments_are_refused(clock: ManualClock) -> None:
     """At once, by the argument's name."""
     bad: list[tuple[str, dict[str, Any]]] = [
+        ("name", {"name": ""}),
         ("layout", {"layout": COSID_MS}),
         ("boost", {"boost": 0}),
         ("padding_factor", {"padding_factor": 100}),

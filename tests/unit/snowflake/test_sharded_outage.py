@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from aiocosid._life import fork
-from aiocosid.abc import SecondFenced, SequenceGrant, SequenceReply
+from aiocosid.abc import MachineGrant, SecondFenced, SequenceGrant, SequenceReply
 from aiocosid.errors import (
     BusyError,
     ForkedError,
@@ -41,9 +41,20 @@ BELOW_LANES = 458_751
 
 
 class Cut(CellMachineIdDistributor):
-    """Its store can be unplugged."""
+    """Its store can be unplugged, or slow.
+
+    Attributes:
+        is_cut: whether renewals fail.
+        gate: what giving out a number waits for, if anything.
+    """
 
     is_cut = False
+    gate: anyio.Event | None = None
+
+    async def distribute(self, *args: Any, **kwargs: Any) -> MachineGrant:
+        if self.gate is not None:
+            await self.gate.wait()
+        return await super().distribute(*args, **kwargs)
 
     async def guard(self, *args: Any, **kwargs: Any) -> None:
         if self.is_cut:
@@ -521,3 +532,19 @@ async def test_the_demand_is_counted_anew_by_each_opening(clock: ManualClock) ->
             await clock.advance(1)
             await gen.next_ids(1)
             assert gen.statistics().rate == 250
+
+
+async def test_a_caller_is_served_while_the_lane_is_taken(clock: ManualClock) -> None:
+    """The answer that serves the caller does not end the opening."""
+    store = Sequences(clock, max_sequence=BELOW_LANES)
+    (numbers,) = lanes(clock, 1)
+    numbers.gate = anyio.Event()
+    gen = ShardedId(store, layout=LAYOUT, on_unavailable="lane", lane=numbers, clock=clock)
+    opening = await settled(Call, gen.__aenter__)
+    caller = await settled(Call, gen.next_id)
+    assert store.holds(caller.result)
+    assert not opening.is_done
+    numbers.gate.set()
+    await settle()
+    assert opening.error is None
+    await gen.aclose()
