@@ -94,8 +94,9 @@ async def values_of_column(
     after: dict[str, Value] = {}
     how = ">="
     while True:
-        from_ = after and f"{name} {how} {backend.dialect.parameter('after', after['after'])}"
-        beyond = [from_] if from_ else []
+        beyond = [
+            f"{name} {how} {backend.dialect.parameter('after', value)}" for value in after.values()
+        ]
         statement = (
             f"SELECT {name} FROM {place} WHERE {' AND '.join(parts + beyond)} "  # noqa: S608
             f"ORDER BY {name} LIMIT {_PAGE}"
