@@ -323,7 +323,7 @@ def take(
         step = next_step(key, count, rows)
         if rows == seen:  # they are locked: no other transaction can change them any more
             reason = f"the rows of the series {key.name!r} in {SERIES_TABLE} contradict each other"
-            remedy = "undo what has changed them, for example in grouped_by or is_open"
+            remedy = "restore what was changed by hand, for example grouped_by or is_open"
             raise StoreError(label(), reason, remedy=remedy)
         seen = rows
         if step is None:
