@@ -15,7 +15,7 @@ from tests.servers import PostgresServer
 
 from ._blocks import ROOT, blocks
 
-PAGES: Final = sorted((ROOT / "docs" / "howto").glob("move-from-*.md"))
+PAGES: Final = sorted((ROOT / "docs" / "migrate").glob("from-*.md"))
 SKELETON: Final = [
     "Install",
     "Before you begin",
@@ -71,7 +71,7 @@ def test_a_table_of_postgresql_goes_over_to_a_counter_and_back(
     postgres: PostgresServer, namespace: str, kind: str
 ) -> None:
     """By the statements of the page: old and new inserts beside each other, and old ones again."""
-    page = ROOT / "docs" / "howto" / "move-from-uuid-or-auto-increment.md"
+    page = ROOT / "docs" / "migrate" / "from-uuid-or-auto-increment.md"
     allow, take_away, identity, serial, go_on = (
         block.source for block in blocks(page) if block.language == "sql"
     )
@@ -111,7 +111,7 @@ async def test_the_recipe_for_hibernate_and_a_node_take_turns(
     postgres_database: str, optimizer: str, statement: str, options: dict[str, int]
 ) -> None:
     """By the arguments of the page, with an ``allocationSize`` of 10: no id comes twice."""
-    page = ROOT / "docs" / "howto" / "move-from-hibernate-or-tickets.md"
+    page = ROOT / "docs" / "migrate" / "from-hibernate-or-tickets.md"
     (source,) = (block.source for block in blocks(page) if block.title == "old_counter.py")
     recipe: dict[str, Any] = {"__name__": "old_counter"}
     exec(source, recipe)  # noqa: S102 - as the reader does
