@@ -114,7 +114,7 @@ class SequenceStore(BackendStore[B]):
         Args:
             namespace: the namespace of the names of one system.
             name: the name; sequences are unique under it.
-            key: for Redis and Valkey only.
+            key: for Redis and Valkey only; memory, which stands for them in tests, ignores it.
             max_sequence: the highest sequence; the same in all processes.
             tolerance: seconds by which a second may differ from the store's, 1 to 3600.
             margin: seconds by which a clock may be wrong after the store was restored on another
@@ -124,7 +124,7 @@ class SequenceStore(BackendStore[B]):
         Raises:
             InvalidArgumentError: an argument is outside its range.
         """
-        if key is not None:
+        if key is not None and not self._backend.is_local:
             expected = "left out: only Redis and Valkey have keys that other programs may share"
             raise InvalidArgumentError("key", key, expected=expected)
         made = BackendSequenceDistributor(

@@ -134,7 +134,11 @@ REFUSED: Final = (
     ('kind = "uncertainty"\ninner.kind = "chain"\nbits = 63', "bits", "less than or equal to 62"),
     # Sharded and remote ids.
     ('kind = "sharded"\nstore = "postgresql://localhost/x"', "store", "Redis, SQLite or memory"),
-    ('kind = "sharded"\nkey = "order<second>"', "key", "only Redis and Valkey"),
+    (
+        'kind = "sharded"\nkey = "order<second>"\nstore = "sqlite:///x"',
+        "key",
+        "only Redis and Valkey",
+    ),
     (f'kind = "sharded"\nepoch = 4_000_000_000\n{REDIS}', "epoch", ""),
     (f"{SHARDED}sequence_bits = 30", "", "bits"),
     (f'{SHARDED}limit = "javascript"', "limit", ""),
