@@ -69,6 +69,20 @@ class Late(Base):
     title: Mapped[str]
 
 
+class LateToo(Base):
+    """The same by a function."""
+
+    __tablename__ = "late_too"
+
+    region: Mapped[int] = mapped_column(default=lambda: next(REGIONS))
+    id: Mapped[int] = mapped_column(
+        BigInteger,
+        primary_key=True,
+        default=cosid_default("order", shard=lambda row: row.region or 0),
+    )
+    title: Mapped[str]
+
+
 class Behind(Base):
     __tablename__ = "behind"
 
@@ -203,12 +217,13 @@ class TestSqlAlchemy:
         assert len(found) == 20
         assert all(shards([new_id]) == [customer % 8] for new_id, customer in found)
 
+    @pytest.mark.parametrize("model", [Late, LateToo])
     async def test_a_shard_that_is_a_default_itself(
-        self, engine: AsyncEngine, orders: Asked
+        self, engine: AsyncEngine, orders: Asked, model: type[Base]
     ) -> None:
         async with engine.begin() as connection:
-            await connection.execute(insert(Late), [{"title": f"{n}"} for n in range(4)])
-        found = await rows_of(engine, Late)
+            await connection.execute(insert(model), [{"title": f"{n}"} for n in range(4)])
+        found = await rows_of(engine, model)
         assert sorted(found) == [(1, 1), (2, 2), (3, 3), (3, 3)]
 
     async def test_a_row_without_its_shard(
