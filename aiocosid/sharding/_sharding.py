@@ -106,7 +106,9 @@ class ModCycle(Sharding[int]):
         Raises:
             InvalidArgumentError: the key is no integer.
         """
-        return self._nodes[self.sharding_id(value)]
+        if not is_integer(value):
+            raise InvalidArgumentError("value", value, expected="an integer")
+        return self._nodes[value % self.divisor]
 
     def sharding_id(self, value: int, /) -> int:
         """Return the number of the node that holds a key: the remainder.
@@ -114,8 +116,7 @@ class ModCycle(Sharding[int]):
         Raises:
             InvalidArgumentError: the key is no integer.
         """
-        if not is_integer(value):
-            raise InvalidArgumentError("value", value, expected="an integer")
+        self.exact(value)  # raises
         return value % self.divisor
 
     def range(self, values: ShardRange[int], /) -> tuple[str, ...]:
