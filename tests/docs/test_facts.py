@@ -17,7 +17,7 @@ from aiocosid._life import open_state
 from aiocosid.segment import _opening, options, pace
 from aiocosid.stores._mysql import MYSQL
 from aiocosid.stores._postgres import POSTGRES
-from aiocosid.stores._sqlite import SQLITE
+from aiocosid.stores._sqlite import SEQUENCE, SQLITE
 from aiocosid.stores.redis._backend import ADD, RAISE
 from tests.servers import (
     PASSWORD,
@@ -134,6 +134,7 @@ def test_the_statements_are_those_that_are_sent() -> None:
     sent |= {f'--8<-- "{path.relative_to(ROOT)}"' for path in included}
     for dialect in (POSTGRES, MYSQL, SQLITE):
         sent |= {*dialect.add, dialect.raise_to.creating}
+    sent.add(SEQUENCE)
     assert shown == {unpadded(statement) for statement in sent}
 
 
