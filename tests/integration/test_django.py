@@ -309,6 +309,33 @@ def test_an_object_without_its_shard(project: None) -> None:
         parcel.objects.create(customer_id=1)
 
 
+def test_the_kind_of_a_sharded_field(project: None, tmp_path: Path) -> None:
+    """A provider of `connect` gets a missing one; one of a settings file is asked for the kind."""
+    path = tmp_path / "ids.toml"
+    path.write_text(
+        'store = "memory://"\n[generators.__sharded__]\nkind = "sharded"\n'
+        '[generators.plain]\nkind = "chain"\n'
+    )
+    connected = aiocosid.sync.connect(MemoryStore())
+    configured = SyncProvider(lambda: aiocosid.configure(path))
+    for ids in (connected, configured):
+        with parcels("customer_id") as (parcel, _), override_settings(AIOCOSID=ids):
+            made = [parcel(customer_id=each) for each in (7, 0, 7)]
+            parcel.objects.bulk_create(made)
+            last = parcel.objects.create(customer_id=4095)
+            told = [ShardedLayout().parse(each.pk).sharding_id for each in (*made, last)]
+            assert told == [7, 0, 7, 4095]
+            with pytest.raises(InvalidArgumentError, match="from 0 to 4095"):
+                parcel.objects.create(customer_id=4096)
+    with isolate_apps("shop"), override_settings(AIOCOSID=configured):
+        field = ShardedField(primary_key=True, generator="plain", shard="pk")
+        model = _model("Plain", id=field)
+        with pytest.raises(InvalidArgumentError, match="a ShardedId; other kinds"):
+            model._meta.pk.get_pk_value_on_save(model(id=1))
+    connected.close()
+    configured.close()
+
+
 def test_the_attribute_of_a_shard_is_checked(project: None) -> None:
     ids = {"__sharded__": Shards()}
     wrong = ShardedField(primary_key=True, shard="regoin")

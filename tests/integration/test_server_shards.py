@@ -15,7 +15,7 @@ from aiocosid.server import App, Limits, Token, Verb, digest_of, new_token
 from aiocosid.server._listen import EitherProtocol
 from aiocosid.server.dialects import resp
 from aiocosid.snowflake import ShardedLayout
-from aiocosid.stores.memory import MemorySequenceDistributor, MemoryStore
+from aiocosid.stores.memory import MemoryStore
 
 from ._web import serve
 
@@ -36,17 +36,8 @@ SECRET = new_token()
 QUOTA = Token(name="shop", digest=digest_of(SECRET), verbs=(Verb.IDS,), ids_per_request=5)
 
 
-class Store(MemoryStore):
-    """Grants sequences, too."""
-
-    def sequence_distributor(
-        self, *, namespace: str, name: str, max_sequence: int, **_: Any
-    ) -> MemorySequenceDistributor:
-        return MemorySequenceDistributor(namespace=namespace, name=name, max_sequence=max_sequence)
-
-
 def app(**options: Any) -> App:
-    given: Any = {"store": Store(), "create": True, "generators": GENERATORS}
+    given: Any = {"store": MemoryStore(), "create": True, "generators": GENERATORS}
     return App(lambda: configure(given, default=False), limits=Limits(ids=20_000), **options)
 
 

@@ -11,12 +11,14 @@ from typing import Annotated, Any
 
 import pytest
 import pytest_asyncio
-from sqlalchemy import BigInteger, create_engine, insert, select
+from sqlalchemy import BigInteger, String, create_engine, insert, select
 from sqlalchemy.ext.asyncio import AsyncEngine, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 import aiocosid
+from aiocosid.converter import ShardedTextConverter
 from aiocosid.errors import InvalidArgumentError
+from aiocosid.generators.text import StringIdGenerator
 from aiocosid.integrations.sqlalchemy import assign_ids, assign_ids_before_flush, cosid_default
 from aiocosid.provider.models import CosId, ensure_ids
 from aiocosid.sharding import ModCycle
@@ -81,6 +83,15 @@ class LateToo(Base):
         default=cosid_default("order", shard=lambda row: row.region or 0),
     )
     title: Mapped[str]
+
+
+class Texts(Base):
+    __tablename__ = "texts"
+
+    id: Mapped[str] = mapped_column(
+        String(32), primary_key=True, default=cosid_default("text", shard="region")
+    )
+    region: Mapped[int]
 
 
 class Behind(Base):
@@ -149,7 +160,8 @@ async def orders() -> AsyncIterator[Asked]:
     ):
         found.asked = []
         plain = await ids.segment_chain("plain")
-        with aiocosid.use_provider(Named(order=found, plain=plain)):
+        text = StringIdGenerator(found, ShardedTextConverter(LAYOUT))
+        with aiocosid.use_provider(Named(order=found, plain=plain, text=text)):
             yield found
 
 
@@ -244,6 +256,16 @@ class TestSqlAlchemy:
                 await connection.execute(insert(Order), [{"title": "a"}, {"title": "b"}])
         assert orders.statistics().ids_handed_out == 0
         assert await rows_of(engine) == []
+
+    async def test_texts(self, sessions: async_sessionmaker[Any], orders: Asked) -> None:
+        """The shard ends the text; given before the flush, too."""
+        async with sessions.begin() as session:
+            session.add_all(some := [Texts(region=each) for each in (7, 0, 7)])
+            await session.flush()
+            session.add_all(more := [Texts(region=each) for each in (4095, 3)])
+            assert await assign_ids(session) == 2
+        told = [each.id[-4:] for each in (*some, *more)]
+        assert told == ["0007", "0000", "0007", "4095", "0003"]
 
     async def test_a_default_that_comes_too_late(self, engine: AsyncEngine, orders: Asked) -> None:
         """A column behind the id: its default was not asked yet."""

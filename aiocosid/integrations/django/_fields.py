@@ -12,7 +12,7 @@ from django.db.models.constants import OnConflict
 
 from ...abc import SHARE
 from ...abc.shards import shard_of
-from ...snowflake import COSID_MS, ShardedLayout
+from ...sync import SyncShardedId
 from ._default import CosIdDefault
 from ._generators import explaining_waits, find_generator
 
@@ -141,8 +141,9 @@ class CosIdField(models.BigAutoField):  # type: ignore[misc]  # Django has no an
         Raises:
             InvalidArgumentError: the settings have none for this field.
         """
-        return find_generator(self.names, self._create)
+        return find_generator(self.names, self._create, self._kind)
 
+    _kind: type[SyncShardedId] | None = None
     _shared_name = SHARE
 
     @staticmethod
@@ -200,11 +201,12 @@ class ShardedField(CosIdField):
     def _shard_of(self, instance: object, generator: object) -> tuple[int, ...]:
         return (shard_of(instance, self.shard, generator, str(self)),)
 
+    _kind = SyncShardedId
     _shared_name = "__sharded__"
 
     @staticmethod
     def _create(ids: SyncIdProvider, name: str) -> BlockingIds:
-        return ids.sharded(name, layout=ShardedLayout(COSID_MS.epoch_ms))
+        return ids.sharded(name)
 
 
 class CosIdQuerySet(models.QuerySet):  # type: ignore[misc]  # as above
