@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +65,18 @@ def test_every_block_of_a_page_runs(
     with reader:
         for block in blocks(page):
             reader.follow(block)
+
+
+def test_the_readme_runs_on_each_store_that_it_names(reader: Reader) -> None:
+    """The comment above `connect` says where else the block runs as it stands."""
+    (block,) = (each for each in blocks(PAGES["README.md"]) if each.language == "python")
+    (url,) = re.findall(r'connect\("([^"]+)"', block.source)
+    others = re.findall(r'# .*"(\w+://[^"]*)"', block.source)
+    assert others
+    reader.pastes_alone = True
+    with reader:
+        for other in others:
+            reader.follow(replace(block, source=block.source.replace(url, other)))
 
 
 def test_the_block_of_the_package_runs(tmp_path: Path) -> None:

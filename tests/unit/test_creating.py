@@ -65,7 +65,6 @@ PAGES: Final = {
     "explanation/evidence.md": TEXT,
     "explanation/leases.md": TEXT,
     "howto/configure.md": NEW,
-    "howto/fastapi.md": NEW,
     "howto/gunicorn.md": KNOWS,
     "howto/id-service.md": NEW,
     "howto/id-types.md": KNOWS,
