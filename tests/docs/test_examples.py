@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from shutil import copytree
-from typing import Final
+from signal import SIGTERM
+from threading import Event, Lock
+from typing import Any, Final
 
 import httpx
 import pytest
@@ -54,14 +59,14 @@ class Example:
         return done.stdout
 
     @contextmanager
-    def running(self, *command: str) -> Generator[None]:
+    def running(self, *command: str) -> Generator[subprocess.Popen[bytes]]:
         """Run a command until the end of the block."""
-        with (self.folder / "log").open("w") as log:
+        with (self.folder / "log").open("a") as log:
             process = subprocess.Popen(
                 command, cwd=self.folder, env=self._environment, stdout=log, stderr=log
             )
             try:
-                yield
+                yield process
             finally:
                 process.terminate()
                 process.wait(timeout=30)
@@ -79,6 +84,123 @@ def test_fastapi(
     shop.run("alembic", "check")
     assert "1 passed" in shop.run("python", "-m", "pytest", "-q")
     shop.run("alembic", "downgrade", "base")
+
+
+PAGE: Final = ROOT / "docs" / "order-service.md"
+
+
+def test_the_page_of_the_order_service_shows_its_files() -> None:
+    shown = {each.title: each.source for each in blocks(PAGE) if each.title}
+    assert shown.keys() == {"tables.py", "logs.py", "logging.json", "app.py"}
+    assert {name: (EXAMPLES / "orders" / name).read_text() for name in shown} == shown
+
+
+def test_orders(tmp_path: Path, postgres_database: str) -> None:
+    """A rolling restart under load: no request fails, no id repeats, no invoice is missing."""
+    database = postgres_database.replace("postgresql:", "postgresql+asyncpg:")
+    shop = Example("orders", tmp_path, DATABASE=database, AIOCOSID_STORE=database)
+    shop.run("aiocosid", "init")
+    shop.run("python", "-W", "error", "tables.py")
+    shop.run("aiocosid", "series", "open", "invoice", "--tenant", "acme")
+    balancer = Balancer()
+    with ExitStack() as stack, ThreadPoolExecutor(4) as pool:
+        old = start(stack, shop, balancer)
+        done = Event()
+        clients = [pool.submit(bill, balancer, done) for _ in range(4)]
+        stack.callback(done.set)
+        for _ in range(2):
+            new = start(stack, shop, balancer)  # 1. the new one answers
+            balancer.take_out(old.address)  # 2. the old one gets nothing new
+            old.process.terminate()  # 3. it finishes what is under way
+            assert old.process.wait(timeout=30) in {0, -SIGTERM}
+            old = new
+        done.set()
+        orders, invoices = zip(*(pair for each in clients for pair in each.result()), strict=True)
+    assert len({*orders}) == len(orders) > 20
+    assert sorted(invoices) == [*range(1, len(invoices) + 1)]
+    audit = ("--tenant", "acme", "--column", "invoices.number", "--tenant-column", "tenant")
+    said = shop.run("aiocosid", "series", "audit", "invoice", *audit)
+    assert said == f"invoice: {len(invoices)} numbers, the last one is {len(invoices)}\n"
+    lines = [json.loads(line) for line in (shop.folder / "log").read_text().splitlines()]
+    troubles = [line["message"] for line in lines if line["level"] in {"WARNING", "ERROR"}]
+    # The tests' PostgreSQL syncs nothing, and each instance says so.
+    assert [each for each in troubles if not each.startswith("postgresql: fsync is off")] == []
+    assert {"uvicorn.access", "uvicorn.error"} <= {line["logger"] for line in lines}
+
+
+@dataclass
+class Instance:
+    """A process of the order service, and where it listens."""
+
+    process: subprocess.Popen[bytes]
+    address: str
+
+
+class Balancer:
+    """Sends each request to one of the instances, as a load balancer does."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._under_way: dict[str, int] = {}  # by address
+        self._leaving, self._left = "", 0
+
+    def put_in(self, address: str) -> None:
+        with self._lock:
+            self._under_way[address] = 0
+
+    def take_out(self, address: str) -> None:
+        """Send nothing more there, and let it answer what it has got."""
+        with self._lock:
+            self._left = self._under_way.pop(address)
+            self._leaving = address
+        wait_until(lambda: self._left == 0, "the old instance has nothing to do", deadline=30)
+
+    @contextmanager
+    def instance(self) -> Generator[str]:
+        """Give the address of the one that has least to do."""
+        with self._lock:
+            address = min(self._under_way, key=self._under_way.__getitem__)
+            self._under_way[address] += 1
+        yield address
+        with self._lock:
+            if address == self._leaving:
+                self._left -= 1
+            else:
+                self._under_way[address] -= 1
+
+    def post(self, path: str, **options: Any) -> dict[str, Any]:
+        with self.instance() as address:
+            headers = {"Connection": "close"}
+            answer = httpx.post(f"{address}{path}", headers=headers, timeout=30, **options)
+        answer.raise_for_status()
+        found: dict[str, Any] = answer.json()
+        return found
+
+
+def start(stack: ExitStack, shop: Example, balancer: Balancer) -> Instance:
+    """Start an instance of the order service, and give it requests once it is healthy."""
+    port = str(free_port())
+    log = ("--log-config", "logging.json", "--host", HOST, "--port", port)
+    process = stack.enter_context(shop.running("uvicorn", *log, "app:app"))
+    address = f"http://{HOST}:{port}"
+
+    def answers() -> bool:
+        with suppress(httpx.TransportError):
+            return httpx.get(f"{address}/health").is_success
+        return False
+
+    wait_until(answers, "the service is healthy", deadline=30)
+    balancer.put_in(address)
+    return Instance(process, address)
+
+
+def bill(balancer: Balancer, done: Event) -> list[tuple[str, int]]:
+    """Place orders and bill them until it is done; the ids of the orders and the invoices."""
+    found: list[tuple[str, int]] = []
+    while not done.is_set():
+        order = balancer.post("/acme/orders", json={"title": "tea"})["id"]
+        found.append((order, balancer.post(f"/acme/orders/{order}/invoice")["number"]))
+    return found
 
 
 def test_django(tmp_path: Path) -> None:
