@@ -43,6 +43,7 @@ ROOT: Final = Path(__file__).parents[2]
 SERVERS: Final = {
     "redis://localhost:6379/0": "valkey_factory",
     "postgresql://app:secret@localhost/shop": "postgres_database",
+    "postgresql://app:secret@localhost/orders": "postgres_database",
     "http://localhost:8688": "cosid_proxy_url",
     "mysql://app:secret@localhost/shop": "mariadb_database",
     "zookeeper://localhost:2181": "zookeeper_tree",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Generator
@@ -23,7 +24,7 @@ from ruamel.yaml import YAML
 
 from tests.servers import HOST, ValkeyServer, free_port, wait_until
 
-from ._blocks import ROOT, blocks, pages
+from ._blocks import ROOT, SETTING_UP, blocks, commands, pages
 
 pytestmark = [pytest.mark.integration, pytest.mark.stress, pytest.mark.timeout(120)]
 
@@ -41,6 +42,7 @@ class Example:
             "PATH": f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}",
             "HOME": str(tmp_path),
             "PYTEST_ADDOPTS": "-p no:valkey -p no:cacheprovider",
+            "PYTHONWARNINGS": "default",
             **environment,
         }
 
@@ -56,7 +58,12 @@ class Example:
             timeout=90,
         )
         assert done.returncode == 0, done.stdout + done.stderr
+        assert "Warning: " not in done.stderr
         return done.stdout
+
+    def follow(self, step: str) -> str:
+        """Run a command of the page, and return what it printed."""
+        return self.run(*shlex.split(step))
 
     @contextmanager
     def running(self, *command: str) -> Generator[subprocess.Popen[bytes]]:
@@ -72,17 +79,30 @@ class Example:
                 process.wait(timeout=30)
 
 
+def printed(heading: str) -> list[str]:
+    """The commands that the page prints below a heading, without those that set a machine up."""
+    text = (EXAMPLES / "index.md").read_text()
+    section = text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    found = (
+        command
+        for block in blocks(EXAMPLES / "index.md", section)
+        for command, _ in commands(block.source)
+    )
+    return [each for each in found if not each.startswith((*SETTING_UP, "cd ", "createdb "))]
+
+
 def test_fastapi(
     tmp_path: Path, valkey_factory: Callable[..., ValkeyServer], postgres_database: str
 ) -> None:
     """Its migrations, its own tests, and that nothing of the models is left to migrate."""
     database = postgres_database.replace("postgresql:", "postgresql+asyncpg:")
     shop = Example("fastapi", tmp_path, DATABASE=database, AIOCOSID_STORE=valkey_factory().url)
-    shop.run("aiocosid", "init", "--yes", "--config", "ids.toml")
-    shop.run("alembic", "upgrade", "head")
+    _, init, upgrade, test, _ = printed("FastAPI")
+    shop.follow(init)
+    shop.follow(upgrade)
     shop.run("aiocosid", "init", "--store", postgres_database)  # which Alembic leaves alone
     shop.run("alembic", "check")
-    assert "1 passed" in shop.run("python", "-m", "pytest", "-q")
+    assert "1 passed" in shop.follow(test)
     shop.run("alembic", "downgrade", "base")
 
 
@@ -206,14 +226,15 @@ def bill(balancer: Balancer, done: Event) -> list[tuple[str, int]]:
 def test_django(tmp_path: Path) -> None:
     """Its migrations, its own tests, and its API under gunicorn with two workers."""
     shop = Example("django", tmp_path)
-    shop.run("aiocosid", "init", "--store", "sqlite:///ids.db")
-    shop.run("python", "manage.py", "migrate", "--verbosity", "0")
+    init, migrate, test, gunicorn, _ = printed("Django")
+    shop.follow(init)
+    shop.follow(migrate)
     shop.run("python", "manage.py", "makemigrations", "--check")
     assert "no issues" in shop.run("python", "manage.py", "check")
-    shop.run("python", "manage.py", "test")
+    shop.follow(test)
     url = f"http://{HOST}:{(port := free_port())}/orders/"
-    gunicorn = ("gunicorn", "--preload", "--workers", "2", "--bind", f"{HOST}:{port}", "shop.wsgi")
-    with shop.running(*gunicorn), httpx.Client(headers={"Connection": "close"}) as client:
+    bound = (*shlex.split(gunicorn), "--bind", f"{HOST}:{port}")
+    with shop.running(*bound), httpx.Client(headers={"Connection": "close"}) as client:
 
         def answers() -> bool:
             with suppress(httpx.TransportError):
@@ -228,26 +249,23 @@ def test_django(tmp_path: Path) -> None:
 
 def test_celery(tmp_path: Path, valkey_factory: Callable[..., ValkeyServer]) -> None:
     """Four processes of a worker get their ids from one broker."""
-    socket = tmp_path / "broker.sock"
-    tasks = Example(
-        "celery", tmp_path, CELERY=valkey_factory().url, IDS=f"aiocosid+unix://{socket}"
-    )
-    broker = ("aiocosid", "broker", "--config", "broker.toml", "--socket", str(socket))
-    worker = ("celery", "--app", "tasks", "worker", "--concurrency", "4")
-    tasks.run("aiocosid", "init", "--config", "broker.toml")
-    with tasks.running(*broker):
+    tasks = Example("celery", tmp_path, CELERY=valkey_factory().url)
+    init, broker, worker, send = printed("Celery")
+    tasks.follow(init)
+    with tasks.running(*shlex.split(broker)):
+        socket = tasks.folder / "broker.sock"
         wait_until(socket.exists, "the broker listens", deadline=30)
-        with tasks.running(*worker):
-            assert tasks.run("python", "send.py") == "100 invoices, 100 events\n"
+        with tasks.running(*shlex.split(worker)):
+            assert tasks.follow(send) == "100 invoices, 100 events\n"
 
 
 def test_script(tmp_path: Path) -> None:
     """A second import goes on above the first."""
     script = Example("script", tmp_path)
-    script.run("aiocosid", "init", "--store", "sqlite:///ids.db")
-    command = ("python", "import_orders.py", "orders.csv", "imported.csv", "sqlite:///ids.db")
-    assert script.run(*command) == "3 orders, 1 to 3\n"
-    assert script.run(*command) == "3 orders, 4 to 6\n"
+    init, take_in = printed("A script")
+    script.follow(init)
+    assert script.follow(take_in) == "3 orders, 1 to 3\n"
+    assert script.follow(take_in) == "3 orders, 4 to 6\n"
     imported = (script.folder / "imported.csv").read_text().split()
     assert imported == ["id,title", "4,tea", "5,cups", "6,a", "pot"]
 

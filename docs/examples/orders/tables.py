@@ -9,7 +9,7 @@ from sqlalchemy import BigInteger, ForeignKey
 from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-DATABASE = os.environ.get("DATABASE", "postgresql+asyncpg://app:secret@localhost/shop")
+DATABASE = os.environ.get("DATABASE", "postgresql+asyncpg://app:secret@localhost/orders")
 engine = create_async_engine(DATABASE)
 sessions = async_sessionmaker(engine, expire_on_commit=False)
 
