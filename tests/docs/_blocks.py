@@ -7,6 +7,7 @@ A block is run as it stands.  What a page may say about one:
 * ``<!-- no-run: reason -->`` on a line before the fence: it is only shown.
 * ``print(...)  # text`` in a ``python`` block: what it prints.
 * ``$ command`` in a ``console`` block, with its output below; ``...`` stands for anything.
+* A ``sh`` block has commands alone, without prompts: other sites than ours copy them as they are.
 
 Blocks of one page share a directory and the names that they define, as in a REPL, where a bare
 ``await`` is allowed as well.
@@ -177,6 +178,8 @@ class Reader:
             self._run_python(block, source)
         elif block.language == "console":
             self._run_console(block, source)
+        elif block.language == "sh":
+            self._run_console(block, re.sub(r"^(?=\S)", "$ ", source, flags=re.MULTILINE))
 
     def _forget_modules(self) -> None:
         """Let the next reader's files of the same names be imported."""

@@ -13,7 +13,7 @@ import aiocosid
 
 from ._blocks import ROOT, SERVERS, Block, Reader, blocks, is_named, pages
 
-LANGUAGES = {"console", "go", "json", "lua", "php", "python", "sql", "text", "toml", "yaml"}
+LANGUAGES = {"console", "go", "json", "lua", "php", "python", "sh", "sql", "text", "toml", "yaml"}
 
 ALONE = (
     "README.md",
@@ -162,3 +162,14 @@ def test_blocks_are_found() -> None:
         Block(page, 4, "python", "x = 1\n", "a.py", None),
         Block(page, 10, "console", "$ b\n", None, "why"),
     ]
+
+
+def test_commands_without_prompts_run(reader: Reader) -> None:
+    with reader:
+        reader.follow(planted("echo one > a\npip install nothing\n", "sh"))
+        assert (reader.directory / "a").read_text() == "one\n"
+
+
+def test_the_readme_has_no_prompts() -> None:
+    """Where it is shown, a button copies what is in a block."""
+    assert not [line for line in PAGES["README.md"].read_text().splitlines() if line[:2] == "$ "]

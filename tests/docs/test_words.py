@@ -116,7 +116,7 @@ def test_the_home_page_begins_as_the_readme() -> None:
     readme = (ROOT / "README.md").read_text("utf-8").replace(site, "")
     readme = re.sub(r"(\]\([\w/-]+)\.html", r"\1.md", readme)
     home = (ROOT / "docs" / "index.md").read_text("utf-8")
-    parts = ("Many processes", "On a server"), ("## Which id?", "## What it is not for")
+    parts = ("Many processes", "A store on a server"), ("## Which id?", "## What it is not for")
     for start, end in parts:
         shared = readme[readme.index(start) : readme.index(end)].strip()
         assert shared in home
