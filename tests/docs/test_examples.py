@@ -148,6 +148,29 @@ def test_orders(tmp_path: Path, postgres_database: str) -> None:
     assert {"uvicorn.access", "uvicorn.error"} <= {line["logger"] for line in lines}
 
 
+def test_what_the_order_service_refuses(tmp_path: Path, postgres_database: str) -> None:
+    """A tenant without a series; and a second invoice for one order, also at the same time."""
+    database = postgres_database.replace("postgresql:", "postgresql+asyncpg:")
+    shop = Example("orders", tmp_path, DATABASE=database, AIOCOSID_STORE=database)
+    shop.run("aiocosid", "init")
+    shop.run("python", "tables.py")
+    shop.run("aiocosid", "series", "open", "invoice", "--tenant", "acme")
+    balancer = Balancer()
+    with ExitStack() as stack, ThreadPoolExecutor(8) as pool:
+        address = start(stack, shop, balancer).address
+        order = balancer.post("/acme/orders", json={"title": "tea"})["id"]
+        invoices = [*pool.map(balancer.post, [f"/acme/orders/{order}/invoice"] * 8)]
+        assert invoices == [{"number": 1, "order_id": order}] * 8
+        assert httpx.post(f"{address}/globex/orders/{order}/invoice").status_code == 404
+        strange = balancer.post("/globex/orders", json={"title": "cups"})["id"]
+        refused = httpx.post(f"{address}/globex/orders/{strange}/invoice")
+    assert refused.status_code == 500
+    assert refused.json()["type"].endswith("#seriesnotopenerror")
+    lines = [json.loads(line) for line in (shop.folder / "log").read_text().splitlines()]
+    (line,) = (line for line in lines if line["logger"] == "aiocosid.requests")
+    assert line["aiocosid"]["error"] == "SeriesNotOpenError"
+
+
 @dataclass
 class Instance:
     """A process of the order service, and where it listens."""
