@@ -22,6 +22,7 @@ ALONE = (
     "docs/fastapi-",
     "docs/order-",
     "docs/howto/",
+    "docs/migrate/",
 )
 """Where each Python block can be pasted as it stands; elsewhere it follows those above it."""
 
