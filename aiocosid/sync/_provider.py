@@ -340,8 +340,8 @@ def connect(url: str | Store, options: SyncOptions, /) -> SyncIdProvider:
     """Return a provider of generators on one store, for threads; nothing is opened yet.
 
     Args:
-        url: as for `aiocosid.store_from_url`; or a store, which stays open.  A store made on a client
-            of yours cannot be used in a forked child.
+        url: as for `aiocosid.store_from_url`; or a store, which stays open.  A store made on a
+            client of yours cannot be used in a forked child.
         options: the keyword arguments: see `SyncOptions`.
 
     Raises:

@@ -317,7 +317,7 @@ def test_a_batch_by_position() -> None:
     with sync.connect("memory://", namespace="sync-positions") as ids:
         for generator in (
             ids.segment_chain("chain", None, 5),
-            ids.cosid_text("cosid", 5),
+            ids.cosid_text("cosid_text", 5),
             ids.uuid4("uuid4", 5),
             ids.counter("counter", 5),
         ):
@@ -811,10 +811,10 @@ def test_a_provider_has_groups_and_cosid_texts() -> None:
         with pytest.raises(InvalidArgumentError, match="by date alone"):
             ids.grouped("tenant", group_by=GroupBy.key(lambda: "a"))
         with pytest.raises(InvalidArgumentError, match="kind"):
-            ids.grouped("tenant", group_by=by_day, kind="ring")  # type: ignore[call-overload]
+            ids.grouped("tenant", group_by=by_day, group_kind="ring")  # type: ignore[call-overload]
         texts = ids.cosid_text()
         assert texts.next_id() < texts.next_id()
-        assert ids["cosid"] is texts
+        assert ids["cosid_text"] is texts
 
 
 def test_a_provider_has_the_kinds_of_the_other_one() -> None:

@@ -209,9 +209,11 @@ class IdField:
         Raises:
             InvalidArgumentError: the object tells none that the generator has.
         """
-        if self.mark.shard is None:
+        if self.annotation.shard is None:
             return None
-        return shard_of(of, self.mark.shard, generator, f"{describe(type(of))}.{self.attribute}")
+        return shard_of(
+            of, self.annotation.shard, generator, f"{describe(type(of))}.{self.attribute}"
+        )
 
     def value_of(self, new_id: object) -> object:
         """Return what the field holds for an id of its generator.
@@ -238,8 +240,8 @@ _known: Final[WeakKeyDictionary[type, tuple[IdField, ...]]] = WeakKeyDictionary(
 def id_fields(model: type) -> tuple[IdField, ...]:
     """Return the fields of a class that `ensure_ids` fills.
 
-    That is the one field marked `GeneratedId`, its own or a base's; and in a class mapped by SQLAlchemy
-    the columns with a `cosid_default` too.  The result is cached for each class.
+    That is the one field marked `GeneratedId`, its own or a base's; and in a class mapped by
+    SQLAlchemy the columns with a `cosid_default` too.  The result is cached for each class.
 
     Args:
         model: a dataclass, a model of pydantic, SQLModel or SQLAlchemy, a class of attrs or

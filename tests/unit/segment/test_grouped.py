@@ -106,7 +106,7 @@ async def test_the_counter_starts_anew_at_midnight(clock: ManualClock) -> None:
     for kind in ("chain", "segment"):
         clock.set_wall_ms(MIDNIGHT - 1)
         store = MemoryStore()
-        async with grouped(store, clock, kind=kind) as orders:
+        async with grouped(store, clock, group_kind=kind) as orders:
             assert read(await orders.next_id()) == [(FRIDAY, 1)]
             assert read(orders.next_id_nowait()) == [(FRIDAY, 2)]
             assert read(*await orders.next_ids(2)) == [(FRIDAY, 3), (FRIDAY, 4)]
