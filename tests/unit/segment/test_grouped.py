@@ -460,7 +460,7 @@ async def test_bad_arguments() -> None:
         {"namespace": "a\0"},
         {"step": 0},
         {"offset": -1},
-        {"kind": "snowflake"},
+        {"group_kind": "snowflake"},
         {"max_groups": 0},
         {"group_by": "yyyyMMdd"},
         {"wait_timeout": 0},
