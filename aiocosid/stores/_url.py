@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import re
 import ssl
+from base64 import b32decode
+from binascii import crc_hqx
+from collections import UserString
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
@@ -110,6 +113,33 @@ def file(doc: str) -> Option:
         return text
 
     return Option(doc, expected="a file that can be read", read=read)
+
+
+_SEED: Final = re.compile(r"^(SU[A-Z2-7]{56})\s*$", re.MULTILINE)
+_JWT: Final = re.compile(r"^(?:[\w-]+\.){2}[\w-]+\s*$", re.MULTILINE)
+
+
+def signature(doc: str, *, with_jwt: bool) -> Option:
+    """Return an option with a file whose nkey signs a login; its value is the driver's argument.
+
+    The driver would report a damaged file as a server that cannot be reached, or never end.
+    """
+    what = "JWT and nkey seed, as 'nsc generate creds' prints it" if with_jwt else "nkey seed"
+
+    def read(text: str) -> dict[str, Any]:
+        found = Path(text).read_text("ascii")
+        seed, jwt = _SEED.search(found), _JWT.search(found)
+        raw = b32decode(f"{seed[1]}======") if seed else b"-"
+        if not seed or crc_hqx(raw[:-2], 0) != int.from_bytes(raw[-2:], "little"):
+            raise ValueError(text)
+        if not with_jwt:
+            return {"nkeys_seed_str": seed[1]}
+        if not jwt:
+            raise ValueError(text)
+        lines = "BEGIN NATS USER JWT", jwt[0].strip(), "BEGIN USER NKEY SEED", seed[1], ""
+        return {"user_credentials": UserString("\n".join(lines))}
+
+    return Option(doc, None, f"a readable file with a user's {what}", read)
 
 
 class Host(NamedTuple):
@@ -403,6 +433,8 @@ NATS: Final = UrlSpec(
         "timeout": _TIMEOUT,
         "replicas": integer("replicas of the streams that are created", at_least=1, at_most=5),
         "sync_always": boolean("whether all servers have 'sync_interval: always'"),
+        "creds": signature("file with a user's JWT and nkey", with_jwt=True),
+        "nkey": signature("file with the seed of a user's nkey", with_jwt=False),
     },
     tls_options=_TLS,
     together=_PAIR,
