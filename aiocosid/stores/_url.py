@@ -159,6 +159,36 @@ class Host(NamedTuple):
         return f"{name}:{self.port}" if self.port else name
 
 
+def _host(text: str, port: int = 0) -> Host:
+    """Read an address; ValueError for one that is none.
+
+    Args:
+        text: ``name``, ``name:port``, ``:port`` or nothing; the name may be percent-encoded.
+        port: the port of one without.
+    """
+    if not (match := _HOST.fullmatch(text)):
+        raise ValueError(text)
+    host = Host(unquote(match[1]).strip("[]"), int(match[2] or port))
+    if not (host.port < 1 << 16 and (host.port or not match[2])):
+        raise ValueError(text)
+    return host
+
+
+def addresses(doc: str) -> Option:
+    """Return an option with addresses that are replaced, as a function from one to the other."""
+
+    def read(text: str) -> Callable[[tuple[str, int]], tuple[str, int]]:
+        found = dict[Host, Host]()
+        for pair in text.split(","):
+            told, reached = map(_host, pair.split(">"))
+            if told in found or not (told.name and reached.name and told.port and reached.port):
+                raise ValueError(text)
+            found[told] = reached
+        return lambda address: found.get(Host(*address), address)
+
+    return Option(doc, None, "host:port>host:port[,...] (each left side once)", read)
+
+
 @dataclass(frozen=True, slots=True)
 class StoreUrl:
     """A parsed URL.
@@ -256,14 +286,14 @@ class UrlSpec:
     def _hosts(self, scheme: str, text: str) -> tuple[Host, ...]:
         if not self.hosts and not text:
             return ()
-        parts = text.split(",")
-        hosts: list[Host] = []
-        for match in map(_HOST.fullmatch, parts):
-            port = int(match[2] or self.port) if match else 0
-            is_named = match and (match[1] or (len(parts) == 1 and not self.needs_host))
-            if not match or not is_named or not (port < 1 << 16 and (port or not match[2])):
-                raise self.refused(scheme)
-            hosts.append(Host(unquote(match[1]).strip("[]") or "localhost", port))
+        try:
+            hosts = [_host(part, self.port) for part in text.split(",")]
+        except ValueError:
+            raise self.refused(scheme) from None
+        if not text.partition(":")[0] and len(hosts) == 1 and not self.needs_host:
+            hosts = [hosts[0]._replace(name="localhost")]
+        if not all(host.name for host in hosts):
+            raise self.refused(scheme)
         if len(hosts) > self.hosts:
             raise self.refused(scheme)
         return tuple(hosts)
@@ -501,6 +531,7 @@ REDIS: Final = (
         6379,
         r"(?:/(?P<db>.*))?",
         db=integer("0, if it is given", 0, at_most=0),
+        address_remap=addresses("where to reach a node instead of the address that it announces"),
     ),
     _redis(
         {"redis+sentinel": False, "rediss+sentinel": True},
