@@ -74,6 +74,7 @@ class StringIdGenerator(DelegatingGenerator[IdGenerator, str], TextIdGenerator):
                     check()
                 inside = getattr(inside, "inner", None)
         super().__init__(generator)
+        self._source = getattr(generator, "with_group", generator)
         self.converter: IdConverter = converter
         self._one: Callable[[int], str] = converter.as_str
 

@@ -18,7 +18,7 @@ import pytest
 
 import aiocosid
 from aiocosid import StringIdGenerator, sync
-from aiocosid.abc import GroupedId, IdSegmentDistributor
+from aiocosid.abc import IdSegmentDistributor
 from aiocosid.converter import (
     DatePrefixIdConverter,
     PrefixIdConverter,
@@ -801,9 +801,7 @@ def test_a_provider_has_groups_and_cosid_texts() -> None:
     by_year, by_day = GroupBy.year(zone="UTC"), GroupBy.day(zone="UTC")
     with sync.connect("memory://", namespace="sync-kinds") as ids:
         numbers = ids.grouped("invoice", group_by=by_year, step=10)
-        first = numbers.next_id()
-        assert isinstance(first, GroupedId)
-        assert (first, len(first.group)) == (1, 4)
+        assert (numbers.next_id(), type(numbers.next_id())) == (1, int)
         assert ids.grouped("invoice", group_by=by_year, step=10) is numbers
         with pytest.raises(BusyError, match="GroupedSegmentId with step 10"):
             ids.grouped("invoice", group_by=by_day, step=10)
