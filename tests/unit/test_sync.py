@@ -930,6 +930,23 @@ def test_removing_closes_and_frees_the_name() -> None:
     ids.close()
 
 
+def test_clear_closes_all_and_frees_their_names() -> None:
+    ids = sync.connect("memory://", namespace="sync-cleared")
+    ids.segment("never used")
+    ids.clear()
+    assert not ids._session.is_alive, "there was nothing to close"
+    orders, others = ids.segment_chain("order", step=100), ids.segment("other")
+    first = orders.next_id()
+    assert others.next_id() == 1
+    for _ in range(2):
+        ids.clear()
+    for each in (orders, others):
+        with pytest.raises(GeneratorMissingError, match="has none yet"):
+            each.next_id()
+    assert ids.segment("order", step=5).next_id() > first
+    ids.close()
+
+
 def test_a_name_may_be_asked_for_before_its_kind_is_known() -> None:
     with sync.connect("memory://", namespace="sync-name") as ids:
         orders = ids["order"]
