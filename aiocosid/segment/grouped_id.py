@@ -44,29 +44,33 @@ class WithGroup:
     `int`: msgspec and hiredis refuse it, and PyMySQL writes it as text.
     """
 
-    __slots__ = ("_ids",)
+    __slots__ = ("_enter", "_label", "_leave")
 
-    def __init__(self, ids: GroupedSegmentId) -> None:
-        self._ids = ids
+    def __init__(
+        self, enter: Callable[[], Group], leave: Callable[[Group], None], label: str
+    ) -> None:
+        self._enter = enter
+        self._leave = leave
+        self._label = label
 
     async def next_id(self) -> GroupedId:
         """Return the next id of the present group; see `aiocosid.abc.IdGenerator.next_id`."""
-        group = self._ids._enter()
+        group = self._enter()
         try:
             for new_id in group.hand.exposed:
                 return GroupedId(new_id, group.key)
             new_id = await group.generator.next_id()
         finally:
-            self._ids._groups.leave(group)
+            self._leave(group)
         return GroupedId(new_id, group.key)
 
     def next_id_nowait(self) -> GroupedId:
         """Return the next id in hand; see `aiocosid.abc.IdGenerator.next_id_nowait`."""
-        group = self._ids._enter()
+        group = self._enter()
         try:
             return GroupedId(group.generator.next_id_nowait(), group.key)
         finally:
-            self._ids._groups.leave(group)
+            self._leave(group)
 
     async def next_ids(self, n: int) -> list[GroupedId]:
         """Return exactly ``n`` ids of one group; see `aiocosid.abc.IdGenerator.next_ids`.
@@ -74,12 +78,12 @@ class WithGroup:
         Python's garbage collector visits each of them, which it does not for an `int`: 100,000 at
         once block the event loop for about 20 milliseconds at a time, 10,000 for less than one.
         """
-        process, group = fork.generation, self._ids._enter()
+        process, group = fork.generation, self._enter()
         try:
             ids = await _labelled(await group.generator.next_ids(n), group)
         finally:
-            self._ids._groups.leave(group)
-        fork.ensure_own(process, self._ids._home.label)
+            self._leave(group)
+        fork.ensure_own(process, self._label)
         return ids
 
 
@@ -169,12 +173,12 @@ class GroupedSegmentId(Component, IdGenerator):
         try:
             return await group.generator.next_ids(n)
         finally:
-            self._groups.leave(group)
+            self._leave(group)
 
     @property
     def with_group(self) -> WithGroup:
         """The same ids as `GroupedId`, which say in which group each was counted."""
-        return WithGroup(self)
+        return WithGroup(self._enter, self._leave, self._home.label)
 
     def _reset(self) -> None:
         self._read_ns: Callable[[], int] = self._clock.wall_reader()
@@ -217,6 +221,9 @@ class GroupedSegmentId(Component, IdGenerator):
             if groups.by_key.get(group.key) is group:
                 return group
             group.callers -= 1  # a signal handler has had it given up a moment ago
+
+    def _leave(self, group: Group) -> None:
+        self._groups.leave(group)
 
     def _opened(self, key: str, period: str, now_ms: int) -> Group:
         generator = self._generator(f"{self.name}@{key}", is_used=True)

@@ -291,7 +291,7 @@ class UrlSpec:
         except ValueError:
             raise self.refused(scheme) from None
         if not text.partition(":")[0] and len(hosts) == 1 and not self.needs_host:
-            hosts = [hosts[0]._replace(name="localhost")]
+            hosts = [Host("localhost", hosts[0].port)]
         if not all(host.name for host in hosts):
             raise self.refused(scheme)
         if len(hosts) > self.hosts:
