@@ -71,7 +71,7 @@ PAGES: Final = {
     "howto/id-types.md": KNOWS,
     "howto/kubernetes-shutdown.md": NEW,
     "howto/machine-ids-kubernetes.md": NEW,
-    "howto/move-from-uuid-or-auto-increment.md": KNOWS,
+    "migrate/from-uuid-or-auto-increment.md": KNOWS,
     "howto/nats.md": NEW,
     "howto/observe.md": KNOWS,
     "howto/operate.md": NEW,
