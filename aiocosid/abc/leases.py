@@ -1,11 +1,12 @@
 """The options of machine ids: how a store hands them out, and the terms of a lease.  Pure."""
 # Without "from __future__ import annotations": the bounds of options are there at run time.
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from ._ids import DEFAULT_NAMESPACE
+from .checks import MAX_MACHINE_BITS
 from .machines import DEFAULT_SAFE_GUARD
-from .options import Options, Seconds
+from .options import Bounds, Options, Seconds
 
 if TYPE_CHECKING:
     import os
@@ -38,6 +39,10 @@ class InstanceOptions(Options):
         instance_id: the instance that asks; by default a new, unique one for each process.
         safe_guard: seconds without a renewal after which an id may go to another instance.
         interval: seconds between two renewals; by default 60, and 10 for a stable instance.
+        region: which of several stores this is, of which each hands out the machine ids of one
+            region, so that they need no connection to each other; it needs ``region_bits``.
+        region_bits: how many of the machine bits, from the top, name the region; the same in all
+            regions.  The store notes both, and refuses a process that has others.
         offline_beside_cosid: allows ``offline`` where CosId on Java holds machine ids of the
             namespace: those nodes never take the id of an instance that is silent.  On JDBC
             stores they do, and on Redis when no other id is free.
@@ -46,6 +51,8 @@ class InstanceOptions(Options):
     instance_id: "InstanceId | str | None" = None
     safe_guard: float = DEFAULT_SAFE_GUARD
     interval: float | None = None
+    region: Annotated[int, Bounds(0, 2 ** (MAX_MACHINE_BITS - 1) - 1)] | None = None
+    region_bits: Annotated[int, Bounds(0, MAX_MACHINE_BITS - 1)] = 0
     offline_beside_cosid: bool = False
 
 

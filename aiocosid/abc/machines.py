@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..errors import InvalidArgumentError, MachineBitsMismatchError, MachineIdInUseError
 from ._ids import DEFAULT_NAMESPACE
-from .checks import MAX_MACHINE_BITS, check_machine_bits, check_text
+from .checks import MAX_MACHINE_BITS, check_integer, check_machine_bits, check_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,6 +34,8 @@ __all__ = (
     "check_machine_bits",
     "check_safe_guard",
     "check_same_bits",
+    "region_code_of",
+    "region_ids",
 )
 
 DEFAULT_SAFE_GUARD: Final = 300.0
@@ -169,6 +171,9 @@ class MachineIdDistributor(ABC):
     False where the mark is not kept, so that the clocks alone tell: no id may be ahead of its
     clock then, and borrowing is refused.
     """
+
+    region_code: int = 1
+    """The region whose machine ids it hands out, the region's bits behind a 1; 1 for no regions."""
 
     restart: RestartPlace | None = None
     """Lets a stable instance begin before its mark, or without the store, where it ran before.
@@ -327,16 +332,52 @@ def check_safe_guard(safe_guard: float | None) -> float:
     return safe_guard
 
 
+def region_code_of(region: int | None, region_bits: int) -> int:
+    """Return a region and its width as one number: the region's bits behind a 1; 1 for no regions.
+
+    Raises:
+        InvalidArgumentError: one is given without the other, or outside its range.
+    """
+    check_integer("region_bits", region_bits, at_least=0, at_most=MAX_MACHINE_BITS - 1)
+    if (region is None) != (region_bits == 0):
+        expected = f"given if, and only if, region_bits is; they are {region_bits}"
+        raise InvalidArgumentError("region", region, expected=expected)
+    if region is not None:
+        check_integer("region", region, at_least=0, at_most=(1 << region_bits) - 1)
+    return 1 << region_bits | (region or 0)
+
+
+def region_ids(bits: int, region_code: int) -> range:
+    """Return the machine ids of a region.
+
+    Args:
+        bits: the width of the machine ids.
+        region_code: as `region_code_of` returns it.
+
+    Raises:
+        InvalidArgumentError: the width is not 1 to 31, or the region takes all of it.
+    """
+    size = check_machine_bits(bits)
+    if not 0 < region_code < size:
+        region_bits, expected = region_code.bit_length() - 1, f"below the {bits} machine bits"
+        raise InvalidArgumentError("region_bits", region_bits, expected=expected)
+    worker_bits = bits - region_code.bit_length() + 1
+    first = (region_code << worker_bits) - size
+    return range(first, first + (1 << worker_bits))
+
+
 def check_same_bits(namespace: str, bits: int, found: int | None, *, remedy: str = "") -> None:
     """Raise `MachineBitsMismatchError` if the noted width differs from ``bits``."""
     if found is not None and found != bits:
         raise MachineBitsMismatchError(namespace, bits=bits, found=found, remedy=remedy)
 
 
-def bits_in_use(namespace: str, found: int | None, holders: Iterable[str]) -> MachineIdInUseError:
-    """Return the error for changing the width while somebody holds a machine id."""
-    width = "" if found is None else f", {found} bits"
-    what = f"the width of the machine ids of namespace {namespace!r}{width},"
+def bits_in_use(
+    namespace: str, found: int | None, holders: Iterable[str], *, what: str = "the width"
+) -> MachineIdInUseError:
+    """Return the error for changing width or region while an instance holds a machine id."""
+    width = "" if found is None else f", {found} bits,"
+    what = f"{what} of the machine ids of namespace {namespace!r}{width}"
     remedy = (
         "close them, and free what dead ones hold, each by 'aiocosid machines revert MACHINE_ID "
         f"--namespace {quote(namespace)} --store URL'"

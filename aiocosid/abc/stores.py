@@ -146,8 +146,15 @@ class MachineStore:
         """
         return await self._holder().machine_bits(namespace=namespace)
 
-    async def set_machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE, bits: int) -> None:
-        """Change the width of a namespace's machine ids for good, while nobody holds one.
+    async def set_machine_bits(
+        self,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        bits: int,
+        region: int | None = None,
+        region_bits: int = 0,
+    ) -> None:
+        """Change the width of a namespace's machine ids permanently, while no instance holds one.
 
         One atomic step, safe to repeat.  The caller has to make sure that the new layout repeats no
         id of the old one.
@@ -155,15 +162,19 @@ class MachineStore:
         Args:
             namespace: the namespace.
             bits: the new width, 1 to 31; the present one changes nothing.
+            region: the region that this store has from now on; None for no regions.
+            region_bits: how many of the bits name the region.
 
         Raises:
             MachineIdInUseError: an instance holds a machine id, whether it runs or not; nothing was
                 written.
             MachineIdQuarantineError: the store may have forgotten who does.
-            InvalidArgumentError: ``bits`` is outside its range.
+            InvalidArgumentError: an argument is outside its range.
             StoreError: the store refuses or cannot be reached.
         """
-        await self._holder().set_machine_bits(namespace=namespace, bits=bits)
+        await self._holder().set_machine_bits(
+            namespace=namespace, bits=bits, region=region, region_bits=region_bits
+        )
 
     async def is_initialized(self) -> bool:
         """Tell whether the store has a marker with its present identity: then it has lost nothing.

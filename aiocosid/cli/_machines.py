@@ -225,6 +225,8 @@ def bits(
     change_to: Annotated[
         int | None, declared(OPTIONS["machine_bits"], "--set", metavar="N", words="The new {}.")
     ] = None,
+    region: Annotated[int | None, typer.Option(help="With --set: the store's region.")] = None,
+    region_bits: Annotated[int, typer.Option(help="With --set: the bits that name it.")] = 0,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Show the width of a namespace's machine ids in bits, or change it permanently.
@@ -235,7 +237,13 @@ def bits(
     with StoreSession.on(store, config, timeout=timeout) as session:
         namespace = session.namespace(namespace)
         if change_to is not None:
-            session.call(session.store.set_machine_bits, namespace=namespace, bits=change_to)
+            session.call(
+                session.store.set_machine_bits,
+                namespace=namespace,
+                bits=change_to,
+                region=region,
+                region_bits=region_bits,
+            )
         found = session.call(session.store.machine_bits, namespace=namespace)
     width = "no noted width" if found is None else f"{found} bits"
     write(f"machine ids of namespace {printable(namespace)} have {width}\n")

@@ -33,6 +33,8 @@ class LeaseRequest:
         config: a file of settings.
         namespace: the machine ids' namespace; None for the store's.
         bits: the width of the machine id.
+        region: the region of the store; None for no regions.
+        region_bits: how many of the bits name the region.
         instance_id: the name of a stable instance; None for a new one.
         safe_guard: seconds without a renewal after which the id may be another one's.
         interval: seconds between two renewals; None for the default.
@@ -43,6 +45,8 @@ class LeaseRequest:
     config: str | None
     namespace: str | None
     bits: int
+    region: int | None
+    region_bits: int
     instance_id: str | None
     safe_guard: float
     interval: float | None
@@ -113,6 +117,8 @@ class _Renewal:
                 instance_id=request.instance_id and InstanceId(request.instance_id, stable=True),
                 safe_guard=request.safe_guard,
                 interval=request.interval,
+                region=request.region,
+                region_bits=request.region_bits,
             )
             lease = MachineIdLease(
                 distributor, bits=request.bits, on_lost="raise", lead=request.lead

@@ -39,7 +39,7 @@ from ._table import Examined
 from ._url import split_options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from ..abc import Counter, IdSegmentDistributor
     from ..abc.restart import RestartPlace, RestartRecord
@@ -51,6 +51,7 @@ __all__ = (
     "WorkerIdDistributor",
     "WorkerIdStore",
     "examine_registry",
+    "refuse_region",
 )
 
 At = TypeVar("At")
@@ -172,6 +173,13 @@ class Registry(ABC, Generic[At]):
 
     def adopt(self) -> None:
         """Start afresh in a forked child."""
+
+
+def refuse_region(options: Mapping[str, Any]) -> None:
+    """Raise if a registry's numbers are asked for by region: its other processes know none."""
+    if (region := options.get("region")) is not None:
+        expected = "left out: the numbers of this registry are not divided into regions"
+        raise InvalidArgumentError("region", region, expected=expected)
 
 
 class WorkerIdDistributor(NotCopyable, MachineIdDistributor, Generic[At]):
@@ -482,8 +490,9 @@ class WorkerIdStore(NotCopyable, Store):
 
         Raises:
             InvalidArgumentError: ``state_dir`` or ``offline`` is given, which are options of the
-                store.
+                store, or ``region``, which the registry does not know.
         """
+        refuse_region(unused)
         for name in ("state_dir", "offline"):
             if unused.get(name):
                 expected = "left out: it is an option of the store, in its URL or its constructor"

@@ -9,6 +9,7 @@ from .._life.open_state import back_off
 from ..abc import DEFAULT_GUARD_INTERVAL
 from ..abc.checks import MAX_MACHINE_BITS
 from ..abc.leases import LeaseTerms
+from ..abc.machines import region_ids
 from ..abc.options import Bounds, Seconds, SecondsOrZero
 from ..errors import InvalidArgumentError
 
@@ -57,6 +58,7 @@ class LeaseOptions(LeaseTerms):
 
     def fitted(self, distributor: "MachineIdDistributor") -> "FittedOptions":
         """Return the options with the defaults that depend on a distributor."""
+        region_ids(self.bits, distributor.region_code)
         safe_guard = min(distributor.safe_guard, self.peer_safe_guard or inf)
         lease_time = safe_guard * LEASE_SHARE if distributor.is_leased else inf
         lead = lead_of(distributor) if self.lead is None else self.lead

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 import anyio
 
 from .._life.clock import call_bounded
+from ..abc.machines import region_ids
 from ..abc.restart import VOID, Found, RestartRecord
 from ..errors import CosIdError, StoreUnavailableError
 from ._options import lead_of
@@ -231,7 +232,9 @@ class DiskBound:
 
     def floor_without_store(self, found: Found, now_ms: int) -> int | None:
         """Return above which time ids have to be if the store does not answer; None for no ids."""
-        return offline_floor_ms(found, self._bits, now_ms) if self.offline else None
+        ids = region_ids(self._bits, self._distributor.region_code)
+        is_ours = self.offline and (found.record is None or found.record.machine_id in ids)
+        return offline_floor_ms(found, self._bits, now_ms) if is_ours else None
 
     def record_to_begin_with(self, found: Found) -> RestartRecord | None:
         """Return the record, if this process may begin with its id; None if it may not yet."""

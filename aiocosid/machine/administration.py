@@ -68,15 +68,16 @@ def repair(snapshot: Snapshot, asker: Asker, *, clock_ms: int) -> Decision:
     return Decision(changes, [*list_machines(replace(snapshot, seats=spoilt))])
 
 
-def set_bits(snapshot: Snapshot, asker: Asker, bits: int) -> Decision:
-    """Change the width, if no id is held.
+def set_bits(snapshot: Snapshot, asker: Asker, bits: int, region_code: int = 1) -> Decision:
+    """Change the width and the region, if no id is held.
 
     All seats and the count are written unchanged, so that the commit fails if an id is taken
     meanwhile.
     """
     if not snapshot.is_complete or is_uncounted(snapshot):
         return Decision(need=need_whole(asker))
-    if snapshot.space is not None and snapshot.space.bits == bits:
+    space = snapshot.space or Space()
+    if (space.bits, space.region_code) == (bits, region_code):
         return Decision()
     found = examine(snapshot, asker)
     if found.left_ms:
@@ -84,7 +85,7 @@ def set_bits(snapshot: Snapshot, asker: Asker, bits: int) -> Decision:
     if any(seat.is_held for seat in snapshot.seats.values()):
         holders = holders_of(snapshot)
         return Decision(error=bits_in_use(snapshot.namespace, found.space.bits or None, holders))
-    changes = Changes(space=replace(found.space, bits=bits))
+    changes = Changes(space=replace(found.space, bits=bits, region_code=region_code))
     for number, seat in snapshot.seats.items():
         note = seat.note or Note()
         changes.seats[number] = replace(seat, note=replace(note, turn=note.turn + 1))

@@ -54,6 +54,9 @@ _FIRST_FORMAT: Final = 1
 _KEYS: Final = {"marker_id": "epoch"}
 """The keys of fields that have another name in the stored JSON."""
 
+_OMITTED: Final = {"region_code": 1}
+"""Fields that the stored JSON has only if they have another value."""
+
 
 @dataclass(frozen=True, slots=True)
 class Owner:
@@ -75,7 +78,8 @@ class _Cell:
 
     def text(self) -> str:
         """Return the cell's text, as it is stored."""
-        facts = {_KEYS.get(name, name): getattr(self, name) for name in self.__slots__}
+        found = {name: getattr(self, name) for name in self.__slots__}
+        facts = {_KEYS.get(n, n): each for n, each in found.items() if each != _OMITTED.get(n)}
         return json.dumps(facts, ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
@@ -97,7 +101,7 @@ class _Cell:
     def of(cls, facts: Mapping[str, Any]) -> Self:
         """Return the cell of these fields; raise ValueError if one has another type."""
         names = {_KEYS.get(name, name): name for name in cls.__slots__}
-        if facts.keys() != names.keys():
+        if facts.keys() | (names.keys() & _OMITTED) != names.keys():
             raise ValueError(facts)
         usual = cls()
         for key, value in facts.items():
@@ -151,6 +155,8 @@ class Space(_Cell):
         since_ms: when the quarantine began, by the store's clock.
         gaps: whether numbers below the last new one were left out.
         is_new: whether the store had nothing at all when the quarantine began.
+        region_code: the region whose machine ids are handed out, its bits behind a 1; 1 for no
+            regions.
     """
 
     identity: str = ""
@@ -161,13 +167,15 @@ class Space(_Cell):
     since_ms: int = 0
     gaps: bool = False
     is_new: bool = False
+    region_code: int = 1
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Self:
         """Return the cell of these fields; raise ValueError if it cannot be one."""
         found = super(Space, cls).of(facts)
-        if not 0 <= found.bits <= 31:  # noqa: PLR2004 - MAX_MACHINE_BITS, of another room
-            raise ValueError(found.bits)
+        is_width = 0 <= found.bits <= 31  # noqa: PLR2004 - MAX_MACHINE_BITS, of another room
+        if not (is_width and 0 < found.region_code < max(2, 1 << found.bits)):
+            raise ValueError(facts)
         return found
 
 

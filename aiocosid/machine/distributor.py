@@ -22,9 +22,9 @@ from ..abc import (
     DEFAULT_GUARD_INTERVAL,
     MachineIdDistributor,
 )
-from ..abc.checks import check_integer, check_machine_bits
+from ..abc.checks import check_integer
 from ..abc.leases import MachineIdOptions
-from ..abc.machines import STABLE_GUARD_INTERVAL
+from ..abc.machines import STABLE_GUARD_INTERVAL, region_code_of, region_ids
 from ..abc.options import takes
 from ..errors import (
     ForkedError,
@@ -195,8 +195,8 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
 
     __slots__ = (
         *("_asked", "_backend", "_born", "_foreign", "_is_unique", "_receipt", "_sent"),
-        *("_snapshot", "_taken", "_token", "offline", "offline_beside_cosid", "restart"),
-        *("state_dir", "store"),
+        *("_snapshot", "_taken", "_token", "offline", "offline_beside_cosid", "region"),
+        *("region_bits", "region_code", "restart", "state_dir", "store"),
     )
 
     is_remote: bool = False
@@ -212,7 +212,8 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
 
         Raises:
             InvalidArgumentError: an argument is outside its range, ``state_dir`` is given for an
-                instance that is not stable, or ``offline`` without ``state_dir``.
+                instance that is not stable, ``offline`` without ``state_dir``, or one of ``region``
+                and ``region_bits`` without the other, or on a store that does not note them.
         """
         who, where = as_instance_id(options.instance_id), options.state_dir
         is_stable = who.stable and self.keeps_marks
@@ -226,6 +227,12 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         if where is not None and not is_stable:
             expected = "left out but for a stable instance_id, on a store that keeps time marks"
             raise InvalidArgumentError("state_dir", where, expected=expected)
+        self.region: int | None = options.region
+        self.region_bits: int = options.region_bits
+        self.region_code: int = region_code_of(options.region, options.region_bits)
+        if options.region_bits and not self.keeps_marks:
+            expected = "left out on this store, which does not note the region of a namespace"
+            raise InvalidArgumentError("region", options.region, expected=expected)
         self.state_dir: Path | None = None if where is None else Path(where)
         self.restart: RestartPlace | None = restart_file(
             options,
@@ -261,10 +268,11 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         """Take a machine id; see `aiocosid.abc.MachineIdDistributor.distribute`.
 
         Raises:
-            MachineBitsMismatchError: the namespace has another width; nothing was written.
+            MachineBitsMismatchError: the namespace has another width or region; nothing was
+                written.
             MachineIdOverflowError: all are held.
             MachineIdInUseError: a process with another ``state_dir`` may issue ids under our id
-                without the store; nothing was written.
+                without the store, or CosId holds ids outside our region; nothing was written.
             MachineIdQuarantineError: the store may have lost the record of who holds which.
             StoreNotInitializedError: the store was never initialised, or has been emptied.
             InvalidArgumentError: an argument is outside its range; nothing was sent.
@@ -273,7 +281,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
             StoreAuthenticationError: the store rejects the user, the password or the rights.
             ForkedError: the connections are the parent's.
         """
-        check_machine_bits(bits)
+        region_ids(bits, self.region_code)
         check_integer("now_ms", now_ms, at_least=0, at_most=MAX_MS)
         check_integer("latest_ms", latest_ms, at_least=-1)
         described = self._described()
@@ -287,6 +295,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
             former=self._token,
             offline_ms=guard_ms_of(self.offline),
             beside_cosid=self.offline_beside_cosid,
+            region_code=self.region_code,
         )
         took = await self.ask_take(asked)
         while took.twin_ms:
@@ -302,7 +311,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         self._forget()
         self._snapshot = snapshot
         self._token, self._receipt = took.token, took.receipt
-        self._taken = Taken(took.machine_id, now_ms, bits, took.token)
+        self._taken = Taken(took.machine_id, now_ms, bits, took.token, self.region_code)
         self._sent.append(took.stamp_ms)
         return took.grant
 
@@ -369,6 +378,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
             born_ms=0 if taken is None else taken.born_ms,
             is_valid=is_valid,
             receipt=self._receipt,
+            region_code=1 if taken is None else taken.region_code,
         )
         done = await self.ask_renew(asked)
         self._receipt = done.receipt or self._receipt

@@ -65,6 +65,7 @@ class TakeOperation(Operation):
         offline_ms: for so long the asker issues ids without the store; 0 for a usual one.
         beside_cosid: whether it may do so although CosId holds ids of the namespace.
         over: names a renewal whose process has ended, as the asker knows; empty for none.
+        region_code: the region of the namespace in this store; 1 for no regions.
     """
 
     bits: int
@@ -75,6 +76,7 @@ class TakeOperation(Operation):
     offline_ms: int = 0
     beside_cosid: bool = False
     over: str = ""
+    region_code: int = 1
 
     @property
     def need(self) -> Need:
@@ -129,6 +131,7 @@ class RenewOperation(Operation):
         born_ms: when it took the id, by its own clock.
         is_valid: whether the lease is certainly valid, so that the id is asserted in a quarantine.
         receipt: what proves that to a server.
+        region_code: the region, if the asker has taken the id; else 1.
     """
 
     machine_id: int
@@ -140,6 +143,7 @@ class RenewOperation(Operation):
     born_ms: int = 0
     is_valid: bool = False
     receipt: str = ""
+    region_code: int = 1
 
     @property
     def need(self) -> Need:
@@ -215,6 +219,7 @@ def hand_out(
         latest_ms=asked.latest_ms,
         token=token,
         spread=spread,
+        region_code=asked.region_code,
     )
     grant: MachineGrant | None = decision.answer
     if grant is None:
@@ -280,7 +285,8 @@ def renew(asked: RenewOperation, snapshot: Snapshot, asker: Asker) -> Decision:
     """Renew a machine id; see `Renewed`."""
     number = asked.machine_id
     before = snapshot.seats.get(number, Seat())
-    taken = Taken(number, asked.born_ms, asked.bits, _known(asked.token, before, asker))
+    token = _known(asked.token, before, asker)
+    taken = Taken(number, asked.born_ms, asked.bits, token, asked.region_code)
     decision = rules.renew(
         snapshot,
         asker,

@@ -13,12 +13,13 @@ from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 from ..abc import Machine, MachineGrant
-from ..abc.machines import check_same_bits
+from ..abc.machines import bits_in_use, region_ids
 from ..errors import (
     ClockSkewError,
     CorruptMachineStateError,
     CosIdError,
     InvalidArgumentError,
+    MachineBitsMismatchError,
     MachineIdInUseError,
     MachineIdLostError,
     MachineIdOverflowError,
@@ -101,12 +102,14 @@ class Taken:
         born_ms: when it asked for the id, by its own clock.
         bits: the width of the namespace.
         token: the token of the call.
+        region_code: the region of the namespace in this store; 1 for no regions.
     """
 
     machine_id: int
     born_ms: int
     bits: int
     token: str
+    region_code: int = 1
 
 
 # Guests: callers of a server.
@@ -170,6 +173,7 @@ def hand_out(
     latest_ms: int,
     token: str,
     spread: int = 0,
+    region_code: int = 1,
 ) -> Decision:
     """Hand out a machine id: the asker's own, else one given back, a new one, or an expired one.
 
@@ -186,6 +190,7 @@ def hand_out(
         latest_ms: the highest floor for which the asker need not wait.
         token: names this call; it is stored with the id.
         spread: how many equally good ids are skipped, after conflicts over the first ones.
+        region_code: the region of the namespace in this store; 1 for no regions.
     """
     if not (snapshot.is_complete or snapshot.is_sample) or is_uncounted(snapshot):
         return Decision(need=need_whole(asker))
@@ -196,24 +201,42 @@ def hand_out(
         return refused(snapshot, found)
     named_ms, asker = asker.guard_ms, _careful(snapshot, asker)
     refusal = _refusal(snapshot, asker, now_ms=now_ms) or _stranger(snapshot, asker)
-    size = 1 << bits
-    check_same_bits(snapshot.namespace, bits, found.space.bits or None)
-    pool = _Pool(snapshot, asker, size, latest_ms)
+    ids, space = region_ids(bits, region_code), found.space
+    if space.bits and (space.bits, space.region_code) != (bits, region_code):
+        raise MachineBitsMismatchError(
+            snapshot.namespace,
+            bits=bits,
+            found=space.bits,
+            region_code=region_code,
+            found_region=space.region_code,
+        )
+    is_split = region_code > 1 and not space.bits
+    refusal = refusal or (_outsiders(snapshot, ids) if is_split else None)
+    pool = _Pool(snapshot, asker, ids, latest_ms)
     number = _choose(pool, spread)
-    if snapshot.is_sample and (found.is_recounted or not _is_enough(snapshot, pool, number)):
+    is_unclear = found.is_recounted or is_split or not _is_enough(snapshot, pool, number)
+    if snapshot.is_sample and is_unclear:
         return Decision(need=need_whole(asker))
     if refusal is not None or number is None:
         holders = holders_of(snapshot)
-        overflow = MachineIdOverflowError(snapshot.namespace, size=size, holders=holders)
+        overflow = MachineIdOverflowError(snapshot.namespace, size=len(ids), holders=holders)
         return Decision(error=refusal or overflow)
     changes = _taking(snapshot, asker, number, token=token, now_ms=now_ms)
-    _return_skipped(snapshot, changes, number, now_ms)
-    space = remembering(replace(found.space, bits=bits), named_ms)
-    changes.space = space_written(snapshot, space)
+    gaps = _return_skipped(snapshot, changes, range(ids.start, number), now_ms)
+    space = replace(space, bits=bits, region_code=region_code, gaps=space.gaps or gaps)
+    changes.space = space_written(snapshot, remembering(space, named_ms))
     recount(snapshot, changes, is_anew=found.is_recounted)
     seat = snapshot.seats.get(number, Seat())
     is_marked = seat.note is not None or not seat.owners
     return Decision(changes, MachineGrant(number, seat.floor_ms, is_marked=is_marked))
+
+
+def _outsiders(snapshot: Snapshot, ids: range) -> CosIdError | None:
+    """Return the error for a namespace that gets regions while ids outside its region are held."""
+    seats = [seat for number, seat in snapshot.seats.items() if number not in ids and seat.is_held]
+    holders = [each for seat in seats for each in seat.holders or ("an unknown instance",)]
+    what = "another region"
+    return bits_in_use(snapshot.namespace, None, holders, what=what) if holders else None
 
 
 def need_whole(asker: Asker, machine_id: int | None = None) -> Need:
@@ -237,22 +260,23 @@ class _Pool:
     """The ids that can be taken, in CosId's order.
 
     Attributes:
+        ids: the numbers of the namespace, or of its region.
         own: the number that the asker holds, or None.
         keeps_own: whether the own number is taken in any case.
         latest_ms: the highest floor for which the asker need not wait.
     """
 
-    def __init__(self, snapshot: Snapshot, asker: Asker, size: int, latest_ms: int) -> None:
+    def __init__(self, snapshot: Snapshot, asker: Asker, ids: range, latest_ms: int) -> None:
         self._snapshot, self._asker = snapshot, asker
-        self._size = size
+        self.ids = ids
         self.latest_ms = latest_ms
         own = _own(snapshot, asker.instance)
-        self.own = own if own is not None and own < size else None
+        self.own = own if own in ids else None
         self.keeps_own = asker.stable and self.own is not None
         self._others = [
             (number, seat)
             for number, seat in snapshot.seats.items()
-            if number < size and number != own
+            if number in ids and number != own
         ]
 
     def kinds(self) -> Iterator[Iterable[int]]:
@@ -267,12 +291,12 @@ class _Pool:
         snapshot = self._snapshot
         last = snapshot.last_new
         has_gaps = snapshot.space is not None and snapshot.space.gaps
-        begin = snapshot.first_new if last is None else last + 1
-        begin = 0 if has_gaps and begin >= self._size else begin
+        begin = max(snapshot.first_new if last is None else last + 1, self.ids.start)
+        begin = self.ids.start if has_gaps and begin >= self.ids.stop else begin
         found = 0
         for number in count(begin):
             is_unread = snapshot.is_sample and number not in snapshot.seats
-            if number >= self._size or found >= MOST_NEW or is_unread:
+            if number >= self.ids.stop or found >= MOST_NEW or is_unread:
                 return
             seat = snapshot.seats.get(number)
             if seat is None or not (seat.owners or seat.is_damaged):
@@ -310,7 +334,7 @@ def _is_enough(snapshot: Snapshot, pool: _Pool, number: int | None) -> bool:
     counted, last_new = snapshot.count, snapshot.last_new
     if counted is None or counted.marker_id != marker_id_of(snapshot):
         return False  # all of them have to be counted
-    if number is None or (last_new is not None and snapshot.cells > last_new + 1):
+    if number is None or (last_new is not None and snapshot.cells > last_new + 1 - pool.ids.start):
         return False  # a number is held that was not handed out yet
     if number == pool.own and pool.keeps_own:
         return True
@@ -386,17 +410,22 @@ def _taking(snapshot: Snapshot, asker: Asker, number: int, *, token: str, now_ms
     return changes
 
 
-def _return_skipped(snapshot: Snapshot, changes: Changes, number: int, now_ms: int) -> None:
-    """Give back the skipped numbers below a new one: CosId counts on from the new one."""
+def _return_skipped(snapshot: Snapshot, changes: Changes, lower: range, now_ms: int) -> bool:
+    """Give back the skipped numbers below a new one: CosId counts on from the new one.
+
+    ``lower`` has those of its region.  Returns whether those of lower regions were left out.
+    """
     if changes.last_new is None or snapshot.last_new is None:
-        return
-    for skipped in range(snapshot.last_new + 1, number):
+        return False
+    first = snapshot.last_new + 1
+    for skipped in lower[max(0, first - lower.start) :]:
         seat = snapshot.seats.get(skipped, Seat())
         if not (seat.owners or seat.is_damaged):
             # The present, for a peer keeps it until its first renewal; but by no wrong clock.
             changes.seats[skipped] = replace(
                 seat, owners=(Owner("", min(now_ms, snapshot.now_ms)),)
             )
+    return first < lower.start
 
 
 def _left_by(seat: Seat, instance: str) -> Seat:
@@ -555,10 +584,10 @@ def _assert(
         born_ms=taken.born_ms,
     )
     changes.seats[number] = replace(seat, note=note)
-    if changes.last_new is not None:
-        # The numbers between may be held by others that have not renewed yet.
-        space = replace(space, gaps=True)
-    changes.space = space_written(snapshot, replace(space, bits=taken.bits))
+    # The numbers between may be held by others that have not renewed yet.
+    gaps = space.gaps or changes.last_new is not None
+    space = replace(space, bits=taken.bits, region_code=taken.region_code, gaps=gaps)
+    changes.space = space_written(snapshot, space)
     return Decision(changes, is_alarm=found.is_alarm)
 
 

@@ -16,7 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from .._life.clock import SYSTEM_CLOCK
 from ..abc import DEFAULT_SAFE_GUARD, InstanceId
-from ..abc.checks import check_integer, check_machine_bits
+from ..abc.checks import MAX_MACHINE_BITS, check_integer
+from ..abc.machines import region_ids
 from ..errors import InvalidArgumentError
 from ..machine import operations as ops
 from ..machine.cells import MAX_MS
@@ -85,11 +86,15 @@ class Take(Holder):
         now_ms: the instance's clock, unix time in milliseconds.
         latest_ms: an id whose former owner's time is later is taken only if there is no other; the
             instance's clock without it.
+        region: the region of the server's store, if the namespace has regions.
+        region_bits: how many of the bits, from the top, name the region.
     """
 
     bits: Annotated[int, Field(ge=1, le=31)]
     now_ms: Annotated[int, Field(ge=0, le=MAX_MS)]
     latest_ms: Time | None = None
+    region: Annotated[int, Field(ge=0)] | None = None
+    region_bits: Annotated[int, Field(ge=0, lt=MAX_MACHINE_BITS)] = 0
 
 
 class Renew(Holder):
@@ -156,7 +161,7 @@ async def take(
         Problem: the store keeps no leases.
         CosIdError: as for `MachineIdDistributor.distribute`.
     """
-    check_machine_bits(asked.bits)
+    region_ids(asked.bits, asked.region_code)
     if not _TOKEN.fullmatch(asked.token):
         raise InvalidArgumentError("token", asked.token, expected="1 to 64 letters and digits")
     asked = guest(service, access, asked)
@@ -169,6 +174,7 @@ async def take(
         instance=asked.instance,
         machine_id=took.machine_id,
         bits=asked.bits,
+        region_code=asked.region_code,
         born_ms=asked.clock_ms,
         token=took.token,
     )
@@ -185,8 +191,8 @@ async def renew(
         CosIdError: as for `MachineIdDistributor.guard`.
     """
     if asked.bits:
-        check_machine_bits(asked.bits)
-        check_integer("machine_id", asked.machine_id, at_least=0, at_most=(1 << asked.bits) - 1)
+        ids = region_ids(asked.bits, asked.region_code)
+        check_integer("machine_id", asked.machine_id, at_least=ids[0], at_most=ids[-1])
     asked = guest(service, access, asked)
     ours, _, further = asked.receipt.partition(FURTHER)
     until_ms, born_ms = times_of(ours)

@@ -34,6 +34,7 @@ class Lasting:
         instance: the instance id.
         machine_id: the machine id.
         bits: its width.
+        region_code: its region; 1 for no regions.
         born_ms: when the instance took it, by the server's clock.
         token: the token of the call that got it.
     """
@@ -43,6 +44,7 @@ class Lasting:
     instance: str
     machine_id: int
     bits: int
+    region_code: int
     born_ms: int
     token: str
 
@@ -55,6 +57,7 @@ class Lasting:
             instance=asked.instance,
             machine_id=asked.machine_id,
             bits=asked.bits,
+            region_code=asked.region_code,
             born_ms=asked.born_ms,
             token=asked.token,
         )

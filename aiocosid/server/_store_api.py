@@ -342,7 +342,9 @@ _OPS: Final[dict[str, Op]] = {
         "raise_machine_mark", "raise a machine id of", "namespace", "machine_id", "above_ms"
     ),
     "machine_bits": _machine_bits,
-    "set_machine_bits": _command("set_machine_bits", "change the width of", "namespace", "bits"),
+    "set_machine_bits": _command(
+        "set_machine_bits", "change the width of", "namespace", "bits", "region", "region_bits"
+    ),
     "is_initialized": _is_initialized,
     "initialize": _command(
         "initialize", "mark the store as initialised", "confirm_no_holders", "after_loss"

@@ -7,6 +7,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ..abc import TextIdGenerator
+from ..abc.machines import region_code_of
 from ..errors import ClockSkewError
 from ..machine import operations as ops
 from ..machine.distributor import guard_ms_of, nonce, twin
@@ -78,6 +79,7 @@ async def _take(call: HttpCall, asked: Take) -> HttpAnswer:
     operation = ops.TakeOperation(
         **_holder(asked),
         bits=asked.bits,
+        region_code=region_code_of(asked.region, asked.region_bits),
         now_ms=asked.now_ms,
         latest_ms=asked.now_ms if asked.latest_ms is None else asked.latest_ms,
         token=nonce(),

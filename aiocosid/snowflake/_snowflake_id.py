@@ -54,7 +54,8 @@ class SnowflakeId(StampGenerator):
             options: the keyword arguments: see `SnowflakeIdOptions`.
 
         Raises:
-            InvalidArgumentError: an argument is outside its range.
+            InvalidArgumentError: an argument is outside its range, or the layout has another number
+                of region bits than the machine ids.
             MachineBitsMismatchError: the lease has machine ids of another width.
         """
         self._describe(machine, options)
@@ -82,6 +83,10 @@ class SnowflakeId(StampGenerator):
             lease = machine
         if lease.bits != bits:
             raise MachineBitsMismatchError(lease.namespace, bits=bits, found=lease.bits)
+        region_bits = lease.distributor.region_code.bit_length() - 1
+        if region_bits and options.layout.region_bits not in {0, region_bits}:
+            expected = f"one with region_bits={region_bits}, as the machine ids have, or without"
+            raise InvalidArgumentError("layout", options.layout, expected=expected)
         self.layout = options.layout
         self.name = options.name
         self._lease = lease

@@ -18,9 +18,9 @@ from ..abc import (
     MachineMarker,
     Store,
 )
-from ..abc.checks import check_above, check_integer, check_machine_bits, check_text
+from ..abc.checks import check_above, check_integer, check_text
 from ..abc.leases import MachineIdOptions
-from ..abc.machines import NAME_WIDTH, check_safe_guard
+from ..abc.machines import NAME_WIDTH, check_safe_guard, region_code_of, region_ids
 from ..abc.options import takes
 from ..abc.stores import is_disposable
 from ..errors import (
@@ -328,8 +328,15 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         space = (await read_cells(self._backend, namespace, Need())).space
         return space.bits or None if space is not None else None
 
-    async def set_machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE, bits: int) -> None:
-        """Change the width of a namespace's machine ids, if none is held.
+    async def set_machine_bits(
+        self,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        bits: int,
+        region: int | None = None,
+        region_bits: int = 0,
+    ) -> None:
+        """Change the width of a namespace's machine ids, and its region, if none is held.
 
         A cancelled call may have taken effect.
 
@@ -341,8 +348,10 @@ class BackendStore(NotCopyable, Store, Generic[B]):
             StoreError: the store refuses or cannot be reached.
         """
         _check_namespace(namespace)
-        check_machine_bits(bits)
-        await self._change(namespace, partial(administration.set_bits, bits=bits))
+        code = region_code_of(region, region_bits)
+        region_ids(bits, code)
+        rule = partial(administration.set_bits, bits=bits, region_code=code)
+        await self._change(namespace, rule)
 
     async def is_initialized(self) -> bool:
         """Return whether the store has a marker that was written for it as it is now.

@@ -173,7 +173,7 @@ _FACTS: Final[dict[type[CosIdError], tuple[str, ...]]] = {
     StoreRolledBackError: ("namespace", "name", "seen", "expected"),
     UnsupportedByStoreError: ("reason", "remedy"),
     ClockSkewError: ("ahead", "tolerance"),
-    MachineBitsMismatchError: ("namespace", "bits", "found"),
+    MachineBitsMismatchError: ("namespace", "bits", "found", "region_code", "found_region"),
     MachineIdInUseError: ("what", "holder", "remedy"),
     MachineIdLostError: ("namespace", "machine_id", "reason"),
     MachineIdOverflowError: ("namespace", "size", "holders"),

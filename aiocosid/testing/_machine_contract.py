@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ..abc import InstanceId
-from ..errors import InvalidArgumentError
+from ..errors import InvalidArgumentError, MachineBitsMismatchError
 from ._machine_crowds import MachineCrowds
 from ._machine_kit import (
     ODD_TEXTS,
@@ -63,8 +63,11 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
     marker for each namespace, as by `Store.mark_machines`, ``make_machines`` has to write it for a
     new namespace.  Your fixture closes what the distributors open.  No test sleeps: `age` makes
     renewals older, and `forget` makes the store forget; tests that need one that you do not
-    override are skipped.
+    override are skipped.  Set `has_regions` if the distributor takes ``region`` and
+    ``region_bits``.
     """
+
+    has_regions: bool = False
 
     # The instance that asks.
 
@@ -106,6 +109,32 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         ids = [(await kit.take(text, bits=1)).machine_id for text in "cd"]
         assert sorted(ids) == [0, 1], f"0 and 1 were given back; {ids} were handed out"
         assert (await MachineKit(make_machines).take("c", bits=2)).machine_id == 0
+
+    async def test_a_region_has_a_part_of_the_ids(self, make_machines: Make) -> None:
+        """Another region, another split and none are refused, and leave nothing behind."""
+        if not self.has_regions:
+            raise unittest.SkipTest("has_regions is not set")
+        kit = MachineKit(make_machines, region=2, region_bits=2)
+        ids = await kit.take_all("ab", bits=3)
+        assert ids == {"a": 4, "b": 5}, f"region 2 of 4 has 4 and 5; {ids} were handed out"
+        await refused_as_full(kit, "c", bits=3)
+        plain = MachineKit(make_machines)
+        await plain.take("a", bits=3)
+        for namespace, region, region_bits in (
+            *((kit.namespace, 1, 2), (kit.namespace, 1, 1), (kit.namespace, None, 0)),
+            (plain.namespace, 0, 1),
+        ):
+            split: dict[str, Any] = {"region": region, "region_bits": region_bits}
+            other = MachineKit(make_machines, namespace, **split)
+            told = f"with {split} an instance is given"
+            await refused(MachineBitsMismatchError, told, other.take, "c", bits=3)
+        await refused_for_its_width(kit, "c", bits=4, found=3)
+        await plain.guard("a", 0)
+        for text, number in ids.items():
+            await kit.guard(text, number)
+        await kit.of("a").revert(4, last_ms=-1)
+        found = (await kit.take("c", bits=3)).machine_id
+        assert found == 4, f"4 was given back; {found} was handed out"
 
     async def test_texts_may_hold_anything_but_nul(self, make_machines: Make) -> None:
         """Instances and namespaces of any characters are apart, and found again as they are."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from .._life.clock import SYSTEM_CLOCK
 from ..abc import InstanceId
@@ -65,8 +65,9 @@ class MachineKit:
         *,
         stable: bool = False,
         safe_guard: float = SAFE_GUARD,
+        **further: Any,  # noqa: ANN401 - options that not every distributor has
     ) -> None:
-        self._make = make
+        self._make, self._further = make, further
         self._distributors: dict[str, MachineIdDistributor] = {}
         self._stable = stable
         self._safe_guard = safe_guard
@@ -88,7 +89,12 @@ class MachineKit:
     def anew(self, text: str) -> MachineIdDistributor:
         """Return a new distributor for an instance, as after a restart."""
         who = InstanceId(text, stable=self._stable)
-        return self._make(namespace=self.namespace, instance_id=who, safe_guard=self._safe_guard)
+        about: dict[str, Any] = {
+            "namespace": self.namespace,
+            "instance_id": who,
+            "safe_guard": self._safe_guard,
+        }
+        return self._make(**about, **self._further)
 
     def of(self, text: str) -> MachineIdDistributor:
         """Return the distributor of an instance, always the same."""

@@ -40,6 +40,7 @@ class Machines(MachineIdDistributorContract):
     """One kind of store."""
 
     backend: Backend
+    has_regions = True
 
     @pytest.fixture(autouse=True)
     def _backend(self, backend: Backend) -> None:
@@ -266,6 +267,7 @@ class TestOnTheirOwn(Machines):
                 instance_id: InstanceId | str | None = None,
                 safe_guard: float = 300,
                 interval: float = 60,
+                **further: Any,
             ) -> MachineIdDistributor:
                 own = self.backend.open()
                 stack.push_async_callback(own.aclose)
@@ -274,6 +276,7 @@ class TestOnTheirOwn(Machines):
                     instance_id=instance_id,
                     safe_guard=safe_guard,
                     interval=interval,
+                    **further,
                 )
 
             yield self.marking(make)
@@ -282,6 +285,8 @@ class TestOnTheirOwn(Machines):
 @pytest.mark.anyio
 class TestMemoryOnTrio(MachineIdDistributorContract):
     """With the clock of a test in the store, which then need not be rewritten."""
+
+    has_regions = True
 
     @pytest.fixture
     def anyio_backend(self) -> tuple[str, dict[str, Any]]:

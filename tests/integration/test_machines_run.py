@@ -152,6 +152,16 @@ def test_gives_the_program_its_id_and_returns_its_status(runs: Runs) -> None:
     assert runs.holders() == []
 
 
+def test_a_region_s_ids(runs: Runs) -> None:
+    """The highest bits are the region's; without it, the store refuses the program."""
+    split = ("--region", "2", "--region-bits", "2", "--bits", "4")
+    process = runs.start("sh", "-c", "echo $MACHINE_ID", options=split)
+    assert process.communicate() == ("8\n", "")
+    process = runs.start("true", options=("--bits", "4"))
+    assert "with region=2, region_bits=2 in this store" in process.communicate()[1]
+    assert process.returncode == 4
+
+
 def test_an_instance_comes_back_with_its_id(runs: Runs) -> None:
     """Another one gets another id in between."""
     for instance, machine_id in (("shop-0", "0\n"), ("shop-1", "1\n"), ("shop-0", "0\n")):

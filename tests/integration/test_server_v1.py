@@ -238,6 +238,17 @@ class TestMachineIds:
         ]
         assert problem(answers[-1]) == (409, "machine-ids-used-up")
 
+    def test_a_region(self, client: httpx.Client) -> None:
+        split = {**LEASE, "region": 5, "region_bits": 3}
+        taken = client.post("/v1/machines/split", json=split).json()
+        assert taken["machine_id"] == 5 << 7
+        for other in (LEASE, {**split, "region": 4}, {**split, "region": 1, "region_bits": 2}):
+            refused = client.post("/v1/machines/split", json={**other, "instance_id": "go:2"})
+            assert problem(refused) == (409, "machine-bits-mismatch")
+        for wrong in ({"region": 8}, {"region": None}, {"region_bits": 10}, {"region_bits": 31}):
+            answer = client.post("/v1/machines/split", json={**split, **wrong})
+            assert problem(answer) == (400, "invalid-argument")
+
     def test_a_clock_that_counts_microseconds(self, client: httpx.Client) -> None:
         """It spoils no id: what it takes and what it renews are refused."""
         far = NOW_MS * 1000

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from aiocosid import open_store
 from aiocosid.abc import MachineIdDistributor
 from aiocosid.compat._stamps import LIVES, claim_stamp, stamp
 from aiocosid.compat.leaf_snowflake import (
@@ -261,6 +262,14 @@ def test_options_in_the_wrong_place(option: dict[str, Any]) -> None:
     assert store.machine_id_distributor(state_dir=None, offline=0.0).instance_id.stable
     with pytest.raises(InvalidArgumentError, match="an option of the store"):
         store.machine_id_distributor(**option)
+
+
+def test_a_registry_knows_no_regions() -> None:
+    """Its numbers are counted from one place, whoever asks."""
+    url = "leaf-zk-normal+zookeeper://localhost?name=shop&ip=10.0.0.1&port=8080"
+    for store in (LeafZkNormalStore.from_url(url), open_store("uid-generator+sqlite:///uid.db")):
+        with pytest.raises(InvalidArgumentError, match="not divided into regions"):
+            store.machine_id_distributor(region=1, region_bits=2)
 
 
 def test_leafs_keys_that_are_no_good() -> None:

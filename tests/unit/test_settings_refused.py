@@ -91,6 +91,14 @@ REFUSED: Final = (
     ('kind = "snowflake"\n[machine]\npod_name = "shop-1"', "machine.pod_name", ""),
     ('kind = "snowflake"\n[machine]\nsource = "manual"', "machine.machine_id", "is missing"),
     ('kind = "snowflake"\n[machine]\nlead = 900', "machine.lead", "is 900.0; it has to be seconds"),
+    ('kind = "snowflake"\n[machine]\nregion = 1', "machine.region", "only if, region_bits is"),
+    ('kind = "snowflake"\n[machine]\nregion = 4\nregion_bits = 2', "machine.region", "from 0 to 3"),
+    ('kind = "snowflake"\n[machine]\nregion = 1\nregion_bits = 10', "machine.region_bits", "below"),
+    (
+        'kind = "snowflake"\n[machine]\nsource = "stateful-set"\nregion = 1',
+        "machine.region",
+        "source = 'store'",
+    ),
     *(
         (f'kind = "snowflake"\n[machine]\nsafe_guard = {wrong}', "machine.safe_guard", said)
         for wrong, said in ((0, "is 0"), ("-inf", "is -inf"), ("nan", "is nan"))

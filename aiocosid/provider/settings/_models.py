@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import BaseModel, Discriminator, Field, Tag
 
 from ...abc import DEFAULT_NAMESPACE
-from ...abc.leases import LeaseTerms
+from ...abc.leases import InstanceOptions, LeaseTerms
 from ._generators import (  # noqa: TC001 - pydantic reads annotations
     GeneratorSettings,
     Name,
@@ -23,6 +23,7 @@ __all__ = ("LeafTagsSettings", "MachineSettings", "OwnStoreSettings", "Settings"
 
 
 @having(LeaseTerms, "peer_safe_guard", "lead", "start_timeout", "on_lost")
+@having(InstanceOptions, "region", "region_bits")
 class MachineSettings(BaseModel):
     """Where the machine ids of Snowflakes come from.
 

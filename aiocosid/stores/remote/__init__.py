@@ -139,13 +139,21 @@ class RemoteStore(BackendStore[RemoteBackend]):
         """
         return await self._backend.ask_value("machine_bits", int, namespace=namespace) or None
 
-    async def set_machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE, bits: int) -> None:
+    async def set_machine_bits(
+        self,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        bits: int,
+        region: int | None = None,
+        region_bits: int = 0,
+    ) -> None:
         """Change the width of a namespace; see `aiocosid.abc.Store.set_machine_bits`.
 
         Raises:
             CosIdError: as for every store.
         """
-        await self._backend.call("set_machine_bits", namespace=namespace, bits=bits)
+        split = {"region": region, "region_bits": region_bits}
+        await self._backend.call("set_machine_bits", namespace=namespace, bits=bits, **split)
 
     async def is_initialized(self) -> bool:
         """Tell whether the server's store has its marker; see `aiocosid.abc.Store.is_initialized`.

@@ -118,6 +118,8 @@ class ScriptedStore(Store):
         instance_id: InstanceId | str | None = None,
         safe_guard: float = DEFAULT_SAFE_GUARD,
         interval: float | None = None,
+        region: int | None = None,
+        region_bits: int = 0,
         state_dir: str | os.PathLike[str] | None = None,
         offline: float = 0.0,
         offline_beside_cosid: bool = False,

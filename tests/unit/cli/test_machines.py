@@ -247,6 +247,22 @@ def test_bits(aiocosid: Command, namespace: str) -> None:
     assert aiocosid("snowflake", *of, "--layout", "javascript-safe-ms").code == 0
 
 
+def test_bits_with_a_region(aiocosid: Command, namespace: str) -> None:
+    """The command that the error names puts it right."""
+    of = ("--store", "memory:", "--namespace", namespace)
+    split = ("--region", 1, "--region-bits", 2)
+    assert aiocosid("machines", "bits", *of, "--set", 10, *split).code == 0
+    refused = aiocosid("snowflake", *of)
+    assert (refused.code, refused.out) == (4, "")
+    assert "10 bits with region=1, region_bits=2 in this store" in refused.err
+    way_out = f"machines bits --namespace {namespace} --set 10 --store"
+    assert f"'aiocosid {way_out} URL'" in refused.err
+    assert aiocosid(*way_out.split(), "memory:").code == 0
+    assert aiocosid("snowflake", *of).code == 0
+    for wrong in (("--region", 1), ("--region-bits", 2), ("--region", 1, "--region-bits", 10)):
+        assert "region" in aiocosid.refuses("machines", "bits", *of, "--set", 10, *wrong)
+
+
 def test_bits_while_somebody_holds_an_id(aiocosid: Command, namespace: str) -> None:
     """It says who, and how to free what a dead one holds; nothing is changed."""
     of = ("--store", "memory:", "--namespace", namespace)

@@ -34,6 +34,7 @@ class Link(MachineIdDistributor):
             interval=inner.interval,
         )
         self.inner = inner
+        self.region_code = inner.region_code
         self.store_ = store
         self.answer: Any = None  # instead of a grant
         self.floor_ms: int | None = None  # instead of the store's

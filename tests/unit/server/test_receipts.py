@@ -17,6 +17,7 @@ LEASE = Lasting(
     instance="a",
     machine_id=1,
     bits=2,
+    region_code=1,
     born_ms=3,
     token="t",  # noqa: S106 - of a call
 )
@@ -35,7 +36,7 @@ def test_a_receipt_tells_until_when() -> None:
     "other",
     [
         *({"namespace": "n"}, {"owner": ""}, {"instance": "b"}, {"machine_id": 2}),
-        *({"bits": 3}, {"born_ms": 2}, {"token": "u"}),
+        *({"bits": 3}, {"region_code": 2}, {"born_ms": 2}, {"token": "u"}),
     ],
     ids=str,
 )

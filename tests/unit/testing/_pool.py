@@ -24,7 +24,12 @@ from aiocosid.abc import (
 )
 from aiocosid.abc.checks import check_machine_bits
 from aiocosid.abc.machines import QUARANTINE_MARGIN, check_same_bits
-from aiocosid.errors import MachineIdLostError, MachineIdOverflowError, MachineIdQuarantineError
+from aiocosid.errors import (
+    MachineBitsMismatchError,
+    MachineIdLostError,
+    MachineIdOverflowError,
+    MachineIdQuarantineError,
+)
 from aiocosid.machine.instance_ids import as_instance_id
 
 
@@ -164,14 +169,16 @@ class MachinePool:
 
     Attributes:
         bits: the width of the machine ids, once one was handed out.
+        region: the region and its bits, from the same time on.
         marker: whether all is known; only a test makes it say no.
     """
 
-    __slots__ = ("bits", "entries", "marker", "namespace")
+    __slots__ = ("bits", "entries", "marker", "namespace", "region")
 
     def __init__(self, namespace: str) -> None:
         self.namespace = namespace
         self.bits: int | None = None
+        self.region: tuple[int | None, int] | None = None
         self.entries: dict[int, Entry] = {}
         self.marker = Marker()
 
@@ -185,6 +192,7 @@ class MachinePool:
         seen: float,
         safe_guard: float,
         token: object = None,
+        region: tuple[int | None, int] = (None, 0),
     ) -> MachineGrant:
         """Take the first machine id that need not wait, else the one that has to wait least.
 
@@ -197,9 +205,13 @@ class MachinePool:
         size = check_machine_bits(bits)
         self._check_marker(seen, safe_guard)
         check_same_bits(self.namespace, bits, self.bits)
+        if region != (self.region or region):
+            raise MachineBitsMismatchError(self.namespace, bits=bits, found=bits)
         own = self._own(who)
+        size >>= region[1]
+        ids = range((region[0] or 0) * size, ((region[0] or 0) + 1) * size)
         best: Entry | None = None
-        for entry in self._candidates(own, size, silent_since=seen - safe_guard):
+        for entry in self._candidates(own, ids, silent_since=seen - safe_guard):
             if best is None or entry.floor_ms < best.floor_ms:
                 best = entry
             if entry.floor_ms <= latest_ms or (entry is own and who.stable):
@@ -215,7 +227,7 @@ class MachinePool:
         best.stamp_ms = max(best.stamp_ms, now_ms)
         best.token = token
         self.entries[best.machine_id] = best
-        self.bits = bits
+        self.bits, self.region = bits, region
         return grant
 
     def guard(
@@ -314,14 +326,14 @@ class MachinePool:
     def _own(self, who: InstanceId) -> Entry | None:
         return next((each for each in self.entries.values() if each.holder == who.text), None)
 
-    def _candidates(self, own: Entry | None, size: int, *, silent_since: float) -> Iterator[Entry]:
+    def _candidates(self, own: Entry | None, ids: range, *, silent_since: float) -> Iterator[Entry]:
         """Give what might be taken, in CosId's order: own, given back, new, expired."""
         # A wider layout's ids are in the namespace, but not in this one's reach.
-        known = [each for number, each in sorted(self.entries.items()) if number < size]
+        known = [each for number, each in sorted(self.entries.items()) if number in ids]
         yield from (each for each in known if each is own)
         yield from (each for each in known if not each.holder)
-        new = next(number for number in count() if number not in self.entries)
-        if new < size:
+        new = next(number for number in count(ids.start) if number not in self.entries)
+        if new in ids:
             yield Entry(new)
         yield from (
             each
@@ -352,6 +364,8 @@ class PoolStore:
         instance_id: InstanceId | str | None = None,
         safe_guard: float = DEFAULT_SAFE_GUARD,
         interval: float = DEFAULT_GUARD_INTERVAL,
+        region: int | None = None,
+        region_bits: int = 0,
     ) -> MachineIdDistributor:
         return PoolDistributor(
             namespace=namespace,
@@ -359,6 +373,8 @@ class PoolStore:
             safe_guard=safe_guard,
             interval=interval,
             memory=self,
+            region=region,
+            region_bits=region_bits,
         )
 
     def forget_machines(self, *, namespace: str, everything: bool = True) -> None:
@@ -382,6 +398,8 @@ class PoolDistributor(MachineIdDistributor):
         safe_guard: float = DEFAULT_SAFE_GUARD,
         interval: float = DEFAULT_GUARD_INTERVAL,
         memory: PoolStore | None = None,
+        region: int | None = None,
+        region_bits: int = 0,
     ) -> None:
         """Describe who asks; see `aiocosid.abc.MachineIdDistributor`.
 
@@ -391,7 +409,10 @@ class PoolDistributor(MachineIdDistributor):
             safe_guard: seconds without a renewal after which an id may go to somebody else.
             interval: seconds between two renewals.
             memory: where the machine ids lie; by default in the one store that this process shares.
+            region: whose machine ids it takes; None for all.
+            region_bits: how many of the highest bits name the region.
         """
+        self.region = region, region_bits
         super().__init__(
             namespace=namespace,
             instance_id=as_instance_id(instance_id),
@@ -425,6 +446,7 @@ class PoolDistributor(MachineIdDistributor):
                 seen=self._store._clock.monotonic(),
                 safe_guard=self.safe_guard,
                 token=token,
+                region=self.region,
             )
         self._token = token
         self._claim = Claim(self.instance_id.text, token, now_ms, bits, grant.machine_id)

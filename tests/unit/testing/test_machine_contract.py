@@ -93,6 +93,18 @@ class NotesWidthsLate(Sound):
         return await super().distribute(bits, **times)
 
 
+class ForgetsRegions(Sound):
+    async def distribute(self, bits: int, **times: Any) -> MachineGrant:
+        self._pool.region = None
+        return await super().distribute(bits, **times)
+
+
+class TakesFromAll(Sound):
+    def __init__(self, **about: Any) -> None:
+        about |= {"region": None, "region_bits": 0}
+        super().__init__(**about)
+
+
 class NewFirst(Sound):
     async def distribute(self, bits: int, **times: Any) -> MachineGrant:
         returned = [each for each in self.entries.values() if not each.holder]
@@ -440,6 +452,8 @@ class GoesOnCounting(Sound):
 
 
 class Contract(MachineIdDistributorContract):
+    has_regions = True
+
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.memory = PoolStore(clock=self.clock)
@@ -456,6 +470,8 @@ CASES: list[tuple[type[Sound], str, str]] = [
     (Unchecked, "test_a_bad_description_is_refused", "an empty namespace"),
     (TakesAnyWidth, "test_a_width_outside_1_to_31_is_refused", "0 bits were answered"),
     (ForgetsWidths, "test_a_namespace_has_one_width", "with 2 a is given"),
+    (ForgetsRegions, "test_a_region_has_a_part_of_the_ids", "'region': 1, 'region_bits': 2}"),
+    (TakesFromAll, "test_a_region_has_a_part_of_the_ids", "region 2 of 4 has 4 and 5"),
     (NotesWidthsLate, "test_one_of_two_widths_wins", "by width"),
     (PlainTexts, "test_texts_may_hold_anything_but_nul", "more than one instance"),
     (OneNamespace, "test_texts_may_hold_anything_but_nul", "is not apart"),
@@ -559,3 +575,5 @@ async def test_a_store_that_cannot_be_aged_skips_the_test() -> None:
         await MachineIdDistributorContract().age("ns", 1)
     with pytest.raises(unittest.SkipTest, match="forget"):
         await MachineIdDistributorContract().forget("ns", everything=True)
+    with pytest.raises(unittest.SkipTest, match="has_regions"):
+        await MachineIdDistributorContract().test_a_region_has_a_part_of_the_ids(PoolDistributor)
