@@ -54,10 +54,13 @@ def component_of(generator: Any) -> Component:  # noqa: ANN401 - ours, of any ki
     return found
 
 
-def check_type(of: object) -> None:
-    """Raise unless ids can be of this type."""
-    if of is not int and of is not str:
-        raise InvalidArgumentError("type of ids", of, expected="int or str")
+def check_type(of: object) -> type[int | str]:
+    """Return the type; raise unless ids can be of it."""
+    if of is int:
+        return int
+    if of is str:
+        return str
+    raise InvalidArgumentError("type of ids", of, expected="int or str")
 
 
 def check_ids(name: str, generator: AnyGenerator, of: type[int | str]) -> None:

@@ -50,7 +50,6 @@ if TYPE_CHECKING:
         CachedSnowflakeId,
         CosIdGenerator,
         ShardedId,
-        ShardedLayout,
         SnowflakeId,
         SnowflakeLayout,
     )
@@ -357,9 +356,9 @@ def cosid(given: Given) -> GeneratorSpec[CosIdGenerator]:
 
 @kind(NamedSharded)
 def sharded(given: Given) -> GeneratorSpec[ShardedId]:
-    """Return the `ShardedId` of this name, on Redis, which the first call creates.
+    """Return the `ShardedId` of this name, which the first call creates.
 
-    Threads take its ids one by one, and with the generator's own sharding id.
+    The provider's store grants its sequences: Redis or Valkey, a SQLite file, or memory.
 
     Args:
         name: the name under which sequences are granted, in the provider's namespace.
@@ -373,16 +372,17 @@ def sharded(given: Given) -> GeneratorSpec[ShardedId]:
         LayoutExpiredError: the layout has ended.
         ClosedError: the provider is closed.
     """
-    from ..snowflake import ShardedId
+    from ..snowflake import ShardedId, ShardedLayout
     from ..snowflake.sharded_id import LANE_BITS
 
-    layout: ShardedLayout = given["layout"]
     sequence, rest = _split(given, SequenceOptions)
+    layout = rest["layout"] = rest.get("layout") or ShardedLayout()
 
     def make(host: GeneratorHost, name: str) -> ShardedId:
         grants = getattr(host.store, "sequence_distributor", None)
         if grants is None:
-            what, remedy = "it has no sequences of a second", "take one of aiocosid.stores.redis"
+            what = "it does not grant sequences of a second"
+            remedy = "take Redis, Valkey, a SQLite file, or memory"
             raise UnsupportedByStoreError(type(host.store).__name__, what, remedy=remedy)
         if sequence.get("max_sequence") is None:
             sequence["max_sequence"] = layout.max_sequence

@@ -22,11 +22,11 @@ from ..errors import (
 from ..machine.operations import ReleaseOperation, RenewOperation, TakeOperation
 from ..stores.base import BackendStore, backend_of
 from ..stores.counters import CounterDistributor
-from ..stores.wire import LABEL, as_fault, as_values, ranges_json, values_json
+from ..stores.wire import LABEL, as_fault, as_values, block_json, values_json
 from . import _machines
 from ._http import access_of, answer_of, body_of
 from ._problems import Problem, problem_of
-from ._ranges import next_ranges
+from ._ranges import next_block
 from ._resp import RespError
 from ._routes import HttpOperation, as_json
 from ._service import has_answered
@@ -321,7 +321,7 @@ async def _take(asked: _Asked) -> dict[str, Any]:
     asked.check(Verb.IDS, name)
     generator = await service.generator(name)
     service.quotas.charge(asked.access, name, count)
-    return {"ranges": ranges_json(await next_ranges(generator, count))}
+    return block_json(await next_block(generator, count))
 
 
 _OPS: Final[dict[str, Op]] = {

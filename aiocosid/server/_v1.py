@@ -14,7 +14,7 @@ from ..machine.distributor import guard_ms_of, nonce, twin
 from . import _machines
 from ._http import HttpAnswer, query_of, whole
 from ._machines import Lease, Release, Renew, Repaired, Take
-from ._openapi import COUNT, tree_of
+from ._openapi import COUNT, SHARD, tree_of
 from ._parse import parse
 from ._problems import Problem
 from ._routes import HttpOperation, as_json
@@ -44,10 +44,12 @@ async def _ids(call: HttpCall) -> HttpAnswer:
     service, name = call.service, call.path["name"]
     if not call.scope["query_string"]:  # the shortest way, for nearly all
         return HttpAnswer(_ids_text(await service.next_ids(name, 1, access=call.access)))
-    count = whole(query_of(call.scope), "count", 1)
+    query = query_of(call.scope)
+    count = whole(query, "count", 1)
+    shard = whole(query, "shard") if "shard" in query else None
 
     async def take() -> bytes:
-        return _ids_text(await service.next_ids(name, count, access=call.access))
+        return _ids_text(await service.next_ids(name, count, shard, access=call.access))
 
     return await service.room.answer(count, take)
 
@@ -192,7 +194,7 @@ OPERATIONS: Final = (
         *("POST", "/v1/ids/{name:path}", _ids, Verb.IDS),
         summary="Take exactly so many ids.",
         answer="Ids",
-        query={"count": {**COUNT, "default": 1}},
+        query={"count": {**COUNT, "default": 1}, "shard": SHARD},
     ),
     HttpOperation(
         *("POST", "/v1/segments/{name:path}", _segment, Verb.SEGMENTS),

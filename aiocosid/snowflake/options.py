@@ -247,7 +247,7 @@ class ShardedOptions(ClockOptions):
     """The options of `ShardedId`.
 
     Attributes:
-        layout: the layout of the ids.
+        layout: the layout of the ids; None for `ShardedLayout()`, with CosId's epoch.
         sharding_id: the default sharding id.
         on_unavailable: what to do while the store cannot be reached and no id is in hand, of
             this second or the next one: ``"raise"`` `SequenceUnavailableError`; ``"wait"`` for
@@ -264,7 +264,7 @@ class ShardedOptions(ClockOptions):
             ids.
     """
 
-    layout: "ShardedLayout"
+    layout: "ShardedLayout | None" = None
     sharding_id: int = 0
     on_unavailable: OnUnavailable = "raise"
     lane: "MachineIdDistributor | MachineIdLease | None" = None
@@ -278,8 +278,6 @@ class ShardedOptions(ClockOptions):
             expected = f"one of {policies}"
             raise InvalidArgumentError("on_unavailable", self.on_unavailable, expected=expected)
         super().__post_init__()
-        highest = self.layout.max_sharding_id
-        check_integer("sharding_id", self.sharding_id, at_least=0, at_most=highest)
 
     @property
     def fetch_timeout(self) -> float:

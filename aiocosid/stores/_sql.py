@@ -7,8 +7,8 @@ cells: a name, a text, and the time of its last write by the database's clock.  
 A counter is created only under the store's marker.  The cell ``counters`` repeats the marker's text
 once a process has used a counter, or created one: while it does, none is created in an empty table.
 
-Our cells are called ``marker``, ``count/{namespace}``,
-``space/{namespace}``, ``note/{name of CosId's row}`` and ``own/{length}/{namespace}/{instance}``.
+Our cells are called ``marker``, ``count/{namespace}``, ``space/{namespace}``, ``note/{name of
+CosId's row}``, ``own/{length}/{namespace}/{instance}`` and, on SQLite, ``sequence/{full name}``.
 """
 
 # ruff: noqa: S608 - put together from pieces of this package alone
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from ._durability import Findings
     from ._executor import Executor, Row
 
-__all__ = ("SqlBackend",)
+__all__ = ("SHOWN", "SqlBackend")
 
 MARKER: Final = "marker"
 NAMESPACES: Final = "namespaces"

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from ..abc import AnyGenerator, IdGenerator, Statistics, TextIdGenerator
 
-__all__ = ("DEFAULT_TIMEOUT", "SyncIdGenerator")
+__all__ = ("AWAIT", "DEFAULT_TIMEOUT", "SyncIdGenerator")
 
 R = TypeVar("R")
 T = TypeVar("T", bound=int | str)
@@ -253,10 +253,13 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
 
     def _fetch_now(self, n: int, deadline: float) -> list[T]:
         """Take ids from a generator of which none are kept in hand."""
-        flight: Future[Iterator[T]] = self._session.start(lambda value: self._fetch(value, n))
+        return list(self._outcome(lambda value: self._fetch(value, n), deadline))
+
+    def _outcome(self, work: Callable[[Any], Awaitable[R]], deadline: float) -> R:
+        """Do the work on the loop, and cancel it if this call ends before."""
+        flight = self._session.start(work)
         try:
-            piece = self._session.outcome(flight, deadline)
-            return list(piece)
+            return self._session.outcome(flight, deadline)
         except BaseException:
             flight.cancel()
             raise

@@ -25,12 +25,14 @@ from aiocosid.abc import IdSegmentDistributor, Store
 from aiocosid.errors import StoreNotEmptyError
 from aiocosid.machine.cells import Marker, Space
 from aiocosid.stores._engine_url import _OPTIONS
+from aiocosid.stores._sequence_rules import SequenceAnswer, SequenceState
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.stores.nats import BIAS
 from aiocosid.stores.sqlalchemy import SqlAlchemyStore
 from aiocosid.stores.zookeeper._backend import Cells
 from aiocosid.stores.zookeeper.tree import Node, Nodes
 from tests import sql_cells
+from tests.integration._sequences import open_fence
 from tests.machine_marks import (
     etcd_root,
     mariadb_run,
@@ -96,6 +98,13 @@ class Backend(ABC):
         """Lose all of a namespace's machine ids, or become another store that has the same."""
         pytest.skip("this store has no marker yet")
 
+    def open_fence(self, full_name: str) -> None:  # noqa: B027 - one in memory is open
+        """Have nothing forgotten of a name's sequences; a new name makes its callers wait."""
+
+    def lose_sequences(self, namespace: str, name: str) -> None:
+        """Lose a name's sequences behind the store's back."""
+        raise NotImplementedError
+
     def vanish(self, namespace: str) -> None:
         """Remove each key of a namespace, its count too; the store's marker stays."""
         pytest.skip("this store cannot lose a namespace's count alone, or its own tests do so")
@@ -135,6 +144,9 @@ class Memory(Backend):
         store = MemoryStore.from_url(self.url)
         store.forget_machines(namespace=namespace, everything=everything)
 
+    def lose_sequences(self, namespace: str, name: str) -> None:
+        MemoryStore.from_url(self.url).forget_machines(namespace=namespace)
+
 
 class Sqlite(Backend):
     """A file of the test's own."""
@@ -163,6 +175,15 @@ class Sqlite(Backend):
     def forget(self, namespace: str, *, everything: bool) -> None:
         sql_cells.forget(self._run, namespace, everything=everything)
 
+    def open_fence(self, full_name: str) -> None:
+        text = SequenceState(str(self.file.stat().st_ino)).text(SequenceAnswer(0, 1, 1, 0, 0))
+        row = f"'sequence/{full_name}', '{text}', 0"
+        self._run(f"insert into aiocosid_cell values ({row})")  # noqa: S608 - names of a test
+
+    def lose_sequences(self, namespace: str, name: str) -> None:
+        cell = f"sequence/{namespace}.{name}"
+        self._run(f"delete from aiocosid_cell where name = '{cell}'")  # noqa: S608 - as above
+
     def _run(self, sql: str) -> Sequence[Sequence[object]]:
         with closing(sqlite3.connect(self.file)) as connection, connection:
             return connection.execute(sql).fetchall()
@@ -183,6 +204,12 @@ class Valkey(Backend):
     def url(self) -> str:
         # uvloop looks at its timers first: a busy machine must not have them end what was answered.
         return self.server.patient_url
+
+    def open_fence(self, full_name: str) -> None:
+        open_fence(self.server, f"aiocosid:{{{full_name}}}:<second>")
+
+    def lose_sequences(self, namespace: str, name: str) -> None:
+        self.server.call("DEL", f"aiocosid:{{{namespace}.{name}}}:fence")
 
     def set_counter(self, distributor: IdSegmentDistributor, to: int) -> None:
         self.server.call("SET", f"cosid:{{{distributor.namespaced_name}}}.adder", to)

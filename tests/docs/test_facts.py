@@ -18,7 +18,7 @@ from aiocosid._life import open_state
 from aiocosid.segment import _opening, options, pace
 from aiocosid.stores._mysql import MYSQL
 from aiocosid.stores._postgres import POSTGRES
-from aiocosid.stores._sqlite import SQLITE
+from aiocosid.stores._sqlite import SEQUENCE, SQLITE
 from aiocosid.stores.redis._backend import ADD, RAISE
 from tests.servers import (
     PASSWORD,
@@ -138,6 +138,7 @@ def test_the_statements_are_those_that_are_sent() -> None:
     sent |= {f'--8<-- "{path.relative_to(ROOT)}"' for path in included}
     for dialect in (POSTGRES, MYSQL, SQLITE):
         sent |= {*dialect.add, dialect.raise_to.creating}
+    sent.add(SEQUENCE)
     assert shown == {unpadded(statement) for statement in sent}
 
 
@@ -212,19 +213,19 @@ def test_the_api_pages_have_every_module() -> None:
     assert set(aiocosid.__all__) - first <= {"errors"}
 
 
-async def test_the_tickets_of_the_readme_have_a_gap_for_each_insert_that_fails(
+async def test_numbers_with_a_step_of_1_have_a_gap_for_each_insert_that_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A restart leaves none."""
     monkeypatch.chdir(tmp_path)
-    config = block_of(ROOT / "README.md", "toml", "store = ")
+    config = block_of(ROOT / "docs" / "howto" / "configure.md", "toml", "namespace = ")
     settings = tomllib.loads(config) | {"store": "sqlite:///ids.db", "create": True}
     table = sqlite3.connect(":memory:")
     table.execute("CREATE TABLE tickets (number TEXT, title TEXT UNIQUE)")
     for titles in (["tea", "tea"], ["cups"]):  # in two lives of the application
         async with aiocosid.configure(settings) as ids:
             for title in titles:
-                row = (str(await ids["ticket"].next_id()), title)
+                row = (str(await ids["bill"].next_id()), title)
                 with suppress(sqlite3.IntegrityError), table:
                     table.execute("INSERT INTO tickets VALUES (?, ?)", row)
     numbers = [number[-6:] for (number,) in table.execute("SELECT number FROM tickets")]
@@ -235,6 +236,10 @@ def anchors(page: Path) -> set[str]:
     """What the headings of a page may be linked by, on a web page made from it."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", each).lower().replace(" ", "-") for each in headings}
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_bytes()) <= 7 * 1024
 
 
 def test_the_links_of_the_readme_lead_somewhere() -> None:

@@ -13,7 +13,7 @@ from anyio.lowlevel import checkpoint
 
 import aiocosid
 from aiocosid import MachineIdLease, SegmentChainId, SegmentId, StringIdGenerator
-from aiocosid.abc import IdGenerator, SequenceDistributor, Statistics
+from aiocosid.abc import IdGenerator, Statistics
 from aiocosid.converter import (
     GroupedPrefixIdConverter,
     PrefixIdConverter,
@@ -47,6 +47,7 @@ from aiocosid.snowflake import (
     ShardedLayout,
 )
 from aiocosid.stores.memory import MemorySequenceDistributor, MemoryStore
+from aiocosid.stores.striped import StripedStore
 from aiocosid.testing import ManualClock
 
 from ._kit import tasks
@@ -62,7 +63,7 @@ class Granting(MemoryStore):
         self.asked: dict[str, Any] = {}
         self.taken: dict[str, int] = {}
 
-    def sequence_distributor(self, *, margin: int = 1, **about: Any) -> SequenceDistributor:
+    def sequence_distributor(self, *, margin: int = 1, **about: Any) -> MemorySequenceDistributor:
         self.asked = {"margin": margin, **about}
         return MemorySequenceDistributor(**about)
 
@@ -242,9 +243,26 @@ async def test_ids_with_a_shard_take_what_the_store_is_told() -> None:
         }
         [lane] = await store.machines()
         assert (lane.namespace, lane.instance_id) == ("shop.lane", "me")
-    async with aiocosid.connect(MemoryStore()) as ids:
-        with pytest.raises(UnsupportedByStoreError, match="no sequences"):
+    async with aiocosid.connect(StripedStore([MemoryStore(), MemoryStore()])) as ids:
+        with pytest.raises(UnsupportedByStoreError, match=r"not grant sequences.*SQLite"):
             await ids.sharded("order", layout=LAYOUT)
+
+
+async def test_ids_with_a_shard_need_no_server_and_no_layout() -> None:
+    """The layout is 32, 12 and 19 bits from CosId's epoch."""
+    layout = ShardedLayout()
+    assert repr(layout) == "<ShardedLayout 32/12/19 from 2019-12-24T16:00:00Z UTC>"
+    options: dict[str, Any] = {"margin": 1, "tolerance": 2, "ttl": 600, "key": None}
+    async with aiocosid.connect(MemoryStore()) as ids:
+        orders = await ids.sharded("order", **options)
+        assert orders is await ids.sharded("order", layout=layout)
+        assert layout.parse(await orders.next_id(4095)).sharding_id == 4095
+        shared = await ids.sharded("shared", key="order<second>")  # what only a server has
+        assert layout.parse(await shared.next_id()).sequence == 1
+        refused: list[Any] = [4096, -1, True, "7", 1.0]
+        for wrong in refused:
+            with pytest.raises(InvalidArgumentError, match=r"sharding_id.*0 to 4095"):
+                await orders.next_id(wrong)
 
 
 async def test_a_counter_goes_on_as_long_as_its_provider() -> None:

@@ -257,6 +257,18 @@ def test_sharded() -> None:
     assert any("JavaScript" in str(each) for each in check_settings(given).warnings)
 
 
+async def test_sharded_without_a_server_or_a_layout() -> None:
+    """The layout by default, and its texts."""
+    converter = {"type": "sharded", "prefix": "A"}
+    given = settings("sharded", store="memory:", sharding_id=7, converter=converter)
+    layout = ShardedLayout()
+    async with configure(given, default=False) as ids:
+        text = await ids["order", str].next_id()
+    assert layout.parse_text(text, "A").sharding_id == 7
+    [seen] = check_settings(given).generators
+    assert layout.parse_text(seen.example, "A").sharding_id == 7
+
+
 def test_a_shard_outside_of_the_layout() -> None:
     assert "sharding_id" in problems(settings("sharded", **SHARDED, sharding_id=4096))[0]
 

@@ -53,6 +53,7 @@ REFUSED: Final = (
     (f'{BY_KEY}key = "json:dumps"\nmax_groups = 0', "max_groups", "greater than or equal to 1"),
     # Converters and texts.
     ('kind = "chain"\nconverter = "friendly"', "converter", "shows the time of a Snowflake"),
+    ('kind = "chain"\nconverter = "sharded"', "converter", "shard of kind = 'sharded'"),
     ('kind = "chain"\nconverter = "opaque"', "converter.key", "given for opaque ids"),
     ('kind = "chain"\nconverter.type = ["x"]', "converter.type", "has to be 'to-string'"),
     (
@@ -140,7 +141,12 @@ REFUSED: Final = (
     ('kind = "uncertainty"\ninner.kind = "chain"', "bits", "is missing"),
     ('kind = "uncertainty"\ninner.kind = "chain"\nbits = 63', "bits", "less than or equal to 62"),
     # Sharded and remote ids.
-    ('kind = "sharded"\nepoch = 0', "store", "Redis"),
+    ('kind = "sharded"\nstore = "postgresql://localhost/x"', "store", "Redis, SQLite or memory"),
+    (
+        'kind = "sharded"\nkey = "order<second>"\nstore = "sqlite:///x"',
+        "key",
+        "only Redis and Valkey",
+    ),
     (f'kind = "sharded"\nepoch = 4_000_000_000\n{REDIS}', "epoch", ""),
     (f"{SHARDED}sequence_bits = 30", "", "bits"),
     (f'{SHARDED}limit = "javascript"', "limit", ""),

@@ -23,6 +23,7 @@ from aiocosid.converter import (
     DatePrefixIdConverter,
     PrefixIdConverter,
     Radix62IdConverter,
+    ShardedTextConverter,
     SuffixIdConverter,
     ToStringIdConverter,
 )
@@ -40,7 +41,7 @@ from aiocosid.errors import (
 )
 from aiocosid.machine import ManualMachineIdDistributor
 from aiocosid.segment import GroupBy, GroupedSegmentId
-from aiocosid.snowflake import COSID_MS, ShardedLayout
+from aiocosid.snowflake import COSID_MS, ShardedId, ShardedLayout
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.sync import _thread
 from aiocosid.sync._batches import grow_old
@@ -840,10 +841,53 @@ def test_a_provider_has_the_kinds_of_the_other_one() -> None:
         assert ids.segment_chain("c", converter=orders) is texts
         with pytest.raises(BusyError, match="with step 100 and PrefixIdConverter"):
             ids.segment_chain("c")
-        with pytest.raises(UnsupportedByStoreError, match="no sequences"):
-            ids.sharded("shard", layout=ShardedLayout(0)).next_id()
         with pytest.raises(UnsupportedByStoreError, match="no generators"):
             ids.remote("event", block=10).next_id()
+
+
+def test_ids_that_carry_the_shard_that_a_thread_names() -> None:
+    """Of the provider, of settings, and of one's own; each call is a new id of the generator."""
+    layout = ShardedLayout()
+    with sync.connect("memory://", namespace="sync-sharded") as ids:
+        early = ids["order", int]
+        orders = ids.sharded("order", sharding_id=3)
+        assert type(orders) is sync.SyncShardedId
+        assert orders is ids.sharded("order", sharding_id=3) is ids["order", int]
+        found = [orders.next_id(), orders.next_id(7), *orders.next_ids(2, 4095), early.next_id()]
+        assert [layout.parse(each).sharding_id for each in found] == [3, 7, 4095, 4095, 3]
+        text = orders.next_str(7, "A-")
+        assert layout.parse_text(text, "A-").sharding_id == 7
+        assert len({layout.parse(each)[::2] for each in found}) == 5
+        refused: list[Any] = [4096, -1, True, "7"]
+        for wrong in refused:
+            for call in (orders.next_id, partial(orders.next_ids, 2), orders.next_str):
+                with pytest.raises(InvalidArgumentError, match=r"sharding_id.*0 to 4095"):
+                    call(wrong)
+        with pytest.raises(InvalidArgumentError, match="10000000"):
+            orders.next_ids(0, 7)
+        with pytest.raises(WouldBlock):
+            orders.next_id_nowait(7)
+        written = ids.sharded("bill", converter=ShardedTextConverter(layout, "B"), sharding_id=5)
+        assert type(written) is sync.SyncIdGenerator
+        assert layout.parse_text(written.next_id(), "B").sharding_id == 5
+        assert ids["order", sync.SyncShardedId].next_id(1) > 0
+        ids.segment("chain", step=1)
+        with pytest.raises(InvalidArgumentError, match="a ShardedId"):
+            ids["chain", sync.SyncShardedId].next_id(1)
+    with pytest.raises(ClosedError):
+        orders.next_id_nowait()
+
+    distributor = MemoryStore().sequence_distributor(name="own")
+    with sync.SyncShardedId(lambda: ShardedId(distributor), timeout=5) as own:
+        assert layout.parse(own.next_id(9)).sharding_id == 9
+
+
+async def test_a_loop_is_not_held_up_for_an_id_of_a_shard() -> None:
+    distributor = MemoryStore().sequence_distributor(name="own")
+    own = sync.SyncShardedId(lambda: ShardedId(distributor))
+    for call in (own.next_id, partial(own.next_ids, 2), own.next_str):
+        with pytest.raises(WouldBlock, match="event loop"):
+            call(1)
 
 
 def test_machine_ids_that_somebody_has_chosen(tmp_path: Path) -> None:

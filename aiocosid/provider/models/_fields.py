@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import NoneType, SimpleNamespace, UnionType
 from typing import (
     TYPE_CHECKING,
@@ -23,6 +23,7 @@ from typing import (
 from weakref import WeakKeyDictionary
 
 from ...abc import SHARE, AnyGenerator
+from ...abc.shards import ShardRule, shard_of
 from ...converter import TypedId
 from ...errors import InvalidArgumentError
 from ..default import generator_named
@@ -185,9 +186,13 @@ class CosId:
 
     Attributes:
         name: the generator's name in the provider.
+        shard: for a generator whose ids carry their shard: the name of the object's attribute that
+            holds the sharding id, or a function that returns it for an object; by default the
+            generator's own sharding id.
     """
 
     name: str = SHARE
+    shard: ShardRule | None = field(default=None, hash=False)
 
     def generator(self, provider: Provider | None = None) -> AnyGenerator:
         """Return the generator that fills the field; see `aiocosid.generator_named`."""
@@ -235,6 +240,16 @@ class IdField:
     attribute: str
     kind: type[int | str]
     mark: CosId
+
+    def shard_of(self, of: object, generator: AnyGenerator) -> int | None:
+        """Return the sharding id of an object; None for the generator's own.
+
+        Raises:
+            InvalidArgumentError: the object tells none that the generator has.
+        """
+        if self.mark.shard is None:
+            return None
+        return shard_of(of, self.mark.shard, generator, f"{describe(type(of))}.{self.attribute}")
 
     def value_of(self, new_id: object) -> object:
         """Return what the field holds for an id of its generator.
@@ -305,10 +320,10 @@ def _found(model: type, notes: dict[str, Any]) -> Iterator[IdField]:
     columns = {column.attribute: column for column in _columns(model)}
     for name, (kind, marks) in marked.items():
         column = columns.get(name)
-        names = {mark.name for mark in (*marks, *([column.mark] if column else ()))}
-        if len(names) > 1:
-            place = f"CosId on {describe(model)}.{name}"
-            raise InvalidArgumentError(place, sorted(names), expected="of one name")
+        every = [*marks, *([column.mark] if column else ())]
+        if any((mark.name, mark.shard) != (every[0].name, every[0].shard) for mark in every):
+            place, names = f"CosId on {describe(model)}.{name}", {mark.name for mark in every}
+            raise InvalidArgumentError(place, sorted(names), expected="of one name and one shard")
         yield column or _checked(model, name, kind, marks[0])
     yield from (column for name, column in columns.items() if name not in marked)
 

@@ -364,7 +364,7 @@ class Builder:
         if store is None:
             raise Incomplete
         if planned.section.kind == "sharded" and not hasattr(store, "sequence_distributor"):
-            expected = "Redis: no other store grants sequences of a second"
+            expected = "Redis, SQLite or memory: others do not grant sequences of a second"
             raise InvalidArgumentError("store", planned.store, expected=expected)
         return store
 

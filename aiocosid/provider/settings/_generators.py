@@ -229,11 +229,11 @@ class CachedSettings(_Timed):
 
 @having(NamedSharded)
 class ShardedSettings(_Generator):
-    """A `ShardedId`: second, shard and sequence; Redis grants the sequences of each second.
+    """A `ShardedId`: second, shard and sequence; the store grants the sequences of each second.
 
     Attributes:
         epoch: the first second: a time with its offset, or an integer since 1970, of seconds or
-            milliseconds.
+            milliseconds; by default CosId's.
         sharding_id: the sharding id of calls that pass none.
         timestamp_bits: width of the seconds.
         sharding_bits: width of the sharding id.
@@ -242,8 +242,8 @@ class ShardedSettings(_Generator):
         key: pattern of the counters' keys, with ``<second>`` in place of the second; for servers
             that Java nodes share.
         max_sequence: the highest sequence, on all nodes; by default the layout's.
-        on_unavailable: what to do while Redis is down and no id is in hand; lanes are numbered by
-            machine ids of 6 bits in the namespace ``<namespace>.lane``.
+        on_unavailable: what to do while the store is down and no id is in hand; lanes are numbered
+            by machine ids of 6 bits in the namespace ``<namespace>.lane``.
         lane_store: the store of the lanes' numbers, as for ``store``; by default the generator's
             own.  Choose another one: lanes are needed when the generator's store is down.
         batch: sequences to ask for at once; by default chosen by demand.
@@ -252,7 +252,7 @@ class ShardedSettings(_Generator):
     """
 
     kind: Literal["sharded"]
-    epoch: Moment
+    epoch: Moment = COSID_MS.epoch_ms
     sharding_id: Annotated[Whole, Field(ge=0)] = 0
     timestamp_bits: Bits = 32
     sharding_bits: Annotated[Whole, Field(ge=1, le=31)] = 12

@@ -20,6 +20,8 @@ from ._machine import RemoteMachineIdDistributor
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ...segment.blocks import Block
+
 __all__ = ("RemoteStore",)
 
 
@@ -80,6 +82,18 @@ class RemoteStore(BackendStore[RemoteBackend]):
             StoreError: the server has no generator of that name, or refuses.
             ForkedError: the connections are the parent's.
             WrongLoopError: they are in use on another event loop.
+        """
+        return [*(await self._backend.take(name, count)).ranges]
+
+    async def take_block(self, name: str, count: int) -> Block:
+        """Return the same, and where the ids have their sharding id, if they carry one.
+
+        Args:
+            name: as for `take_ids`.
+            count: as for `take_ids`.
+
+        Raises:
+            CosIdError: as `take_ids`.
         """
         return await self._backend.take(name, count)
 

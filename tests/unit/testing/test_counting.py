@@ -14,6 +14,7 @@ from aiocosid.errors import (
     IdOverflowError,
     InvalidArgumentError,
     NotOpenError,
+    SequenceUnavailableError,
     StoreError,
     StoreUnavailableError,
 )
@@ -117,6 +118,20 @@ async def test_a_store_that_fails() -> None:
     with pytest.raises(StoreError, match="NOPERM"):
         await counter.next_max_id(10)
     assert await counter.next_max_id(10) == 10
+
+
+async def test_sequences_of_a_store_that_fails() -> None:
+    """As those of a server, whose keys an application may name."""
+    with use_store(FailingStore()) as store:
+        assert isinstance(store, FailingStore)
+        async with aiocosid.connect("redis://localhost/0") as ids:
+            orders = await ids.sharded("order", key="order<second>", batch=1)
+            await orders.next_id(7)
+            store.fail()
+            with pytest.raises(SequenceUnavailableError, match="unplugged"):
+                await orders.next_ids(2, 7)
+            store.recover()
+            assert orders.layout.parse(await orders.next_id(7)).sharding_id == 7
 
 
 async def test_every_url_opens_the_store() -> None:
