@@ -151,10 +151,10 @@ class RingOptions(Options):
         max_borrow: seconds that ids may be ahead of the clock, at least ``2^boost`` and at most
             0.9 of the machine id's safe guard.  Callers do not wait for a clock that steps back
             by less.  After a crash in a burst only another `CachedSnowflakeId` can use the
-            machine id at once; other generators wait as long.  If the mark is lost, ids may
+            machine id at once; other generators wait as long.  If the fence is lost, ids may
             repeat for as long: when the ``state_dir`` of a chosen machine id is lost, clean
             close or not (any generator may then repeat ids of one tick), and after a crash in a
-            Java peer of the same stable instance, which does not read the mark.
+            Java peer of the same stable instance, which does not read the fence.
     """
 
     boost: Annotated[int, Bounds(1, 16)] = 3  # at most a ring of 18 hours

@@ -69,7 +69,7 @@ async def test_the_rights_that_a_redis_url_needs_besides(
         "health_check_interval": f"redis://{valkey.host}:{valkey.port}?health_check_interval=1",
         "redis+cluster://": valkey_cluster.url,
     }
-    async with aiocosid.open_store(urls["a db other than 0"]) as store:
+    async with aiocosid.store_from_url(urls["a db other than 0"]) as store:
         await store.initialize(confirm_no_holders=True)
     for what, url in urls.items():
         servers = valkey_cluster.masters if "cluster" in what else [valkey]
@@ -77,10 +77,10 @@ async def test_the_rights_that_a_redis_url_needs_besides(
             user = f"{' '.join(base)} {extra[what]}".split()
             server.call("ACL", "SETUSER", namespace, "reset", "on", f">{PASSWORD}", *user)
         if "/9" in url:  # the test's servers are initialised, but for their other databases
-            async with aiocosid.open_store(url) as store:
+            async with aiocosid.store_from_url(url) as store:
                 await store.initialize(confirm_no_holders=True)
         login = f"//{namespace}:{quote(PASSWORD, safe='')}@"
-        async with aiocosid.open_store(url.replace("//", login)) as store:
+        async with aiocosid.store_from_url(url.replace("//", login)) as store:
             for name in "abc":  # on a cluster on several of its servers
                 counter = store.segment_distributor(namespace=namespace, name=name, offset=7)
                 await counter.next_max_id(1)
@@ -98,7 +98,7 @@ async def test_the_markers_that_a_restore_deletes(
     """Each command names something that an initialised store has."""
     page = RESTORED.read_text()
     for url in (valkey.url, etcd.url, zookeeper.url):
-        async with aiocosid.open_store(url) as store:
+        async with aiocosid.store_from_url(url) as store:
             await store.initialize(confirm_no_holders=True)
     (key,) = re.findall(r"`redis-cli DEL (\S+)`", page)
     assert valkey.call("EXISTS", key) == 1
@@ -119,7 +119,7 @@ def test_every_url_in_a_table_names_a_store(page: Path, tmp_path: Path) -> None:
         if url.endswith(("://", "...", "?")):
             continue
         here = re.sub(r"(ssl_ca_certs=)[^&]*", rf"\g<1>{authority}", url)
-        aiocosid.open_store(re.sub(r"((?:creds|nkey)=)[^&]*", rf"\g<1>{key}", here))
+        aiocosid.store_from_url(re.sub(r"((?:creds|nkey)=)[^&]*", rf"\g<1>{key}", here))
 
 
 def unpadded(text: str) -> str:

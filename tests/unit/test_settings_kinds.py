@@ -73,8 +73,8 @@ async def test_strict_order_in_groups() -> None:
     """With segments; chains fetch ahead."""
     year: dict[str, Any] = {"group_by": "year", "zone": "UTC", "strict": True, "step": 10}
     async with (
-        configure(settings("grouped", mode="segment", **year), default=False) as one,
-        configure(settings("grouped", mode="segment", **year), default=False) as two,
+        configure(settings("grouped", group_kind="segment", **year), default=False) as one,
+        configure(settings("grouped", group_kind="segment", **year), default=False) as two,
     ):
         assert [await each["order"].next_id() for each in (one, two, one)] == [1, 2, 3]
 

@@ -34,15 +34,15 @@ if TYPE_CHECKING:
     from ...abc import Provider
 
 __all__ = (
-    "CosId",
+    "GeneratedId",
     "IdField",
     "Unresolved",
+    "annotation_of",
     "annotations_of",
     "cosid",
     "describe",
     "id_fields",
     "is_assignable",
-    "mark_of",
     "unresolved_fields",
     "unwrapped",
 )
@@ -177,7 +177,7 @@ def _bind(cls: type, bound: dict[Any, Any], bindings: _Bindings) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class CosId:
+class GeneratedId:
     """Marks a model's field as its id: ``id: Annotated[int, CosId("order")] = 0``.
 
     The field is an ``int``, filled by an `IdGenerator`, or a ``str``, filled by a
@@ -199,7 +199,7 @@ class CosId:
         return generator_named(self.name, provider)
 
 
-_named: Final[WeakKeyDictionary[type, tuple[str, CosId]]] = WeakKeyDictionary()
+_named: Final[WeakKeyDictionary[type, tuple[str, GeneratedId]]] = WeakKeyDictionary()
 
 
 def cosid(name: str = SHARE, *, field: str = "id") -> Callable[[type[_T]], type[_T]]:
@@ -210,7 +210,7 @@ def cosid(name: str = SHARE, *, field: str = "id") -> Callable[[type[_T]], type[
 
     Args:
         name: the generator's name in the provider.
-        field: the field, with an annotation as for `CosId`, in the class or in a base.
+        field: the field, with an annotation as for `GeneratedId`, in the class or in a base.
 
     Raises:
         InvalidArgumentError: the class has no field of that name with an annotation.
@@ -220,7 +220,7 @@ def cosid(name: str = SHARE, *, field: str = "id") -> Callable[[type[_T]], type[
         if field not in (names := dict(annotations_of(model))):
             expected = f"a field of {describe(model)} with an annotation: {', '.join(names)}"
             raise InvalidArgumentError("field", field, expected=expected)
-        _named[model] = field, CosId(name)
+        _named[model] = field, GeneratedId(name)
         _known.pop(model, None)
         return model
 
@@ -234,12 +234,12 @@ class IdField:
     Attributes:
         attribute: the field's name.
         kind: what its ids are: ``int``, ``str`` or a class of `TypedId`.
-        mark: what finds their generator.
+        annotation: what finds their generator.
     """
 
     attribute: str
     kind: type[int | str]
-    mark: CosId
+    annotation: GeneratedId
 
     def shard_of(self, of: object, generator: AnyGenerator) -> int | None:
         """Return the sharding id of an object; None for the generator's own.
@@ -276,7 +276,7 @@ _known: Final[WeakKeyDictionary[type, tuple[IdField, ...]]] = WeakKeyDictionary(
 def id_fields(model: type) -> tuple[IdField, ...]:
     """Return the fields of a class that `ensure_ids` fills.
 
-    That is the one field marked `CosId`, its own or a base's; and in a class mapped by SQLAlchemy
+    That is the one field marked `GeneratedId`, its own or a base's; and in a class mapped by SQLAlchemy
     the columns with a `cosid_default` too.  The result is cached for each class.
 
     Args:
@@ -296,7 +296,7 @@ def id_fields(model: type) -> tuple[IdField, ...]:
     return found
 
 
-def mark_of(model: type, attribute: str) -> CosId | None:
+def annotation_of(model: type, attribute: str) -> GeneratedId | None:
     """Return the mark in the annotation of one field of a class; None if it has none.
 
     Args:
@@ -320,7 +320,7 @@ def _found(model: type, notes: dict[str, Any]) -> Iterator[IdField]:
     columns = {column.attribute: column for column in _columns(model)}
     for name, (kind, marks) in marked.items():
         column = columns.get(name)
-        every = [*marks, *([column.mark] if column else ())]
+        every = [*marks, *([column.annotation] if column else ())]
         if any((mark.name, mark.shard) != (every[0].name, every[0].shard) for mark in every):
             place, names = f"CosId on {describe(model)}.{name}", {mark.name for mark in every}
             raise InvalidArgumentError(place, sorted(names), expected="of one name and one shard")
@@ -328,9 +328,9 @@ def _found(model: type, notes: dict[str, Any]) -> Iterator[IdField]:
     yield from (column for name, column in columns.items() if name not in marked)
 
 
-def _marks(annotation: object) -> tuple[object, list[CosId]] | None:
+def _marks(annotation: object) -> tuple[object, list[GeneratedId]] | None:
     kind, metadata = unwrapped(annotation)
-    marks = [each for each in metadata if isinstance(each, CosId)]
+    marks = [each for each in metadata if isinstance(each, GeneratedId)]
     return (kind, marks) if marks else None
 
 
@@ -340,12 +340,12 @@ def _columns(model: type) -> Iterator[IdField]:
     for found in mapper.column_attrs if mapper is not None else ():
         for column in found.columns:
             mark = getattr(getattr(column, "default", None), "arg", None)
-            if isinstance(mark, CosId):
+            if isinstance(mark, GeneratedId):
                 yield _checked(model, found.key, column.type.python_type, mark)
                 break
 
 
-def _checked(model: type, name: str, kind: Any, mark: CosId) -> IdField:  # noqa: ANN401 - any type
+def _checked(model: type, name: str, kind: Any, mark: GeneratedId) -> IdField:  # noqa: ANN401 - any type
     place = f"CosId on {describe(model)}.{name}"
     is_typed = inspect.isclass(kind) and issubclass(kind, TypedId)
     if kind not in (int, str) and not is_typed:
