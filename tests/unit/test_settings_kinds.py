@@ -106,7 +106,7 @@ async def test_groups_by_key() -> None:
             assert isinstance(order, GroupedSegmentId)
             for tenant, new_id in (("shop-1", 1), ("shop-1", 2), ("shop-2", 1)):
                 TENANT.set(tenant)
-                found = await order.next_id()
+                found = await order.with_group.next_id()
                 assert (found.group, found) == (group.format(tenant), new_id)
             assert order.statistics().dropped_groups == 1
 

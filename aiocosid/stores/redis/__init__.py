@@ -84,7 +84,9 @@ class RedisStore(BackendStore[RedisBackend]):
                 ``ssl_ca_certs``, ``ssl_certfile``, ``ssl_keyfile``, ``ssl_cert_reqs``,
                 ``ssl_check_hostname``; ``socket_timeout`` and ``socket_connect_timeout`` in
                 seconds; ``max_connections``, ``client_name``; ``replicas``, ``replica_timeout`` and
-                ``durability``, as for the class itself.
+                ``durability``, as for the class itself.  A cluster's nodes that announce addresses
+                of another network are reached with
+                ``address_remap=announced:port>reached:port,...``.
 
         Raises:
             InvalidArgumentError: the URL is malformed.
