@@ -1,8 +1,8 @@
 """The operator's dashboard: one page, its live values, and its actions.
 
-The server renders the page, and a small script refreshes its values.  There is no cookie: a token
-is in a request's header, or in the form that is sent, so that no other site can act for an operator
-who has one.  Where no tokens are configured, a browser's request from another site is refused.
+The server renders the page, and a small script refreshes its values.  There is no cookie: the token
+is in a request's header or in the submitted form, so that no other site can act for an operator.
+Where no tokens are configured, a browser's request from another site is refused.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ STATIC: Final = {
     "dashboard.svg": b"image/svg+xml",
 }
 FORM: Final = "application/x-www-form-urlencoded"
-LEVEL: Final = 5  # of compression: a tenth of the size in some milliseconds
-MOST_FIELDS: Final = 20  # of a form
+LEVEL: Final = 5  # of compression: a tenth of the size, within milliseconds
+MOST_FIELDS: Final = 20  # maximum fields of a form
 
 
 def operations(service: Service) -> Sequence[HttpOperation]:
-    """Return those of pages: ``/``, all below ``/dashboard``, and ``/docs``."""
+    """Return the operations of the pages: ``/``, everything under ``/dashboard``, and ``/docs``."""
     static = files("aiocosid.server") / "static"
     contents = {name: (static / name).read_bytes() for name in STATIC}
     version = sha256(b"".join(contents.values())).hexdigest()[:8]
@@ -72,7 +72,7 @@ def operations(service: Service) -> Sequence[HttpOperation]:
     show, docs = _Dashboard(service, watch, version).serve, api_page(TREE, version=version)
 
     async def live(call: HttpCall) -> HttpAnswer:
-        """Answer with what the page shows, as JSON."""
+        """Answer with the page's values as JSON."""
         if not service.tokens:
             check_host(service, call.scope)
         access = service.access(bearer_of(call.scope), SYSTEM_CLOCK.now_ms())
@@ -86,13 +86,13 @@ def operations(service: Service) -> Sequence[HttpOperation]:
         if name not in contents:
             raise Problem(HTTPStatus.NOT_FOUND, "not-found")
         headers = {
-            "cache-control": "public, max-age=86400",  # its address changes with its content
+            "cache-control": "public, max-age=86400",  # its URL changes with its content
             "x-content-type-options": "nosniff",
         }
         return HttpAnswer(contents[name], STATIC[name], headers=headers)
 
     async def describe(call: HttpCall) -> HttpAnswer:
-        """Show people the API, as ``/v1/openapi.json`` shows it everyone."""
+        """Show people the API that ``/v1/openapi.json`` describes."""
         return _as_page(call.scope, docs)
 
     public = partial(HttpOperation, is_public=True)
@@ -107,7 +107,7 @@ def operations(service: Service) -> Sequence[HttpOperation]:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A form that was sent.
+    """A submitted form.
 
     Attributes:
         fields: its fields.
@@ -121,7 +121,7 @@ class _Asked:
         """Return a field without the blanks around it.
 
         Raises:
-            Problem: it is missing or empty.
+            Problem: the field is missing or empty.
         """
         found = self.fields.get(name, "").strip()
         if not found:
@@ -132,7 +132,7 @@ class _Asked:
         """Raise unless the confirmation is as expected.
 
         Raises:
-            Problem: it is not.
+            Problem: the confirmation is different.
         """
         if self.fields.get("confirm", "").strip() != expected:
             raise _refused(f"nothing was done: confirm it {what}")
@@ -159,7 +159,7 @@ class _Dashboard:
         }
 
     async def serve(self, call: HttpCall) -> HttpAnswer:
-        """Show the page, after an action if one is sent."""
+        """Show the page, after running an action if one was sent."""
         scope, service = call.scope, self._service
         headers = _headers(scope)
         fields: dict[str, str] = {}
@@ -205,7 +205,7 @@ class _Dashboard:
     async def _shown(
         self, scope: Scope, access: Access, answer: ActionResult | None, status: int = 200
     ) -> HttpAnswer:
-        """Show the page, or the form that asks for a token, if this one is not for reading."""
+        """Show the page, or the form that asks for a token if the sender may not read."""
         if not access.allows(TokenScope.READ):
             return _as_page(scope, token_page(version=self._version, answer=answer), status)
         find = query_of(scope).get("find", "")
@@ -224,7 +224,8 @@ class _Dashboard:
         """Show the page with the problem, or the form that asks for a token."""
         answer = ActionResult(problem.detail or problem.kind, is_error=True)
         if problem.status == HTTPStatus.UNAUTHORIZED:
-            # The page as such is there: a browser would report an error on it.
+            # The page itself was found, so the status is not an error, which a browser would
+            # report.
             html = token_page(version=self._version, answer=answer if secret else None)
             return _as_page(scope, html)
         access = self._service.access(secret, SYSTEM_CLOCK.now_ms())
@@ -284,7 +285,7 @@ class _Dashboard:
         )
 
     async def _evict(self, asked: _Asked) -> ActionResult:
-        """Take a machine id from a holder that has died."""
+        """Evict the holder of a machine id that has died."""
         service, namespace = self._service, asked.text("namespace")
         machine_id = whole(asked.fields, "machine_id")
         service.check(asked.access, TokenScope.ADMIN, namespace)
@@ -300,7 +301,7 @@ class _Dashboard:
 
 
 def _as_page(scope: Scope, html: str, status: int = HTTPStatus.OK) -> HttpAnswer:
-    body = html.encode(errors="backslashreplace")  # a name may hold half a surrogate pair
+    body = html.encode(errors="backslashreplace")  # a name may contain a lone surrogate
     headers = HEADERS
     if "gzip" in _headers(scope).get("accept-encoding", ""):
         body, headers = compress(body, LEVEL), {**HEADERS, "content-encoding": "gzip"}

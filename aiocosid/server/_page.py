@@ -1,6 +1,6 @@
-"""The dashboard's HTML.  Pure.
+"""The dashboard's HTML.  No I/O.
 
-Every text that is not written here goes through `_escaped`: names come from others.
+Every text from outside this module goes through `_escaped`, because others choose the names.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ __all__ = ("ActionResult", "head", "page", "table_grid", "table_section", "token
 
 @dataclass(frozen=True, slots=True)
 class ActionResult:
-    """What an action has done, or why not.
+    """The result of an action, or the reason why it failed.
 
     Attributes:
         text: one sentence.
-        values: the values that it has found, by name.
+        values: the values that it found, by name.
         is_error: whether nothing was done.
     """
 
@@ -37,7 +37,7 @@ class ActionResult:
     is_error: bool = False
 
     def as_tree(self) -> dict[str, object]:
-        """Return it ready for JSON."""
+        """Return the result ready for JSON."""
         return {"text": self.text, "values": dict(self.values)}
 
 
@@ -46,10 +46,10 @@ def _escaped(text: str) -> str:
 
 
 FEW: Final = 10
-"""Rows of a table that a phone shows at first; the style sheet has the same number."""
+"""Rows of a table that a phone shows at first; the style sheet repeats this number."""
 
 NAMES: Final = {"Name", "Store", "Counter", "Namespace", "Holder", "Instance"}
-"""Columns of names that users choose: only those may be broken within a word."""
+"""Columns with names that users choose; only these may be broken within a word."""
 
 HEAD: Final = """<!doctype html>
 <html lang="en">
@@ -125,12 +125,12 @@ FIELD: Final = """<p><label for="{key}-{name}">{label}</label>
 
 
 def head(title: str, version: str, script: str = "") -> str:
-    """Return what is before a page's body.
+    """Return the part of a page before its body.
 
     Args:
-        title: the page's.
-        version: of the static files.
-        script: what runs it, if any does.
+        title: the page's title.
+        version: the version of the static files.
+        script: the script that runs the page, if any.
     """
     return HEAD.format(title=title, version=version, script=script.format(version=version))
 
@@ -139,8 +139,8 @@ def token_page(*, version: str, answer: ActionResult | None = None) -> str:
     """Return the page that asks for a token.
 
     Args:
-        version: of the static files.
-        answer: why the last one was refused.
+        version: the version of the static files.
+        answer: why the last token was refused.
     """
     return head("aiocosid: token", version, SCRIPT) + ENTRY_PAGE.format(answer=_answer(answer))
 
@@ -159,12 +159,12 @@ def page(
 
     Args:
         overview: the values.
-        version: of the static files.
+        version: the version of the static files.
         needs_token: whether actions need a token.
-        namespace: the default of the forms.
+        namespace: the default namespace in the forms.
         generators: their names, for the forms.
-        answer: what the last action has done.
-        find: what is searched for.
+        answer: the result of the last action.
+        find: the text to search for.
     """
     tables = overview.tables
     forget = '<button type="button" id="forget">Forget the token</button>' if needs_token else ""
@@ -202,7 +202,7 @@ def _fact(name: str, shown: Shown) -> str:
 
 
 def _shown(shown: Shown) -> str:
-    """Return a value, and its reason or remark."""
+    """Return the HTML of a value, and of its reason or remark."""
     level = f' class="{shown.level}"' if shown.level else ""
     why = f" <small>{_escaped(shown.why)}</small>" if shown.why else ""
     return f"<span{level}>{_escaped(shown.text)}</span>{why}"
@@ -234,7 +234,7 @@ def table_section(table: ViewTable) -> str:
 
 def table_grid(table: ViewTable) -> str:
     """Return a table alone."""
-    # The roles stay what they are where the style sheet shows rows as blocks.
+    # The explicit roles remain valid where the style sheet shows rows as blocks.
     headings = "".join(
         f'<th scope="col" role="columnheader"{_numeric(each)}>{_escaped(each.lstrip("#"))}</th>'
         for each in table.columns

@@ -1,4 +1,4 @@
-"""What the dashboard shows, as rows of text: from statistics and from answers of stores.  Pure."""
+"""The dashboard's tables as rows of text, made from statistics and stores' answers.  No I/O."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ __all__ = (
 )
 
 MOST_ROWS: Final = 200
-"""Rows of one table; the command line shows all."""
+"""Maximum rows of one table; the command line shows all."""
 
 UNIX_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 FOREVER: Final = "does not end by itself"
@@ -55,12 +55,12 @@ FOREVER: Final = "does not end by itself"
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One value as it is shown.
+    """One value in the form in which it is shown.
 
     Attributes:
         text: the value; a dash if it is not known.
-        why: why it is not known, or a remark.
-        level: ``good``, ``warn`` or ``bad``; empty for neither.
+        why: why the value is not known, or a remark.
+        level: ``good``, ``warn`` or ``bad``; empty for none of these.
     """
 
     text: str
@@ -87,10 +87,10 @@ class ViewTable:
     Attributes:
         key: its name in JSON, and its anchor.
         title: its heading.
-        remark: what has to be known to read it.
-        columns: the headings; those of numbers begin with ``#``.
+        remark: an explanation of the table.
+        columns: the headings; headings of numeric columns begin with ``#``.
         rows: at most `MOST_ROWS`.
-        note: instead of rows, or after them: why some are missing.
+        note: shown instead of rows or after them: why some are missing.
     """
 
     key: str
@@ -111,16 +111,16 @@ def table_of(
     remark: str = "",
     find: str = "",
 ) -> ViewTable:
-    """Return a table of the rows in which a text is found, cut to `MOST_ROWS`.
+    """Return a table of the rows that contain a text, cut to `MOST_ROWS`.
 
     Args:
         key: its name.
         title: its heading.
         columns: the headings of its columns.
         rows: all of them.
-        why: there are none.
-        remark: what has to be known to read it.
-        find: the text, in small letters; empty for all rows.
+        why: why there are no rows.
+        remark: an explanation of the table.
+        find: the text, in lower case; empty for all rows.
     """
     if find and rows:
         rows = [row for row in rows if any(find in each.text.casefold() for each in row)]
@@ -141,7 +141,7 @@ def table_of(
 
 
 def is_unused(row: Row) -> bool:
-    """Return whether a generator or a counter gives no ids now: it comes after those that do."""
+    """Return whether a generator or counter gives no ids now; it is then shown last."""
     return row[3].text in {"0", "-"}
 
 
@@ -155,12 +155,12 @@ def time_text(ms: int) -> str:
 
 
 def name_text(name: str) -> str:
-    """Return a name with its invisible characters escaped: others have chosen it."""
+    """Return a name with its invisible characters escaped, because others have chosen it."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
 
 
 def _error(error: BaseException | None) -> Shown:
-    """Return an error's class alone: its message may contain hosts and users."""
+    """Return only an error's class, because its message may contain hosts and users."""
     return Shown("none") if error is None else Shown(type(error).__name__, level="warn")
 
 
@@ -178,7 +178,7 @@ NO_CHAIN: Final = _unknown("no chain")
 
 
 def server_fact(condition: Condition) -> Shown:
-    """Return what the server can do, and why it is not all of it."""
+    """Return what the server can do, and why it cannot do everything."""
     level = {"up": "good", "degraded": "warn"}.get(condition.status, "bad")
     is_draining = "draining" in condition.reasons
     text = "draining" if is_draining else WORDS.get(condition.status, condition.status)
@@ -195,7 +195,7 @@ def generator_row(
     Args:
         name: its name.
         report: its state.
-        rates: of the ids that it hands out.
+        rates: the rates of the ids that it issues.
         now: monotonic seconds.
         is_cut_off: whether no store answers.
     """
@@ -293,9 +293,9 @@ class Traffic:
     """The calls of this process to one store.
 
     Attributes:
-        count: how many.
+        count: the number of calls.
         failures: how many of them failed.
-        latency: seconds that each took lately; None if there was none.
+        latency: seconds that each recent call took; None if there was none.
     """
 
     count: int
@@ -308,8 +308,8 @@ def store_row(reading: StoreReading, traffic: Traffic | None, failing: str = "")
 
     Args:
         reading: its answers.
-        traffic: the calls of this process to it; None if they are not told apart.
-        failing: why it gives no answer now; empty if it does.
+        traffic: the calls of this process to it; None if they are not counted separately.
+        failing: why it does not answer now; empty if it does.
     """
     errors = reading.errors
     failed = failing or next((why for why in errors.values() if why != NOT_KEPT), "")
@@ -381,11 +381,11 @@ def counter_rows(reading: StoreReading, rates: Rates, now: float) -> Iterator[Ro
 
 
 def machine_rows(reading: StoreReading, leases: Iterable[MachineIdStatistics]) -> Iterator[Row]:
-    """Yield the rows of one store's machine ids, those that are held first.
+    """Yield the rows of one store's machine ids, held ones first.
 
     Args:
         reading: the store's answers.
-        leases: those of this process, which know since when.
+        leases: this process's leases, which know when they began.
     """
     since_ms = {(e.namespace, e.machine_id, e.instance_id): e.taken_ms for e in leases}
     markers = {each.namespace: each for each in reading.markers}
@@ -414,7 +414,7 @@ def machine_rows(reading: StoreReading, leases: Iterable[MachineIdStatistics]) -
 
 
 def _held_until(machine: Machine, marker: MachineMarker | None, now_ms: int) -> Shown:
-    """Return until when a holder that renews no more keeps its id, at the longest."""
+    """Return the latest time until which a holder keeps its id if it does not renew again."""
     end_ms = held_until_ms(machine, marker)
     if end_ms is None or marker is None or marker.safe_guard is None:
         return _unknown("no safe guard stored")
