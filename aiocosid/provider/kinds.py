@@ -1,6 +1,7 @@
-"""Each kind of generator, declared once: its options, how it is made, what callers agree on.
+"""Each kind of generator, declared once: its options, its creation, and what callers must agree on.
 
-The methods of `IdProvider` and `aiocosid.sync` and the settings are made from this.
+The methods of `IdProvider` and `aiocosid.sync`, and the settings, are generated from these
+declarations.
 """
 
 from __future__ import annotations
@@ -89,9 +90,9 @@ NOTHING: Final = "no settings"
 def segment_chain(given: Given) -> GeneratorSpec[SegmentChainId]:
     """Return the `SegmentChainId` of this name, which the first call creates.
 
-    The options are those of that call; a later one has to agree on ``step`` and ``converter``,
-    and its other options are ignored.  A cancelled call of `IdProvider` creates no generator;
-    if its first segment was reserved, that is a gap.
+    The options are those of that call; a later call must have the same ``step`` and ``converter``,
+    and its other options are ignored.  A cancelled call of `IdProvider` creates no generator; if
+    its first segment was reserved, that segment is a gap.
 
     Args:
         name: the counter's name in the provider's namespace.
@@ -102,7 +103,7 @@ def segment_chain(given: Given) -> GeneratorSpec[SegmentChainId]:
             converter.
         InvalidArgumentError: an argument is outside its range.
         StoreError: the store refuses.
-        SegmentUnavailableError: no first segment came within ``wait_timeout``.
+        SegmentUnavailableError: no first segment arrived within ``wait_timeout``.
         ClosedError: the provider is closed.
     """
     return _counted(SegmentChainId, given)
@@ -162,8 +163,8 @@ def _counted(made: type[S], options: Given) -> GeneratorSpec[S]:
 def grouped(given: Given) -> GeneratorSpec[GroupedSegmentId]:
     """Return the `GroupedSegmentId` of this name, which the first call creates.
 
-    Its ``with_group`` hands out `GroupedId`.  If the counter of a group went backwards, the next
-    call for the name opens that group again.
+    Its ``with_group`` returns `GroupedId` objects.  If the counter of a group went backwards, the
+    next call for the name opens that group again.
 
     Args:
         name: the generator's name; its counters are called ``{name}@{group}``.
@@ -200,8 +201,8 @@ def grouped(given: Given) -> GeneratorSpec[GroupedSegmentId]:
 def int32(given: Given) -> GeneratorSpec[IntegerIdGenerator]:
     """Return the `IntegerIdGenerator` of this name, which the first call creates.
 
-    Its ids come from a counter of the provider's store, and end at 2^31-1.  To wrap another
-    kind, create an `IntegerIdGenerator` and `add` it.
+    Its ids come from a counter in the provider's store, and end at 2^31-1.  To wrap another kind,
+    create an `IntegerIdGenerator` and `add` it.
 
     Args:
         name: the counter's name in the provider's namespace.
@@ -221,7 +222,7 @@ def int32(given: Given) -> GeneratorSpec[IntegerIdGenerator]:
 def uncertainty(given: Given) -> GeneratorSpec[UncertaintyIdGenerator]:
     """Return the `UncertaintyIdGenerator` of this name, which the first call creates.
 
-    It appends random bits to ids from a counter of the provider's store.  To wrap another kind,
+    It appends random bits to ids from a counter in the provider's store.  To wrap another kind,
     create an `UncertaintyIdGenerator` and `add` it.
 
     Args:
@@ -262,8 +263,8 @@ def _around(
     return GeneratorSpec(made.__name__, f"{detail}inner {inner}", make, resumes="counter")
 
 
-# Ids from a clock and a machine id.  Their modules are imported at the first use: a program that
-# uses segments alone does not wait for them.
+# Ids from a clock and a machine id.  Their modules are imported at the first use, so that a program
+# that uses only segments does not wait for them.
 
 
 @kind(NamedSnowflake, SHARE)
@@ -328,9 +329,8 @@ def _stamped(made: type[F], options: Given, default: SnowflakeLayout) -> Generat
 def cosid_text(given: Given) -> GeneratorSpec[CosIdGenerator]:
     """Return the `CosIdGenerator` of this name, which the first call creates; its ids are text.
 
-    Its machine id has 20 bits, unless ``text`` says otherwise, and comes from the provider's
-    one lease: Snowflake generators with another width need a ``machine`` or a namespace of
-    their own.
+    Its machine id has 20 bits, unless ``text`` says otherwise, and comes from the provider's single
+    lease, so Snowflake generators with another width need their own ``machine`` or namespace.
 
     Args:
         name: the generator's name in the provider's namespace; by default CosId's own for it.
@@ -351,7 +351,7 @@ def cosid_text(given: Given) -> GeneratorSpec[CosIdGenerator]:
     return GeneratorSpec(CosIdGenerator.__name__, f"text {text!r}", make, is_text=True)
 
 
-# Ids that carry their shard.
+# Ids that contain their shard.
 
 
 @kind(NamedSharded)
@@ -403,7 +403,7 @@ def sharded(given: Given) -> GeneratorSpec[ShardedId]:
 def remote(given: Given) -> GeneratorSpec[RemoteId]:
     """Return the `RemoteId` of this name, which the first call creates.
 
-    The provider's store is an aiocosid server, such as the broker of a host.
+    The provider's store must be an aiocosid server, for example the broker of a host.
 
     Args:
         name: the name of a generator on the server, whose ids are numbers.
@@ -413,8 +413,8 @@ def remote(given: Given) -> GeneratorSpec[RemoteId]:
         BusyError: the name is in use as another kind of generator, or with another converter.
         InvalidArgumentError: an argument is outside its range.
         UnsupportedByStoreError: the store is not an aiocosid server.
-        StoreError: the server has no generator of that name whose ids are numbers, or refuses.
-        SegmentUnavailableError: no first block came within ``wait_timeout``.
+        StoreError: the server has no generator of numbers with that name, or refuses.
+        SegmentUnavailableError: no first block arrived within ``wait_timeout``.
         ClosedError: the provider is closed.
     """
     from ..segment import RemoteId
@@ -474,8 +474,8 @@ def uuid7(_: Given) -> GeneratorSpec[Uuid7Id]:
 def counter(_: Given) -> GeneratorSpec[CounterId]:
     """Return the `CounterId` of this name, which counts only in this process.
 
-    The first call creates it.  It goes on counting as long as this provider object exists, also
-    when the provider is opened again.
+    The first call creates it.  It continues to count as long as this provider object exists, even
+    if the provider is reopened.
 
     Args:
         name: the generator's name; no store uses it.
@@ -505,7 +505,7 @@ def _local(made: type[L], *, is_text: bool) -> GeneratorSpec[L]:
 
 
 def _split(options: Given, kind: type[Options]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return those of the options that a class declares, and the others."""
+    """Return the options that a class declares, and the other ones."""
     names = declared(kind).keys()
     chosen = {name: value for name, value in options.items() if name in names}
     return chosen, {name: value for name, value in options.items() if name not in names}
@@ -525,4 +525,4 @@ KINDS: Final[dict[str, Kind[..., Any]]] = {
     "uuid7": uuid7,
     "counter": counter,
 }
-"""The kinds, as settings name them."""
+"""The kinds by their names in settings."""
