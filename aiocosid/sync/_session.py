@@ -200,9 +200,7 @@ class LoopSession(NotCopyable, Generic[T]):
         thread = self._thread
         if thread is None or not thread.is_alive:
             thread = shared_thread()
-            thread.users += (
-                1  # first: an interruption must not end a loop that others use
-            )
+            thread.users += 1  # first: an interruption must not end a loop that others use
             self._life = None
             _sessions.add(self)
             self._thread = thread

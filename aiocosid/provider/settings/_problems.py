@@ -36,7 +36,7 @@ __all__ = ("Path", "explained")
 
 
 def _tagged(union: object, key: str) -> dict[str, type[BaseModel]]:
-    """Return the classes of a union by the value of the key that tells them apart."""
+    """Return the classes of a union by the value of the key that distinguishes them."""
     classes: tuple[type[BaseModel], ...] = get_args(get_args(union)[0])
     return {tag: each for each in classes for tag in get_args(each.model_fields[key].annotation)}
 
@@ -68,7 +68,7 @@ STORE_KINDS: Final = ("url", "tiered", "own")
 Path: TypeAlias = tuple[str, ...]
 
 SECRET: Final = {"store", "stores", "lane_store", "key", "tokens"}
-SHOWN: Final = 60  # characters of a value
+SHOWN: Final = 60  # maximum characters of a value
 
 
 def explained(error: ValidationError, given: Given) -> dict[Path, SettingsProblem]:
@@ -102,7 +102,7 @@ def _problem(found: Mapping[str, Any], given: Given) -> tuple[Path, SettingsProb
 
 
 def _path(location: tuple[int | str, ...], data: object) -> Path:
-    """Return the path of a key, without the kinds that pydantic puts in between."""
+    """Return the path of a key, without the kinds that pydantic adds in between."""
     path: list[str] = []
     may_be_kind = False
     for part in map(str, location):
@@ -110,7 +110,7 @@ def _path(location: tuple[int | str, ...], data: object) -> Path:
         if may_be_kind and part in (
             table.get("kind"),
             table.get("type"),
-        ):  # a list among them cannot be hashed
+        ):  # one of them may be a list, which cannot be hashed
             may_be_kind = False
             continue
         if may_be_kind and path[0] == "stores" and part in STORE_KINDS:
@@ -155,7 +155,7 @@ def _section(path: Path, data: object) -> type[BaseModel]:
 
 
 def _shown(path: Path, data: object) -> str:
-    """Return the value as the beginning of a message; empty if it may be secret."""
+    """Return the value for the beginning of a message; empty if it may be secret."""
     for part in path:
         data = cast("Mapping[str, Any]", data).get(part) if isinstance(data, Mapping) else None
     is_secret = not SECRET.isdisjoint(path) or (isinstance(data, str) and "://" in data)
