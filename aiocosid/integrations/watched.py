@@ -173,7 +173,7 @@ class Watched:
 
     @contextmanager
     def watch(self, generators: Generators) -> Generator[None]:
-        """Read their statistics for the length of a ``with`` block."""
+        """Read their statistics during a ``with`` block."""
         watch = _Watch(generators)
         self._watches.append(watch)
         try:

@@ -88,7 +88,7 @@ NOTHING: Final = "no settings"
 
 @kind(NamedChain)
 def segment_chain(given: Given) -> GeneratorSpec[SegmentChainId]:
-    """Return the `SegmentChainId` of this name, which the first call creates.
+    """Return the `SegmentChainId` with this name, which the first call creates.
 
     The options are those of that call; a later call must have the same ``step`` and ``converter``,
     and its other options are ignored.  A cancelled call of `IdProvider` creates no generator; if
@@ -111,7 +111,7 @@ def segment_chain(given: Given) -> GeneratorSpec[SegmentChainId]:
 
 @kind(NamedSegment)
 def segment(given: Given) -> GeneratorSpec[SegmentId]:
-    """Return the `SegmentId` of this name, which the first call creates.
+    """Return the `SegmentId` with this name, which the first call creates.
 
     Args:
         name: the counter's name in the provider's namespace.
@@ -126,7 +126,7 @@ def segment(given: Given) -> GeneratorSpec[SegmentId]:
 
 @kind(NamedLeaf)
 def leaf_segment(given: Given) -> GeneratorSpec[LeafSegmentId]:
-    """Return the `LeafSegmentId` of this name, which the first call creates.
+    """Return the `LeafSegmentId` with this name, which the first call creates.
 
     Args:
         name: the counter's name in the provider's namespace.
@@ -161,7 +161,7 @@ def _counted(made: type[S], options: Given) -> GeneratorSpec[S]:
 
 @kind(GroupOptions)
 def grouped(given: Given) -> GeneratorSpec[GroupedSegmentId]:
-    """Return the `GroupedSegmentId` of this name, which the first call creates.
+    """Return the `GroupedSegmentId` with this name, which the first call creates.
 
     Its ``with_group`` returns `GroupedId` objects.  If the counter of a group went backwards, the
     next call for the name opens that group again.
@@ -199,7 +199,7 @@ def grouped(given: Given) -> GeneratorSpec[GroupedSegmentId]:
 
 @kind(NamedInner)
 def int32(given: Given) -> GeneratorSpec[IntegerIdGenerator]:
-    """Return the `IntegerIdGenerator` of this name, which the first call creates.
+    """Return the `IntegerIdGenerator` with this name, which the first call creates.
 
     Its ids come from a counter in the provider's store, and end at 2^31-1.  To wrap another kind,
     create an `IntegerIdGenerator` and `add` it.
@@ -220,7 +220,7 @@ def int32(given: Given) -> GeneratorSpec[IntegerIdGenerator]:
 
 @kind(NamedUncertainty)
 def uncertainty(given: Given) -> GeneratorSpec[UncertaintyIdGenerator]:
-    """Return the `UncertaintyIdGenerator` of this name, which the first call creates.
+    """Return the `UncertaintyIdGenerator` with this name, which the first call creates.
 
     It appends random bits to ids from a counter in the provider's store.  To wrap another kind,
     create an `UncertaintyIdGenerator` and `add` it.
@@ -269,7 +269,7 @@ def _around(
 
 @kind(NamedSnowflake, SHARE)
 def snowflake(given: Given) -> GeneratorSpec[SnowflakeId]:
-    """Return the `SnowflakeId` of this name, which the first call creates.
+    """Return the `SnowflakeId` with this name, which the first call creates.
 
     Its machine id is leased from the provider's store.  All Snowflake generators of the
     provider share that lease, so their layouts need the same number of machine bits.
@@ -298,7 +298,7 @@ def snowflake(given: Given) -> GeneratorSpec[SnowflakeId]:
 
 @kind(NamedCached, SHARE)
 def cached_snowflake(given: Given) -> GeneratorSpec[CachedSnowflakeId]:
-    """Return the `CachedSnowflakeId` of this name, which the first call creates.
+    """Return the `CachedSnowflakeId` with this name, which the first call creates.
 
     Args:
         name: the generator's name in the provider's namespace.
@@ -327,7 +327,7 @@ def _stamped(made: type[F], options: Given, default: SnowflakeLayout) -> Generat
 
 @kind(NamedCosId, "cosid_text")
 def cosid_text(given: Given) -> GeneratorSpec[CosIdGenerator]:
-    """Return the `CosIdGenerator` of this name, which the first call creates; its ids are text.
+    """Return the `CosIdGenerator` with this name, which the first call creates; its ids are text.
 
     Its machine id has 20 bits, unless ``text`` says otherwise, and comes from the provider's single
     lease, so Snowflake generators with another width need their own ``machine`` or namespace.
@@ -356,7 +356,7 @@ def cosid_text(given: Given) -> GeneratorSpec[CosIdGenerator]:
 
 @kind(NamedSharded)
 def sharded(given: Given) -> GeneratorSpec[ShardedId]:
-    """Return the `ShardedId` of this name, which the first call creates.
+    """Return the `ShardedId` with this name, which the first call creates.
 
     The provider's store grants its sequences: Redis or Valkey, a SQLite file, or memory.
 
@@ -401,7 +401,7 @@ def sharded(given: Given) -> GeneratorSpec[ShardedId]:
 
 @kind(RemoteOptions)
 def remote(given: Given) -> GeneratorSpec[RemoteId]:
-    """Return the `RemoteId` of this name, which the first call creates.
+    """Return the `RemoteId` with this name, which the first call creates.
 
     The provider's store must be an aiocosid server, for example the broker of a host.
 
@@ -440,7 +440,7 @@ def remote(given: Given) -> GeneratorSpec[RemoteId]:
 
 @kind(NoOptions)
 def uuid4(_: Given) -> GeneratorSpec[Uuid4Id]:
-    """Return the `Uuid4Id` of this name, which the first call creates.
+    """Return the `Uuid4Id` with this name, which the first call creates.
 
     Args:
         name: the generator's name; no store uses it.
@@ -456,7 +456,7 @@ def uuid4(_: Given) -> GeneratorSpec[Uuid4Id]:
 
 @kind(NoOptions)
 def uuid7(_: Given) -> GeneratorSpec[Uuid7Id]:
-    """Return the `Uuid7Id` of this name, which the first call creates.
+    """Return the `Uuid7Id` with this name, which the first call creates.
 
     Args:
         name: the generator's name; no store uses it.
@@ -472,7 +472,7 @@ def uuid7(_: Given) -> GeneratorSpec[Uuid7Id]:
 
 @kind(NoOptions)
 def counter(_: Given) -> GeneratorSpec[CounterId]:
-    """Return the `CounterId` of this name, which counts only in this process.
+    """Return the `CounterId` with this name, which counts only in this process.
 
     The first call creates it.  It continues to count as long as this provider object exists, even
     if the provider is reopened.

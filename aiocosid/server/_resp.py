@@ -248,7 +248,7 @@ class Additions:
         self._all_alike = True  # False once one of them is refused
 
     def call(self, name: bytes) -> None:
-        """Treat the following additions as commands of this name."""
+        """Treat the following additions as commands with this name."""
         self.name = name
         self._names.append((len(self._places), name))
 

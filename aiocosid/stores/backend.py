@@ -169,7 +169,7 @@ class Backend(NotCopyable, ABC):
     # Counters, by their full name ``{namespace}.{name}``.
 
     def check_counter(self, counter: IdSegmentDistributor) -> None:
-        """Raise unless the store can hold a counter of that name.
+        """Raise unless the store can hold a counter with that name.
 
         Raises:
             InvalidArgumentError: the name is not valid.

@@ -101,7 +101,7 @@ class IdSegmentDistributorContract(OwnTests):
         assert (distributor.offset, distributor.step) == (7, 100), "offset or step are others"
 
     async def test_a_counter_begins_with_its_first_step(self, make_distributor: Make) -> None:
-        """The first call creates the counter; it and the next one each return the end of a range."""
+        """The first call creates the counter; it and the next one return the ends of ranges."""
         distributor = make_distributor(namespace=fresh_namespace(), name="order", step=100)
         first = await distributor.next_max_id(100)
         assert first == 100, f"a new counter answered {first} to its first step of 100"

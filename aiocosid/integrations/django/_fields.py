@@ -51,8 +51,8 @@ class CosIdField(models.BigAutoField):  # type: ignore[misc]  # Django has no an
     ``AIOCOSID`` is a mapping with that key, and otherwise from ``__share__``.  In a provider from
     `aiocosid.sync.connect`, the first use creates a missing generator, a `SegmentChainId`.
 
-    Saving raises what the generator's ``next_id`` raises; `WouldBlock` in a thread that runs an
-    event loop.  A save that fails later, or is rolled back, leaves a gap.
+    Saving raises the same errors as the generator's ``next_id``, including `WouldBlock` in a thread
+    that runs an event loop.  A save that fails later, or is rolled back, leaves a gap.
 
     Attributes:
         generator: the given name, or None.

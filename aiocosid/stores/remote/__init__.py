@@ -81,7 +81,7 @@ class RemoteStore(BackendStore[RemoteBackend]):
                 no ids now.
             StoreAuthenticationError: the token is missing, wrong, or does not allow this call.
             InvalidArgumentError: the generator's ids are not rising numbers.
-            StoreError: the server has no generator of that name, or refuses.
+            StoreError: the server has no generator with that name, or refuses.
             ForkedError: the connections belong to the parent process.
             WrongLoopError: the connections are in use on another event loop.
         """
