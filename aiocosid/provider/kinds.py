@@ -189,7 +189,7 @@ def grouped(given: Given) -> GeneratorSpec[GroupedSegmentId]:
         return generator
 
     # An unknown kind is refused when the generator is made.
-    known, _ = GROUP_KINDS.get(given.get("kind", "chain"), (None, None))
+    known, _ = GROUP_KINDS.get(given.get("group_kind", "chain"), (None, None))
     detail = (
         f"kind {given['kind']!r}" if known is None else Agreement(step, known, given["group_by"])
     )
