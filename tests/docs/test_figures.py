@@ -18,15 +18,22 @@ from uuid import uuid4
 import pytest
 
 from aiocosid import SegmentChainId, SnowflakeId
+from aiocosid._life import open_state
 from aiocosid.abc import DEFAULT_GUARD_INTERVAL, DEFAULT_SAFE_GUARD, DEFAULT_STEP
+from aiocosid.abc._sequences import DEFAULT_MAX_SEQUENCE
 from aiocosid.abc.machines import QUARANTINE_MARGIN, RELEASE_MARGIN, STABLE_GUARD_INTERVAL
+from aiocosid.abc.options import declared
 from aiocosid.compat.leaf_snowflake._address import INTERVAL as LEAF_INTERVAL
 from aiocosid.converter import Radix62IdConverter
 from aiocosid.machine import _opening as lease_opening
 from aiocosid.machine import _options, restart
 from aiocosid.machine._manual import DEFAULT_MARK_INTERVAL
 from aiocosid.segment import _opening, pace
+from aiocosid.server import _options as server_options
+from aiocosid.server import _pulse
 from aiocosid.snowflake import CachedSnowflakeId
+from aiocosid.snowflake.sharded_id import LANE_BITS
+from aiocosid.stores import striped, tiered
 from aiocosid.stores.nats import OLDEST
 from aiocosid.stores.redis._sequence import DEFAULT_MARGIN
 
@@ -74,6 +81,11 @@ WAIT: Final = default(SnowflakeId, "wait_timeout")
 BEHIND: Final = default(SnowflakeId, "broken_threshold")
 BORROWED: Final = default(CachedSnowflakeId, "max_borrow")
 RESERVE: Final = pace.ENDURANCE + pace.SPARE
+RESERVED: Final = f"{RESERVE:g} to {RESERVE * pace.REFILL:g}"
+ALARM: Final = pace.ENDURANCE / 2  # seconds that the ids last when health is degraded
+PATIENCE: Final = default(SegmentChainId, "wait_timeout")
+BROKER: Final = declared(server_options.SpanOptions)["endurance"].default
+LANE: Final = (DEFAULT_MAX_SEQUENCE - 458_751) >> LANE_BITS  # sequences: docs/howto/sharded-ids.md
 BY_HAND: Final = SHARE * DEFAULT_MARK_INTERVAL
 LEAF: Final = SHARE * LEAF_INTERVAL
 WHICH: Final = {row[0]: row[1:] for row in rows("q21_which")}
@@ -167,6 +179,36 @@ FACTS: Final[dict[Path, tuple[str, ...]]] = {
         f"died within the last {GUARD / 60:g} minutes",
         f"plus {WORDS[restart.MARGIN_MS]}",
         f"jumps forward by more than {WORDS[restart.MARGIN_MS]}",
+    ),
+    DOCS / "howto" / "store-is-down.md": (
+        f"at most {DEFAULT_STEP:,} ids with the default step",
+        f"| 0 to {PATIENCE:g} | all in web applications |",
+        f"| {server_options.WAIT_TIMEOUT} | id service |",
+        f"| {_pulse.PAUSE + _pulse.ANSWER:g} to 3 | id service | `/health/ready` names",
+        f"| {PATIENCE:g} | segment, `strict=True`, `step=1` | `wait_timeout` ends",
+        f"| {UNNOTICED_IF_STABLE} | Snowflake of a stable instance |",
+        f"Calls wait for `wait_timeout`, {WAIT:g} seconds, and then raise `MachineIdUnavailable",
+        f"| {UNNOTICED} | Snowflake |",
+        f"| {RESERVE - ALARM:g} to {RESERVE * pace.REFILL - ALARM:g} | chain |",
+        f"for less than {ALARM:g} seconds more",
+        f"| {RESERVED} | chain |",
+        f"Calls wait for `wait_timeout`, {PATIENCE:g} seconds, and then raise `SegmentUnavailable",
+        f"| {GUARD:g} | Snowflake |",
+        f"tries for {_options.USUAL_PATIENCE:g} seconds",
+        f"`strict=True` | within {open_state.LAST_BACKOFF:g} second.",
+        f"| Snowflake | within {_options.LAST_BACKOFF:g} seconds |",
+        f"| sharded | within {open_state.LAST_BACKOFF:g} second.",
+        f"grants no new ones for {QUARANTINE:g} seconds",
+        "| chains | 900 seconds at the usual rate",  # as given on the left
+        f"loses up to {pace.REFILL:g} times the ids",
+        "| 3,600 seconds, also starts",  # as given on the left
+        f"reaches its fence: {UNNOTICED} seconds,",
+        f"at most {LANE:,} ids a second on each node",
+        f"the span in Redis, {tiered.SPAN:,} ids, is used up",
+        f"Any of {striped.FEWEST_STORES} to {striped.MOST_STORES} stores is away",
+        f"| {BROKER:g} seconds at the usual rate, also",
+        f"loses up to {pace.MAX_IDS_AHEAD / 1e6:.1f} million ids",
+        f"`lead=200` bridges {200 - INTERVAL:g} to 200 seconds",
     ),
     DOCS / "howto" / "which-generator.md": (
         "".join(f" | {rounded(WHICH[kind][1])} ({WHICH[kind][0]} x)" for kind in KINDS),
