@@ -19,7 +19,7 @@ import pytest
 
 from aiocosid import SegmentChainId, SnowflakeId
 from aiocosid._life import open_state
-from aiocosid.abc import DEFAULT_GUARD_INTERVAL, DEFAULT_SAFE_GUARD, DEFAULT_STEP
+from aiocosid.abc import DEFAULT_GUARD_INTERVAL, DEFAULT_SAFE_GUARD, DEFAULT_STEP, MAX_ID
 from aiocosid.abc._sequences import DEFAULT_MAX_SEQUENCE
 from aiocosid.abc.machines import QUARANTINE_MARGIN, RELEASE_MARGIN, STABLE_GUARD_INTERVAL
 from aiocosid.abc.options import declared
@@ -84,6 +84,7 @@ RESERVE: Final = pace.ENDURANCE + pace.SPARE
 RESERVED: Final = f"{RESERVE:g} to {RESERVE * pace.REFILL:g}"
 ALARM: Final = pace.ENDURANCE / 2  # seconds that the ids last when health is degraded
 PATIENCE: Final = default(SegmentChainId, "wait_timeout")
+DISTANCE: Final = default(SegmentChainId, "safe_distance")
 BROKER: Final = declared(server_options.SpanOptions)["endurance"].default
 LANE: Final = (DEFAULT_MAX_SEQUENCE - 458_751) >> LANE_BITS  # sequences: docs/howto/sharded-ids.md
 BY_HAND: Final = SHARE * DEFAULT_MARK_INTERVAL
@@ -93,6 +94,30 @@ KINDS: Final = ("uuid4", "uuid7", "Snowflake", "SegmentId", "chain")
 STRICT: Final = [
     1e6 / int(row[3].replace(",", "")) for row in rows("q30_strict") if row[1] == "1,000"
 ]
+
+
+def span(seconds: float) -> str:
+    """Seconds, with a digit behind the point if there are few."""
+    return f"{seconds:.1f}".removesuffix(".0") if seconds < 10 else f"{seconds:.0f}"
+
+
+def reserved(rate: int, endurance: float) -> tuple[str, str, int]:
+    """What a chain keeps at a rate: the ids reserved, the calls to the store, ids of a call."""
+    chain = pace.Pace(step=pace.CHAIN_STEP, safe_distance=DISTANCE, endurance=endurance)
+    chain.plan(0.0, rate, MAX_ID)
+    least = max(chain.reserve, chain.target)
+    call = chain.missing(least - 1, 0) * pace.CHAIN_STEP
+    return f"{least:,} to {least + call:,} ids", f"one in {span(call / rate)} s", call
+
+
+def settled(rate: int, latency: float) -> str:
+    """The ids that a chain without a reserve keeps ahead of a steady load."""
+    chain = pace.Pace(step=pace.CHAIN_STEP, safe_distance=DISTANCE)
+    taken = round(rate * latency)
+    for _ in range(100):
+        chain.landed(taken=taken, demand=taken, starved=taken > chain.target)
+    return f"{chain.target:,} ids"
+
 
 FACTS: Final[dict[Path, tuple[str, ...]]] = {
     README: (
@@ -104,7 +129,7 @@ FACTS: Final[dict[Path, tuple[str, ...]]] = {
         "up to 124 segments for one short wait",  # 4 + 8 + 16 + 32 + 64: CosId's
         f"adds a *step* to it, say {DEFAULT_STEP}",
         f"`step=`, {pace.CHAIN_STEP} by default for a chain, else {DEFAULT_STEP};",
-        f"`safe_distance=`, {default(SegmentChainId, 'safe_distance')} ",
+        f"`safe_distance=`, {DISTANCE} ",
     ),
     BOX: (
         f"the ids of [{RESERVE:g} to {RESERVE * pace.REFILL:g} seconds]",
@@ -179,6 +204,32 @@ FACTS: Final[dict[Path, tuple[str, ...]]] = {
         f"died within the last {GUARD / 60:g} minutes",
         f"plus {WORDS[restart.MARGIN_MS]}",
         f"jumps forward by more than {WORDS[restart.MARGIN_MS]}",
+    ),
+    DOCS / "howto" / "step-and-endurance.md": (
+        f"a step of {pace.CHAIN_STEP} and an endurance of {pace.ENDURANCE:g} seconds",
+        f"for `endurance` plus {pace.SPARE:g} seconds, and refills to {pace.REFILL:g} times that",
+        f"the default of {pace.ENDURANCE:g} seconds a process",
+        *(
+            f"| {rate:,} a second | {ids} | {calls} | {call:,} |"
+            for rate in (10**power for power in range(6))
+            for ids, calls, call in (reserved(rate, pace.ENDURANCE),)
+        ),
+        "At 1,000 ids a second, another",
+        *(
+            f"| {endurance} | {ids} | {calls} |"
+            for endurance in (0, 10, 60, 300, 900)
+            for ids, calls, _ in (reserved(1000, endurance),)
+        ),
+        f"`max_ids_ahead`, {pace.MAX_IDS_AHEAD:,} ids by default",
+        f"`safe_distance` times `step`, {DISTANCE * pace.CHAIN_STEP} ids by default",
+        "answers in 1 ms | in 5 ms | in 50 ms |",
+        *(
+            f"| {rate:,} a second | {' | '.join(settled(rate, ms / 1000) for ms in (1, 5, 50))} |"
+            for rate in (10**power for power in range(2, 6))
+        ),
+        f"| chain | {pace.CHAIN_STEP} |",
+        f"| segment | {DEFAULT_STEP:,} |",
+        f"for example daily numbers | {DEFAULT_STEP:,} |",
     ),
     DOCS / "howto" / "store-is-down.md": (
         f"at most {DEFAULT_STEP:,} ids with the default step",
