@@ -66,7 +66,6 @@ PAGES: Final = {
     "explanation/leases.md": TEXT,
     "howto/configure.md": NEW,
     "howto/fastapi.md": NEW,
-    "howto/gunicorn.md": KNOWS,
     "howto/id-service.md": NEW,
     "howto/id-types.md": KNOWS,
     "howto/kubernetes-shutdown.md": NEW,
