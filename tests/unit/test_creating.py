@@ -71,7 +71,6 @@ PAGES: Final = {
     "howto/kubernetes-shutdown.md": NEW,
     "howto/machine-ids-kubernetes.md": NEW,
     "howto/move-from-uuid-or-auto-increment.md": KNOWS,
-    "howto/nats.md": NEW,
     "howto/observe.md": KNOWS,
     "howto/operate.md": NEW,
     "howto/prepare-a-store.md": NEW,
