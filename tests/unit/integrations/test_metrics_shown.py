@@ -112,9 +112,11 @@ def test_the_dashboard_shows_what_there_is() -> None:
 
 
 def test_the_alerts_watch_what_there_is() -> None:
-    page = (DOCS / "howto" / "observe.md").read_text()
-    rules = page[page.index("groups:") :].partition("```")[0].split("- alert:")[1:]
-    assert len(rules) == 7
+    rules = (DOCS / "grafana" / "aiocosid-alerts.yml").read_text().split("- alert:")[1:]
+    names = {rule.split()[0] for rule in rules}
+    assert len(names) == 7
+    for page in ("observe.md", "operate.md"):
+        assert names <= set(re.findall(r"`(\w+)`", (DOCS / "howto" / page).read_text())), page
     for rule in rules:
         (expression,) = re.findall(r"^ +expr: (.+)$", rule, re.MULTILINE)
         (summary,) = re.findall(r"^ +summary: (.+)$", rule, re.MULTILINE)
