@@ -230,6 +230,8 @@ FACTS: Final[dict[Path, tuple[str, ...]]] = {
         f"| chain | {pace.CHAIN_STEP} |",
         f"| segment | {DEFAULT_STEP:,} |",
         f"for example daily numbers | {DEFAULT_STEP:,} |",
+        f"| `wait_timeout` | {PATIENCE:g} s |",
+        f"| `max_waiters` | {default(SegmentChainId, 'max_waiters'):,} |",
     ),
     DOCS / "howto" / "store-is-down.md": (
         f"at most {DEFAULT_STEP:,} ids with the default step",
@@ -289,15 +291,16 @@ ELSEWHERE: Final = {  # what other pages say of the same constants
         f"each is free {GUARD / 60:g} minutes after its last renewal",
         f"at most {QUARANTINE:g} s by default",
         f"`broken_threshold`, {BEHIND:g} s",
-        f"{UNNOTICED} s ahead (of a stable instance {UNNOTICED_IF_STABLE} s)",
-        f"`kill -9` one is unavailable for {GUARD / 60:g} minutes",
-        f"| `endurance` | {pace.ENDURANCE:g} s |",
         f"the quarantine, {QUARANTINE:g} seconds by default",
     ),
     "howto/task-queues.md": (f"machine id taken for {GUARD / 60:g} minutes",),
     "howto/threads-and-celery.md": (f"the safe guard duration, {GUARD / 60:g} minutes",),
     "howto/workers.md": (f"at most {BY_HAND:g} seconds",),
     "glossary.md": (f"without a renewal; {GUARD / 60:g} minutes by default",),
+    "reference/statistics.md": (
+        f"{UNNOTICED} s ahead (of a stable instance {UNNOTICED_IF_STABLE} s)",
+        f"ahead of the clock, {INTERVAL / 4:g} s (of a stable instance {STABLE / 4:g} s)",
+    ),
     "reference/cli.md": (f"duration, {GUARD / 60:g} minutes by default",),
 }
 
