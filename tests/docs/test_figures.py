@@ -30,7 +30,7 @@ from aiocosid.machine import _options, restart
 from aiocosid.machine._manual import DEFAULT_MARK_INTERVAL
 from aiocosid.segment import _opening, pace
 from aiocosid.server import _options as server_options
-from aiocosid.server import _pulse
+from aiocosid.server import _pulse, _service
 from aiocosid.snowflake import CachedSnowflakeId
 from aiocosid.snowflake.sharded_id import LANE_BITS
 from aiocosid.stores import striped, tiered
@@ -235,8 +235,8 @@ FACTS: Final[dict[Path, tuple[str, ...]]] = {
     ),
     DOCS / "howto" / "store-is-down.md": (
         f"at most {DEFAULT_STEP:,} ids with the default step",
-        f"| 0 to {PATIENCE:g} | all in web applications |",
-        f"| {server_options.WAIT_TIMEOUT} | id service |",
+        f"| 0 to {PATIENCE:g} | counters in web applications |",
+        f"| 0 to {_service.CALL_TIMEOUT:g} | id service | A request for a segment",
         f"| {_pulse.PAUSE + _pulse.ANSWER:g} to 3 | id service | `/health/ready` names",
         f"| {PATIENCE:g} | segment, `strict=True`, `step=1` | `wait_timeout` ends",
         f"| {UNNOTICED_IF_STABLE} | Snowflake of a stable instance |",
