@@ -195,6 +195,7 @@ FACTS: Final[dict[Path, tuple[str, ...]]] = {
         f"in the namespace: {QUARANTINE:g} seconds by default",
         f"with `safe_guard=40, interval=10` it is {40 + QUARANTINE_MARGIN:g} seconds",
         f"`CachedSnowflakeId` at most, {BORROWED:g} seconds by default",
+        f"by up to `max_borrow` ({BORROWED:g} seconds by default)",
         f"our ids end {LEASE:g} seconds after the last stamp, CosId takes over after {GUARD:g}.",
         f"Clocks that differ by less than {GUARD - LEASE:g} seconds are safe",
         f"For {LEAD + RELEASE_MARGIN:g} seconds at most, a Java process",
@@ -274,12 +275,7 @@ FACTS: Final[dict[Path, tuple[str, ...]]] = {
 }
 
 ELSEWHERE: Final = {  # what other pages say of the same constants
-    "howto/deploy-id-service.md": (
-        f"until their [mark], for {UNNOTICED} seconds",
-        f"free after the safe guard duration, {GUARD / 60:g} minutes",
-    ),
-    "howto/kubernetes-shutdown.md": (f"the safe guard duration, {GUARD / 60:g} minutes",),
-    "howto/machine-ids-kubernetes.md": (
+    "howto/kubernetes.md": (
         f"killed within the last {GUARD / 60:g} minutes",
         f"holds {GUARD / 10:g}. The default layout",
         f"the safe guard duration, {GUARD / 60:g} minutes",
@@ -297,6 +293,10 @@ ELSEWHERE: Final = {  # what other pages say of the same constants
     "howto/threads-and-celery.md": (f"the safe guard duration, {GUARD / 60:g} minutes",),
     "howto/workers.md": (f"at most {BY_HAND:g} seconds",),
     "glossary.md": (f"without a renewal; {GUARD / 60:g} minutes by default",),
+    "reference/server-api.md": (
+        f"fail within {_service.CALL_TIMEOUT:g} seconds, because each is a call to the store",
+        f"free after the safe guard duration, {GUARD / 60:g} minutes",
+    ),
     "reference/statistics.md": (
         f"{UNNOTICED} s ahead (of a stable instance {UNNOTICED_IF_STABLE} s)",
         f"ahead of the clock, {INTERVAL / 4:g} s (of a stable instance {STABLE / 4:g} s)",
