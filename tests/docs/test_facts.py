@@ -208,6 +208,14 @@ def test_the_api_pages_have_every_module() -> None:
     assert set(aiocosid.__all__) - first <= {"errors"}
 
 
+def test_each_line_before_production_leads_to_a_page() -> None:
+    """A line that only admonishes cannot be ticked off."""
+    page = (ROOT / "docs" / "howto" / "before-production.md").read_text("utf-8")
+    lines = re.findall(r"^- \[ \] (.+(?:\n  .+)*)", page, re.MULTILINE)
+    assert len(lines) > 25
+    assert [line for line in lines if not re.search(r"\]\([\w./#-]+\.md", line)] == []
+
+
 async def test_the_tickets_of_the_readme_have_a_gap_for_each_insert_that_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
