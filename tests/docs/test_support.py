@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from ruamel.yaml import YAML
 
 import aiocosid
 from tests.servers import RedisServer
@@ -30,6 +31,7 @@ IN_THE_WORKFLOW: Final = (
     "installed"
 )
 PROGRAMS: Final = Path(sys.executable).parent
+PINNED: Final = re.compile(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
 
 
 def test_the_versions_of_python() -> None:
@@ -145,6 +147,34 @@ def test_the_workflows_are_valid() -> None:
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, len(files)) == (0, 2), done.stdout
+
+
+def test_the_workflows_are_safe() -> None:
+    """Actions are pinned by commits, jobs have no right that they do not need, and so on."""
+    command = [str(PROGRAMS / "zizmor"), "--offline", "--no-progress", str(ROOT / ".github")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    for path in (ROOT / ".github" / "workflows").iterdir():
+        actions = re.findall(r"uses: (.*)", path.read_text())
+        assert actions
+        assert [each for each in actions if not PINNED.fullmatch(each)] == []
+
+
+def test_what_is_published_is_attested() -> None:
+    """The wheel, the image and the chart, by jobs that may do so and no stored secret."""
+    text = (ROOT / ".github" / "workflows" / "publish.yml").read_text()
+    jobs = YAML(typ="safe").load(text)["jobs"]
+    for name in ("publish", "image", "chart"):
+        steps = [each.get("uses", "").partition("@")[0] for each in jobs[name]["steps"]]
+        assert "actions/attest-build-provenance" in steps, name
+        assert (
+            jobs[name]["permissions"].items()
+            >= {
+                "id-token": "write",
+                "attestations": "write",
+            }.items()
+        )
+    assert "secrets." not in text
 
 
 def test_the_fragments_make_a_changelog() -> None:
