@@ -13,7 +13,14 @@ from ._blocks import ROOT, SERVERS, Block, Reader, blocks, is_named, pages
 
 LANGUAGES = {"console", "go", "lua", "php", "python", "sql", "text", "toml", "yaml"}
 
-ALONE = ("README.md", "docs/index.md", "docs/tutorial.md", "docs/fastapi-", "docs/howto/")
+ALONE = (
+    "README.md",
+    "docs/index.md",
+    "docs/tutorial.md",
+    "docs/fastapi-",
+    "docs/howto/",
+    "docs/migrate/",
+)
 """Where each Python block can be pasted as it stands; elsewhere it follows those above it."""
 
 PAGES = {str(page.relative_to(ROOT)): page for page in pages()}

@@ -13,7 +13,7 @@ from tests.servers.mariadb import GUEST, GUEST_PASSWORD
 
 from ._blocks import ROOT, blocks
 
-HOWTO = ROOT / "docs" / "howto" / "move-from-leaf.md"
+HOWTO = ROOT / "docs" / "migrate" / "from-leaf.md"
 SCHEMA = ROOT / "docs" / "reference" / "schema.md"
 
 

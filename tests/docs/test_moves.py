@@ -15,7 +15,8 @@ from tests.servers import PostgresServer
 
 from ._blocks import ROOT, blocks
 
-PAGES: Final = sorted((ROOT / "docs" / "howto").glob("move-from-*.md"))
+PAGES: Final = sorted((ROOT / "docs" / "migrate").glob("from-*.md"))
+INDEX: Final = ROOT / "docs" / "migrate" / "index.md"
 SKELETON: Final = [
     "Install",
     "Before you begin",
@@ -26,21 +27,35 @@ SKELETON: Final = [
     "What differs",
     "What the ids look like afterwards",
 ]
-LONGEST: Final = 1600  # words; what a mover does not need is on a page of reference
+OF_EACH: Final = SKELETON[1:5]  # of each system, where a page is about several
+SYSTEMS: Final = {
+    "from-snowflake": ["Leaf's snowflakes", "Twitter's snowflake", "A hand-made class"]
+}
+LONGEST: Final = 1200  # words; what a mover does not need is on a page of reference
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 
 
-def parts(page: Path) -> list[str]:
-    """What is before the first heading of the second level, and what follows each of them."""
+def parts(page: Path, level: str = "##") -> list[str]:
+    """What is before the first heading of a level, and what follows each of them."""
     text = re.sub(
         r"(?ms)^( *)```.*?^\1```$", "", page.read_text("utf-8")
     )  # comments are no headings
-    return re.split(r"(?m)^## ", text)
+    return re.split(rf"(?m)^{level} ", text)
+
+
+def headings(parts: list[str]) -> list[str]:
+    return [each.partition("\n")[0] for each in parts[1:]]
 
 
 @each_page
 def test_the_headings_are_the_same_in_the_same_order(page: Path) -> None:
-    assert [each.partition("\n")[0] for each in parts(page)[1:]] == SKELETON
+    """A page about several systems has the middle ones in the section of each."""
+    systems = SYSTEMS.get(page.stem, [])
+    middle = systems or OF_EACH
+    assert headings(parts(page)) == [SKELETON[0], *middle, *SKELETON[5:]]
+    sections = [each for each in parts(page) if each.partition("\n")[0] in systems]
+    for section in sections:
+        assert headings(re.split("(?m)^### ", section)) == OF_EACH
 
 
 @each_page
@@ -61,6 +76,17 @@ def test_it_has_what_a_mover_needs_and_no_more(page: Path) -> None:
     assert len(page.read_text("utf-8").split()) <= LONGEST
 
 
+def test_the_table_leads_to_each_page() -> None:
+    """And to each system of a page about several."""
+    linked = set(
+        re.findall(r"^\| .*\]\((from-[\w.#-]+)\) \|$", INDEX.read_text("utf-8"), re.MULTILINE)
+    )
+    assert {each.partition("#")[0] for each in linked} == {page.name for page in PAGES}
+    for stem, systems in SYSTEMS.items():
+        anchors = {re.sub(r"[^a-z -]", "", each.lower()).replace(" ", "-") for each in systems}
+        assert {f"{stem}.md#{anchor}" for anchor in anchors} <= linked
+
+
 @pytest.mark.integration
 @pytest.mark.usefixtures("postgres_database")
 @pytest.mark.parametrize(
@@ -71,7 +97,7 @@ def test_a_table_of_postgresql_goes_over_to_a_counter_and_back(
     postgres: PostgresServer, namespace: str, kind: str
 ) -> None:
     """By the statements of the page: old and new inserts beside each other, and old ones again."""
-    page = ROOT / "docs" / "howto" / "move-from-uuid-or-auto-increment.md"
+    page = ROOT / "docs" / "migrate" / "from-uuid-or-auto-increment.md"
     allow, take_away, identity, serial, go_on = (
         block.source for block in blocks(page) if block.language == "sql"
     )
@@ -111,7 +137,7 @@ async def test_the_recipe_for_hibernate_and_a_node_take_turns(
     postgres_database: str, optimizer: str, statement: str, options: dict[str, int]
 ) -> None:
     """By the arguments of the page, with an ``allocationSize`` of 10: no id comes twice."""
-    page = ROOT / "docs" / "howto" / "move-from-hibernate-or-tickets.md"
+    page = ROOT / "docs" / "migrate" / "from-hibernate-or-tickets.md"
     (source,) = (block.source for block in blocks(page) if block.title == "old_counter.py")
     recipe: dict[str, Any] = {"__name__": "old_counter"}
     exec(source, recipe)  # noqa: S102 - as the reader does

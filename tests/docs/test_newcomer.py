@@ -35,7 +35,7 @@ FIRST = [
 GUIDES = [
     pytest.param(name, marks=pytest.mark.nightly)
     for name in RUNNABLE
-    if name.startswith("docs/howto/")
+    if name.startswith(("docs/howto/", "docs/migrate/"))
 ]
 
 # A console block that installs something, and the words that do.

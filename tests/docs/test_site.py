@@ -39,7 +39,7 @@ TEN: Final = (
     "howto/which-generator.html",
     "howto/fastapi.html",
     "howto/operate.html",
-    "howto/move-from-cosid.html",
+    "migrate/from-cosid.html",
     "explanation/guarantees.html",
     "reference/settings.html",
     "reference/errors.html",

@@ -69,7 +69,7 @@ PAGES: Final = {
     "howto/id-service.md": NEW,
     "howto/id-types.md": KNOWS,
     "howto/kubernetes.md": NEW,
-    "howto/move-from-uuid-or-auto-increment.md": KNOWS,
+    "migrate/from-uuid-or-auto-increment.md": KNOWS,
     "howto/observe.md": KNOWS,
     "howto/operate.md": NEW,
     "howto/prepare-a-store.md": NEW,
