@@ -72,6 +72,10 @@ def parser() -> argparse.ArgumentParser:
     add("--config", metavar="FILE", help="a TOML file whose store and namespace to take")
     add("--namespace", help="the machine ids' namespace (default: the store's)")
     add("--bits", type=int, default=10, help="the width of the program's worker id (default: 10)")
+    add("--region", type=int, metavar="N", help="the region of the store; needs --region-bits")
+    add(
+        "--region-bits", type=int, default=0, metavar="N", help="the bits that name it (default: 0)"
+    )
     add(
         "--env",
         action="append",

@@ -1,4 +1,4 @@
-"""``machines list``, ``machines revert`` and ``machines bits``."""
+"""``machines list``, ``machines evict`` and ``machines bits``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WEB = Machine(
     machine_id=3,
     instance_id="web-3",
     last_timestamp_ms=1_700_000_000_500,
-    mark_ms=1_700_000_090_500,
+    fence_ms=1_700_000_090_500,
     stable=True,
 )
 FREE = Machine(namespace="shop", machine_id=4, instance_id="", last_timestamp_ms=1_700_000_000_000)
@@ -54,11 +54,11 @@ def test_json_has_the_names_of_the_library(aiocosid: Command, scripted: Scripted
         "machine_id": 3,
         "instance_id": "web-3",
         "last_timestamp_ms": 1_700_000_000_500,
-        "mark_ms": 1_700_000_090_500,
+        "fence_ms": 1_700_000_090_500,
         "stable": True,
         "free": False,
     }
-    assert (second["instance_id"], second["mark_ms"], second["free"]) == ("", -1, True)
+    assert (second["instance_id"], second["fence_ms"], second["free"]) == ("", -1, True)
 
 
 def test_a_stamp_of_zero_is_no_time(
@@ -247,6 +247,22 @@ def test_bits(aiocosid: Command, namespace: str) -> None:
     assert aiocosid("snowflake", *of, "--layout", "javascript-safe-ms").code == 0
 
 
+def test_bits_with_a_region(aiocosid: Command, namespace: str) -> None:
+    """The command that the error names puts it right."""
+    of = ("--store", "memory:", "--namespace", namespace)
+    split = ("--region", 1, "--region-bits", 2)
+    assert aiocosid("machines", "bits", *of, "--set", 10, *split).code == 0
+    refused = aiocosid("snowflake", *of)
+    assert (refused.code, refused.out) == (4, "")
+    assert "10 bits with region=1, region_bits=2 in this store" in refused.err
+    way_out = f"machines bits --namespace {namespace} --set 10 --store"
+    assert f"'aiocosid {way_out} URL'" in refused.err
+    assert aiocosid(*way_out.split(), "memory:").code == 0
+    assert aiocosid("snowflake", *of).code == 0
+    for wrong in (("--region", 1), ("--region-bits", 2), ("--region", 1, "--region-bits", 10)):
+        assert "region" in aiocosid.refuses("machines", "bits", *of, "--set", 10, *wrong)
+
+
 def test_bits_while_somebody_holds_an_id(aiocosid: Command, namespace: str) -> None:
     """It says who, and how to free what a dead one holds; nothing is changed."""
     of = ("--store", "memory:", "--namespace", namespace)
@@ -266,7 +282,7 @@ def test_repair(aiocosid: Command, namespace: str) -> None:
 
     async def spoil() -> None:
         await micro.distribute(10, now_ms=1, latest_ms=1)
-        await micro.guard(0, now_ms=2, mark_ms=4_102_444_800_000)
+        await micro.renew(0, now_ms=2, fence_ms=4_102_444_800_000)
 
     asyncio.run(spoil())
     told = "machine id 0, which was ahead until 2100-01-01 00:00:00 UTC,"
