@@ -421,7 +421,7 @@ def remote(given: Given) -> GeneratorSpec[RemoteId]:
 
     def make(host: GeneratorHost, name: str) -> RemoteId:
         source: Any = host.store
-        if not hasattr(source, "take_ids"):
+        if not hasattr(source, "take_block"):
             remedy = "use a server of 'aiocosid serve' or 'aiocosid broker'"
             raise UnsupportedByStoreError(
                 type(source).__name__, "it has no generators", remedy=remedy
