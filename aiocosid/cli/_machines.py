@@ -33,6 +33,7 @@ from ._options import (
     declared,
 )
 from ._output import (
+    NoTerminalError,
     TableFormat,
     TextFormat,
     confirmed,
@@ -145,8 +146,7 @@ def evict(
     safe guard.
     """
     if not yes and not has_terminal():
-        expected = "given if there is no terminal to ask on; the owner must not run any more"
-        raise InvalidArgumentError("--yes", yes, expected=expected)
+        raise NoTerminalError("--yes", remedy="give --yes if the owner does not run any more")
     with StoreSession.on(store, config, timeout=timeout) as session:
         namespace = session.namespace(namespace)
         owner = _owner(session, namespace, machine_id)
@@ -225,8 +225,12 @@ def bits(
     change_to: Annotated[
         int | None, declared(OPTIONS["machine_bits"], "--set", metavar="N", words="The new {}.")
     ] = None,
-    region: Annotated[int | None, typer.Option(help="With --set: the store's region.")] = None,
-    region_bits: Annotated[int, typer.Option(help="With --set: the bits that name it.")] = 0,
+    region: Annotated[
+        int | None, typer.Option(metavar="N", help="With --set: the store's region.")
+    ] = None,
+    region_bits: Annotated[
+        int, typer.Option(metavar="N", help="With --set: the bits that name it.")
+    ] = 0,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Show the width of a namespace's machine ids in bits, or change it permanently.

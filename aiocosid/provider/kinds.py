@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from ..abc import DEFAULT_STEP, SHARE
 from ..abc.options import declared
 from ..errors import InvalidArgumentError, UnsupportedByStoreError
+from ..errors.base import did_you_mean
 from ..segment import SegmentChainId, SegmentId
 from ..segment.generator import resume
 from ..segment.options import GroupOptions, RemoteOptions
@@ -190,7 +191,7 @@ def grouped(given: Given) -> GeneratorSpec[GroupedSegmentId]:
         return generator
 
     # An unknown kind is refused when the generator is made.
-    known, _ = GROUP_KINDS.get(given.get("kind", "chain"), (None, None))
+    known, _ = GROUP_KINDS.get(given.get("group_kind", "chain"), (None, None))
     detail = (
         f"kind {given['kind']!r}" if known is None else Agreement(step, known, given["group_by"])
     )
@@ -252,7 +253,8 @@ def _around(
 
     inner_kind = options.get("kind", "chain")
     if inner_kind not in INNER:
-        raise InvalidArgumentError("kind", inner_kind, expected=f"one of {', '.join(INNER)}")
+        expected = f"one of {', '.join(INNER)}{did_you_mean(inner_kind, INNER)}"
+        raise InvalidArgumentError("kind", inner_kind, expected=expected)
     kind_inside, _ = INNER[inner_kind]
     rest = {name: value for name, value in options.items() if name not in {"kind", "bits"}}
     inner: GeneratorSpec[IdGenerator] = _counted(kind_inside, rest)
@@ -421,7 +423,7 @@ def remote(given: Given) -> GeneratorSpec[RemoteId]:
 
     def make(host: GeneratorHost, name: str) -> RemoteId:
         source: Any = host.store
-        if not hasattr(source, "take_ids"):
+        if not hasattr(source, "take_block"):
             remedy = "use a server of 'aiocosid serve' or 'aiocosid broker'"
             raise UnsupportedByStoreError(
                 type(source).__name__, "it has no generators", remedy=remedy

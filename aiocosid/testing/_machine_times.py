@@ -126,7 +126,7 @@ class MachineTimes(OwnTests):
         assert grant.floor_ms >= mark, f"the mark was {mark}; the floor is {grant.floor_ms}"
 
     async def test_a_late_own_id_is_given_back(self, make_machines: Make) -> None:
-        """After a crash and a clock step back, the instance takes another id and releases its own."""
+        """After a crash and a clock step back, the instance takes another id, releasing its own."""
         kit = MachineKit(make_machines)
         latest, mark = kit.ahead(2, 63)
         await kit.hold("a", fence_ms=mark)
