@@ -273,9 +273,10 @@ class GroupedSegmentId(Component, IdGenerator):
 
     def __repr__(self) -> str:
         """Say in which group it is and how many are open."""
-        state = "open" if self._unusable is None else type(self._unusable).__name__
         group = None if self._last is None else self._last.key
-        return f"<{self._label()} {state} group={group!r} groups={len(self._groups.by_key)}>"
+        return (
+            f"<{self._label()} {self._condition} group={group!r} groups={len(self._groups.by_key)}>"
+        )
 
 
 def renew_fallen(generator: GroupedSegmentId) -> None:

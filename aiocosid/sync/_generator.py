@@ -66,6 +66,7 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
         "_find",
         "_flight",
         "_is_ahead",
+        "_label",
         "_owns_session",
         "_piece",
         "_session",
@@ -117,7 +118,8 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
         """
         check_make(make, "a generator")
         check_timeout(timeout)
-        session = LoopSession(make, label="SyncIdGenerator", timeout=timeout)
+        self._label = type(self).__name__
+        session = LoopSession(make, label=self._label, timeout=timeout)
         self._describe(session, _itself, batch, owns_session=True)
 
     @classmethod
@@ -125,9 +127,11 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
         cls,
         session: LoopSession[Any],
         find: Callable[[Any], Awaitable[AnyGenerator]],
+        name: str,
     ) -> Self:
         """Return the handle of a generator that a provider opens and closes."""
         handle = cls.__new__(cls)
+        handle._label = f"{cls.__name__} {name}"
         handle._describe(session, find, None, owns_session=False)
         return handle
 
@@ -378,8 +382,9 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
         self.close()
 
     def __repr__(self) -> str:
-        """Say what it is and how many ids are in hand."""
-        return f"<{self._session.label} in_hand={length_hint(self._piece)}>"
+        """Name it, and say whether it is open and how many ids it holds."""
+        held = length_hint(self._piece)
+        return f"<{self._label} {self._session.condition} in_hand={held}>"
 
 
 def _forked() -> ForkedError:
