@@ -1,11 +1,12 @@
 """The options of machine ids: how a store hands them out, and the terms of a lease.  Pure."""
 # Without "from __future__ import annotations": the bounds of options are there at run time.
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from ._ids import DEFAULT_NAMESPACE
+from .checks import MAX_MACHINE_BITS
 from .machines import DEFAULT_SAFE_GUARD
-from .options import Options, Seconds
+from .options import Bounds, Options, Seconds
 
 if TYPE_CHECKING:
     import os
@@ -20,7 +21,7 @@ class RestartOptions(Options):
 
     Attributes:
         state_dir: a directory on the machine's own disk, for a stable instance: after a crash
-            and a start on the same machine it does not wait for its time mark.
+            and a start on the same machine it does not wait for its fence.
         offline: for how many seconds a process may issue ids, and may start on the same
             machine, while the store is down; 0, or above ``interval``.  It needs ``state_dir``.
             A start of this instance on another machine has to wait that long, also after an
@@ -38,6 +39,10 @@ class InstanceOptions(Options):
         instance_id: the instance that asks; by default a new, unique one for each process.
         safe_guard: seconds without a renewal after which an id may go to another instance.
         interval: seconds between two renewals; by default 60, and 10 for a stable instance.
+        region: which of several stores this is, of which each hands out the machine ids of one
+            region, so that they need no connection to each other; it needs ``region_bits``.
+        region_bits: how many of the machine bits, from the top, name the region; the same in all
+            regions.  The store notes both, and refuses a process that has others.
         offline_beside_cosid: allows ``offline`` where CosId on Java holds machine ids of the
             namespace: those nodes never take the id of an instance that is silent.  On JDBC
             stores they do, and on Redis when no other id is free.
@@ -46,6 +51,8 @@ class InstanceOptions(Options):
     instance_id: "InstanceId | str | None" = None
     safe_guard: float = DEFAULT_SAFE_GUARD
     interval: float | None = None
+    region: Annotated[int, Bounds(0, 2 ** (MAX_MACHINE_BITS - 1) - 1)] | None = None
+    region_bits: Annotated[int, Bounds(0, MAX_MACHINE_BITS - 1)] = 0
     offline_beside_cosid: bool = False
 
 
@@ -67,12 +74,12 @@ class LeaseTerms(Options):
             generators with `MachineIdLostError`.
         peer_safe_guard: seconds; the shortest safe guard duration of any instance in the
             namespace, if it is shorter than the distributor's own.
-        lead: seconds that the time mark is ahead of the clock; 1.5 intervals by default.  For
+        lead: seconds that the fence is ahead of the clock; 1.5 intervals by default.  For
             so long ids are issued while the store is down, and for so long the next owner may
             have to wait after a crash.
         start_timeout: seconds that opening may take; if it would have to wait longer for a
-            former owner's time mark, it fails at once.  By default 5 to reach the store, and
-            then as long as a mark can be ahead: ``lead`` and ``broken_threshold``.
+            former owner's fence, it fails at once.  By default 5 to reach the store, and
+            then as long as a fence can be ahead: ``lead`` and ``broken_threshold``.
         call_timeout: seconds after which a call to the store is given up.
     """
 

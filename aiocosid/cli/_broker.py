@@ -7,14 +7,14 @@ from typing import Annotated
 import typer
 
 from ..errors import InvalidArgumentError
-from ._options import Create, SettingsFile
+from ._options import Config, Create
 
 __all__ = ("broker",)
 
 
 def broker(
     *,
-    config: SettingsFile = None,
+    config: Config = None,
     store: Annotated[
         str | None,
         typer.Option(metavar="URL", help="Where to fetch ids, instead of a settings file."),

@@ -22,7 +22,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "bench": ("--store memory:// --seconds 1",),
     "migrate check": ("--from leaf --store mysql://user@localhost/leaf",),
     "machines list": ("--namespace shop",),
-    "machines revert": ("3 --namespace shop",),
+    "machines evict": ("3 --namespace shop",),
     "machines forget": ("old",),
     "machines repair": ("--namespace shop",),
     "machines bits": ("--namespace shop", "--namespace shop --set 10"),

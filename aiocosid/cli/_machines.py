@@ -72,14 +72,14 @@ def list_(
     store: StoreUrl = None,
     config: Config = None,
     namespace: AnyNamespace = None,
-    layout: AsTable = TableFormat.TABLE,
+    output: AsTable = TableFormat.TABLE,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Show all machine ids ever handed out, and their holders."""
     with StoreSession.on(store, config, timeout=timeout) as session:
         found = session.call(session.store.machines, namespace=namespace)
         tell_quarantines(session, namespace)
-    if layout is TableFormat.JSON:
+    if output is TableFormat.JSON:
         write_json([_facts(each) for each in found])
     elif rows := [_row(each) for each in found]:
         write_table([*rows[0]], [[*row.values()] for row in rows], left=(0, 2, 3))
@@ -122,12 +122,12 @@ def _row(each: Machine) -> dict[str, object]:
         "instance": each.instance_id,
         "state": "free" if not each.instance_id else "stable" if each.stable else "held",
         "last renewal (UTC)": time_text(each.last_timestamp_ms),
-        "mark (UTC)": time_text(each.mark_ms),
+        "mark (UTC)": time_text(each.fence_ms),
     }
 
 
 @machines.command()
-def revert(
+def evict(
     machine_id: Annotated[
         int, declared(OPTIONS["machine_id"], make=typer.Argument, metavar="MACHINE_ID")
     ],
@@ -159,7 +159,7 @@ def revert(
             if _owner(session, namespace, machine_id).instance_id != owner.instance_id:
                 expected = "held by the same instance as before the question"
                 raise InvalidArgumentError("machine_id", machine_id, expected=expected)
-        session.call(session.store.revert_machine, namespace=namespace, machine_id=machine_id)
+        session.call(session.store.evict_machine, namespace=namespace, machine_id=machine_id)
     write(f"{who} is free; it was held by {printable(owner.instance_id)}\n")
     session.tell_written()
 
@@ -194,9 +194,9 @@ def repair(
 ) -> None:
     """Make machine ids usable again after a wrong clock wrote times far ahead.
 
-    No owner can use a machine id whose time mark is more than a day ahead.  The command sets such
-    marks to a minute ahead, if the machine id is free.  If it is held, stop its holder and free it
-    with 'machines revert' first.
+    No owner can use a machine id whose fence is more than a day ahead.  The command sets such a
+    fence to a minute ahead, if the machine id is free.  If it is held, stop its holder and free it
+    with 'machines evict' first.
     """
     with StoreSession.on(store, config, timeout=timeout) as session:
         namespace = session.namespace(namespace)
@@ -205,10 +205,10 @@ def repair(
         write_json([{**asdict(each), "repaired": not each.instance_id} for each in found])
     else:
         for each in found:
-            at = time_text(max(each.mark_ms, each.last_timestamp_ms))
+            at = time_text(max(each.fence_ms, each.last_timestamp_ms))
             who = printable(each.instance_id)
             done = f"not repaired, because {who} holds it" if who else "repaired"
-            write(f"machine id {each.machine_id} with the mark {at} UTC: {done}\n")
+            write(f"machine id {each.machine_id} with the fence {at} UTC: {done}\n")
         count = sum(not each.instance_id for each in found)
         write(f"{_number(count)} of namespace {printable(namespace)} repaired\n")
     session.tell_written()
@@ -223,17 +223,29 @@ def bits(
     change_to: Annotated[
         int | None, declared(OPTIONS["machine_bits"], "--set", metavar="N", words="The new {}.")
     ] = None,
+    region: Annotated[
+        int | None, typer.Option(metavar="N", help="With --set: the store's region.")
+    ] = None,
+    region_bits: Annotated[
+        int, typer.Option(metavar="N", help="With --set: the bits that name it.")
+    ] = 0,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Show the width of a namespace's machine ids in bits, or change it permanently.
 
     It can be changed only while no machine id is held: close all instances, and free the machine
-    ids of dead ones with 'machines revert'.  The new layout must not repeat ids of the old one.
+    ids of dead ones with 'machines evict'.  The new layout must not repeat ids of the old one.
     """
     with StoreSession.on(store, config, timeout=timeout) as session:
         namespace = session.namespace(namespace)
         if change_to is not None:
-            session.call(session.store.set_machine_bits, namespace=namespace, bits=change_to)
+            session.call(
+                session.store.set_machine_bits,
+                namespace=namespace,
+                bits=change_to,
+                region=region,
+                region_bits=region_bits,
+            )
         found = session.call(session.store.machine_bits, namespace=namespace)
     width = "no recorded width" if found is None else f"{found} bits"
     write(f"machine ids of namespace {printable(namespace)} have {width}\n")
@@ -281,7 +293,7 @@ def floor(
     with StoreSession.on(store, config, timeout=timeout) as session:
         namespace = session.namespace(namespace)
         numbers = _known(session, namespace, up_to)
-        lift = partial(session.store.raise_machine_mark, namespace=namespace, above_ms=above_ms)
+        lift = partial(session.store.raise_machine_fence, namespace=namespace, above_ms=above_ms)
         raised = [each for each in numbers if session.call(lift, machine_id=each)]
     if form is TextFormat.JSON:
         write_json({"namespace": namespace, "above_ms": above_ms, "raised": raised})

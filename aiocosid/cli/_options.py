@@ -27,7 +27,6 @@ __all__ = (
     "Name",
     "Namespace",
     "Seconds",
-    "SettingsFile",
     "StoreUrl",
     "Timeout",
     "Unit",
@@ -93,14 +92,6 @@ StoreUrl = Annotated[
 ]
 
 Config = Annotated[
-    str | None,
-    typer.Option(
-        metavar="FILE",
-        help="Take store and namespace from a TOML file (default: AIOCOSID_CONFIG).",
-    ),
-]
-
-SettingsFile = Annotated[
     str | None,
     typer.Option(metavar="FILE", help="The settings, a TOML file (default: AIOCOSID_CONFIG)."),
 ]

@@ -73,6 +73,10 @@ def parser() -> argparse.ArgumentParser:
     add("--config", metavar="FILE", help="take store and namespace from a TOML file")
     add("--namespace", help="the namespace of the machine id (default: the store's)")
     add("--bits", type=int, default=10, help="the width of the worker id, in bits (default: 10)")
+    add("--region", type=int, metavar="N", help="the region of the store; needs --region-bits")
+    add(
+        "--region-bits", type=int, default=0, metavar="N", help="the bits that name it (default: 0)"
+    )
     add(
         "--env",
         action="append",

@@ -33,6 +33,8 @@ class LeaseRequest:
         config: a file of settings.
         namespace: the machine ids' namespace; None for the store's.
         bits: the width of the machine id.
+        region: the region of the store; None for no regions.
+        region_bits: how many of the bits name the region.
         instance_id: the name of a stable instance; None for a new instance.
         safe_guard: seconds after the last renewal for which the machine id stays reserved.
         interval: seconds between renewals; None for the default.
@@ -43,6 +45,8 @@ class LeaseRequest:
     config: str | None
     namespace: str | None
     bits: int
+    region: int | None
+    region_bits: int
     instance_id: str | None
     safe_guard: float
     interval: float | None
@@ -113,6 +117,8 @@ class _Renewal:
                 instance_id=request.instance_id and InstanceId(request.instance_id, stable=True),
                 safe_guard=request.safe_guard,
                 interval=request.interval,
+                region=request.region,
+                region_bits=request.region_bits,
             )
             lease = MachineIdLease(
                 distributor, bits=request.bits, on_lost="raise", lead=request.lead
@@ -125,7 +131,7 @@ class _Renewal:
                     ticks.last_ms  # noqa: B018 - it notes the time
                     self._guard()
                     with suppress(TimeoutError):
-                        await asyncio.wait_for(lease.changed()(), POLL)
+                        await asyncio.wait_for(lease.on_change()(), POLL)
                 raise lease.lost
 
     def _report(self, lease: MachineIdLease) -> None:
@@ -136,7 +142,7 @@ class _Renewal:
         if limit_ms < 0 or (last is not None and deadline.is_nearly(last)):
             return
         self._deadline = deadline
-        line = f"until {lease.machine_id} {deadline.boot_time} {deadline.mark_ms}\n"
+        line = f"until {lease.machine_id} {deadline.boot_time} {deadline.fence_ms}\n"
         with suppress(BlockingIOError):  # it is stopped; it gets the next report when it continues
             self._supervisor.send(line.encode())
             self._reported = deadline

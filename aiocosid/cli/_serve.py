@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import InvalidArgumentError
-from ._options import AsText, Create, SettingsFile
+from ._options import AsText, Config, Create
 from ._output import TextFormat, write, write_json
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ token = typer.Typer(name="token", help="Create tokens for the id service.")
 
 def serve(
     *,
-    config: SettingsFile = None,
+    config: Config = None,
     listen: Annotated[
         list[str] | None,
         typer.Option(
@@ -99,7 +99,7 @@ def _group() -> None: ...
 def new(
     *,
     name: Annotated[str, typer.Option(metavar="NAME", help="The holder's name in the audit log.")],
-    verb: Annotated[
+    scope: Annotated[
         list[str],
         typer.Option(
             metavar="VERB",
@@ -134,7 +134,7 @@ def new(
     table = token_table(
         secret,
         name=name,
-        verbs=verb,
+        scopes=scope,
         names=names,
         days=expires_in,
         ids_per_second=ids_per_second,

@@ -81,8 +81,7 @@ def watch(
                 if live is None:
                     _write_lines(counters, machines, notes)
                 else:
-                    drawn = _drawn(counters, machines, notes, live.console.width)
-                    live.update(drawn, refresh=True)
+                    live.update(_drawn(counters, machines, notes, live.console.width), refresh=True)
                 if once:
                     return
                 session.pause(interval)

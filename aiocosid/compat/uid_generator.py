@@ -22,7 +22,7 @@ from ..machine.instance_ids import as_instance_id, this_host
 from ..stores.backend import as_integer
 from ..stores.sql import executor_of, executor_on
 from ._table import Examined, create_table
-from ._worker_ids import Entry, Registry, WorkerIdDistributor, WorkerIdStore
+from ._worker_ids import Entry, Registry, WorkerIdDistributor, WorkerIdStore, refuse_region
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -198,7 +198,7 @@ class UidGeneratorStore(WorkerIdStore):
         host: str | None = None,
         port: str | int | None = None,
         container: bool | None = None,
-        **unused: Any,  # noqa: ANN401, ARG002 - ids are for good
+        **unused: Any,  # noqa: ANN401 - ids are for good
     ) -> MachineIdDistributor:
         """Return the distributor of one start on this store's connections; nothing is sent yet.
 
@@ -219,8 +219,10 @@ class UidGeneratorStore(WorkerIdStore):
 
         Raises:
             InvalidArgumentError: an argument is outside its range, or the environment is read and
-                has a host without a port, or a port without a host.
+                has a host without a port, or a port without a host; or ``region`` is given, which
+                ``WORKER_NODE`` does not know.
         """
+        refuse_region(unused)
         endpoint = _endpoint_of(host, port, container=container)
         who = as_instance_id(instance_id)
         return WorkerIdDistributor(_Starts(self._door, namespace, who, endpoint))

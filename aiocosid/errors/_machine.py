@@ -107,30 +107,66 @@ class ClockTooFarForwardError(CosIdError):
         self.limit = limit
 
 
-class MachineBitsMismatchError(CosIdError):
-    """The machine ids of the namespace have another width; nothing was taken or written.
+def _region_of(region_code: int) -> tuple[int, int]:
+    """Return a region and the number of region bits."""
+    region_bits = region_code.bit_length() - 1
+    return region_code - (1 << region_bits), region_bits
 
-    Ids of two layouts under one namespace may be equal.
+
+def _in_region(region_code: int) -> str:
+    region, region_bits = _region_of(region_code)
+    return f"with region={region}, region_bits={region_bits}" if region_bits else "without regions"
+
+
+class MachineBitsMismatchError(CosIdError):
+    """The machine ids of the namespace have another width or region; nothing was taken or written.
+
+    Ids of two layouts under one namespace may be equal, as may those of two stores of one region.
 
     Attributes:
         namespace: the namespace.
         bits: the width that was asked for.
         found: the width that the namespace has.
-        remedy: how to change it for good, once all instances are closed.
+        region_code: the region that was asked for, its bits behind a 1; 1 for no regions.
+        found_region: that of the namespace in this store.
+        remedy: how to change it permanently, once all instances are closed.
     """
 
-    def __init__(self, namespace: str, *, bits: int, found: int, remedy: str = "") -> None:
+    def __init__(
+        self,
+        namespace: str,
+        *,
+        bits: int,
+        found: int,
+        region_code: int = 1,
+        found_region: int = 1,
+        remedy: str = "",
+    ) -> None:
+        region, region_bits = _region_of(region_code)
         remedy = remedy or (
             f"run 'aiocosid machines bits --namespace {quote(namespace)} --set {bits} --store URL'"
         )
+        if region_bits:
+            remedy = (
+                f"run 'aiocosid machines bits --namespace {quote(namespace)} --set {bits} "
+                f"--region {region} --region-bits {region_bits} --store URL'"
+            )
+        advice = f"take a layout with {found} machine bits"
+        asked, has = f"{bits} were", f"{found} bits"
+        if region_code != found_region:
+            asked = f"{bits} bits {_in_region(region_code)} were"
+            has = f"{found} bits {_in_region(found_region)} in this store"
+            advice = "name that region, or the store of yours"
         super().__init__(
-            f"namespace {namespace!r} has machine ids of {found} bits, and {bits} were asked for; "
-            f"take a layout with {found} machine bits, or another namespace; if the width has "
-            f"changed for good, close all instances and {remedy}"
+            f"namespace {namespace!r} has machine ids of {has}, and {asked} asked for; {advice}, "
+            "or another namespace; if the width has changed for good, close all instances and "
+            f"{remedy}"
         )
         self.namespace = namespace
         self.bits = bits
         self.found = found
+        self.region_code = region_code
+        self.found_region = found_region
         self.remedy: str = remedy
 
 
@@ -252,8 +288,8 @@ class MachineIdInUseError(CosIdError):
     lease's id is taken over repeatedly while the lease is valid, because another process runs under
     the same instance id.  A process of the same instance id that has another ``state_dir`` may
     issue ids without the store (``offline``): that directory was copied, or the instance was moved
-    to another machine.  Or the width of a namespace is to be changed while somebody holds a machine
-    id in it.
+    to another machine.  Or the width or region of a namespace is to be changed while an instance
+    holds a machine id in it.
 
     Attributes:
         what: what is held.

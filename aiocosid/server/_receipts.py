@@ -34,7 +34,8 @@ class Lasting:
         instance: the instance id.
         machine_id: the machine id.
         bits: its width.
-        born_ms: when the instance took it, by the server's clock.
+        region_code: its region; 1 for no regions.
+        requested_ms: when the instance took it, by the server's clock.
         token: the token of the call that got it.
     """
 
@@ -43,7 +44,8 @@ class Lasting:
     instance: str
     machine_id: int
     bits: int
-    born_ms: int
+    region_code: int
+    requested_ms: int
     token: str
 
     @classmethod
@@ -55,7 +57,8 @@ class Lasting:
             instance=asked.instance,
             machine_id=asked.machine_id,
             bits=asked.bits,
-            born_ms=asked.born_ms,
+            region_code=asked.region_code,
+            requested_ms=asked.requested_ms,
             token=asked.token,
         )
 
@@ -70,7 +73,7 @@ def receipt_of(key: str, lease: Lasting, until_ms: int) -> str:
     """
     facts = json.dumps([until_ms, *(getattr(lease, name) for name in lease.__slots__)])
     digest = hmac.digest(key.encode(), facts.encode(), hashlib.sha256).hex()
-    return f"{until_ms}.{lease.born_ms}.{digest[:DIGITS]}"
+    return f"{until_ms}.{lease.requested_ms}.{digest[:DIGITS]}"
 
 
 def times_of(receipt: str) -> tuple[int, int]:

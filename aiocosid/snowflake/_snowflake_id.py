@@ -11,7 +11,7 @@ from ..abc.options import takes
 from ..errors import InvalidArgumentError, MachineBitsMismatchError
 from ._sequencer import Sequencer
 from ._stamped import StampGenerator
-from ._stamping import Stamping
+from ._stamping import SnowflakeOpening
 from .options import SnowflakeIdOptions
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ class SnowflakeId(StampGenerator):
     """Ids made of the time, a leased machine id and a sequence: no store is asked for an id.
 
     Calls wait while the clock is behind, or the tick is used up.  Ids are unique across owners
-    because of the tick: no id is later than the lease's time mark, and the machine id's next owner
-    begins above the mark.
+    because of the tick: no id is later than the lease's fence, and the machine id's next owner
+    begins above the fence.
 
     Attributes:
         layout: the layout of the ids.
@@ -37,7 +37,7 @@ class SnowflakeId(StampGenerator):
 
     layout: SnowflakeLayout
     name: str
-    _opening: Stamping
+    _opening: SnowflakeOpening
     _options: SnowflakeIdOptions | CachedIdOptions
 
     __slots__ = ("_lease", "_options", "layout", "name")
@@ -54,7 +54,8 @@ class SnowflakeId(StampGenerator):
             options: the keyword arguments: see `SnowflakeIdOptions`.
 
         Raises:
-            InvalidArgumentError: an argument is outside its range.
+            InvalidArgumentError: an argument is outside its range, or the layout has another number
+                of region bits than the machine ids.
             MachineBitsMismatchError: the lease has machine ids of another width.
         """
         self._describe(machine, options)
@@ -82,6 +83,10 @@ class SnowflakeId(StampGenerator):
             lease = machine
         if lease.bits != bits:
             raise MachineBitsMismatchError(lease.namespace, bits=bits, found=lease.bits)
+        region_bits = lease.distributor.region_code.bit_length() - 1
+        if region_bits and options.layout.region_bits not in {0, region_bits}:
+            expected = f"one with region_bits={region_bits}, as the machine ids have, or without"
+            raise InvalidArgumentError("layout", options.layout, expected=expected)
         self.layout = options.layout
         self.name = options.name
         self._lease = lease
@@ -138,7 +143,7 @@ class SnowflakeId(StampGenerator):
         return f"{type(self).__name__} {self._lease.namespace}.{self.name}"
 
     def _reset(self) -> None:
-        self._opening = Stamping(self._home, self._opening, self._lease, self._options)
+        self._opening = SnowflakeOpening(self._home, self._opening, self._lease, self._options)
 
     async def _release(self) -> None:
         """Nothing to release: the lease has everything."""

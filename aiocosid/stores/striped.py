@@ -333,6 +333,9 @@ class StripedIdSegmentDistributor(WatchedDistributor):
     that this object has handed out, its counter is raised first: ids rise, whichever store they
     come from.
 
+    With a `region` an object asks the store of that place alone, and the others only to begin a new
+    counter: data centres with a store each need no connection to each other.
+
     A new counter grants nothing until one object has reached all stores: the first start needs them
     all, and so does a store that replaces another one.  A `GroupedSegmentId` has a new counter for
     each group.
@@ -348,7 +351,7 @@ class StripedIdSegmentDistributor(WatchedDistributor):
     errors that do not come from its server.
     """
 
-    __slots__ = ("_closings", "_fail_over", "_home", "_stripes", "stride")
+    __slots__ = ("_asked", "_closings", "_fail_over", "_home", "_stripes", "stride")
 
     store = "striped"
     order_risk = "each of its stores counts by itself"
@@ -378,7 +381,9 @@ class StripedIdSegmentDistributor(WatchedDistributor):
         self._fail_over = FailOver(
             self._stripes, store, self._water, of=repr(self), judge=_is_unopened
         )
-        self._home = self._stripes.index(self._fail_over.order[0])
+        self._home, self._asked = self._stripes.index(self._fail_over.order[0]), self._stripes
+        if store.region is not None:  # no other one is asked for ids
+            self._home, self._asked = store.region, (self._stripes[store.region],)
 
     @property
     def step_limit(self) -> int | None:  # type: ignore[override]  # the stores'
@@ -393,7 +398,7 @@ class StripedIdSegmentDistributor(WatchedDistributor):
         await self._bind()
         baseline = self._water.baseline() or 0
         errors: list[CosIdError] = []
-        for stripe in self._fail_over.turn():
+        for stripe in [each for each in self._fail_over.candidates() if each in self._asked]:
             go_on()
             call = partial(stripe.grant, step, above=baseline, go_on=go_on)
             answer = await self._fail_over.ask(stripe, call)
@@ -409,6 +414,11 @@ class StripedIdSegmentDistributor(WatchedDistributor):
         opened once all stores have theirs.  This object's ids begin above all counters: one that
         was lost, and looks new, is raised as well.
         """
+        if self._asked != self._stripes:
+            own = [each for each in self._asked if not each.is_bound]
+            await self._fail_over.ask_at_once({each: each.bind for each in own})
+            if not self._asked[0].is_new:
+                return
         unbound = [each for each in self._due() if not each.is_bound]
         await self._fail_over.ask_at_once({each: each.bind for each in unbound})
         for stripe in unbound:
@@ -421,15 +431,17 @@ class StripedIdSegmentDistributor(WatchedDistributor):
 
     def _due(self) -> list[Stripe]:
         """Return the stores to bind before a grant: none in a cooldown, if another can grant."""
-        can_grant = any(each.is_bound and not each.is_new for each in self._stripes)
+        can_grant = any(each.is_bound and not each.is_new for each in self._asked)
         return [
-            each for each in self._fail_over.turn() if not (can_grant and each.health.is_resting)
+            each
+            for each in self._fail_over.candidates()
+            if not (can_grant and each.health.is_resting)
         ]
 
     def _no_answer(self, errors: list[CosIdError]) -> CosIdError:
         """Return the error for a call that no store has answered."""
-        ended = [stripe.ended for stripe in self._stripes if stripe.ended is not None]
-        if len(ended) == len(self._stripes):
+        ended = [stripe.ended for stripe in self._asked if stripe.ended is not None]
+        if len(ended) == len(self._asked):
             return ended[-1].again()
         if all(isinstance(error, IdOverflowError) for error in errors):
             return IdOverflowError(self.namespaced_name, limit=highest_id(self.stride))
@@ -468,7 +480,7 @@ class StripedIdSegmentDistributor(WatchedDistributor):
 
     async def aclose(self) -> None:
         """Release what the stores' distributors have opened themselves; the stores stay open."""
-        self._closings.note()
+        self._closings.record()
         async with AsyncExitStack() as stack:
             for stripe in self._stripes:
                 stack.push_async_callback(stripe.counter.aclose)
@@ -487,7 +499,9 @@ def _is_unopened(error: CosIdError) -> bool:
 # Three of these are below the default 2 s timeout of a generator's call.
 STORE_TIMEOUT: Final = 0.6  # seconds
 
-EXPECTED: Final = "striped:?store=URL&store=URL, percent-encoded; store_timeout=SECONDS may follow"
+EXPECTED: Final = (
+    "striped:?store=URL&store=URL, percent-encoded; store_timeout=SECONDS and region=N may follow"
+)
 
 
 class StripedStore(StoreOverStores[StripedIdSegmentDistributor]):
@@ -497,18 +511,20 @@ class StripedStore(StoreOverStores[StripedIdSegmentDistributor]):
 
     Attributes:
         store_timeout: seconds that one store has to answer.
+        region: the place of the only store that is asked for ids; None for all of them.
         residues: the residue class of each store.
         health: the health of each store, shared by all distributors.
         clock: time.
     """
 
-    __slots__ = ("clock", "health", "residues", "store_timeout")
+    __slots__ = ("clock", "health", "region", "residues", "store_timeout")
 
     def __init__(
         self,
         stores: Sequence[Store],
         *,
         store_timeout: float = STORE_TIMEOUT,
+        region: int | None = None,
         owns_stores: bool = False,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
@@ -519,6 +535,8 @@ class StripedStore(StoreOverStores[StripedIdSegmentDistributor]):
                 each counter contains its place and their number, and refuses another one.  They
                 have to support `Store.set_floor`.
             store_timeout: seconds that one store has to answer, before the next is asked.
+            region: the place in ``stores`` of this process's region: only that store is asked for
+                ids, so that the regions need no connection to each other once a counter has begun.
             owns_stores: whether `aclose` closes them.
             clock: time; the system's by default.
 
@@ -527,6 +545,9 @@ class StripedStore(StoreOverStores[StripedIdSegmentDistributor]):
         """
         _check_stores(stores)
         check_seconds("store_timeout", store_timeout)
+        if region is not None:
+            check_integer("region", region, at_least=0, at_most=len(stores) - 1)
+        self.region: int | None = region
         super().__init__(stores, owns_stores=owns_stores)
         self.residues: list[ResidueClass] = [
             ResidueClass(number, len(stores)) for number in range(len(stores))
@@ -536,21 +557,21 @@ class StripedStore(StoreOverStores[StripedIdSegmentDistributor]):
         self.clock: Clock = clock
 
     @classmethod
-    def from_url(cls, url: str, *, open_store: Callable[[str], Store]) -> Self:
+    def from_url(cls, url: str, *, store_from_url: Callable[[str], Store]) -> Self:
         """Combine the stores of a URL, which are closed with this one.
 
         Args:
-            url: ``striped:?store=URL&store=URL``, each percent-encoded; ``store_timeout`` may
-                follow, in seconds.
-            open_store: opens each of them: `aiocosid.open_store`.
+            url: ``striped:?store=URL&store=URL``, each percent-encoded; ``store_timeout``, in
+                seconds, and ``region`` may follow.
+            store_from_url: opens each of them: `aiocosid.store_from_url`.
 
         Raises:
             InvalidArgumentError: the URL, or one within, is malformed.
             MissingExtraError: a store's driver is not installed.
         """
-        options = {"store_timeout": float}
+        options: dict[str, Callable[[str], Any]] = {"store_timeout": float, "region": int}
         urls, given = read_parts(url, "striped", options, needs={"store"}, expected=EXPECTED)
-        return cls([*map(open_store, urls)], owns_stores=True, **given)
+        return cls([*map(store_from_url, urls)], owns_stores=True, **given)
 
     def __repr__(self) -> str:
         """Show the stores, without credentials."""

@@ -62,17 +62,14 @@ NEW: Final = "a new server: `--yes` is refused once it has keys"
 KNOWS: Final = "a SQLite file has a witness: dropped tables are refused"
 
 PAGES: Final = {
+    "examples/index.md": NEW,
     "explanation/evidence.md": TEXT,
     "explanation/leases.md": TEXT,
     "howto/configure.md": NEW,
-    "howto/fastapi.md": NEW,
-    "howto/gunicorn.md": KNOWS,
     "howto/id-service.md": NEW,
     "howto/id-types.md": KNOWS,
-    "howto/kubernetes-shutdown.md": NEW,
-    "howto/machine-ids-kubernetes.md": NEW,
+    "howto/kubernetes.md": NEW,
     "migrate/from-uuid-or-auto-increment.md": KNOWS,
-    "howto/nats.md": NEW,
     "howto/observe.md": KNOWS,
     "howto/operate.md": NEW,
     "howto/prepare-a-store.md": NEW,

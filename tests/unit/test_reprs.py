@@ -15,7 +15,7 @@ from aiocosid.abc.options import Options
 from aiocosid.converter import Radix62IdConverter
 from aiocosid.generators import CounterId
 from aiocosid.machine import InstanceId, MachineIdLease
-from aiocosid.provider import ConfiguredProvider, open_store
+from aiocosid.provider import ConfiguredProvider, store_from_url
 from aiocosid.segment import GroupBy, GroupedSegmentId, SegmentChainId, SegmentId
 from aiocosid.server import App
 from aiocosid.snowflake import RADIX36, RADIX62, CosIdFriendlyText, CosIdGenerator, SnowflakeId
@@ -30,7 +30,7 @@ HOOKS = {
     *("OpenTelemetryInstrument", "PrometheusInstrument"),
     *("SegmentPrimaryKey", "SnowflakePrimaryKey", "TextPrimaryKey", "Rates"),
 }
-STORE = open_store("memory:")
+STORE = store_from_url("memory:")
 ONE = InstanceId("a:1")
 
 

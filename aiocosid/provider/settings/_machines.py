@@ -33,7 +33,7 @@ BY_HAND: Final = {"interval", "worker", "worker_bits", "state_dir"}
 TAKES: Final[dict[str, set[str]]] = {
     "store": {
         *("instance_id", "stable", "safe_guard", "interval"),
-        *("state_dir", "offline", "offline_beside_cosid"),
+        *("state_dir", "offline", "offline_beside_cosid", "region", "region_bits"),
     },
     "manual": {"machine_id", "instance_id", "stable", *BY_HAND},
     "stateful-set": {"pod_name", *BY_HAND},

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import BaseModel, Discriminator, Field, Tag
 
 from ...abc import DEFAULT_NAMESPACE
-from ...abc.leases import LeaseTerms
+from ...abc.leases import InstanceOptions, LeaseTerms
 from ._generators import (  # noqa: TC001 - pydantic reads annotations
     GeneratorSettings,
     Name,
@@ -23,6 +23,7 @@ __all__ = ("LeafTagsSettings", "MachineSettings", "OwnStoreSettings", "Settings"
 
 
 @having(LeaseTerms, "peer_safe_guard", "lead", "start_timeout", "on_lost")
+@having(InstanceOptions, "region", "region_bits")
 class MachineSettings(BaseModel):
     """Where the machine ids of Snowflakes come from.
 
@@ -32,7 +33,7 @@ class MachineSettings(BaseModel):
         instance_id: names the holder of the machine id; by default a new name for each process.
         stable: whether a process that starts again has the same instance id.
         interval: seconds between two renewals, by default 60, or 10 for a stable instance; without
-            a store, seconds between two writes of the time mark, by default 3.
+            a store, seconds between two writes of the fence, by default 3.
         pod_name: the pod's name; by default the environment's POD_NAME, which the pod's template
             sets from ``metadata.name``.
         worker: which of several workers this is, from 0.

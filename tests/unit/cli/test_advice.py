@@ -18,7 +18,7 @@ BEGINS: Final = re.compile(r"['`]aiocosid [a-z]")
 VALUES: Final = {"URL": "sqlite:///ids.db", "FILE": "ids.toml", "N": "7", "MACHINE_ID": "3"}
 """For what the reader fills in."""
 
-NUMBERS: Final = ("bits", "highest", "machine_id")
+NUMBERS: Final = ("bits", "highest", "machine_id", "region", "region_bits")
 
 
 def filled(value: ast.expr) -> str:

@@ -93,7 +93,7 @@ def test_machine_ids(
         machine_id=3,
         instance_id=instance,
         last_timestamp_ms=1_700_000_000_500,
-        mark_ms=1_700_000_090_500,
+        fence_ms=1_700_000_090_500,
         stable=True,
     )
     scripted.known = [[found, found]] * 2

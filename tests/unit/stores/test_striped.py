@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import pytest
 
-from aiocosid import SegmentChainId, SegmentId, open_store
+from aiocosid import SegmentChainId, SegmentId, store_from_url
 from aiocosid._life import fork
 from aiocosid.abc import MAX_ID, Counter
 from aiocosid.errors import (
@@ -398,7 +398,7 @@ class TestFailures:
         with pytest.raises(ForkedError):
             await grant(one)
         for store in stores:
-            monkeypatch.setattr(store._backend, "_born", fork.generation)
+            monkeypatch.setattr(store._backend, "_fork_generation", fork.generation)
         await one.aopen()
         assert (await grant(one))[0] > ids[-1]
         call = asyncio.ensure_future(grant(one))
@@ -674,7 +674,7 @@ class TestDescription:
         urls = [f"sqlite:///{tmp_path}/{name}.db" for name in ("a b&c", "d+e")]
         inner = "&".join(f"store={quote(url, safe='')}" for url in urls)
         striped = StripedStore.from_url(
-            f"striped:?{inner}&store_timeout=1.5", open_store=open_store
+            f"striped:?{inner}&store_timeout=1.5", store_from_url=store_from_url
         )
         assert striped.store_timeout == 1.5
         assert [str(tmp_path / name) in repr(striped) for name in ("a b&c.db", "d+e.db")] == [
@@ -683,17 +683,17 @@ class TestDescription:
         both = "store=memory:&store=redis+sentinel://h/s"
         opened: list[str] = []
         with pytest.raises(InvalidArgumentError, match="stores"):
-            StripedStore.from_url(f"striped:?{both}", open_store=opened.append)  # type: ignore[arg-type]
+            StripedStore.from_url(f"striped:?{both}", store_from_url=opened.append)  # type: ignore[arg-type]
         assert opened == ["memory:", "redis+sentinel://h/s"]
         for wrong in ("", "?", f"?{both}&span=1", f"?{both}&store_timeout=1&store_timeout=1", both):
             with pytest.raises(InvalidArgumentError, match=r"url is 'striped:\.\.\.'"):
-                StripedStore.from_url(f"striped:{wrong}", open_store=open_store)
+                StripedStore.from_url(f"striped:{wrong}", store_from_url=store_from_url)
         for seconds in ("x", "0", "nan"):
             url = f"striped:?{inner}&store_timeout={seconds}"
             with pytest.raises(InvalidArgumentError, match="store_timeout"):
-                StripedStore.from_url(url, open_store=open_store)
+                StripedStore.from_url(url, store_from_url=store_from_url)
         with pytest.raises(InvalidArgumentError, match="2 to 9 stores"):
-            StripedStore.from_url("striped:?store=memory:", open_store=open_store)
+            StripedStore.from_url("striped:?store=memory:", store_from_url=store_from_url)
 
     def test_what_are_no_stores(self) -> None:
         one, two = MemoryStore(), MemoryStore()
@@ -707,3 +707,97 @@ class TestDescription:
             StripedStore([one, two], store_timeout=0)
         with pytest.raises(InvalidArgumentError, match="store_timeout"):
             at([one, two], store_timeout=0)
+
+
+class TestRegions:
+    """Data centres with a store each: every process asks that of its own region alone."""
+
+    def at(self, stores: Iterable[Any], region: int) -> StripedIdSegmentDistributor:
+        store = StripedStore(list(stores), region=region)
+        return store.segment_distributor(name="order", step=10)
+
+    @pytest.mark.parametrize("began", ["in a region", "anywhere"])
+    async def test_only_the_own_store_is_asked_for_ids(self, began: str) -> None:
+        """Once the counter has begun, the others may be out of reach for good."""
+        stores = flaky()
+        await grant(self.at(stores, 1) if began == "in a region" else at(stores), 1)
+        for region in range(3):
+            calls = [each.calls for each in stores]
+            for number, store in enumerate(stores):
+                store.error = AWAY if number != region else None
+            one = self.at(stores, region)
+            ids = [each for _ in range(20) for each in await grant(one)]
+            assert {(each - 1) % 3 for each in ids} == {region}
+            assert ids == sorted(set(ids))
+            assert [number for number, each in enumerate(stores) if each.calls > calls[number]] == [
+                region
+            ]
+            assert one.statistics().home == region
+
+    async def test_a_new_counter_needs_every_store(self) -> None:
+        """As without regions: an empty store cannot tell that it is not the first."""
+        stores = flaky()
+        stores[2].error = AWAY
+        one = self.at(stores, 0)
+        with pytest.raises(StoreUnavailableError, match="before every store was reached once"):
+            await grant(one)
+        stores[2].error = None
+        assert (await grant(one))[0] % 3 == 1
+
+    async def test_its_own_store_is_away(self) -> None:
+        """No other one helps, though it could; the call fails, and goes on afterwards."""
+        stores = await started(*flaky())
+        one = self.at(stores, 1)
+        before = await grant(one)
+        stores[1].error = AWAY
+        for _ in range(3):
+            with pytest.raises(StoreUnavailableError, match="no store answers"):
+                await grant(one)
+        stores[1].error = None
+        assert (await grant(one))[0] > before[-1]
+
+    async def test_its_own_store_was_replaced_by_an_empty_one(self) -> None:
+        """It grants nothing before it has seen the others, and then only above them."""
+        stores = await started(*flaky())
+        last = (await grant(at(stores, 0), 1000))[-1]
+        stores[1] = Flaky()
+        stores[0].error = AWAY
+        one = self.at(stores, 1)
+        with pytest.raises(StoreUnavailableError, match="before every store was reached once"):
+            await grant(one)
+        stores[0].error = None
+        assert (await grant(one))[0] > last, "one in a cooldown is asked as well"
+
+    async def test_its_own_counter_went_back(self) -> None:
+        """The error is the one of that store; no other is asked."""
+        stores = await started(*flaky())
+        one = self.at(stores, 1)
+        await grant(one, 1000)
+        stores[1]._backend._counters[KEY] %= 100
+        for _ in range(2):
+            with pytest.raises(StoreRolledBackError):
+                await grant(one)
+
+    async def test_another_split_is_refused(self) -> None:
+        """More or fewer regions, or the same in another order: nothing is handed out."""
+        stores = await started(*flaky())
+        for others, region in ((stores[:2], 0), ([*reversed(stores)], 0), ([*stores, Flaky()], 1)):
+            with pytest.raises(StoreError, match="was asked for as place"):
+                await grant(self.at(others, region))
+        assert (await grant(self.at(stores, 0)))[0] % 3 == 1
+
+    @pytest.mark.parametrize("region", [-1, 3, True, "1"])
+    def test_there_is_no_such_region(self, region: Any) -> None:
+        """A region is the place of a store."""
+        with pytest.raises(InvalidArgumentError, match="region"):
+            StripedStore(flaky(), region=region)
+
+    def test_in_a_url(self) -> None:
+        """As ``store_timeout`` is."""
+        url = "striped:?store=redis://a&store=redis://b&region="
+        store = store_from_url(f"{url}1")
+        assert isinstance(store, StripedStore)
+        assert store.region == 1
+        for wrong in ("2", "one"):
+            with pytest.raises(InvalidArgumentError, match="region"):
+                store_from_url(f"{url}{wrong}")

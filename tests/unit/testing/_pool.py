@@ -24,7 +24,12 @@ from aiocosid.abc import (
 )
 from aiocosid.abc.checks import check_machine_bits
 from aiocosid.abc.machines import QUARANTINE_MARGIN, check_same_bits
-from aiocosid.errors import MachineIdLostError, MachineIdOverflowError, MachineIdQuarantineError
+from aiocosid.errors import (
+    MachineBitsMismatchError,
+    MachineIdLostError,
+    MachineIdOverflowError,
+    MachineIdQuarantineError,
+)
 from aiocosid.machine.instance_ids import as_instance_id
 
 
@@ -35,22 +40,22 @@ class Claim:
     Attributes:
         text: who holds it.
         token: of the call that handed it out.
-        born_ms: when that was, by the owner's clock.
+        requested_ms: when that was, by the owner's clock.
         bits: the width of the namespace.
         machine_id: the id.
     """
 
     text: str
     token: object
-    born_ms: int
+    requested_ms: int
     bits: int
     machine_id: int
 
     def yields_to(self, other: Claim) -> bool:
         """Tell whether the other one, which was asserted already, keeps the id."""
         if other.text == self.text:  # a later life took it from an earlier one
-            return other.token is not self.token and other.born_ms >= self.born_ms
-        return (other.born_ms, other.text) < (self.born_ms, self.text)
+            return other.token is not self.token and other.requested_ms >= self.requested_ms
+        return (other.requested_ms, other.text) < (self.requested_ms, self.text)
 
 
 @dataclass(slots=True)
@@ -134,7 +139,7 @@ class Entry:
         stable: whether the owner is.
         seen: when it last sent a renewal, on the store's own monotonic clock, in seconds.
         stamp_ms: the latest time that it told.
-        mark_ms: no id was issued with a later time.
+        fence_ms: no id was issued with a later time.
         token: of the call that took it; an earlier one under the same text had another.
     """
 
@@ -143,13 +148,13 @@ class Entry:
     stable: bool = False
     seen: float = 0.0
     stamp_ms: int = -1
-    mark_ms: int = -1
+    fence_ms: int = -1
     token: object = None
 
     @property
     def floor_ms(self) -> int:
         """Above which time the next owner's ids have to be."""
-        return max(self.stamp_ms, self.mark_ms)
+        return max(self.stamp_ms, self.fence_ms)
 
     def release(self) -> None:
         """Belong to nobody, and remember the times."""
@@ -164,14 +169,16 @@ class MachinePool:
 
     Attributes:
         bits: the width of the machine ids, once one was handed out.
+        region: the region and its bits, from the same time on.
         marker: whether all is known; only a test makes it say no.
     """
 
-    __slots__ = ("bits", "entries", "marker", "namespace")
+    __slots__ = ("bits", "entries", "marker", "namespace", "region")
 
     def __init__(self, namespace: str) -> None:
         self.namespace = namespace
         self.bits: int | None = None
+        self.region: tuple[int | None, int] | None = None
         self.entries: dict[int, Entry] = {}
         self.marker = Marker()
 
@@ -185,6 +192,7 @@ class MachinePool:
         seen: float,
         safe_guard: float,
         token: object = None,
+        region: tuple[int | None, int] = (None, 0),
     ) -> MachineGrant:
         """Take the first machine id that need not wait, else the one that has to wait least.
 
@@ -197,9 +205,13 @@ class MachinePool:
         size = check_machine_bits(bits)
         self._check_marker(seen, safe_guard)
         check_same_bits(self.namespace, bits, self.bits)
+        if region != (self.region or region):
+            raise MachineBitsMismatchError(self.namespace, bits=bits, found=bits)
         own = self._own(who)
+        size >>= region[1]
+        ids = range((region[0] or 0) * size, ((region[0] or 0) + 1) * size)
         best: Entry | None = None
-        for entry in self._candidates(own, size, silent_since=seen - safe_guard):
+        for entry in self._candidates(own, ids, silent_since=seen - safe_guard):
             if best is None or entry.floor_ms < best.floor_ms:
                 best = entry
             if entry.floor_ms <= latest_ms or (entry is own and who.stable):
@@ -215,16 +227,16 @@ class MachinePool:
         best.stamp_ms = max(best.stamp_ms, now_ms)
         best.token = token
         self.entries[best.machine_id] = best
-        self.bits = bits
+        self.bits, self.region = bits, region
         return grant
 
-    def guard(
+    def renew(
         self,
         who: InstanceId,
         machine_id: int,
         *,
         now_ms: int,
-        mark_ms: int,
+        fence_ms: int,
         seen: float,
         safe_guard: float = DEFAULT_SAFE_GUARD,
         token: object = None,
@@ -247,9 +259,9 @@ class MachinePool:
         self.marker.remember(safe_guard)
         entry.seen = seen
         entry.stamp_ms = max(entry.stamp_ms, now_ms)
-        entry.mark_ms = max(entry.mark_ms, mark_ms)
+        entry.fence_ms = max(entry.fence_ms, fence_ms)
 
-    def revert(
+    def release(
         self, who: InstanceId, machine_id: int, *, last_ms: int, token: object = None
     ) -> None:
         """Lower the mark, and let the id go unless its owner is stable; nothing if not ours.
@@ -260,7 +272,7 @@ class MachinePool:
         if entry is None or entry.holder != who.text or entry.token is not token:
             return
         if last_ms >= 0:
-            entry.mark_ms = last_ms
+            entry.fence_ms = last_ms
         if not who.stable:
             entry.release()
 
@@ -307,21 +319,21 @@ class MachinePool:
                 machine_id=entry.machine_id,
                 instance_id=entry.holder,
                 last_timestamp_ms=entry.stamp_ms,
-                mark_ms=entry.mark_ms,
+                fence_ms=entry.fence_ms,
                 stable=entry.stable,
             )
 
     def _own(self, who: InstanceId) -> Entry | None:
         return next((each for each in self.entries.values() if each.holder == who.text), None)
 
-    def _candidates(self, own: Entry | None, size: int, *, silent_since: float) -> Iterator[Entry]:
+    def _candidates(self, own: Entry | None, ids: range, *, silent_since: float) -> Iterator[Entry]:
         """Give what might be taken, in CosId's order: own, given back, new, expired."""
         # A wider layout's ids are in the namespace, but not in this one's reach.
-        known = [each for number, each in sorted(self.entries.items()) if number < size]
+        known = [each for number, each in sorted(self.entries.items()) if number in ids]
         yield from (each for each in known if each is own)
         yield from (each for each in known if not each.holder)
-        new = next(number for number in count() if number not in self.entries)
-        if new < size:
+        new = next(number for number in count(ids.start) if number not in self.entries)
+        if new in ids:
             yield Entry(new)
         yield from (
             each
@@ -352,6 +364,8 @@ class PoolStore:
         instance_id: InstanceId | str | None = None,
         safe_guard: float = DEFAULT_SAFE_GUARD,
         interval: float = DEFAULT_GUARD_INTERVAL,
+        region: int | None = None,
+        region_bits: int = 0,
     ) -> MachineIdDistributor:
         return PoolDistributor(
             namespace=namespace,
@@ -359,6 +373,8 @@ class PoolStore:
             safe_guard=safe_guard,
             interval=interval,
             memory=self,
+            region=region,
+            region_bits=region_bits,
         )
 
     def forget_machines(self, *, namespace: str, everything: bool = True) -> None:
@@ -382,6 +398,8 @@ class PoolDistributor(MachineIdDistributor):
         safe_guard: float = DEFAULT_SAFE_GUARD,
         interval: float = DEFAULT_GUARD_INTERVAL,
         memory: PoolStore | None = None,
+        region: int | None = None,
+        region_bits: int = 0,
     ) -> None:
         """Describe who asks; see `aiocosid.abc.MachineIdDistributor`.
 
@@ -391,7 +409,10 @@ class PoolDistributor(MachineIdDistributor):
             safe_guard: seconds without a renewal after which an id may go to somebody else.
             interval: seconds between two renewals.
             memory: where the machine ids lie; by default in the one store that this process shares.
+            region: whose machine ids it takes; None for all.
+            region_bits: how many of the highest bits name the region.
         """
+        self.region = region, region_bits
         super().__init__(
             namespace=namespace,
             instance_id=as_instance_id(instance_id),
@@ -425,22 +446,23 @@ class PoolDistributor(MachineIdDistributor):
                 seen=self._store._clock.monotonic(),
                 safe_guard=self.safe_guard,
                 token=token,
+                region=self.region,
             )
         self._token = token
         self._claim = Claim(self.instance_id.text, token, now_ms, bits, grant.machine_id)
         return grant
 
-    async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
-        """Send a renewal, and raise the time mark, without a suspension.
+    async def renew(self, machine_id: int, *, now_ms: int, fence_ms: int) -> None:
+        """Send a renewal, and raise the fence, without a suspension.
 
         Raises:
             MachineIdLostError: somebody else holds the id, or nobody.
             MachineIdQuarantineError: a test made the store forget.
             ForkedError: the machine ids are the parent's.
         """
-        self._guard(machine_id, now_ms, mark_ms, None)
+        self._guard(machine_id, now_ms, fence_ms, None)
 
-    async def reassert(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
+    async def reassert(self, machine_id: int, *, now_ms: int, fence_ms: int) -> None:
         """Do so for an id that is surely ours; see `aiocosid.abc.MachineIdDistributor.reassert`.
 
         Raises:
@@ -449,26 +471,26 @@ class PoolDistributor(MachineIdDistributor):
                 the id, or gave it back.
             ForkedError: the machine ids are the parent's.
         """
-        self._guard(machine_id, now_ms, mark_ms, self._claim if self._claims(machine_id) else None)
+        self._guard(machine_id, now_ms, fence_ms, self._claim if self._claims(machine_id) else None)
 
     def _claims(self, machine_id: int) -> bool:
         return self._claim is not None and self._claim.machine_id == machine_id
 
-    def _guard(self, machine_id: int, now_ms: int, mark_ms: int, claim: Claim | None) -> None:
+    def _guard(self, machine_id: int, now_ms: int, fence_ms: int, claim: Claim | None) -> None:
         self._store._refuse_child()
         with self._store._lock:
-            self._pool.guard(
+            self._pool.renew(
                 self.instance_id,
                 machine_id,
                 now_ms=now_ms,
-                mark_ms=mark_ms,
+                fence_ms=fence_ms,
                 seen=self._store._clock.monotonic(),
                 safe_guard=self.safe_guard,
                 token=self._token,
                 claim=claim,
             )
 
-    async def revert(self, machine_id: int, *, last_ms: int) -> None:
+    async def release(self, machine_id: int, *, last_ms: int) -> None:
         """Give the id back without a suspension; does nothing if it is not ours any more.
 
         Raises:
@@ -478,7 +500,7 @@ class PoolDistributor(MachineIdDistributor):
         if self._claims(machine_id):
             self._claim = None
         with self._store._lock:
-            self._pool.revert(self.instance_id, machine_id, last_ms=last_ms, token=self._token)
+            self._pool.release(self.instance_id, machine_id, last_ms=last_ms, token=self._token)
 
     async def aopen(self) -> None:
         """Refuse a forked child.
