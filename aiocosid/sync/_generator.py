@@ -118,9 +118,8 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
         """
         check_make(make, "a generator")
         check_timeout(timeout)
-        self._label = type(self).__name__
-        session = LoopSession(make, label=self._label, timeout=timeout)
-        self._describe(session, _itself, batch, owns_session=True)
+        session = LoopSession(make, label=type(self).__name__, timeout=timeout)
+        self._describe(session, _itself, batch, session.label, owns_session=True)
 
     @classmethod
     def _of(
@@ -131,8 +130,7 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
     ) -> Self:
         """Return the handle of a generator that a provider opens and closes."""
         handle = cls.__new__(cls)
-        handle._label = f"{cls.__name__} {name}"
-        handle._describe(session, find, None, owns_session=False)
+        handle._describe(session, find, None, f"{cls.__name__} {name}", owns_session=False)
         return handle
 
     def _describe(
@@ -140,11 +138,12 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
         session: LoopSession[Any],
         find: Callable[[Any], Awaitable[AnyGenerator]],
         batch: int | None,
+        label: str,
         *,
         owns_session: bool,
     ) -> None:
         check_batch(batch)
-        self._session, self._owns_session = session, owns_session
+        self._session, self._owns_session, self._label = session, owns_session, label
         self._find = find
         self._asked_batch = batch
         self._pending: Future[Iterator[T]] | None = None  # the next batch
