@@ -18,6 +18,7 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
+from ..errors import InvalidArgumentError
 from ._exit import OutputError, printable
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from ..abc import Counter
 
 __all__ = (
+    "NoTerminalError",
     "TableFormat",
     "TextFormat",
     "confirmed",
@@ -131,6 +133,15 @@ def _time(seconds: int | None) -> str:
 def has_terminal() -> bool:
     """Return whether standard input is a terminal, so that a question can be answered."""
     return sys.stdin is not None and sys.stdin.isatty()
+
+
+class NoTerminalError(InvalidArgumentError):
+    """A command has a question, and there is no terminal to ask it on."""
+
+    def __init__(self, option: str, *, remedy: str) -> None:
+        super().__init__(option, "not given", expected="given")
+        self.remedy = remedy
+        self.args = (f"there is no terminal to ask on; {remedy}",)
 
 
 def confirmed(question: str) -> bool:
