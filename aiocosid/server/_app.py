@@ -138,6 +138,10 @@ class App:
         # A redirect could take an id at another path than the requested one.
         self._app: Any = Router(routes, redirect_slashes=False, lifespan=self.running)
 
+    def __repr__(self) -> str:
+        """Show the service."""
+        return f"<{type(self).__name__} of {self.service!r}>"
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request of a connection, or the application's lifespan."""
         scope["app"] = self  # makes the framework raise its refusals

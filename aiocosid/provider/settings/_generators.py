@@ -219,7 +219,7 @@ class CachedSettings(_Timed):
     """A `CachedSnowflakeId`, like uid-generator's: ids in seconds, prepared ahead of the clock.
 
     Attributes:
-        layout: a layout in seconds; a name, or a table.
+        layout: in seconds; a name, or a table.
         boost: the ring holds the ids of ``2^boost`` seconds, 8 by default.
         max_borrow: seconds that ids may be ahead of the clock.
         refill_interval: seconds between two checks of the ring while no ids are requested; by
@@ -242,7 +242,7 @@ class ShardedSettings(_Generator):
         timestamp_bits: width of the seconds.
         sharding_bits: width of the sharding id.
         sequence_bits: width of the sequence.
-        zone: the time zone, with a fixed offset.
+        zone: with a fixed offset.
         key: pattern of the counters' keys, with ``<second>`` in place of the second; for servers
             that are shared with Java nodes.
         max_sequence: the highest sequence, on all nodes; by default the layout's.
@@ -272,7 +272,7 @@ class CosIdSettings(_Stamped):
 
     Attributes:
         text: the format of the ids.
-        zone: the time zone of "friendly" text; it must have a fixed offset.
+        zone: for "friendly" text; it must have a fixed offset.
         pad_start: whether machine id and sequence have a fixed width in "friendly" text; by default
             true.
         timestamp_bits: width of the time.

@@ -101,7 +101,7 @@ class _Interval(_Sharding):
 
 
 class IntervalShardingSettings(_Interval):
-    """ShardingSphere's COSID_INTERVAL and CosId's older types: sharding by date or timestamp.
+    """ShardingSphere's COSID_INTERVAL and CosId's older types: by date, time or timestamp.
 
     Attributes:
         zone_id: the time zone for reading timestamps.

@@ -117,10 +117,9 @@ class LayoutSettings(BaseModel):
         name: the name of a ready-made layout, alone or with ``epoch``.
         timestamp_bits: width of the time; with it, all other keys except ``name`` and the last two
             are required.
-        machine_bits: width of the machine id, including regions.
+        machine_bits: regions included.
         sequence_bits: width of the sequence; all three together at most 63.
-        epoch: the first moment of the layout; together with ``name`` it replaces that layout's own
-            epoch.
+        epoch: together with ``name`` it replaces that layout's own.
         region_bits: how many of the machine bits hold a region; by default 0.
         sequence_first: whether the sequence is above the machine id in the number; by default
             false.
