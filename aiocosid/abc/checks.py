@@ -50,29 +50,29 @@ def check_text(argument: str, value: object, *, at_most: int | None = None) -> N
     """Raise unless it is a text that every store can hold."""
     # NUL cannot be stored by PostgreSQL and ends a C string in SQLite.
     if not isinstance(value, str) or not value or "\0" in value:
-        expected = "a text that is not empty, without NUL"
-        raise InvalidArgumentError(argument, value, expected=expected)
+        raise InvalidArgumentError(argument, value, "must be a non-empty text without NUL")
     if at_most is not None and len(value) > at_most:
-        raise InvalidArgumentError(argument, value, expected=f"at most {at_most} characters")
+        rule = f"has {len(value)} characters (maximum {at_most})"
+        raise InvalidArgumentError(argument, value, rule)
     try:
         value.encode()
     except UnicodeEncodeError:  # half of a surrogate pair
-        raise InvalidArgumentError(argument, value, expected="a text that UTF-8 can hold") from None
+        rule = "must be a text that UTF-8 can encode"
+        raise InvalidArgumentError(argument, value, rule) from None
 
 
 def check_integer(argument: str, value: object, *, at_least: int, at_most: int = MAX_INT64) -> None:
     """Raise unless it is an integer in the range."""
     # bool is an int to isinstance; step=True is a mistake all the same.
     if type(value) is not int or not at_least <= value <= at_most:
-        raise InvalidArgumentError(
-            argument, value, expected=f"an integer from {at_least} to {at_most}"
-        )
+        rule = f"must be an integer from {at_least} to {at_most}"
+        raise InvalidArgumentError(argument, value, rule)
 
 
 def check_boolean(argument: str, value: object) -> None:
     """Raise `InvalidArgumentError` unless ``value`` is True or False."""
     if type(value) is not bool:
-        raise InvalidArgumentError(argument, value, expected="True or False")
+        raise InvalidArgumentError(argument, value, "must be True or False")
 
 
 def is_integer(value: object) -> bool:
@@ -85,10 +85,10 @@ def check_seconds(
 ) -> None:
     """Raise `InvalidArgumentError` unless it is a finite time above 0, or 0 as well."""
     if not _is_finite(value) or not 0 <= value <= at_most or (value == 0 and not or_zero):
-        expected = "a finite number of seconds " + ("of at least 0" if or_zero else "above 0")
+        rule = "must be a finite number of seconds " + ("of at least 0" if or_zero else "above 0")
         if isfinite(at_most):
-            expected += f", at most {at_most:.0f}"
-        raise InvalidArgumentError(argument, value, expected=expected)
+            rule += f", at most {at_most:.0f}"
+        raise InvalidArgumentError(argument, value, rule)
 
 
 def _is_finite(value: object) -> TypeGuard[float]:
@@ -117,7 +117,7 @@ def check_step(step: object) -> None:
     """
     # bool is an int to isinstance; a step of True is a mistake all the same.
     if type(step) is not int or step < 1:
-        raise InvalidArgumentError("step", step, expected="an integer, at least 1")
+        raise InvalidArgumentError("step", step, "must be an integer of at least 1")
 
 
 def check_above(above: object) -> None:
@@ -159,8 +159,8 @@ def check_create(create: object) -> Create:
         with suppress(ValueError):
             date.fromisoformat(create)
             return create
-    expected = "False, True, 'disposable', or the last day to create, such as '2026-12-31'"
-    raise InvalidArgumentError("create", create, expected=expected)
+    rule = "must be False, True, 'disposable' or the last day to create, such as '2026-12-31'"
+    raise InvalidArgumentError("create", create, rule)
 
 
 class _Counter(Protocol):

@@ -98,7 +98,8 @@ class DatePattern:
                 error names what to write instead.
         """
         if type(pattern) is not str or not pattern:
-            raise InvalidArgumentError(argument, pattern, expected="a date pattern as 'yyyyMMdd'")
+            rule = "must be a date pattern such as 'yyyyMMdd'"
+            raise InvalidArgumentError(argument, pattern, rule)
         if "%" in pattern:
             _refuse_strftime(argument, pattern)
         self.pattern: str = pattern
@@ -142,9 +143,9 @@ def _tokens(argument: str, pattern: str) -> list[str]:
     while at < len(pattern):
         found = TOKEN.match(pattern, at)
         if found is None or found[0] == "'":
-            raise InvalidArgumentError(argument, pattern, expected="its quotes closed")
+            raise InvalidArgumentError(argument, pattern, "has a quote that is never closed")
         if found[0] in "{}[]#":
-            raise InvalidArgumentError(argument, pattern, expected=f"{found[0]} in quotes")
+            raise InvalidArgumentError(argument, pattern, f"needs quotes around {found[0]}")
         tokens.append(found[0])
         at = found.end()
     return tokens
@@ -161,7 +162,7 @@ def _part(token: str, argument: str, pattern: str) -> _Part:
     if token in VARYING:
         unit, _, read = FIELDS[VARYING[token]]
         return (unit, -1, "", read)
-    raise InvalidArgumentError(argument, pattern, expected=f"without {token!r}; {_advice(token)}")
+    raise InvalidArgumentError(argument, pattern, f"cannot have {token!r}: {_advice(token)}")
 
 
 def _advice(token: str) -> str:
@@ -174,14 +175,14 @@ def _advice(token: str) -> str:
     if letter in "hKk":
         return "hours of half a day come twice; write 'HH'"
     known = sorted({*FIELDS, *VARYING, "uuuu"})
-    return f"known are {', '.join(known)}; other text goes in single quotes"
+    return f"known are {', '.join(known)}; put other text in single quotes"
 
 
 def _refuse_strftime(argument: str, pattern: str) -> None:
     """Raise if it is a pattern of strftime, with the same one in Java's letters."""
     java = re.sub(r"%.", lambda found: STRFTIME.get(found[0], "?"), pattern)
     hint = f"Java's {java!r}" if "?" not in java else "Java's letters, as in 'yyyyMMdd'"
-    raise InvalidArgumentError(argument, pattern, expected=f"written in {hint}, not strftime's")
+    raise InvalidArgumentError(argument, pattern, f"is written for strftime; use {hint}")
 
 
 def moment_of(ms: int, zone: tzinfo = UTC) -> datetime:
@@ -218,8 +219,8 @@ def resolve_zone(zone: object) -> tzinfo:
         except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
             # Unknown, no name at all, or a folder of names such as "America".
             near = did_you_mean(zone, zoneinfo.available_timezones())
-    expected = f"a tzinfo, 'UTC', an offset as '+08:00', or a zone that this system knows{near}"
-    raise InvalidArgumentError("zone", zone, expected=expected)
+    rule = "must be a tzinfo, 'UTC', an offset such as '+08:00' or a zone that this system knows"
+    raise InvalidArgumentError("zone", zone, rule + near)
 
 
 def iso_text(ms: int) -> str:

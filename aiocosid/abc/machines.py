@@ -203,10 +203,10 @@ class MachineIdDistributor(ABC):
         check_text("namespace", namespace, at_most=NAME_WIDTH)
         check_text("instance_id", instance_id.text, at_most=INSTANCE_ID_WIDTH)
         if not 0 < interval < inf:
-            raise InvalidArgumentError("interval", interval, expected="seconds, above 0")
+            raise InvalidArgumentError("interval", interval, "must be a number of seconds above 0")
         if not safe_guard > 3 * interval:
-            expected = f"seconds, above three intervals of {interval:g} s"
-            raise InvalidArgumentError("safe_guard", safe_guard, expected=expected)
+            rule = f"must be longer than three intervals of {interval:g} s"
+            raise InvalidArgumentError("safe_guard", safe_guard, rule)
         self.namespace: str = namespace
         self.instance_id: InstanceId = instance_id
         self.safe_guard: float = safe_guard
@@ -328,7 +328,7 @@ def check_safe_guard(safe_guard: float | None) -> float:
     if safe_guard is None:
         return 0.0
     if type(safe_guard) not in {int, float} or not safe_guard > 0:
-        raise InvalidArgumentError("safe_guard", safe_guard, expected="seconds, above 0")
+        raise InvalidArgumentError("safe_guard", safe_guard, "must be a number of seconds above 0")
     return safe_guard
 
 
@@ -340,8 +340,8 @@ def region_code_of(region: int | None, region_bits: int) -> int:
     """
     check_integer("region_bits", region_bits, at_least=0, at_most=MAX_MACHINE_BITS - 1)
     if (region is None) != (region_bits == 0):
-        expected = f"given if, and only if, region_bits is; they are {region_bits}"
-        raise InvalidArgumentError("region", region, expected=expected)
+        rule = f"goes together with region_bits, which is {region_bits}; give both or neither"
+        raise InvalidArgumentError("region", region, rule)
     if region is not None:
         check_integer("region", region, at_least=0, at_most=(1 << region_bits) - 1)
     return 1 << region_bits | (region or 0)
@@ -359,8 +359,8 @@ def region_ids(bits: int, region_code: int) -> range:
     """
     size = check_machine_bits(bits)
     if not 0 < region_code < size:
-        region_bits, expected = region_code.bit_length() - 1, f"below the {bits} machine bits"
-        raise InvalidArgumentError("region_bits", region_bits, expected=expected)
+        region_bits, rule = region_code.bit_length() - 1, f"must be below the {bits} machine bits"
+        raise InvalidArgumentError("region_bits", region_bits, rule)
     worker_bits = bits - region_code.bit_length() + 1
     first = (region_code << worker_bits) - size
     return range(first, first + (1 << worker_bits))

@@ -123,7 +123,7 @@ class Declared(NamedTuple):
         bounds = self.bounds
         if self.type is bool:
             if type(value) is not bool and self.optional:
-                raise InvalidArgumentError(name, value, expected="True, False or None")
+                raise InvalidArgumentError(name, value, "must be True, False or None")
             check_boolean(name, value)
         elif bounds is None:
             return
@@ -132,8 +132,8 @@ class Declared(NamedTuple):
         elif bounds.below:
             number = type(value) in {int, float}
             if not (number and bounds.at_least <= value < bounds.at_most):  # type: ignore[operator]  # a number
-                expected = f"a number from {bounds.at_least:g} to below {bounds.at_most:g}"
-                raise InvalidArgumentError(name, value, expected=expected)
+                rule = f"must be a number from {bounds.at_least:g} to below {bounds.at_most:g}"
+                raise InvalidArgumentError(name, value, rule)
         else:
             check_seconds(name, value, or_zero=not bounds.above, at_most=bounds.at_most)
 

@@ -42,8 +42,8 @@ def check_shard(generator: Any, shard: object, argument: str = "shard") -> None:
 
 def refuse_shard(shard: object, argument: str) -> NoReturn:
     """Raise `InvalidArgumentError`: a generator's ids carry no shard."""
-    expected = "left out: the ids of this generator carry no shard"
-    raise InvalidArgumentError(argument, shard, expected=expected)
+    rule = "cannot be given: the ids of this generator carry no shard"
+    raise InvalidArgumentError(argument, shard, rule)
 
 
 @lru_cache(64)
@@ -71,9 +71,7 @@ def shard_of(row: object, rule: ShardRule, generator: object, place: str) -> int
         try:
             found = getattr(row, rule)
         except AttributeError:
-            expected = (
-                f"an attribute that is set when the id is taken; {type(row).__name__} has none"
-            )
-            raise InvalidArgumentError(f"the shard of {place}", rule, expected=expected) from None
+            missing = f"is not set on {type(row).__name__}; set it before the id is taken"
+            raise InvalidArgumentError(f"the shard of {place}", rule, missing) from None
         check_shard(generator, found, f"{rule}, the shard of {place},")
     return int(found)

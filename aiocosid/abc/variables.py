@@ -172,7 +172,7 @@ def _problem(path: Path, name: str) -> tuple[SettingsProblem, bool] | None:
         elif not text:
             reason = "is empty: give it a value, or unset it"
         elif path in _FLAGS and truth(text) is None:
-            reason = f"is {text[:MOST_SHOWN]!r}; it has to be {TRUTH_WORDS}"
+            reason = f"must be {TRUTH_WORDS}, not {text[:MOST_SHOWN]!r}"
         if not reason:
             return None
     else:

@@ -293,7 +293,7 @@ def _parsed(path: Path, text: str) -> MachineState:
 
 def _worth_keeping(state: MachineState) -> MachineState:
     if state.machine_id < 0:
-        raise InvalidArgumentError("state", state, expected="the state of a machine id")
+        raise InvalidArgumentError("state", state, "must be the state of a machine id")
     return state
 
 
@@ -333,7 +333,7 @@ class MachineState:
         found = TEXT.fullmatch(text)
         numbers = (int(found[1]), int(found[2])) if found else (-2, -2)
         if not (-1 <= numbers[0] <= MAX_MACHINE_ID and -1 <= numbers[1] <= MAX_ID):
-            raise InvalidArgumentError("machine state", text, expected="machine_id|timestamp_ms")
+            raise InvalidArgumentError("machine state", text, "must be machine_id|timestamp_ms")
         return cls(*numbers)
 
 

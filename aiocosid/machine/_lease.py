@@ -169,12 +169,12 @@ class MachineIdLease(Component):
                 keeps no marks: the next owner would begin among those ids.
         """
         if not self.distributor.keeps_fences:
-            expected = "machine ids of a store that keeps fences, to borrow seconds ahead"
-            raise InvalidArgumentError("machine", self.distributor, expected=expected)
+            rule = "must be from a store that keeps fences, if seconds are borrowed"
+            raise InvalidArgumentError("machine", self.distributor, rule)
         longest = self._options.lease_time
         if not seconds <= longest:
-            expected = f"seconds, at most {longest:g}, 0.9 of the safe guard of {self.namespace!r}"
-            raise InvalidArgumentError("max_borrow", seconds, expected=expected)
+            rule = f"must be at most {longest:g} s (0.9 of the safe guard of {self.namespace!r})"
+            raise InvalidArgumentError("max_borrow", seconds, rule)
         self._demand.borrowable = max(self._demand.borrowable, seconds)
 
     def ask(self, until_ms: int) -> None:

@@ -126,8 +126,8 @@ class ManualMachineIdDistributor(NotCopyable, MachineIdDistributor):
         self._refuse_child()
         highest = check_machine_bits(bits) - 1
         if self.machine_id > highest:
-            expected = f"at most {highest}, the highest of {bits} machine bits"
-            raise InvalidArgumentError("machine_id", self.machine_id, expected=expected)
+            rule = f"must be at most {highest}, the highest of {bits} machine bits"
+            raise InvalidArgumentError("machine_id", self.machine_id, rule)
         held = self._held
         held.takings += 1
         floor_ms = await in_thread(partial(held.take, bits, now_ms, leavings=held.leavings))
@@ -194,8 +194,8 @@ def _with_worker(machine_id: int, worker: int | None, worker_bits: int) -> int:
     highest = (1 << MAX_MACHINE_BITS - worker_bits) - 1
     check_integer("machine_id", machine_id, at_least=0, at_most=highest)
     if (worker is None) != (worker_bits == 0):
-        expected = f"given if, and only if, worker_bits is; they are {worker_bits}"
-        raise InvalidArgumentError("worker", worker, expected=expected)
+        rule = f"goes together with worker_bits, which is {worker_bits}; give both or neither"
+        raise InvalidArgumentError("worker", worker, rule)
     if worker is None:
         return machine_id
     check_integer("worker", worker, at_least=0, at_most=(1 << worker_bits) - 1)
@@ -263,16 +263,16 @@ def ordinal_of(pod_name: str) -> int:
     """
     found = POD.fullmatch(pod_name)
     if found is None:
-        expected = (
-            "the name of a StatefulSet's pod, such as web-3; if none is given, it is the "
-            f"environment's {VARIABLE}, which the pod's template sets from metadata.name"
+        rule = (
+            f"must be the name of a StatefulSet's pod, such as web-3; give it, or set {VARIABLE} "
+            "from metadata.name in the pod's template"
         )
-        raise InvalidArgumentError("pod_name", pod_name, expected=expected)
+        raise InvalidArgumentError("pod_name", pod_name, rule)
     if TWO_NUMBERS.fullmatch(pod_name):
-        expected = (
-            "a name with one number at its end: a host's address ends in several, and so does a "
-            "pod of one of several StatefulSets, which have the same ordinals; choose numbers "
-            "with ManualMachineIdDistributor, or lease them from a store"
+        rule = (
+            "must be a name with one number at its end: a host's address ends in several, and so "
+            "does a pod of one of several StatefulSets, whose ordinals are the same; choose "
+            "numbers with ManualMachineIdDistributor, or lease them from a store"
         )
-        raise InvalidArgumentError("pod_name", pod_name, expected=expected)
+        raise InvalidArgumentError("pod_name", pod_name, rule)
     return int(found[1])

@@ -53,8 +53,7 @@ class LeaseOptions(LeaseTerms):
     def __post_init__(self) -> None:
         """Check what does not depend on the distributor."""
         if self.on_lost not in {"redistribute", "raise"}:
-            expected = "'redistribute' or 'raise'"
-            raise InvalidArgumentError("on_lost", self.on_lost, expected=expected)
+            raise InvalidArgumentError("on_lost", self.on_lost, "must be 'redistribute' or 'raise'")
 
     def fitted(self, distributor: "MachineIdDistributor") -> "FittedOptions":
         """Return the options with the defaults that depend on a distributor."""
@@ -67,8 +66,8 @@ class LeaseOptions(LeaseTerms):
             raise InvalidArgumentError(
                 "lead",
                 lead,
-                expected=f"seconds, more than the interval of {distributor.interval:g} s and at "
-                f"most {lease_time:g} s, 0.9 of the safe guard",
+                f"must be longer than the interval of {distributor.interval:g} s and at most "
+                f"{lease_time:g} s (0.9 of the safe guard)",
             )
         given: dict[str, Any] = {**vars(self), "lead": lead}
         return FittedOptions(**given, lease_time=lease_time, offline=offline)

@@ -142,8 +142,8 @@ def forget(snapshot: Snapshot) -> Decision:
         return Decision(need=ReadRequest(is_complete=True, namespaces=True))
     number, name = missing_namespaces(snapshot), snapshot.namespace
     if snapshot.count is not None or any(slot.is_held for slot in snapshot.slots.values()):
-        expected = f"one whose machine ids were removed from the store; {name!r} still has some"
-        return Decision(error=InvalidArgumentError("namespace", name, expected=expected))
+        rule = "still has machine ids in the store; remove them first"
+        return Decision(error=InvalidArgumentError("namespace", name, rule))
     if number <= 0 or snapshot.namespaces is None:
         return Decision(answer=False)
     counted = NamespaceCount(snapshot.namespaces.number - 1)

@@ -225,14 +225,14 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
             interval=usual if options.interval is None else options.interval,
         )
         if where is not None and not is_stable:
-            expected = "left out but for a stable instance_id, on a store that keeps fences"
-            raise InvalidArgumentError("state_dir", where, expected=expected)
+            rule = "requires a stable instance_id, and a store that keeps fences"
+            raise InvalidArgumentError("state_dir", where, rule)
         self.region: int | None = options.region
         self.region_bits: int = options.region_bits
         self.region_code: int = region_code_of(options.region, options.region_bits)
         if options.region_bits and not self.keeps_fences:
-            expected = "left out on this store, which does not note the region of a namespace"
-            raise InvalidArgumentError("region", options.region, expected=expected)
+            rule = "cannot be given on this store, which keeps no regions of a namespace"
+            raise InvalidArgumentError("region", options.region, rule)
         self.state_dir: Path | None = None if where is None else Path(where)
         self.restart: RestartPlace | None = restart_file(
             options,

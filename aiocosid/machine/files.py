@@ -73,8 +73,8 @@ def default_state_dir() -> Path:
     try:
         return Path.home() / ".cosid-machine-state"
     except RuntimeError:
-        expected = "a directory, where this user has no home directory"
-        raise InvalidArgumentError("state_dir", None, expected=expected) from None
+        rule = "is required: this user has no home directory"
+        raise InvalidArgumentError("state_dir", None, rule) from None
 
 
 @contextmanager

@@ -267,11 +267,11 @@ def revealed(former: str, *known: str) -> str:
 
 def _beside(asked: TakeOperation, peer: str) -> InvalidArgumentError:
     """Refuse to be offline where CosId may hand our id out meanwhile."""
-    expected = (
-        f"0 beside CosId's own {peer!r}, or offline_beside_cosid=True if it never takes the "
-        "machine id of another instance"
+    rule = (
+        f"must be 0 next to CosId's own {peer!r}; set offline_beside_cosid=True if CosId never "
+        "takes the machine id of another instance there"
     )
-    return InvalidArgumentError("offline", asked.offline_ms / 1000, expected=expected)
+    return InvalidArgumentError("offline", asked.offline_ms / 1000, rule)
 
 
 def _twin_ms(asked: TakeOperation, slot: MachineSlot) -> int:

@@ -194,11 +194,11 @@ def restart_file(
         check_text("state_dir", os.fspath(state_dir))
     check_seconds("offline", offline, or_zero=True)
     if offline and (state_dir is None or offline <= interval):
-        expected = f"seconds above the interval of {interval:g}, with a state_dir"
-        raise InvalidArgumentError("offline", offline, expected=expected)
+        rule = f"requires a state_dir, and must be longer than the interval of {interval:g} s"
+        raise InvalidArgumentError("offline", offline, rule)
     if offline and not address:  # the id may be another instance's in another store
-        expected = "0 for a store on your own client, which may be another one; use a URL"
-        raise InvalidArgumentError("offline", offline, expected=expected)
+        rule = "must be 0 for a store on a client of your own; use a URL, which names the store"
+        raise InvalidArgumentError("offline", offline, rule)
     if state_dir is None:
         return None
     return RestartFile(

@@ -672,8 +672,8 @@ def take_away(snapshot: Snapshot, machine_id: int) -> Decision:
     """Take an id from its holder, on an operator's command; its fence stays."""
     slot = snapshot.slots.get(machine_id, MachineSlot())
     if not slot.holders:
-        expected = f"one that is held in namespace {snapshot.namespace!r}"
-        return Decision(error=InvalidArgumentError("machine_id", machine_id, expected=expected))
+        rule = f"is not held in namespace {snapshot.namespace!r}"
+        return Decision(error=InvalidArgumentError("machine_id", machine_id, rule))
     changes = Changes()
     changes.slots[machine_id] = _left(slot)
     for holder in slot.holders:

@@ -39,8 +39,8 @@ class GroupBy:
     ) -> None:
         """Use `year`, `month`, `day` or `key`."""
         if function is not None and not callable(function):  # pyright: ignore[reportUnnecessaryComparison]
-            expected = "a function that returns a text"  # type: ignore[unreachable]  # a user's mistake
-            raise InvalidArgumentError("function", function, expected=expected)
+            rule = "must be a function that returns a text"  # type: ignore[unreachable]  # a user's mistake
+            raise InvalidArgumentError("function", function, rule)
         self._period = period
         self._pattern = pattern
         self._zone = zone
@@ -111,8 +111,8 @@ class GroupBy:
         checked = DatePattern(pattern)
         _check_pattern(period, checked)
         if within is not None and checked.width is None:
-            expected = "of one width, as with MM and dd; else two keys may make the same one"
-            raise InvalidArgumentError("pattern", pattern, expected=expected)
+            rule = "must have one width, as with MM and dd: else two keys may have the same text"
+            raise InvalidArgumentError("pattern", pattern, rule)
         return cls(period, checked, resolve_zone(zone), within)
 
     @property
@@ -194,16 +194,16 @@ def _check_pattern(period: Period, pattern: DatePattern) -> None:
     """Raise unless each period has one text, and no other period has the same."""
     finer = UNITS[UNITS.index(period) + 1 :]
     if pattern.finest in finer:
-        expected = f"without fields shorter than a {period}, within which its text would change"
-        raise InvalidArgumentError("pattern", pattern.pattern, expected=expected)
+        rule = f"must have no field shorter than a {period}, within which its text would change"
+        raise InvalidArgumentError("pattern", pattern.pattern, rule)
     periods: dict[str, date] = {}
     for first in SAMPLE:
         if (period == "year" and first.month > 1) or (period != "day" and first.day > 1):
             continue
         other = periods.setdefault(pattern.format(first), first)
         if other is not first:
-            expected = (
-                f"one that tells all {period}s apart: {other:%Y-%m-%d} and {first:%Y-%m-%d} have "
-                "the same text, and the counter would run on instead of restarting"
+            rule = (
+                f"must tell all {period}s apart: {other:%Y-%m-%d} and {first:%Y-%m-%d} have the "
+                "same text, and the counter would run on instead of restarting"
             )
-            raise InvalidArgumentError("pattern", pattern.pattern, expected=expected)
+            raise InvalidArgumentError("pattern", pattern.pattern, rule)

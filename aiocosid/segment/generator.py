@@ -62,8 +62,8 @@ class SegmentGenerator(Component, IdGenerator):
     ) -> None:
         limit = distributor.step_limit
         if limit is not None and pace.step > limit:
-            expected = f"at most {limit}, the distributor's step_limit"
-            raise InvalidArgumentError("step", pace.step, expected=expected)
+            rule = f"must be at most {limit}, the distributor's step_limit"
+            raise InvalidArgumentError("step", pace.step, rule)
         self._distributor = distributor
         self._options = options
         self._pace = pace  # at rest: each opening has a copy

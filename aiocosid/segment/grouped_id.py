@@ -131,8 +131,8 @@ class GroupedSegmentId(Component, IdGenerator):
             UnsupportedByStoreError: ``strict`` is true, and the store is not linearizable.
         """
         if not isinstance(options.group_by, GroupBy):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
-            expected = "a GroupBy, as GroupBy.day(zone='UTC')"  # type: ignore[unreachable]
-            raise InvalidArgumentError("group_by", options.group_by, expected=expected)
+            rule = "must be a GroupBy, such as GroupBy.day(zone='UTC')"  # type: ignore[unreachable]
+            raise InvalidArgumentError("group_by", options.group_by, rule)
         self.namespace: str = options.namespace
         self.name: str = options.name
         self.group_by: GroupBy = options.group_by

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias, get_args
 from ..abc import DEFAULT_NAMESPACE, DEFAULT_STEP, MAX_ID
 from ..abc.options import Bounds, Count, Options, Seconds, SecondsOrZero, declared
 from ..errors import InvalidArgumentError
-from ..errors.base import did_you_mean
+from ..errors.base import one_of
 from .blocks import MAX_BLOCK
 from .chain import FOREVER
 from .pace import ENDURANCE, MAX_DISTANCE, MAX_IDS_AHEAD, QUIET_PERIOD, Pace
@@ -89,10 +89,11 @@ class SegmentOptions(Options):
     def __post_init__(self) -> None:
         """Raise `InvalidArgumentError` for the first one outside its range."""
         if self.call_timeout > self.wait_timeout:
-            expected = (
-                f"a finite number of seconds above 0, at most {self.wait_timeout:g} (wait_timeout)"
+            rule = (
+                f"must be a finite number of seconds above 0, at most {self.wait_timeout:g} "
+                "(wait_timeout)"
             )
-            raise InvalidArgumentError("fetch_timeout", self.fetch_timeout, expected=expected)
+            raise InvalidArgumentError("fetch_timeout", self.fetch_timeout, rule)
 
     @property
     def call_timeout(self) -> float:
@@ -187,8 +188,8 @@ class SegmentChainOptions(EnduranceOption, CountedOptions, SegmentOptions):
         """Raise `InvalidArgumentError` for the first one outside its range."""
         super().__post_init__()
         if self.safe_distance > self.max_distance:
-            expected = f"an integer from 1 to {self.max_distance}"
-            raise InvalidArgumentError("safe_distance", self.safe_distance, expected=expected)
+            rule = f"must be an integer from 1 to {self.max_distance}"
+            raise InvalidArgumentError("safe_distance", self.safe_distance, rule)
         check_endurance(self.endurance, self.lifetime, "ttl")
 
     @property
@@ -284,13 +285,14 @@ class GroupOptions(SegmentChainOptions):
         """Raise for the first one outside its range."""
         kinds = get_args(SegmentKind)
         if self.group_kind not in kinds:
-            expected = f"one of {', '.join(kinds)}{did_you_mean(self.group_kind, kinds)}"
-            raise InvalidArgumentError("group_kind", self.group_kind, expected=expected)
+            raise InvalidArgumentError(
+                "group_kind", self.group_kind, one_of(kinds, self.group_kind)
+            )
         super().__post_init__()
         if self.group_kind == "chain":
             if self.strict:
-                expected = "False for chains, which fetch ahead"
-                raise InvalidArgumentError("strict", self.strict, expected=expected)
+                rule = "must be False for chains, which fetch ahead"
+                raise InvalidArgumentError("strict", self.strict, rule)
             return
         for name in OF_CHAINS:
             if getattr(self, name) != declared(SegmentChainOptions)[name].default:
@@ -316,5 +318,5 @@ OF_CHAINS: Final = declared(SegmentChainOptions).keys() - declared(SegmentIdOpti
 def check_endurance(seconds: float, limit: float, name: str) -> None:
     """Raise if ids would have to last longer than they may be used; the default gives way."""
     if seconds > limit and seconds != ENDURANCE:
-        expected = f"at most {limit:g} ({name}): older ids are not handed out"
-        raise InvalidArgumentError("endurance", seconds, expected=expected)
+        rule = f"must be at most {limit:g} ({name}): older ids are not handed out"
+        raise InvalidArgumentError("endurance", seconds, rule)

@@ -62,6 +62,6 @@ def clearance(layout: SnowflakeLayout, *, lowest: int, highest: int, now_ms: int
     raise InvalidArgumentError(
         "layout",
         layout,
-        expected="one whose new ids are all above the highest existing id, or below the "
-        f"lowest, which has {lowest.bit_length()} bits: other widths, another epoch or a new table",
+        "must make only ids above the highest existing id, or below the lowest, which has "
+        f"{lowest.bit_length()} bits; take other widths, another epoch or a new table",
     )

@@ -92,11 +92,11 @@ class CosIdGenerator(DelegatingGenerator[SnowflakeId, str], TextIdGenerator):
 def _check_zone(text: CosIdFriendlyText, now_ms: int) -> None:
     """Raise if a future local time occurs twice: its ids could not be written."""
     if len(_offsets(text.zone, now_ms)) > 1:
-        expected = (
-            "a zone with a constant offset, 'UTC' or one as '+01:00': where the clocks go back "
-            "no id could be written for an hour"
+        rule = (
+            "must be a zone with a constant offset, such as 'UTC' or '+01:00': while clocks go "
+            "back no id could be written for an hour"
         )
-        raise InvalidArgumentError("text.zone", text.zone, expected=expected)
+        raise InvalidArgumentError("text.zone", text.zone, rule)
 
 
 def _offsets(zone: tzinfo, now_ms: int) -> set[timedelta | None]:

@@ -102,11 +102,11 @@ class CosIdText(ABC):
             self.layout.compose(state.timestamp_ms, state.machine_id, state.sequence)
         except InvalidArgumentError as error:
             widths = self.layout
-            expected = (
-                f"of {widths.timestamp_bits} bits of time, {widths.machine_bits} of machine id and "
-                f"{widths.sequence_bits} of sequence: {error}"
+            rule = (
+                f"must have {widths.timestamp_bits} bits of time, {widths.machine_bits} of machine "
+                f"id and {widths.sequence_bits} of sequence: {error}"
             )
-            raise InvalidIdError("id", source or state, expected=expected) from None
+            raise InvalidIdError("id", source or state, rule) from None
         return state
 
 
@@ -139,7 +139,7 @@ class CosIdRadixText(CosIdText):
             timestamp_bits=timestamp_bits, machine_bits=machine_bits, sequence_bits=sequence_bits
         )
         if type(radix) is not int or radix not in {36, 62}:
-            raise InvalidArgumentError("radix", radix, expected="36 or 62")
+            raise InvalidArgumentError("radix", radix, "must be 36 or 62")
         self.radix: int = radix
         bits = (timestamp_bits, machine_bits, sequence_bits)
         self._widths = tuple(_digits_of(each, radix) for each in bits)
@@ -154,7 +154,7 @@ class CosIdRadixText(CosIdText):
     def as_state(self, text: str) -> CosIdState:
         """Return the state of a text; unlike CosId, it refuses fields that are too high."""
         if not _has_width(text, self.width):
-            raise InvalidIdError("id", text, expected=f"a text of {self.width} characters")
+            raise InvalidIdError("id", text, f"must be a text of {self.width} characters")
         fields: list[int] = []
         at = 0
         for width in self._widths:
@@ -178,8 +178,8 @@ class CosIdRadixText(CosIdText):
         for digit in text[start:stop]:
             value = VALUE_OF.get(digit, self.radix)
             if value >= self.radix:
-                expected = f"of the digits {ALPHABET[: self.radix]}; it holds {digit!r}"
-                raise InvalidIdError("id", text, expected=expected)
+                rule = f"must have only the digits {ALPHABET[: self.radix]}, not {digit!r}"
+                raise InvalidIdError("id", text, rule)
             number = number * self.radix + value
         return number
 
@@ -227,8 +227,8 @@ class CosIdFriendlyText(CosIdText):
         try:
             local = moment_of(state.timestamp_ms, self.zone)
         except OverflowError:
-            expected = f"of a moment before the year 10000 in {self.zone}"
-            raise InvalidIdError("id", state, expected=expected) from None
+            rule = f"must have a time before the year 10000 in {self.zone}"
+            raise InvalidIdError("id", state, rule) from None
         fields = (state.machine_id, state.sequence)
         return write_friendly(local, *fields, self.layout, pad=self.pad, of=state)
 

@@ -90,8 +90,7 @@ class FriendlyText:
         timestamp_ms, machine_id, sequence = read_friendly(text, layout, self.zone, fold)
         tick = layout.tick_at(timestamp_ms)
         if not 0 <= tick <= layout.last_tick or layout.ms_of(tick) != timestamp_ms:
-            expected = f"a text whose time is a tick of {layout!r}"
-            raise InvalidIdError("id", text, expected=expected)
+            raise InvalidIdError("id", text, f"must be a text whose time is a tick of {layout!r}")
         return layout.compose(tick, machine_id, sequence)
 
 
@@ -110,11 +109,11 @@ def write_friendly(
         InvalidIdError: the local time occurs twice.
     """
     if local.replace(fold=0).utcoffset() != local.replace(fold=1).utcoffset():
-        expected = (
-            f"written in UTC or at a fixed offset: in {local.tzinfo} its local time, "
-            f"{local:%Y-%m-%d %H:%M:%S}, occurs twice, and the text would be ambiguous"
+        rule = (
+            f"has no clear text: its local time in {local.tzinfo}, {local:%Y-%m-%d %H:%M:%S}, "
+            "occurs twice; write it in UTC or at a fixed offset"
         )
-        raise InvalidIdError("id", of, expected=expected)
+        raise InvalidIdError("id", of, rule)
     # isoformat: on Linux strftime writes the year 1 as "1".
     timespec = "milliseconds" if layout.unit_ms % SECOND_MS else "seconds"
     time = local.replace(tzinfo=None).isoformat(timespec=timespec).translate(NO_MARKS)
@@ -140,17 +139,17 @@ def read_friendly(
         InvalidArgumentError: ``fold`` is neither 0 nor 1 nor None.
     """
     if fold not in {None, 0, 1}:
-        raise InvalidArgumentError("fold", fold, expected="0, 1 or None")
+        raise InvalidArgumentError("fold", fold, "must be 0, 1 or None")
     width = 17 if layout.unit_ms % SECOND_MS else 14
     found = FRIENDLY.fullmatch(text) if isinstance(text, str) else None
     if found is None or len(found[1]) != width:
         form = "yyyyMMddHHmmssSSS"[:width]
-        raise InvalidIdError("id", text, expected=f"{form}-machine-sequence, digits only")
+        raise InvalidIdError("id", text, f"must be {form}-machine-sequence in digits")
     numbers: list[int] = []
     for digits, highest in ((found[2], layout.machine_count - 1), (found[3], layout.max_sequence)):
         if len(digits) > _digits(highest) or int(digits) > highest:
-            expected = f"a text with at most {highest} in the place of {digits[:20]}"
-            raise InvalidIdError("id", text, expected=expected)
+            rule = f"must have at most {highest} in the place of {digits[:20]}"
+            raise InvalidIdError("id", text, rule)
         numbers.append(int(digits))
     return _read_time(text, found[1], zone, fold), numbers[0], numbers[1]
 
@@ -164,13 +163,13 @@ def _read_time(text: object, time: str, zone: tzinfo, fold: int | None) -> int:
         moments = [naive.replace(tzinfo=zone, fold=each).astimezone(UTC) for each in (0, 1)]
         exists = any(moment.astimezone(zone).replace(tzinfo=None) == naive for moment in moments)
     except (ValueError, OverflowError):
-        raise InvalidIdError("id", text, expected="of a date and time of the calendar") from None
+        raise InvalidIdError("id", text, "must have a date and a time that exist") from None
     if not exists:
-        expected = f"of a local time that exists: the clocks of {zone} skip this one"
-        raise InvalidIdError("id", text, expected=expected)
+        rule = f"must have a local time that exists: the clocks of {zone} skip this one"
+        raise InvalidIdError("id", text, rule)
     if moments[0] != moments[1] and fold is None:
-        expected = f"read with fold=0 or fold=1: in {zone} its local time occurs twice"
-        raise InvalidIdError("id", text, expected=expected)
+        rule = f"has a local time that occurs twice in {zone}; read it with fold=0 or fold=1"
+        raise InvalidIdError("id", text, rule)
     return (moments[fold or 0] - UNIX_EPOCH) // timedelta(milliseconds=1)
 
 

@@ -161,11 +161,8 @@ class SnowflakeLayout:
         """
         total = self._fill(timestamp_bits, machine_bits, sequence_bits)
         if total > ID_BITS:
-            raise InvalidArgumentError(
-                "timestamp_bits + machine_bits + sequence_bits",
-                total,
-                expected=f"at most {ID_BITS}",
-            )
+            rule = f"must be at most {ID_BITS}"
+            raise InvalidArgumentError("timestamp_bits + machine_bits + sequence_bits", total, rule)
         unit_ms = unit_ms_of(unit)
         check_integer("region_bits", region_bits, at_least=0, at_most=machine_bits - 1)
         self._put(
@@ -292,11 +289,11 @@ class SnowflakeLayout:
 
     def _tick_of(self, at: datetime) -> int:
         if at.tzinfo is None:
-            raise InvalidArgumentError("at", at, expected="a moment with its time zone")
+            raise InvalidArgumentError("at", at, "must be a datetime with a time zone")
         tick = self.tick_at((at - UNIX_EPOCH) // timedelta(milliseconds=1))
         if tick > self.last_tick:
-            expected = f"at or before {self.last_instant_text}, the end of {self!r}"
-            raise InvalidArgumentError("at", at, expected=expected)
+            rule = f"must be at or before {self.last_instant_text}, the end of {self!r}"
+            raise InvalidArgumentError("at", at, rule)
         return tick
 
     def machine_of(self, region: int, worker: int) -> int:
@@ -349,8 +346,8 @@ class SnowflakeLayout:
                 raise self._expired()
             self.compose(tick, machine_id, 0)
         if not 0 <= first <= stop <= self.ids_per_tick:
-            expected = f"between {first} and {self.ids_per_tick}, and the first at least 0"
-            raise InvalidArgumentError("stop", stop, expected=expected)
+            rule = f"must be from {first} (first) to {self.ids_per_tick}, and first 0 or more"
+            raise InvalidArgumentError("stop", stop, rule)
         base = tick << self._timestamp_shift | machine_id << self._machine_shift
         shift = self._sequence_shift
         return range(base + (first << shift), base + (stop << shift), 1 << shift)
@@ -369,15 +366,15 @@ class SnowflakeLayout:
                 9999.
         """
         if not is_integer(snowflake_id) or not 0 <= snowflake_id <= self.max_id:
-            raise InvalidIdError("id", snowflake_id, expected=f"an integer from 0 to {self.max_id}")
+            raise InvalidIdError("id", snowflake_id, f"must be an integer from 0 to {self.max_id}")
         timestamp_ms = self.ms_of(snowflake_id >> self._timestamp_shift)
         machine_id = snowflake_id >> self._machine_shift & self.machine_count - 1
         worker_bits = self.machine_bits - self.region_bits
         try:
             timestamp = moment_of(timestamp_ms, zone)
         except OverflowError:
-            expected = f"of a time before the year 10000; {self!r} reads {iso_text(timestamp_ms)}"
-            raise InvalidIdError("id", snowflake_id, expected=expected) from None
+            rule = f"must have a time before the year 10000, not {iso_text(timestamp_ms)}"
+            raise InvalidIdError("id", snowflake_id, rule) from None
         return SnowflakeParts(
             timestamp=timestamp,
             timestamp_ms=timestamp_ms,
@@ -401,8 +398,8 @@ class SnowflakeLayout:
             LayoutExpiryWarning: its last tick ends within 365 days.
         """
         if now_ms < self.epoch_ms:
-            expected = f"at or before the wall clock, which shows {iso_text(now_ms)}"
-            raise InvalidArgumentError("epoch", iso_text(self.epoch_ms), expected=expected)
+            rule = f"must be at or before the wall clock, which shows {iso_text(now_ms)}"
+            raise InvalidArgumentError("epoch", iso_text(self.epoch_ms), rule)
         end_ms = self.ms_of(self.last_tick + 1)
         if now_ms >= end_ms:
             raise self._expired()
@@ -437,8 +434,8 @@ def unit_ms_of(unit: object) -> int:
             return unit_ms
     elif isinstance(unit, str) and unit in TICK_UNITS:
         return TICK_UNITS[unit]
-    expected = "'ms', '10ms', 's' or a timedelta of whole milliseconds, at least one"
-    raise InvalidArgumentError("unit", unit, expected=expected)
+    rule = "must be 'ms', '10ms', 's' or a timedelta of whole milliseconds, at least one"
+    raise InvalidArgumentError("unit", unit, rule)
 
 
 def unit_text(unit_ms: int) -> str:
@@ -457,14 +454,14 @@ def epoch_ms_of(epoch: object, unit_ms: int) -> int:
     elif type(epoch) is int and 0 <= epoch <= LAST_MS:
         offset = timedelta(milliseconds=epoch)
         if 0 < epoch < PLAINLY_SECONDS:
-            expected = f"in milliseconds since 1970; in seconds it would be {epoch * 1000}"
-            raise InvalidArgumentError("epoch", epoch, expected=expected)
+            rule = f"must be in milliseconds since 1970; give {epoch * 1000} if this is in seconds"
+            raise InvalidArgumentError("epoch", epoch, rule)
     else:
-        expected = "an aware datetime, or an integer of milliseconds since 1970"
-        raise InvalidArgumentError("epoch", epoch, expected=expected)
+        rule = "must be an aware datetime, or an integer of milliseconds since 1970"
+        raise InvalidArgumentError("epoch", epoch, rule)
     if offset < timedelta(0) or offset % timedelta(milliseconds=unit_ms):
-        expected = f"a whole number of the layout's ticks ({unit_ms} ms each) since 1970"
-        raise InvalidArgumentError("epoch", epoch, expected=expected)
+        rule = f"must be a whole number of the layout's ticks ({unit_ms} ms each) since 1970"
+        raise InvalidArgumentError("epoch", epoch, rule)
     return offset // timedelta(milliseconds=1)
 
 

@@ -141,10 +141,10 @@ class ShardedLayout:
         """
         bits = self.bits
         if not is_integer(sharded_id) or not 0 <= sharded_id <= bits.max_id:
-            raise InvalidIdError("id", sharded_id, expected=f"an integer from 1 to {bits.max_id}")
+            raise InvalidIdError("id", sharded_id, f"must be an integer from 1 to {bits.max_id}")
         sequence = sharded_id & self.max_sequence
         if not sequence:
-            raise InvalidIdError("id", sharded_id, expected="one whose sequence is not 0")
+            raise InvalidIdError("id", sharded_id, "must have a sequence above 0")
         rest = sharded_id >> bits.sequence_bits
         second = self.epoch_second + (rest >> bits.machine_bits)
         return ShardedParts(second, rest & self.max_sharding_id, sequence)
@@ -159,8 +159,8 @@ class ShardedLayout:
         try:
             moment = moment_of(second * MS, self.zone)
         except OverflowError:
-            expected = "before the year 10000, which has no text of 14 digits"
-            raise InvalidArgumentError("second", second, expected=expected) from None
+            rule = "must be before the year 10000, which has no text of 14 digits"
+            raise InvalidArgumentError("second", second, rule) from None
         return (
             f"{prefix}{moment:%Y%m%d%H%M%S}{sequence:0{self._sequence_digits}}"
             f"{sharding_id:0{self._sharding_digits}}"
@@ -177,14 +177,14 @@ class ShardedLayout:
             digits = ""
         if len(digits) != self.digits:
             begin = f"{prefix!r} and " if prefix else ""
-            raise InvalidIdError("text", text, expected=f"{begin}{self.digits} digits")
+            raise InvalidIdError("text", text, f"must be {begin}{self.digits} digits")
         middle = DATE_DIGITS + self._sequence_digits
         sequence, sharding_id = int(digits[DATE_DIGITS:middle]), int(digits[middle:])
         try:
             second = _second_of(digits[:DATE_DIGITS], self.zone)
             self._check(second, sharding_id, sequence)
         except ValueError as error:  # no such date, or an error of ours
-            raise InvalidIdError("text", text, expected=f"an id's: {error}") from None
+            raise InvalidIdError("text", text, f"is the text of no id: {error}") from None
         return ShardedParts(second, sharding_id, sequence)
 
     def check_usable(self, now_ms: int) -> None:
@@ -216,8 +216,8 @@ def _fixed(zone: object) -> timezone:
     found = resolve_zone(zone)
     if isinstance(found, timezone) and not found.utcoffset(None) % timedelta(minutes=1):
         return found
-    expected = "a fixed offset of whole minutes, as '+08:00' or datetime.timezone.utc"
-    raise InvalidArgumentError("zone", zone, expected=expected)
+    rule = "must be a fixed offset of whole minutes, such as '+08:00' or datetime.timezone.utc"
+    raise InvalidArgumentError("zone", zone, rule)
 
 
 def _second_of(digits: str, zone: timezone) -> int:

@@ -54,7 +54,7 @@ def lane_width(
         raise InvalidArgumentError(
             "max_sequence",
             distributor.max_sequence,
-            expected=f"at most {layout.max_sequence - lanes} on all nodes, so that each of the "
+            f"must be at most {layout.max_sequence - lanes} on all nodes, so that each of the "
             f"{lanes} lanes has a sequence above it",
         )
     return room // lanes

@@ -68,8 +68,8 @@ class SnowflakeId(StampGenerator):
         from ..machine import MachineIdLease, lease_of
 
         if not isinstance(machine, MachineIdDistributor | MachineIdLease):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
-            expected = "a MachineIdDistributor or a MachineIdLease"  # type: ignore[unreachable]
-            raise InvalidArgumentError("machine", machine, expected=expected)
+            rule = "must be a MachineIdDistributor or a MachineIdLease"  # type: ignore[unreachable]
+            raise InvalidArgumentError("machine", machine, rule)
         bits = options.layout.machine_bits
         if isinstance(machine, MachineIdDistributor):
             lease = lease_of(
@@ -85,8 +85,8 @@ class SnowflakeId(StampGenerator):
             raise MachineBitsMismatchError(lease.namespace, bits=bits, found=lease.bits)
         region_bits = lease.distributor.region_code.bit_length() - 1
         if region_bits and options.layout.region_bits not in {0, region_bits}:
-            expected = f"one with region_bits={region_bits}, as the machine ids have, or without"
-            raise InvalidArgumentError("layout", options.layout, expected=expected)
+            rule = f"must have region_bits={region_bits}, as the machine ids have, or none"
+            raise InvalidArgumentError("layout", options.layout, rule)
         self.layout = options.layout
         self.name = options.name
         self._lease = lease

@@ -7,6 +7,7 @@ from ..abc import SHARE
 from ..abc.checks import check_integer, check_text
 from ..abc.options import Bounds, Options, Seconds, SecondsOrZero
 from ..errors import InvalidArgumentError
+from ..errors.base import one_of
 from ._layout import COSID_MS, UID_GENERATOR_HA
 
 if TYPE_CHECKING:
@@ -122,11 +123,11 @@ class SnowflakeOptions(StampOptions):
             most = self.layout.ids_per_tick
             check_integer("random_start", self.random_start, at_least=1, at_most=most)
             if given not in {COSID_THRESHOLD, None}:
-                expected = "left out with random_start: the sequence restarts in each tick"
-                raise InvalidArgumentError("sequence_reset_threshold", given, expected=expected)
+                rule = "cannot be combined with random_start: the sequence restarts in each tick"
+                raise InvalidArgumentError("sequence_reset_threshold", given, rule)
         elif given is not None and not (type(given) is int and COSID_THRESHOLD <= given <= highest):
-            expected = f"0 to {highest}, -1 for CosId's default, or None"
-            raise InvalidArgumentError("sequence_reset_threshold", given, expected=expected)
+            rule = f"must be from 0 to {highest}, -1 for CosId's default, or None"
+            raise InvalidArgumentError("sequence_reset_threshold", given, rule)
 
     @property
     def reset_threshold(self) -> int | None:
@@ -164,8 +165,8 @@ class RingOptions(Options):
     def __post_init__(self) -> None:
         """Raise `InvalidArgumentError` for the first one outside its range."""
         if self.max_borrow < self.seconds:
-            expected = f"at least {self.seconds}, the seconds that a boost of {self.boost} prepares"
-            raise InvalidArgumentError("max_borrow", self.max_borrow, expected=expected)
+            rule = f"must be at least {self.seconds}, which a boost of {self.boost} prepares"
+            raise InvalidArgumentError("max_borrow", self.max_borrow, rule)
 
     @property
     def seconds(self) -> int:
@@ -204,13 +205,13 @@ class CachedOptions(RingOptions, StampOptions):
     def __post_init__(self) -> None:
         """Raise `InvalidArgumentError` for the first one outside its range."""
         if self.layout.unit_ms != SECOND_MS:
-            raise InvalidArgumentError("layout", self.layout, expected="a layout of seconds")
+            raise InvalidArgumentError("layout", self.layout, "must be a layout of seconds")
         if self.on_empty not in get_args(OnEmpty):
-            expected = f"one of {get_args(OnEmpty)}"
-            raise InvalidArgumentError("on_empty", self.on_empty, expected=expected)
+            rule = one_of(get_args(OnEmpty), self.on_empty)
+            raise InvalidArgumentError("on_empty", self.on_empty, rule)
         for name in ("when_filled", "when_empty"):
             if (given := getattr(self, name)) is not None and not callable(given):
-                raise InvalidArgumentError(name, given, expected="a function of one argument")
+                raise InvalidArgumentError(name, given, "must be a function of one argument")
         super().__post_init__()
 
     @property
@@ -275,8 +276,8 @@ class ShardedOptions(ClockOptions):
         """Raise `InvalidArgumentError` for the first one outside its range."""
         policies = get_args(OnUnavailable)
         if self.on_unavailable not in policies:
-            expected = f"one of {policies}"
-            raise InvalidArgumentError("on_unavailable", self.on_unavailable, expected=expected)
+            rule = one_of(policies, self.on_unavailable)
+            raise InvalidArgumentError("on_unavailable", self.on_unavailable, rule)
         super().__post_init__()
 
     @property

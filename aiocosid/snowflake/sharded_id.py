@@ -56,17 +56,17 @@ class ShardedId(StampGenerator):
             InvalidArgumentError: an argument is outside its range.
         """
         if not isinstance(distributor, SequenceDistributor):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
-            expected = "a SequenceDistributor"  # type: ignore[unreachable]
-            raise InvalidArgumentError("distributor", distributor, expected=expected)
+            rule = "must be a SequenceDistributor"  # type: ignore[unreachable]
+            raise InvalidArgumentError("distributor", distributor, rule)
         layout, lane = options.layout or ShardedLayout(), options.lane
         highest = layout.max_sharding_id
         check_integer("sharding_id", options.sharding_id, at_least=0, at_most=highest)
         if distributor.max_sequence > layout.max_sequence:
-            expected = f"at most {layout.max_sequence}, the highest sequence of the layout"
-            raise InvalidArgumentError("max_sequence", distributor.max_sequence, expected=expected)
+            rule = f"must be at most {layout.max_sequence}, the highest sequence of the layout"
+            raise InvalidArgumentError("max_sequence", distributor.max_sequence, rule)
         if (lane is not None) is not (options.on_unavailable == "lane"):
-            expected = "given with on_unavailable='lane', and only then"
-            raise InvalidArgumentError("lane", lane, expected=expected)
+            rule = "goes together with on_unavailable='lane'; give both or neither"
+            raise InvalidArgumentError("lane", lane, rule)
         if isinstance(lane, MachineIdDistributor):
             lane = lease_of(
                 lane, bits=LANE_BITS, instrument=options.instrument, clock=options.clock
