@@ -99,7 +99,7 @@ def set_bits(snapshot: Snapshot, caller: Caller, bits: int, region_code: int = 1
     for number, slot in snapshot.slots.items():
         record = slot.record or MachineRecord()
         changes.slots[number] = replace(slot, record=replace(record, version=record.version + 1))
-    recount(snapshot, changes, is_anew=True)
+    recount(snapshot, changes, in_full=True)
     return Decision(changes)
 
 
@@ -165,7 +165,7 @@ def mark(snapshot: Snapshot, caller: Caller, *, confirm_no_holders: bool) -> Dec
     if is_there and not confirm_no_holders:
         return _look_at_marker(snapshot, caller)
     changes = Changes(space=sound_space(snapshot, guard_ms=caller.guard_ms))
-    recount(snapshot, changes, is_anew=True)
+    recount(snapshot, changes, in_full=True)
     return Decision(changes, MachineMarker(namespace=snapshot.namespace, is_created=True))
 
 
@@ -178,6 +178,6 @@ def _look_at_marker(snapshot: Snapshot, caller: Caller) -> Decision:
         space = remembering(space, caller.guard_ms)
     changes = Changes(space=space_written(snapshot, space))
     if found.is_recounted:
-        recount(snapshot, changes, is_anew=True)
+        recount(snapshot, changes, in_full=True)
     marker = MachineMarker(namespace=snapshot.namespace, seconds_left=found.left_ms / 1000)
     return Decision(changes, marker, is_alarm=found.is_alarm)

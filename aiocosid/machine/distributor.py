@@ -55,7 +55,7 @@ NONCE_BYTES: Final = 8
 FIRST_PAUSE: Final = 0.002  # seconds after the first conflict, doubled by each further one
 LONGEST_PAUSE: Final = 0.1  # seconds
 LONGEST_TRY: Final = 10.0  # seconds; the timeout of a lease's calls is shorter
-SPREAD: Final = 4  # doublings of the choice for each conflict: 16 candidates after the first
+SPREAD: Final = 4  # doublings of the candidates for each conflict: 16 after the first
 MOST_SPREAD: Final = 8  # most doublings: 256 candidates
 
 MOST_ALARMS: Final = 9  # alarms in a row, within a second, before one counts
@@ -201,7 +201,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
     )
 
     is_remote: bool = False
-    """Whether a server, which alone reads the cells, decides."""
+    """Whether a server decides, because only the server reads the cells."""
 
     @takes(MachineIdOptions)
     def __init__(self, backend: CellBackend, options: MachineIdOptions, /) -> None:

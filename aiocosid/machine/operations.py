@@ -196,7 +196,7 @@ def hand_out(
 ) -> Decision:
     """Grant a machine id, unless a process with another ``state_dir`` may use it; see `Took`.
 
-    To take it then would silence that process, and the caller until the fence has passed.
+    Taking it then would stop that process, and make the caller wait until the fence has passed.
 
     Args:
         asked: the operation.
@@ -313,7 +313,7 @@ def give_back(asked: ReleaseOperation, snapshot: Snapshot, caller: Caller) -> De
 
 
 def _known(token: str, slot: MachineSlot, caller: Caller, *, otherwise: str | None = None) -> str:
-    """Return a token as stored if it is the id's; the caller may not know the access behind it."""
+    """Return a token as it is stored, with or without a guest's access, if it is the id's."""
     found = (slot.record or MachineRecord()).token
     if token and found in {token, caller.signed(token)}:
         return found

@@ -225,7 +225,7 @@ def hand_out(
     gaps = _return_skipped(snapshot, changes, range(ids.start, number), now_ms)
     space = replace(space, bits=bits, region_code=region_code, gaps=space.gaps or gaps)
     changes.space = space_written(snapshot, remembering(space, named_ms))
-    recount(snapshot, changes, is_anew=found.is_recounted)
+    recount(snapshot, changes, in_full=found.is_recounted)
     slot = snapshot.slots.get(number, MachineSlot())
     is_fenced = slot.record is not None or not slot.owners
     return Decision(changes, MachineGrant(number, slot.floor_ms, is_fenced=is_fenced))
@@ -445,10 +445,10 @@ def _left(slot: MachineSlot) -> MachineSlot:
     return freed(slot, stamp_ms)
 
 
-def recount(snapshot: Snapshot, changes: Changes, *, is_anew: bool) -> None:
+def recount(snapshot: Snapshot, changes: Changes, *, in_full: bool) -> None:
     """Update the count of machine ids that have a record: add one, or count all again."""
     noted, before = noted_in(snapshot, changes), noted_in(snapshot)
-    if is_anew or noted > before:
+    if in_full or noted > before:
         if snapshot.is_sample and snapshot.count is not None:
             noted += snapshot.count.ids - before
         space = changes.space or snapshot.space or NamespaceRecord()
@@ -511,7 +511,7 @@ def renew(
     changes.slots[machine_id] = signed
     changes.space = space_written(snapshot, remembering(found.space, caller.guard_ms))
     if found.is_recounted:
-        recount(snapshot, changes, is_anew=True)
+        recount(snapshot, changes, in_full=True)
     return Decision(changes)
 
 

@@ -313,7 +313,7 @@ class Supply:
         self.last_max_id: int | None = None
         self._most = MAX_ID  # lowered when the counter cannot grant that many
         self._asked = 0  # ids that the latest call requested
-        self._fetches = 0  # calls answered by a fetch since the last one without
+        self._fetches = 0  # calls in a row that needed a fetch
 
     # Calling the store.
 
