@@ -212,14 +212,14 @@ class Demand:
 
         An outage is ignored: while the store was down, no distance would have been long enough.
         """
-        hungry = self._found_none
-        if not (hungry and was_down):
+        was_dry = self._found_none
+        if not (was_dry and was_down):
             taken = self._ahead_at_fetch - self._stock.hand.ahead
             demand: float = taken
-            if hungry:
+            if was_dry:
                 lasted = self._dry_at - sent_at
                 demand = taken * (now - sent_at) / lasted if taken and lasted > 0 else inf
-            self._pace.landed(taken=taken, demand=demand, starved=hungry)
+            self._pace.landed(taken=taken, demand=demand, starved=was_dry)
         self._found_none = self.is_starved = False
 
     def note(self, now: float) -> None:

@@ -33,7 +33,7 @@ ZONE_STEP_DAYS: Final = 20  # shorter than every period of summer time, Morocco'
 
 
 class CosIdGenerator(DelegatingGenerator[SnowflakeId, str], TextIdGenerator):
-    """Text ids of 44 bits of time, 20 of machine id and 16 of sequence, as CosIdGenerator's.
+    """Text ids like CosIdGenerator's: 44 bits of time, 20 of machine id and 16 of sequence.
 
     It fulfils the contract of every generator, for text.  Texts of radix 62 and 36 sort by time.
 
