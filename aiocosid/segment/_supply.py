@@ -195,7 +195,7 @@ class Demand:
         """Record that a caller found no id: the next fetch makes the distance longer."""
         if not self._stock.fetched:
             return  # nothing was fetched yet: a new group starts empty
-        if waiting and not self.is_starved:
+        if waiting and not (self.is_starved or self._pace.keeps_none):
             self.is_starved = True
             self.starvations += 1
             self._life.emit(Starved)
