@@ -82,6 +82,7 @@ PAGES: Final = {
     "howto/threads-and-celery.md": KNOWS,
     "index.md": KNOWS,
     "reference/api/integrations.md": KNOWS,
+    "reference/api/sync.md": KNOWS,
     "reference/cli.md": TEXT,
     "tutorial.md": f"{KNOWS}; {NEW}",
 }
