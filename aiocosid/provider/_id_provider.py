@@ -10,6 +10,7 @@ from .._life.clock import SYSTEM_CLOCK
 from .._life.component import open_in, why_unusable
 from ..abc.checks import check_create
 from ..abc.options import common, takes
+from ..errors import CosIdError, GeneratorMissingError
 from ..segment.generator import reached
 from . import kinds
 from .default import generator_named
@@ -36,7 +37,7 @@ def connect(url: str | Store, options: ConnectOptions, /) -> IdProvider:
     """Return a provider of generators on one store, to be opened by ``async with``.
 
     Args:
-        url: as for `open_store`; or a store made from your own client, which stays open.
+        url: as for `store_from_url`; or a store made from your own client, which stays open.
         options: the keyword arguments: see `ConnectOptions`.
 
     Raises:
@@ -45,9 +46,9 @@ def connect(url: str | Store, options: ConnectOptions, /) -> IdProvider:
         MissingExtraError: the store's driver is not installed.
     """
     from ..abc import Store
-    from .store_urls import open_store
+    from .store_urls import store_from_url
 
-    store = url if isinstance(url, Store) else open_store(url, instrument=options.instrument)
+    store = url if isinstance(url, Store) else store_from_url(url, instrument=options.instrument)
     return IdProvider(store, owns_store=store is not url, **common(options, ProviderOptions))
 
 
@@ -102,13 +103,13 @@ class IdProvider(Hosting):
 
     segment_chain = named(kinds.segment_chain)
     segment = named(kinds.segment)
-    leaf = named(kinds.leaf)
+    leaf_segment = named(kinds.leaf_segment)
     grouped = named(kinds.grouped)
     int32 = named(kinds.int32)
     uncertainty = named(kinds.uncertainty)
     snowflake = shared(kinds.snowflake)
-    cached = shared(kinds.cached)
-    cosid = text(kinds.cosid)
+    cached_snowflake = shared(kinds.cached_snowflake)
+    cosid_text = text(kinds.cosid_text)
     sharded = named(kinds.sharded)
     remote = named(kinds.remote)
     uuid4 = plain(kinds.uuid4)
@@ -167,6 +168,34 @@ class IdProvider(Hosting):
         finally:
             if self._generators.get(name) is found and self._closing is None:
                 self._drop(name)
+
+    async def clear(self) -> None:
+        """Close all generators and free their names.  CosId's ``IdGeneratorProvider.clear``.
+
+        Calls under way raise `ClosedError`.  The next call for a name creates a new generator,
+        whose ids are above all earlier ones.  Leased machine ids are kept.  Without generators it
+        changes nothing.  A cancelled call may leave some of them open.
+
+        Raises:
+            ClosedError: the provider is closed.
+            CosIdError: closing a generator fails; the others are closed all the same.
+        """
+        self._check_usable()
+        errors: list[CosIdError] = []
+
+        async def remove(name: str) -> None:
+            try:
+                await self.remove(name)
+            except GeneratorMissingError:
+                pass  # another caller has removed it
+            except CosIdError as error:
+                errors.append(error)
+
+        async with anyio.create_task_group() as tasks:
+            for name in self:
+                tasks.start_soon(remove, name)
+        if errors:
+            raise errors[0]
 
     # By name.
 

@@ -21,7 +21,7 @@ from ..errors import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from .._life.loop import Root
+    from .._life.loop import TaskRoot
     from ..abc import AnyGenerator, Clock, Store
     from ..abc.checks import Create
     from ..errors import CosIdError
@@ -292,7 +292,7 @@ class StoreHost:
         self.store = store
         self.namespace = namespace
         self.clock: Clock = defaults["clock"]
-        self.root: Root | None = None
+        self.root: TaskRoot | None = None
         self.leases: dict[str, MachineIdLease] = {}
         self.counters: dict[str, CounterId] = {}
         self.floors: dict[tuple[str, str], Any] = {}

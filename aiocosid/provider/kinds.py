@@ -57,12 +57,12 @@ if TYPE_CHECKING:
 
 __all__ = (
     "KINDS",
-    "cached",
-    "cosid",
+    "cached_snowflake",
+    "cosid_text",
     "counter",
     "grouped",
     "int32",
-    "leaf",
+    "leaf_segment",
     "remote",
     "segment",
     "segment_chain",
@@ -124,7 +124,7 @@ def segment(given: Given) -> GeneratorSpec[SegmentId]:
 
 
 @kind(NamedLeaf)
-def leaf(given: Given) -> GeneratorSpec[LeafSegmentId]:
+def leaf_segment(given: Given) -> GeneratorSpec[LeafSegmentId]:
     """Return the `LeafSegmentId` of this name, which the first call creates.
 
     Args:
@@ -162,8 +162,8 @@ def _counted(made: type[S], options: Given) -> GeneratorSpec[S]:
 def grouped(given: Given) -> GeneratorSpec[GroupedSegmentId]:
     """Return the `GroupedSegmentId` of this name, which the first call creates.
 
-    Its numbers are `GroupedId`.  If the counter of a group went backwards, the next call for
-    the name opens that group again.
+    Its ``with_group`` hands out `GroupedId`.  If the counter of a group went backwards, the next
+    call for the name opens that group again.
 
     Args:
         name: the generator's name; its counters are called ``{name}@{group}``.
@@ -189,7 +189,7 @@ def grouped(given: Given) -> GeneratorSpec[GroupedSegmentId]:
         return generator
 
     # An unknown kind is refused when the generator is made.
-    known, _ = GROUP_KINDS.get(given.get("kind", "chain"), (None, None))
+    known, _ = GROUP_KINDS.get(given.get("group_kind", "chain"), (None, None))
     detail = (
         f"kind {given['kind']!r}" if known is None else Agreement(step, known, given["group_by"])
     )
@@ -296,7 +296,7 @@ def snowflake(given: Given) -> GeneratorSpec[SnowflakeId]:
 
 
 @kind(NamedCached, SHARE)
-def cached(given: Given) -> GeneratorSpec[CachedSnowflakeId]:
+def cached_snowflake(given: Given) -> GeneratorSpec[CachedSnowflakeId]:
     """Return the `CachedSnowflakeId` of this name, which the first call creates.
 
     Args:
@@ -324,8 +324,8 @@ def _stamped(made: type[F], options: Given, default: SnowflakeLayout) -> Generat
     return GeneratorSpec(made.__name__, f"layout {layout!r}", make)
 
 
-@kind(NamedCosId, "cosid")
-def cosid(given: Given) -> GeneratorSpec[CosIdGenerator]:
+@kind(NamedCosId, "cosid_text")
+def cosid_text(given: Given) -> GeneratorSpec[CosIdGenerator]:
     """Return the `CosIdGenerator` of this name, which the first call creates; its ids are text.
 
     Its machine id has 20 bits, unless ``text`` says otherwise, and comes from the provider's
@@ -421,7 +421,7 @@ def remote(given: Given) -> GeneratorSpec[RemoteId]:
 
     def make(host: GeneratorHost, name: str) -> RemoteId:
         source: Any = host.store
-        if not hasattr(source, "take_ids"):
+        if not hasattr(source, "take_block"):
             remedy = "use a server of 'aiocosid serve' or 'aiocosid broker'"
             raise UnsupportedByStoreError(
                 type(source).__name__, "it has no generators", remedy=remedy
@@ -514,11 +514,11 @@ def _split(options: Given, kind: type[Options]) -> tuple[dict[str, Any], dict[st
 KINDS: Final[dict[str, Kind[..., Any]]] = {
     "segment": segment,
     "chain": segment_chain,
-    "leaf": leaf,
+    "leaf_segment": leaf_segment,
     "grouped": grouped,
     "snowflake": snowflake,
-    "cached": cached,
-    "cosid": cosid,
+    "cached_snowflake": cached_snowflake,
+    "cosid_text": cosid_text,
     "sharded": sharded,
     "remote": remote,
     "uuid4": uuid4,

@@ -40,7 +40,7 @@ from ._pulse import Pulse
 from ._quotas import Quotas
 from ._room import Room
 from ._tasks import Tasks
-from ._tokens import EVERY, Access, Tokens, Verb
+from ._tokens import EVERY, Access, Tokens, TokenScope
 from ._unfinished import Unfinished
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ class Service:
         limits: Limits | None = None,
         create: bool = False,
         unix_tokens: bool = True,
-        offers: Iterable[Verb] = EVERY,
+        offers: Iterable[TokenScope] = EVERY,
         hosts: Iterable[str] = (),
         receipt_key: str = "",
     ) -> None:
@@ -270,7 +270,7 @@ class Service:
             raise error
         return found
 
-    def check(self, access: Access, verb: Verb, name: str = "") -> None:
+    def check(self, access: Access, wanted: TokenScope, name: str = "") -> None:
         """Raise unless a caller may do that with a name.
 
         Raises:
@@ -279,8 +279,8 @@ class Service:
         if len(name) > self.limits.name:
             detail = f"a name has at most {self.limits.name} characters"
             raise Problem(HTTPStatus.BAD_REQUEST, "invalid-argument", detail)
-        if not access.allows(verb, name):
-            detail = access.refusal(verb, name)
+        if not access.allows(wanted, name):
+            detail = access.refusal(wanted, name)
             raise Problem(HTTPStatus.FORBIDDEN, "not-allowed", detail)
 
     def note(self, access: Access, what: str) -> None:

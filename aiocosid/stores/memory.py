@@ -15,10 +15,10 @@ from ..abc import (
     DEFAULT_NAMESPACE,
     DEFAULT_TOLERANCE,
     Counter,
-    ServerFacts,
+    ServerInfo,
 )
 from ..errors import InvalidArgumentError, WouldBlock
-from ..machine.cells import Marker, Need, Seat, Snapshot, Space
+from ..machine.cells import MachineSlot, Marker, NamespaceRecord, ReadRequest, Snapshot
 from ._sequence_rules import SequenceState, grant
 from .backend import after_add, counters_of
 from .sequences import BackendSequenceDistributor, SequenceBackend, SequenceStore
@@ -59,23 +59,23 @@ class _Steps:
 class _InProcess(SequenceBackend):
     """Sequences in a dictionary, and what holds for all that is in one."""
 
-    __slots__ = ("_born", "_clock", "_sequences", "_steps", "identity")
+    __slots__ = ("_clock", "_fork_generation", "_sequences", "_steps", "identity")
 
     def __init__(self, clock: Clock) -> None:
         super().__init__("memory")
         # It lives as long as the process, so it has lost nothing.
-        self.identity = "memory"
+        self.identity: str = "memory"
         self._sequences: dict[str, SequenceState | None] = {}
-        self._clock = clock
-        self._born = fork.generation
-        self._steps = _Steps()
+        self._clock: Clock = clock
+        self._fork_generation: int = fork.generation
+        self._steps: _Steps = _Steps()
 
     async def aopen(self) -> None:
         self._refuse_child()
 
     def _refuse_child(self) -> None:
         """Raise in a child before the lock is taken: a thread of the parent may have held it."""
-        fork.ensure_own(self._born, "the memory store", remedy=self.fork_remedy)
+        fork.ensure_own(self._fork_generation, "the memory store", remedy=self.fork_remedy)
 
     def _changing(self) -> AbstractContextManager[None]:
         """Change something in one step."""
@@ -110,10 +110,10 @@ class MemoryBackend(_InProcess):
         self.marker: Marker | None = Marker(self.identity, token_hex(8))
         self._lock = self._steps.lock  # held for a few steps of Python, never across an await
 
-    async def ask_server(self) -> ServerFacts:
+    async def ask_server(self) -> ServerInfo:
         self._refuse_child()
         weakness = "counters end with this process, and their ids are issued again; use a file, as"
-        return ServerFacts(version="memory", weaknesses=(f"{weakness} sqlite:///ids.db",))
+        return ServerInfo(version="memory", durability_warnings=(f"{weakness} sqlite:///ids.db",))
 
     async def aclose(self) -> None:
         """Keep everything: other generators share this store."""
@@ -152,7 +152,7 @@ class MemoryBackend(_InProcess):
 
     # Cells: between a read and its commit only other threads can run.
 
-    async def read(self, namespace: str, need: Need) -> Snapshot:
+    async def read(self, namespace: str, need: ReadRequest) -> Snapshot:
         self._refuse_child()
         with self._lock:
             cells = self.cells.get(namespace) or self._new(namespace)
@@ -161,7 +161,7 @@ class MemoryBackend(_InProcess):
                 identity=self.identity,
                 now_ms=self._now_ms(),
                 marker=self.marker,
-                seats=dict(cells.seats),
+                slots=dict(cells.slots),
                 own=cells.raw.get(need.instance),  # `raw` is never changed, only replaced
             )
 
@@ -174,16 +174,16 @@ class MemoryBackend(_InProcess):
                 == (snapshot.identity, snapshot.marker, snapshot.space)
                 and (changes.count is None or cells.count == snapshot.count)
                 and all(
-                    _value(cells.seats.get(number)) == _value(snapshot.seats.get(number))
-                    for number in changes.seats
+                    _value(cells.slots.get(number)) == _value(snapshot.slots.get(number))
+                    for number in changes.slots
                 )
                 and all(cells.raw.get(who) == snapshot.raw.get(who) for who in changes.own)
             )
             if not is_same:
                 return False
             now_ms = self._now_ms()
-            for number, seat in changes.seats.items():
-                changes.seats[number] = Seat(seat.owners, seat.note, now_ms)
+            for number, slot in changes.slots.items():
+                changes.slots[number] = MachineSlot(slot.owners, slot.record, now_ms)
             snapshot.apply(changes)
             cells.apply(changes)
             self.marker = snapshot.marker
@@ -215,13 +215,13 @@ class MemoryBackend(_InProcess):
             cells = self.cells_of(namespace)
             longest = 0 if everything or cells.space is None else cells.space.guard_ms
             if everything:
-                cells.seats, cells.raw, cells.count = {}, {}, None
+                cells.slots, cells.raw, cells.count = {}, {}, None
             marker_id = self.marker.marker_id if self.marker is not None else ""
-            cells.space = Space("another", marker_id, guard_ms=longest)
+            cells.space = NamespaceRecord("another", marker_id, guard_ms=longest)
 
 
-def _value(seat: Seat | None) -> tuple[object, object] | None:
-    return None if seat is None else (seat.owners, seat.note)
+def _value(slot: MachineSlot | None) -> tuple[object, object] | None:
+    return None if slot is None else (slot.owners, slot.record)
 
 
 class MemorySequenceDistributor(BackendSequenceDistributor):

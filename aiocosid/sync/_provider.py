@@ -18,7 +18,7 @@ from .._life.fork import NotCopyable
 from ..abc import DEFAULT_NAMESPACE, Provider, Store
 from ..abc.checks import check_text
 from ..abc.options import common, takes
-from ..provider import IdProvider, kinds, open_store
+from ..provider import IdProvider, kinds, store_from_url
 from ..provider.default import generator_named
 from ..provider.hosting import Hosting, StoreHost, check_ids, check_type, wrong_type
 from ..provider.options import HostOptions, ProviderOptions
@@ -227,13 +227,13 @@ class SyncIdProvider(SyncProvider[IdProvider]):
 
     segment_chain = named(kinds.segment_chain)
     segment = named(kinds.segment)
-    leaf = named(kinds.leaf)
+    leaf_segment = named(kinds.leaf_segment)
     grouped = named(kinds.grouped)
     int32 = named(kinds.int32)
     uncertainty = named(kinds.uncertainty)
     snowflake = shared(kinds.snowflake)
-    cached = shared(kinds.cached)
-    cosid = text(kinds.cosid)
+    cached_snowflake = shared(kinds.cached_snowflake)
+    cosid_text = text(kinds.cosid_text)
     sharded = sharded(kinds.sharded)
     remote = named(kinds.remote)
     uuid4 = texts(kinds.uuid4)
@@ -302,6 +302,24 @@ class SyncIdProvider(SyncProvider[IdProvider]):
         if not is_known or self._session.is_alive:  # else there is nothing to close
             self._session.call(work)
 
+    def clear(self) -> None:
+        """Close all generators and free their names, as `remove` does for one.
+
+        Without generators it changes nothing.
+
+        Raises:
+            WouldBlock: an event loop runs in this thread.
+            CosIdError: closing one fails; the others are closed all the same.
+        """
+        refuse_on_a_loop("clear()", INSTEAD)
+        handles = tuple(self._generators.values())
+        for known in (self._specs, self._generators, self._types):
+            known.clear()
+        for handle in handles:
+            handle.close()
+        if self._session.is_alive:
+            self._session.call(IdProvider.clear)
+
     def _ask(
         self, name: str, spec: GeneratorSpec[Any], batch: int | None = None
     ) -> SyncIdGenerator[Any]:
@@ -340,8 +358,8 @@ def connect(url: str | Store, options: SyncOptions, /) -> SyncIdProvider:
     """Return a provider of generators on one store, for threads; nothing is opened yet.
 
     Args:
-        url: as for `aiocosid.open_store`; or a store, which stays open.  A store made on a client
-            of yours cannot be used in a forked child.
+        url: as for `aiocosid.store_from_url`; or a store, which stays open.  A store made on a
+            client of yours cannot be used in a forked child.
         options: the keyword arguments: see `SyncOptions`.
 
     Raises:
@@ -349,6 +367,6 @@ def connect(url: str | Store, options: SyncOptions, /) -> SyncIdProvider:
             outside its range.
         MissingExtraError: the store's driver is not installed.
     """
-    store = url if isinstance(url, Store) else open_store(url, instrument=options.instrument)
+    store = url if isinstance(url, Store) else store_from_url(url, instrument=options.instrument)
     provider = IdProvider(store, owns_store=store is not url, **common(options, ProviderOptions))
     return SyncIdProvider(lambda: provider, timeout=options.timeout)

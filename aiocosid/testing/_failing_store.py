@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from ..abc import Clock, Counter, Store
-    from ..machine.cells import Changes, Need, Snapshot
+    from ..machine.cells import Changes, ReadRequest, Snapshot
 
 __all__ = ("FailingStore", "use_store")
 
@@ -53,7 +53,7 @@ class FailingBackend(MemoryBackend):
         self.failure.meet()
         return await super().grant_sequences(name, request)
 
-    async def read(self, namespace: str, need: Need) -> Snapshot:
+    async def read(self, namespace: str, need: ReadRequest) -> Snapshot:
         self.failure.meet()
         return await super().read(namespace, need)
 

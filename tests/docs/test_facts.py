@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
+import nkeys
 import pytest
 
 import aiocosid
@@ -30,9 +31,9 @@ from tests.unit._source import imports, load
 
 from ._blocks import ROOT, blocks, pages
 
-LEAST = ROOT / "docs" / "howto" / "least-privileges.md"
+RIGHTS = ROOT / "docs" / "reference" / "rights.md"
 GUARANTEES = ROOT / "docs" / "explanation" / "guarantees.md"
-RESTORED = ROOT / "docs" / "howto" / "restored-backups.md"
+OPERATE = ROOT / "docs" / "howto" / "operate.md"
 EVIDENCE = ROOT / "docs" / "explanation" / "evidence.md"
 SITE = "https://aiocosid.readthedocs.io/en/latest/"
 SCRIPTS = ROOT / "aiocosid" / "stores" / "redis"
@@ -57,10 +58,10 @@ async def test_the_rights_that_a_redis_url_needs_besides(
     valkey: ValkeyServer, valkey_cluster: ValkeyCluster, namespace: str
 ) -> None:
     """For the options and for a cluster, each with its own line and no other."""
-    rights = block_of(LEAST, "text", "~cosid").replace("{shop", f"{{{namespace}")
+    rights = block_of(RIGHTS, "text", "~cosid").replace("{shop", f"{{{namespace}")
     tasks = ("segments of counters that are new", "aiocosid set-floor", "aiocosid inspect")
     base = [line.partition("#")[0] for line in rights.splitlines() if line.endswith(tasks)]
-    lines = [line.partition("#") for line in block_of(LEAST, "text", "+select").splitlines()]
+    lines = [line.partition("#") for line in block_of(RIGHTS, "text", "+select").splitlines()]
     extra = {what.strip(): rights for rights, _, what in lines}
     urls = {
         "a db other than 0": f"redis://{valkey.host}:{valkey.port}/9",
@@ -68,7 +69,7 @@ async def test_the_rights_that_a_redis_url_needs_besides(
         "health_check_interval": f"redis://{valkey.host}:{valkey.port}?health_check_interval=1",
         "redis+cluster://": valkey_cluster.url,
     }
-    async with aiocosid.open_store(urls["a db other than 0"]) as store:
+    async with aiocosid.store_from_url(urls["a db other than 0"]) as store:
         await store.initialize(confirm_no_holders=True)
     for what, url in urls.items():
         servers = valkey_cluster.masters if "cluster" in what else [valkey]
@@ -76,10 +77,10 @@ async def test_the_rights_that_a_redis_url_needs_besides(
             user = f"{' '.join(base)} {extra[what]}".split()
             server.call("ACL", "SETUSER", namespace, "reset", "on", f">{PASSWORD}", *user)
         if "/9" in url:  # the test's servers are initialised, but for their other databases
-            async with aiocosid.open_store(url) as store:
+            async with aiocosid.store_from_url(url) as store:
                 await store.initialize(confirm_no_holders=True)
         login = f"//{namespace}:{quote(PASSWORD, safe='')}@"
-        async with aiocosid.open_store(url.replace("//", login)) as store:
+        async with aiocosid.store_from_url(url.replace("//", login)) as store:
             for name in "abc":  # on a cluster on several of its servers
                 counter = store.segment_distributor(namespace=namespace, name=name, offset=7)
                 await counter.next_max_id(1)
@@ -95,9 +96,9 @@ async def test_the_markers_that_a_restore_deletes(
     valkey: ValkeyServer, etcd: EtcdServer, zookeeper: ZookeeperServer
 ) -> None:
     """Each command names something that an initialised store has."""
-    page = RESTORED.read_text()
+    page = OPERATE.read_text()
     for url in (valkey.url, etcd.url, zookeeper.url):
-        async with aiocosid.open_store(url) as store:
+        async with aiocosid.store_from_url(url) as store:
             await store.initialize(confirm_no_holders=True)
     (key,) = re.findall(r"`redis-cli DEL (\S+)`", page)
     assert valkey.call("EXISTS", key) == 1
@@ -112,10 +113,13 @@ def test_every_url_in_a_table_names_a_store(page: Path, tmp_path: Path) -> None:
     """A reader may copy any URL: it is understood as it stands."""
     authority = tmp_path / "ca.pem"
     authority.touch()  # a URL that names a file is refused when there is none
+    seed = nkeys.encode_seed(bytes(32), nkeys.PREFIX_BYTE_USER).decode()
+    (key := tmp_path / "user.creds").write_text(f"a.token.signed\n{seed}\n")
     for url in URL.findall(page.read_text()):
         if url.endswith(("://", "...", "?")):
             continue
-        aiocosid.open_store(re.sub(r"(ssl_ca_certs=)[^&]*", rf"\g<1>{authority}", url))
+        here = re.sub(r"(ssl_ca_certs=)[^&]*", rf"\g<1>{authority}", url)
+        aiocosid.store_from_url(re.sub(r"((?:creds|nkey)=)[^&]*", rf"\g<1>{key}", here))
 
 
 def unpadded(text: str) -> str:
@@ -209,6 +213,14 @@ def test_the_api_pages_have_every_module() -> None:
     assert set(aiocosid.__all__) - first <= {"errors"}
 
 
+def test_each_line_before_production_leads_to_a_page() -> None:
+    """A line that only admonishes cannot be ticked off."""
+    page = (ROOT / "docs" / "howto" / "before-production.md").read_text("utf-8")
+    lines = re.findall(r"^- \[ \] (.+(?:\n  .+)*)", page, re.MULTILINE)
+    assert len(lines) > 25
+    assert [line for line in lines if not re.search(r"\]\([\w./#-]+\.md", line)] == []
+
+
 async def test_numbers_with_a_step_of_1_have_a_gap_for_each_insert_that_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -230,8 +242,10 @@ async def test_numbers_with_a_step_of_1_have_a_gap_for_each_insert_that_fails(
 
 def anchors(page: Path) -> set[str]:
     """What the headings of a page may be linked by, on a web page made from it."""
-    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", each).lower().replace(" ", "-") for each in headings}
+    headings = re.findall(r"^#+ (.+?)(?: \{ #([\w-]+) \})?$", page.read_text(), re.MULTILINE)
+    return {
+        given or re.sub(r"[^\w\- ]", "", text).lower().replace(" ", "-") for text, given in headings
+    }
 
 
 def test_the_readme_is_short() -> None:

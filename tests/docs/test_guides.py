@@ -1,7 +1,8 @@
-"""The defaults that guides and their reference name are those of the declarations."""
+"""Guides are few and short, and the defaults that they name are those of the declarations."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -17,6 +18,7 @@ from aiocosid.sync import _batches, _generator, _session
 
 from .test_figures import DOCS, GUARD, INTERVAL, LEAD, default, prose
 
+GUIDES: Final = sorted((DOCS / "howto").glob("*.md"))
 BITS: Final = ShardedLayout().bits
 BELOW_LANES: Final = 458_751  # the highest sequence of nodes with lanes
 LANE: Final = (DEFAULT_MAX_SEQUENCE - BELOW_LANES) >> LANE_BITS
@@ -70,3 +72,17 @@ DEFAULTS: Final = {
 def test_each_default_is_on_its_page(page: str) -> None:
     text = prose(DOCS / page)
     assert [fact for fact in DEFAULTS[page] if fact not in text] == []
+
+
+LONGEST: Final = 1200  # words; what a person seldom needs is on a page of reference
+MOST: Final = 28
+LONG: Final = {"operate.md"}  # symptoms, causes and commands of every store
+
+
+def test_guides_are_few() -> None:
+    assert len(GUIDES) <= MOST
+
+
+@pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
+def test_a_guide_is_short(guide: Path) -> None:
+    assert guide.name in LONG or len(guide.read_text("utf-8").split()) <= LONGEST

@@ -70,10 +70,10 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture
 def note(project: None) -> Iterator[Any]:
     """A model whose key has a default; its table is empty."""
-    from shop.models import Note  # type: ignore[import-not-found]
+    from shop.models import MachineRecord  # type: ignore[import-not-found]
 
-    Note.objects.all().delete()
-    yield Note
+    MachineRecord.objects.all().delete()
+    yield MachineRecord
     connections.close_all()
 
 

@@ -29,7 +29,7 @@ from aiocosid.integrations.asgi import HealthApp, StatisticsApp
 from aiocosid.integrations.fastapi import Ids, generator, handle_errors, lifespan
 from aiocosid.integrations.starlette import provider_of
 from tests.docs._blocks import ROOT, blocks
-from tests.machine_marks import mark_machines
+from tests.machine_marks import initialize_namespace
 from tests.servers import ValkeyServer, wait_until
 
 from ._web import Process, StartError, serve
@@ -37,7 +37,7 @@ from ._web import Process, StartError, serve
 pytestmark = [pytest.mark.integration]
 
 HOWTO = ROOT / "docs" / "howto"
-PAGES = [HOWTO / "fastapi.md", HOWTO / "kubernetes-shutdown.md"]
+PAGES = [HOWTO / "fastapi.md", HOWTO / "kubernetes.md"]
 FILES = {b.title: b.source for page in PAGES for b in blocks(page) if b.title}
 
 # An endpoint that tells when a request has come, and answers it when it may.
@@ -297,7 +297,7 @@ def test_sigterm_answers_what_is_under_way_and_then_gives_the_machine_id_back(
 ) -> None:
     """First no new connections, then the last ids, then the return."""
     server = valkey_factory()
-    mark_machines(server, "web")
+    initialize_namespace(server, "web")
     for name, source in (("web.py", FILES["web.py"]), ("held.py", HELD)):
         (tmp_path / name).write_text(source)
     with (
@@ -326,7 +326,7 @@ def machines(url: str) -> list[Machine]:
     """Who holds which machine id."""
 
     async def ask() -> list[Machine]:
-        async with aiocosid.open_store(url) as store:
+        async with aiocosid.store_from_url(url) as store:
             return list(await store.machines(namespace="web"))
 
     return anyio.run(ask)

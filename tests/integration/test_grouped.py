@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from aiocosid import open_store
+from aiocosid import store_from_url
 from aiocosid.abc import Store
 from aiocosid.segment import GroupBy, GroupedSegmentId
 from aiocosid.testing import ManualClock
@@ -35,7 +35,8 @@ async def nodes_cross_midnight(store: Store, namespace: str) -> dict[str, set[in
         ) as orders:
             for n in range(100):
                 clock.step_wall_ms(1)
-                ids = [await orders.next_id(), *await orders.next_ids(n % 5 + 1)]
+                given = orders.with_group
+                ids = [await given.next_id(), *await given.next_ids(n % 5 + 1)]
                 for new_id in ids:
                     found[new_id.group].add(int(new_id))
                 taken += len(ids)
@@ -49,7 +50,7 @@ async def nodes_cross_midnight(store: Store, namespace: str) -> dict[str, set[in
 
 async def test_on_redis(valkey: ValkeyServer, namespace: str) -> None:
     """One key for each day, by the name that CosId gives it."""
-    async with open_store(valkey.url) as store:
+    async with store_from_url(valkey.url) as store:
         found = await nodes_cross_midnight(store, namespace)
     for day in DAYS:
         last = valkey.call("GET", f"cosid:{{{namespace}.order@{day}}}.adder")
@@ -59,7 +60,7 @@ async def test_on_redis(valkey: ValkeyServer, namespace: str) -> None:
 
 async def test_on_postgresql(postgres: PostgresServer, namespace: str) -> None:
     """One row for each day, by the name that CosId gives it."""
-    async with open_store(postgres.url) as store:
+    async with store_from_url(postgres.url) as store:
         await store.create_schema()
         found = await nodes_cross_midnight(store, namespace)
         counters = await store.counters(namespace=namespace)

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import socket
 import threading
+from base64 import urlsafe_b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from itertools import pairwise
 from math import inf
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from unittest.mock import AsyncMock
 from urllib.parse import quote
 
 import anyio
+import nkeys
 import pytest
 import pytest_asyncio
 from nats.aio.client import Client
@@ -30,6 +34,7 @@ from aiocosid.errors import (
     InvalidArgumentError,
     MachineIdLostError,
     MachineIdQuarantineError,
+    MissingExtraError,
     SchemaMissingError,
     StoreAuthenticationError,
     StoreError,
@@ -38,7 +43,7 @@ from aiocosid.errors import (
     StoreUnavailableError,
     UnsupportedByStoreError,
 )
-from aiocosid.machine.cells import Changes, Need
+from aiocosid.machine.cells import Changes, ReadRequest
 from aiocosid.machine.distributor import CellMachineIdDistributor
 from aiocosid.stores import nats as stores_nats
 from aiocosid.stores.nats import BIAS, NatsBackend, NatsStore
@@ -53,6 +58,63 @@ T: Final = 1_700_000_000_000  # some time in the past, in ms
 FAR: Final = 2**62  # no floor is too late
 
 SHORT: Final = "x"  # a password
+
+
+CREDENTIALS: Final = """\
+-----BEGIN NATS USER JWT-----
+{}
+------END NATS USER JWT------
+
+************************* IMPORTANT *************************
+NKEY Seed printed below can be used to sign and prove identity.
+
+-----BEGIN USER NKEY SEED-----
+{}
+------END USER NKEY SEED------
+"""
+
+
+class Nkey(NamedTuple):
+    """A key pair: its seed, the file of the seed, and the public key."""
+
+    seed: str
+    file: Path
+    public: str
+
+    def token(self, subject: str, kind: str, **claims: Any) -> str:
+        """Sign what a key may do."""
+        head = {"typ": "JWT", "alg": "ed25519-nkey"}
+        body = {
+            "iat": 1_700_000_000,
+            "iss": self.public,
+            "sub": subject,
+            "name": kind,
+            "nats": {**claims, "type": kind, "version": 2},
+        }
+        parts = [_base64(json.dumps(each).encode()) for each in (head, body)]
+        signed = nkeys.from_seed(bytearray(self.seed.encode())).sign(".".join(parts).encode())
+        return ".".join((*parts, _base64(signed)))
+
+
+def _base64(data: bytes) -> str:
+    return urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def _nkey(folder: Path, name: str, kind: str = "U") -> Nkey:
+    """Make a key of a user, an account or an operator."""
+    prefix = {"U": 20 << 3, "A": 0, "O": 14 << 3}[kind]
+    seed = nkeys.encode_seed(os.urandom(32), prefix)
+    (file := folder / f"{name}.nk").write_bytes(bytes(seed) + b"\n")
+    pair: Any = nkeys.from_seed(bytearray(seed))
+    return Nkey(seed.decode(), file, pair.public_key.decode())
+
+
+def _accepts(server: NatsServer) -> bool:
+    try:
+        socket.create_connection((server.host, server.port), 1.0).close()
+    except OSError:
+        return False
+    return True
 
 
 @pytest.fixture
@@ -502,7 +564,7 @@ class TestFaults:
                     await counter.next_max_id(10)
             server.start()
             assert await eventually(lambda: counter.next_max_id(10), StoreUnavailableError) == 20
-            await machine.guard(number, now_ms=T + 1, mark_ms=T + 1)
+            await machine.renew(number, now_ms=T + 1, fence_ms=T + 1)
             assert await store.is_initialized()
             server.wipe()
             with pytest.raises(SchemaMissingError):
@@ -537,6 +599,76 @@ class TestLogin:
                 await store.counters()
         with pytest.raises(InvalidArgumentError, match="certificates"):
             NatsStore.from_url(f"{server.url}?ssl_ca_certs={server.certificates.key}")
+
+    async def test_nkeys(self, nats_factory: Callable[..., NatsServer], tmp_path: Path) -> None:
+        """A login is signed; a refused one is not tried again; a damaged file is no outage."""
+        user, stranger, config = _nkey(tmp_path, "user"), _nkey(tmp_path, "x"), tmp_path / "conf"
+        users = [{"nkey": user.public}, {"user": "app", "password": SHORT}]
+        config.write_text(f"authorization: {json.dumps({'users': users})}\n")
+        server = nats_factory("--config", str(config), password=SHORT)
+        url = f"nats://{server.address}?timeout=5&nkey="
+        async with NatsStore.from_url(f"{url}{user.file}") as store:
+            await store.create_schema(disposable=True)
+            assert await store.segment_distributor(name="order").next_max_id(10) == 10
+            assert user.seed not in f"{store!r}{store._backend!r}"
+        async with NatsStore.from_url(f"{url}{stranger.file}") as store:
+            with pytest.raises(StoreAuthenticationError, match=r"(?i)authorization"):
+                await store.counters()
+
+    async def test_credentials(
+        self,
+        nats_factory: Callable[..., NatsServer],
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """A user's token of an account, as `nsc` writes it."""
+        operator, account = _nkey(tmp_path, "o", "O"), _nkey(tmp_path, "a", "A")
+        user, config = _nkey(tmp_path, "u"), tmp_path / "conf"
+        kinds = ("subs", "data", "payload", "conn", "imports", "disk_storage", "streams")
+        unlimited = dict.fromkeys(kinds, -1)
+        of_account = operator.token(account.public, "account", limits=unlimited)
+        system = _nkey(tmp_path, "s", "A").public
+        of_system = operator.token(system, "account", limits={"conn": -1})
+        config.write_text(
+            f"operator: {operator.token(operator.public, 'operator')}\nresolver: MEMORY\n"
+            f"resolver_preload: {{ {account.public}: {of_account}, {system}: {of_system} }}\n"
+            f"system_account: {system}\n"
+        )
+        monkeypatch.setattr(NatsServer, "is_ready", _accepts)  # the fixture cannot log in
+        server = nats_factory("--config", str(config))
+        limits = dict.fromkeys(("subs", "data", "payload"), -1)
+        for signer, newline in ((account, "\n"), (account, "\r\n"), (operator, "\n")):
+            token = signer.token(user.public, "user", pub={}, sub={}, **limits)
+            text = CREDENTIALS.format(token, user.seed).replace("\n", newline)
+            (tmp_path / "user.creds").write_text(text, newline="")
+            url = f"nats://{server.address}?timeout=5&creds={tmp_path}/user.creds"
+            async with NatsStore.from_url(url) as store:
+                if signer is account:
+                    await store.create_schema(disposable=True)
+                    await store.segment_distributor(name="order").next_max_id(10)
+                else:
+                    with pytest.raises(StoreAuthenticationError, match=r"(?i)authorization"):
+                        await store.counters()
+
+    def test_files_of_keys(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A damaged one is refused at once; the driver would wait without end."""
+        user, operator = _nkey(tmp_path, "u"), _nkey(tmp_path, "o", "O")
+        (damaged := tmp_path / "damaged").write_text(
+            user.seed[:9] + "AB"[user.seed[9] == "A"] + user.seed[10:]
+        )
+        (empty := tmp_path / "empty").touch()
+        (binary := tmp_path / "binary").write_bytes(b"\xff\x00")
+        for path in (damaged, empty, binary, operator.file, tmp_path / "missing", tmp_path, ""):
+            for option in ("nkey", "creds"):
+                with pytest.raises(InvalidArgumentError, match=f"a readable file .* for {option}"):
+                    NatsStore.from_url(f"nats://host?{option}={path}")
+        with pytest.raises(InvalidArgumentError, match="JWT"):
+            NatsStore.from_url(f"nats://host?creds={user.file}")
+        with pytest.raises(InvalidArgumentError, match="only one of"):
+            NatsStore.from_url(f"nats://app:x@host?nkey={user.file}")
+        monkeypatch.setattr(stores_nats, "find_spec", {}.get)
+        with pytest.raises(MissingExtraError, match="nkeys"):
+            NatsStore.from_url(f"nats://host?nkey={user.file}")
 
     async def test_a_server_without_tls_hears_no_password(self) -> None:
         """Who asks for TLS does not go on in plain text."""
@@ -590,7 +722,7 @@ class TestLogin:
         async with NatsStore.from_url(server_url.format("app")) as store:
             assert await store.segment_distributor(name="order").next_max_id(10) == 10
             machine = machine_of(store, "a")
-            await machine.guard(await take(machine), now_ms=T + 1, mark_ms=T)
+            await machine.renew(await take(machine), now_ms=T + 1, fence_ms=T)
             assert len(await store.counters()) == len(await store.machines()) == 1
             monkeypatch.setattr("aiocosid.stores.nats.CREATE_TIMEOUT", 0.5)
             with pytest.raises(StoreAuthenticationError, match=r"(?i)permissions violation"):
@@ -611,7 +743,7 @@ class TestClients:
             counter = store.segment_distributor(name="order")
             assert await counter.next_max_id(10) == 10
             machine = machine_of(store, "a")
-            await machine.guard(await take(machine), now_ms=T + 1, mark_ms=T)
+            await machine.renew(await take(machine), now_ms=T + 1, fence_ms=T)
         assert client.is_connected
         assert await counter.next_max_id(10) == 20
         await client.close()
@@ -669,14 +801,14 @@ class TestCells:
             for turn in range(4):
                 before = proxy.requests
                 reply = proxy.next_reply()
-                await owner.guard(number, now_ms=T + turn, mark_ms=T + turn)
+                await owner.renew(number, now_ms=T + turn, fence_ms=T + turn)
                 await reply
                 assert proxy.requests == before + 1
                 other = machine_of(store, f"b{turn}")
                 theirs = await take(other)
-                await other.guard(theirs, now_ms=T, mark_ms=T)
+                await other.renew(theirs, now_ms=T, fence_ms=T)
                 if turn % 2:
-                    await other.revert(theirs, last_ms=T)
+                    await other.release(theirs, last_ms=T)
 
     async def test_a_lost_reply_of_a_commit(
         self, nats: NatsServer, store: NatsStore, namespace: str
@@ -692,9 +824,9 @@ class TestCells:
             assert len(await store.machines()) == 1
             proxy.swallow_replies(1, matching=b'"batch"')
             with pytest.raises(StoreUnavailableError):
-                await owner.guard(0, now_ms=T + 5, mark_ms=T + 5)
-            await owner.guard(0, now_ms=T + 6, mark_ms=T + 4)
-            assert [each.mark_ms for each in await store.machines()] == [T + 5]
+                await owner.renew(0, now_ms=T + 5, fence_ms=T + 5)
+            await owner.renew(0, now_ms=T + 6, fence_ms=T + 4)
+            assert [each.fence_ms for each in await store.machines()] == [T + 5]
             assert proxy.swallowed == 2
 
     async def test_the_clock_is_the_servers(
@@ -704,15 +836,15 @@ class TestCells:
         backend = backend_of(store)
         owner = machine_of(store, "a")
         number = await take(owner)
-        snapshot = await backend.read("n", Need("a", number))
-        seen_ms = snapshot.seats[number].seen_ms
+        snapshot = await backend.read("n", ReadRequest("a", number))
+        seen_ms = snapshot.slots[number].seen_ms
         assert 0 <= snapshot.now_ms - seen_ms < 60_000
-        seat = snapshot.seats[number]
-        while (await backend.read("n", Need("a", number))).now_ms <= seen_ms:
-            assert await backend.commit(snapshot, Changes(seats={number: seat}))
-        assert (await backend.read("n", Need("a", number))).seats[number].seen_ms == seen_ms
-        await owner.guard(number, now_ms=1, mark_ms=1)
-        assert (await backend.read("n", Need("a", number))).seats[number].seen_ms > seen_ms
+        slot = snapshot.slots[number]
+        while (await backend.read("n", ReadRequest("a", number))).now_ms <= seen_ms:
+            assert await backend.commit(snapshot, Changes(slots={number: slot}))
+        assert (await backend.read("n", ReadRequest("a", number))).slots[number].seen_ms == seen_ms
+        await owner.renew(number, now_ms=1, fence_ms=1)
+        assert (await backend.read("n", ReadRequest("a", number))).slots[number].seen_ms > seen_ms
 
     async def test_what_is_removed_goes_away_by_itself(
         self, nats: NatsServer, store: NatsStore, namespace: str
@@ -720,7 +852,7 @@ class TestCells:
         """An hour later: others may still compare it."""
         owner = machine_of(store, "a")
         number = await take(owner)
-        await owner.revert(number, last_ms=T)
+        await owner.release(number, last_ms=T)
         subject = f"{namespace}.cell.ns.n.own.a"
         assert nats.request(f"$JS.API.DIRECT.GET.{namespace}_cells.{subject}").headers[
             "Nats-TTL"
@@ -754,17 +886,17 @@ class TestCells:
         for number, each in enumerate(owners):
             assert await take(each) == number
         for number, each in enumerate(owners):
-            await each.revert(number, last_ms=T)
+            await each.release(number, last_ms=T)
         read, calls = NatsBackend.read, 0
 
-        async def interrupted(backend: NatsBackend, name: str, need: Need) -> Any:
+        async def interrupted(backend: NatsBackend, name: str, need: ReadRequest) -> Any:
             nonlocal calls
             found = await read(backend, name, need)
             calls += 1
             if calls == 1:
                 monkeypatch.setattr(NatsBackend, "read", read)
                 assert await take(owners[0]) == 0
-                await owners[0].revert(0, last_ms=T)
+                await owners[0].release(0, last_ms=T)
                 monkeypatch.setattr(NatsBackend, "read", interrupted)
             return found
 
@@ -787,7 +919,7 @@ class TestLosses:
         nats.purge(f"{namespace}_cells", f"{namespace}.cell.{below}")
         with pytest.raises(MachineIdQuarantineError):
             await take(machine_of(store, "b"))
-        await owner.reassert(number, now_ms=T + 1, mark_ms=T + 1)
+        await owner.reassert(number, now_ms=T + 1, fence_ms=T + 1)
         with pytest.raises(MachineIdQuarantineError):
             await take(machine_of(store, "b"))
         held = [each.instance_id for each in await store.machines()]
@@ -805,11 +937,11 @@ class TestLosses:
         else:
             nats.call(f"STREAM.DELETE.{namespace}_cells")
             with pytest.raises(SchemaMissingError):
-                await owner.guard(number, now_ms=T, mark_ms=T)
+                await owner.renew(number, now_ms=T, fence_ms=T)
             assert not await backend_of(store).create_schema()
         with pytest.raises(MachineIdQuarantineError):
-            await owner.guard(number, now_ms=T + 1, mark_ms=T + 1)
-        await owner.reassert(number, now_ms=T + 2, mark_ms=T + 2)
+            await owner.renew(number, now_ms=T + 1, fence_ms=T + 1)
+        await owner.reassert(number, now_ms=T + 2, fence_ms=T + 2)
         with pytest.raises(MachineIdQuarantineError):
             await take(machine_of(store, "b"))
         await store.initialize(confirm_no_holders=True)
@@ -825,7 +957,7 @@ class TestLosses:
         await store.create_schema(disposable=True)
         assert await take(machine_of(store, "b")) == number
         with pytest.raises(MachineIdLostError, match="b holds it"):
-            await owner.guard(number, now_ms=T + 1, mark_ms=T + 1)
+            await owner.renew(number, now_ms=T + 1, fence_ms=T + 1)
 
     async def test_a_generator_on_an_emptied_stream(
         self, nats: NatsServer, store: NatsStore, namespace: str
@@ -867,11 +999,11 @@ class TestLosses:
             server.start()
 
             async def renew() -> None:
-                await late.guard(1, now_ms=T + 1, mark_ms=T + 1)
+                await late.renew(1, now_ms=T + 1, fence_ms=T + 1)
 
             with pytest.raises(MachineIdLostError, match="nobody holds it"):
                 await eventually(renew, StoreUnavailableError)
-            await early.guard(0, now_ms=T + 1, mark_ms=T + 1)
+            await early.renew(0, now_ms=T + 1, fence_ms=T + 1)
             with pytest.raises(StoreRolledBackError):
                 await counter.next_max_id(10)
 
@@ -906,7 +1038,7 @@ class TestClusters:
                 numbers = [await take(each, 5) for each in owners]
                 for turn in range(20):
                     for each, number in zip(owners, numbers, strict=True):
-                        await each.guard(number, now_ms=T + turn, mark_ms=T)
+                        await each.renew(number, now_ms=T + turn, fence_ms=T)
                 behind.resume()
                 late = await eventually(
                     lambda: take(machine_of(near, "late"), 5), StoreUnavailableError

@@ -11,7 +11,7 @@ import pytest
 import aiocosid
 from aiocosid.errors import InvalidArgumentError
 from aiocosid.provider import configure
-from aiocosid.server import App, Limits, Token, Verb, digest_of, new_token
+from aiocosid.server import App, Limits, Token, TokenScope, digest_of, new_token
 from aiocosid.server._listen import EitherProtocol
 from aiocosid.server.dialects import resp
 from aiocosid.snowflake import ShardedLayout
@@ -33,7 +33,7 @@ GENERATORS: dict[str, dict[str, Any]] = {
     "coded": {**SHARDED, "converter": {"type": "to-string", "prefix": "o-"}},
 }
 SECRET = new_token()
-QUOTA = Token(name="shop", digest=digest_of(SECRET), verbs=(Verb.IDS,), ids_per_request=5)
+QUOTA = Token(name="shop", digest=digest_of(SECRET), scopes=(TokenScope.IDS,), ids_per_request=5)
 
 
 def app(**options: Any) -> App:

@@ -20,7 +20,7 @@ from aiocosid.converter import ShardedTextConverter
 from aiocosid.errors import InvalidArgumentError
 from aiocosid.generators.text import StringIdGenerator
 from aiocosid.integrations.sqlalchemy import assign_ids, assign_ids_before_flush, cosid_default
-from aiocosid.provider.models import CosId, ensure_ids
+from aiocosid.provider.models import GeneratedId, ensure_ids
 from aiocosid.sharding import ModCycle
 from aiocosid.snowflake import ShardedId, ShardedLayout
 from aiocosid.stores.memory import MemorySequenceDistributor, MemoryStore
@@ -107,7 +107,7 @@ class Behind(Base):
 class Marked(Base):
     __tablename__ = "marked"
 
-    id: Mapped[Annotated[int, CosId("order", shard="region")]] = mapped_column(
+    id: Mapped[Annotated[int, GeneratedId("order", shard="region")]] = mapped_column(
         BigInteger, primary_key=True
     )
     region: Mapped[int]
@@ -128,7 +128,7 @@ class Wrong(Base):
 @dataclass
 class Parcel:
     region: int | None
-    id: Annotated[int, CosId("order", shard="region")] = 0
+    id: Annotated[int, GeneratedId("order", shard="region")] = 0
 
 
 class Asked(ShardedId):
@@ -360,7 +360,7 @@ class TestModels:
 
         class Two(Other):
             __tablename__ = "two"
-            id: Mapped[Annotated[int, CosId("order")]] = mapped_column(
+            id: Mapped[Annotated[int, GeneratedId("order")]] = mapped_column(
                 BigInteger, primary_key=True, default=cosid_default("order", shard="region")
             )
 

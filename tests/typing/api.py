@@ -140,10 +140,10 @@ class OwnMachineIdDistributor(MachineIdDistributor):
         """Hand out one and the same."""
         return MachineGrant(machine_id=min(bits, 1), floor_ms=min(now_ms, latest_ms))
 
-    async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
+    async def renew(self, machine_id: int, *, now_ms: int, fence_ms: int) -> None:
         """Take note of nothing."""
 
-    async def revert(self, machine_id: int, *, last_ms: int) -> None:
+    async def release(self, machine_id: int, *, last_ms: int) -> None:
         """As above."""
 
 
@@ -181,7 +181,7 @@ async def by_url() -> None:
         snowflake = await ids.snowflake("event", layout=COSID_MS, wait_timeout=1)
         assert_type(snowflake, SnowflakeId)
         assert_type(await snowflake.next_id(), int)
-        texts = await ids.leaf("bill", converter=Radix62IdConverter())
+        texts = await ids.leaf_segment("bill", converter=Radix62IdConverter())
         assert_type(texts, StringIdGenerator)
         assert_type(await ids.counter("turn"), CounterId)
         assert_type(await ids.uuid4("token"), Uuid4Id)
@@ -198,11 +198,13 @@ async def by_url() -> None:
     manual = ManualMachineIdDistributor(7)
     async with aiocosid.connect("sqlite:///ids.db", machine=manual, lead=5) as ids:
         assert_type(await ids.remote("other", block=10), RemoteId)
-        assert_type(await ids.cached("event", boost=4, on_lost="raise"), CachedSnowflakeId)
-    async with aiocosid.open_store("sqlite:///ids.db") as store:
+        assert_type(
+            await ids.cached_snowflake("event", boost=4, on_lost="raise"), CachedSnowflakeId
+        )
+    async with aiocosid.store_from_url("sqlite:///ids.db") as store:
         assert_type(store.machine_id_distributor(instance_id="web:80"), MachineIdDistributor)
         held: list[Machine] = [*await store.machines(namespace="shop")]
-        await store.revert_machine(namespace="shop", machine_id=held[0].machine_id)
+        await store.evict_machine(namespace="shop", machine_id=held[0].machine_id)
 
 
 async def by_hand(client: Redis, cluster: RedisCluster, pool: asyncpg.Pool) -> None:
@@ -329,8 +331,9 @@ async def applications(chain: SegmentChainId, days: GroupedSegmentId) -> None:
     assert_type(await text.next_id(), str)
     assert_type(text.converter.as_int("O-1"), int)
     assert_type(GroupBy.day(zone="UTC"), GroupBy)
-    assert_type(await days.next_id(), GroupedId)
-    assert_type((await days.next_id()).group, str)
+    assert_type(await days.next_id(), int)
+    assert_type(await days.with_group.next_ids(2), list[GroupedId])
+    assert_type((await days.with_group.next_id()).group, str)
     async with aiocosid.configure({"store": "memory://"}) as ids:
         assert_type(ids, ConfiguredProvider)
         assert_type(ids.share, AnyGenerator)

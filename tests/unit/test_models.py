@@ -25,24 +25,24 @@ from aiocosid.abc import SHARE
 from aiocosid.converter import TypedId
 from aiocosid.errors import ClosedError, InvalidArgumentError, InvalidIdError, NotOpenError
 from aiocosid.machine import ManualMachineIdDistributor
-from aiocosid.provider.models import CosId, _fields, ensure_ids, id_fields
+from aiocosid.provider.models import GeneratedId, _fields, cosid, ensure_ids, id_fields
 from aiocosid.provider.models._fields import annotations_of
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import GatedDistributor, settle
 
 T = TypeVar("T")
-OrderId = Annotated[int, CosId("order")]
+OrderId = Annotated[int, GeneratedId("order")]
 Number = NewType("Number", int)
 
 
 @dataclass
 class Order:
-    id: Annotated[int, CosId("order")] = 0
+    id: Annotated[int, GeneratedId("order")] = 0
 
 
 @dataclass(slots=True)
 class Slotted:
-    id: Annotated[int | None, CosId("order")] = None
+    id: Annotated[int | None, GeneratedId("order")] = None
 
 
 @dataclass
@@ -59,7 +59,7 @@ class Special(Order):
 
 @dataclass
 class Renamed(Order):
-    id: Annotated[int, CosId("item")] = 0
+    id: Annotated[int, GeneratedId("item")] = 0
 
 
 @dataclass
@@ -69,7 +69,7 @@ class Unmarked(Order):
 
 @dataclass
 class Entity(Generic[T]):
-    id: Annotated[T, CosId("order")] | None = None
+    id: Annotated[T, GeneratedId("order")] | None = None
 
 
 @dataclass
@@ -87,11 +87,11 @@ class Loose(pydantic.BaseModel):
 
 
 class Strict(pydantic.BaseModel, validate_assignment=True):
-    id: Annotated[int, pydantic.Field(ge=0), CosId("order")] = 0
+    id: Annotated[int, pydantic.Field(ge=0), GeneratedId("order")] = 0
 
 
 class Document(pydantic.BaseModel, Generic[T]):
-    id: Annotated[T | None, CosId("order")] = None
+    id: Annotated[T | None, GeneratedId("order")] = None
 
 
 class Struct(msgspec.Struct):
@@ -106,7 +106,7 @@ class Attrs:
 class Plain:
     """Anything with an annotation."""
 
-    id: Annotated[Number, CosId("order")]
+    id: Annotated[Number, GeneratedId("order")]
 
 
 class Base(DeclarativeBase):
@@ -116,7 +116,7 @@ class Base(DeclarativeBase):
 class Row(Base):
     __tablename__ = "row"
 
-    id: Mapped[Annotated[int, CosId("order")]] = mapped_column(BigInteger, primary_key=True)
+    id: Mapped[Annotated[int, GeneratedId("order")]] = mapped_column(BigInteger, primary_key=True)
 
 
 MODELS: list[Any] = [
@@ -139,6 +139,88 @@ class Texts(dict[str, Any]):
 
     def statistics(self) -> dict[str, dict[str, Any]]:
         return {}
+
+
+@cosid("order")
+@dataclass(slots=True)
+class NamedOrder:
+    id: int = 0
+
+
+@cosid("order", field="number")
+class NamedPydantic(pydantic.BaseModel, validate_assignment=True):
+    id: str = "kept"
+    number: int | None = None
+
+
+@cosid("order")
+class NamedStruct(msgspec.Struct):
+    id: int = 0
+
+
+@cosid("order")
+@attrs.define
+class NamedAttrs:
+    id: int = 0
+
+
+@cosid("order")
+class NamedPlain:
+    """Anything with an annotation."""
+
+    id: int
+
+
+@cosid("order")
+class NamedRow(Base):
+    __tablename__ = "named_row"
+
+    id: Mapped[int] = mapped_column(BigInteger, primary_key=True)
+
+
+class Inheriting(NamedPlain):
+    """Has its base's mark."""
+
+
+@cosid("item")
+class Other(NamedPlain):
+    """Has a mark of its own."""
+
+
+async def test_a_class_names_its_generator(ids: IdProvider) -> None:
+    """As CosId's annotation of a class does; nothing of the class changes."""
+    models: list[Any] = [NamedOrder, NamedStruct, NamedAttrs, NamedPlain, NamedRow, Inheriting]
+    objects = [*(model() for model in models), NamedPydantic()]
+    assert await ensure_ids([*objects, Other()]) == len(objects) + 1
+    assert [each.id for each in objects[:-1]] == list(range(1, len(objects)))
+    assert (objects[-1].id, objects[-1].number) == ("kept", len(objects))
+    assert [field.annotation.name for field in id_fields(Other)] == ["item"]
+    assert await ensure_ids(objects) == 0
+
+
+def test_a_class_that_names_no_field() -> None:
+    """A misspelt field is refused at once; a wrong type or another mark as on the field itself."""
+    with pytest.raises(InvalidArgumentError, match=r"field.*Item with an annotation: .*number"):
+
+        @cosid("order")
+        class Item:
+            number: int = 0
+
+    @cosid("item")
+    @dataclass
+    class Both:
+        id: OrderId = 0
+
+    with pytest.raises(InvalidArgumentError, match="of one name"):
+        id_fields(Both)
+
+    @cosid("order")
+    @dataclass
+    class Wrong:
+        id: float = 0
+
+    with pytest.raises(InvalidArgumentError, match="of type int or str"):
+        id_fields(Wrong)
 
 
 async def test_every_kind_of_model_gets_its_ids_in_order(ids: IdProvider) -> None:
@@ -178,11 +260,11 @@ async def test_texts_come_from_a_generator_of_texts(ids: IdProvider, tmp_path: P
 
     @dataclass
     class Ticket:
-        id: Annotated[str, CosId("ticket")] = ""
+        id: Annotated[str, GeneratedId("ticket")] = ""
 
     @dataclass
     class Wrong:
-        id: Annotated[str | None, CosId("order")] = None
+        id: Annotated[str | None, GeneratedId("order")] = None
 
     async with CosIdGenerator(ManualMachineIdDistributor(1, state_dir=tmp_path)) as tickets:
         provider = Texts(ticket=tickets, order=tickets)
@@ -202,8 +284,8 @@ def test_the_wrong_marks_are_refused_with_class_and_fields() -> None:
 
     @dataclass
     class Two:
-        id: Annotated[int, CosId("order")] = 0
-        number: Annotated[str, CosId("number")] = ""
+        id: Annotated[int, GeneratedId("order")] = 0
+        number: Annotated[str, GeneratedId("number")] = ""
 
     @dataclass
     class Second(Order):
@@ -211,15 +293,15 @@ def test_the_wrong_marks_are_refused_with_class_and_fields() -> None:
 
     @dataclass
     class Double:
-        id: Annotated[OrderId, CosId("item")] = 0
+        id: Annotated[OrderId, GeneratedId("item")] = 0
 
     @dataclass
     class Amount:
-        id: Annotated[float, CosId("order")] = 0
+        id: Annotated[float, GeneratedId("order")] = 0
 
     @dataclass
     class Either:
-        id: Annotated[int | str, CosId("order")] = 0
+        id: Annotated[int | str, GeneratedId("order")] = 0
 
     for model, said in {
         Two: r"Two is \['id', 'number'\].*one field",
@@ -237,7 +319,7 @@ class TypedOrderId(TypedId, prefix="ord"):
     pass
 
 
-TypedMark = Annotated[TypedOrderId, CosId("order")]
+TypedMark = Annotated[TypedOrderId, GeneratedId("order")]
 
 
 @dataclass
@@ -246,7 +328,7 @@ class TypedOrder:
 
 
 class TypedModel(pydantic.BaseModel, validate_assignment=True):
-    id: Annotated[TypedOrderId | None, CosId("order")] = None
+    id: Annotated[TypedOrderId | None, GeneratedId("order")] = None
 
 
 class TypedStruct(msgspec.Struct):
@@ -331,7 +413,7 @@ async def test_a_class_without_an_id_is_a_mistake(ids: IdProvider) -> None:
     @dataclass
     class Hidden:
         title: str
-        id: Annotated[Local, CosId("order")]
+        id: Annotated[Local, GeneratedId("order")]
 
     class Empty(pydantic.BaseModel):
         title: str = ""
@@ -391,7 +473,7 @@ async def test_a_model_that_refuses_its_id_leaves_all_as_they_were(ids: IdProvid
     """Whoever has one already loses it again; what was not set at all is not set then."""
 
     class Narrow(pydantic.BaseModel, validate_assignment=True):
-        id: Annotated[int, pydantic.Field(gt=0, le=7), CosId("order")] = 0
+        id: Annotated[int, pydantic.Field(gt=0, le=7), GeneratedId("order")] = 0
 
     plain, late, row, struct = Plain(), Late("x"), Row(), Struct()
     objects: list[Any] = [plain, late, row, struct, *(Narrow() for _ in range(5))]
@@ -475,5 +557,5 @@ def test_other_annotations_do_not_disturb() -> None:
         id: OrderId = 0
 
     (found,) = id_fields(Full)
-    assert (found.attribute, found.kind, found.mark) == ("id", int, CosId("order"))
-    assert CosId().name == SHARE
+    assert (found.attribute, found.kind, found.annotation) == ("id", int, GeneratedId("order"))
+    assert GeneratedId().name == SHARE

@@ -39,6 +39,7 @@ from aiocosid.generators import (
 )
 from aiocosid.machine import ManualMachineIdDistributor, StatefulSetMachineIdDistributor
 from aiocosid.segment import GroupBy, LeafSegmentId, RemoteId
+from aiocosid.segment.blocks import Block
 from aiocosid.snowflake import (
     COSID_S,
     JAVASCRIPT_SAFE_MS,
@@ -67,11 +68,11 @@ class Granting(MemoryStore):
         self.asked = {"margin": margin, **about}
         return MemorySequenceDistributor(**about)
 
-    async def take_ids(self, name: str, count: int) -> list[range]:
+    async def take_block(self, name: str, count: int) -> Block:
         """Grant ids of a generator, as a server does."""
         first = 1 + self.taken.get(name, 0)
         self.taken[name] = first + count - 1
-        return [range(first, first + count)]
+        return Block([range(first, first + count)], None)
 
 
 class Strange(IdGenerator):
@@ -112,8 +113,8 @@ class Strange(IdGenerator):
 async def test_each_kind_is_one_generator_under_its_name() -> None:
     async with aiocosid.connect(Granting(), namespace="shop") as ids:
         made: dict[str, tuple[Any, type[Any]]] = {
-            "leaf": (await ids.leaf("leaf", step=10, prefetch_at=0.5), LeafSegmentId),
-            "cached": (await ids.cached("cached", boost=4), CachedSnowflakeId),
+            "leaf": (await ids.leaf_segment("leaf", step=10, prefetch_at=0.5), LeafSegmentId),
+            "cached": (await ids.cached_snowflake("cached", boost=4), CachedSnowflakeId),
             "sharded": (await ids.sharded("sharded", layout=LAYOUT), ShardedId),
             "remote": (await ids.remote("remote", block=50), RemoteId),
             "uuid7": (await ids.uuid7("uuid7"), Uuid7Id),
@@ -126,13 +127,13 @@ async def test_each_kind_is_one_generator_under_its_name() -> None:
             assert generator.statistics().name == name
             first: Any = await generator.next_id()
             assert first < await generator.next_id()
-        assert await ids.leaf("leaf", step=10) is made["leaf"][0]
+        assert await ids.leaf_segment("leaf", step=10) is made["leaf"][0]
         assert made["cached"][0].statistics().capacity == 8192 << 4
         for ask in (
-            ids.leaf("leaf", step=20),
+            ids.leaf_segment("leaf", step=20),
             ids.segment("leaf", step=10),
             ids.snowflake("cached"),
-            ids.cached("cached", layout=COSID_S),
+            ids.cached_snowflake("cached", layout=COSID_S),
             ids.sharded("sharded", layout=LAYOUT, sharding_id=1),
             ids.counter("uuid7"),
             ids.counter("remote"),
@@ -300,10 +301,10 @@ async def test_a_converter_writes_the_ids_of_a_name() -> None:
         daily = GroupedPrefixIdConverter(Radix62IdConverter(char_size=3))
         texts = [
             await ids.segment("a", converter=bills),
-            await ids.leaf("b", converter=bills),
+            await ids.leaf_segment("b", converter=bills),
             await ids.grouped("c", group_by=day, converter=daily),
             await ids.snowflake("d", converter=bills),
-            await ids.cached("e", converter=bills),
+            await ids.cached_snowflake("e", converter=bills),
             await ids.sharded("f", layout=LAYOUT, converter=bills),
             await ids.remote("g", converter=bills),
         ]
@@ -530,7 +531,7 @@ async def test_a_lease_has_the_terms_that_it_is_given() -> None:
             assert name not in ids, value
         [machine] = await store.machines()
         assert machine.instance_id == "me"
-        await store.revert_machine(machine_id=0)
+        await store.evict_machine(machine_id=0)
         await clock.advance(60)
         with pytest.raises(MachineIdLostError):
             await orders.next_id()

@@ -19,7 +19,7 @@ from ...abc.shards import ShardRule, shard_of
 from ...converter import TypedId
 from ...errors import CosIdError, InvalidArgumentError, WouldBlock
 from ...provider.default import generator_named
-from ...provider.models import CosId, ensure_ids, id_fields
+from ...provider.models import GeneratedId, ensure_ids, id_fields
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,7 +92,7 @@ class NamedSyncIds(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class CosIdDefault(CosId):
+class CosIdDefault(GeneratedId):
     """The result of `cosid_default`; it marks the column for `ensure_ids` as well.
 
     Attributes:
@@ -362,8 +362,8 @@ def assign_ids_before_flush(
 ) -> None:
     """Have every flush of a factory's sessions begin with `assign_ids`.
 
-    Then fields marked `CosId` need no column default, and one ``next_ids(n)`` serves all statements
-    of the flush.  It gives the factory a ``sync_session_class`` of its own.
+    Then fields marked `GeneratedId` need no column default, and one ``next_ids(n)`` serves all
+    statements of the flush.  It gives the factory a ``sync_session_class`` of its own.
 
     Args:
         sessions: the factory; sessions that it has created already are not changed.

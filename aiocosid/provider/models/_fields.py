@@ -29,23 +29,25 @@ from ...errors import InvalidArgumentError
 from ..default import generator_named
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ...abc import Provider
 
 __all__ = (
-    "CosId",
+    "GeneratedId",
     "IdField",
     "Unresolved",
+    "annotation_of",
     "annotations_of",
+    "cosid",
     "describe",
     "id_fields",
     "is_assignable",
-    "mark_of",
     "unresolved_fields",
     "unwrapped",
 )
 
+_T = TypeVar("_T")
 _Bindings: TypeAlias = dict[type, dict[Any, Any]]
 
 
@@ -56,8 +58,16 @@ class Unresolved:
 def annotations_of(model: type) -> Iterator[tuple[str, Any]]:
     """Iterate over the fields of a class, nearest definition first, without repeating a name.
 
-    An annotation is an object, not text; type variables are replaced by their bounds in the class.
+    An annotation is an object, not text; type variables are replaced by their bounds in the class,
+    and one that `cosid` names carries its mark.
     """
+    named = dict(pair for cls in reversed(model.__mro__) if (pair := _named.get(cls)))
+    for name, note in _written_in(model):
+        is_named = name in named and note is not Unresolved
+        yield name, Annotated[note, named[name]] if is_named else note
+
+
+def _written_in(model: type) -> Iterator[tuple[str, Any]]:
     seen: set[str] = set()
     for name, info in getattr(model, "__pydantic_fields__", {}).items():
         # Pydantic has resolved names and type variables, and taken Annotated apart.
@@ -167,7 +177,7 @@ def _bind(cls: type, bound: dict[Any, Any], bindings: _Bindings) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class CosId:
+class GeneratedId:
     """Marks a model's field as its id: ``id: Annotated[int, CosId("order")] = 0``.
 
     The field is an ``int``, filled by an `IdGenerator`, or a ``str``, filled by a
@@ -189,6 +199,34 @@ class CosId:
         return generator_named(self.name, provider)
 
 
+_named: Final[WeakKeyDictionary[type, tuple[str, GeneratedId]]] = WeakKeyDictionary()
+
+
+def cosid(name: str = SHARE, *, field: str = "id") -> Callable[[type[_T]], type[_T]]:
+    """Mark a field of a class as its id, without changing its annotation: CosId's ``@CosId``.
+
+    Write it above other decorators, as ``@dataclass``.  A subclass has the mark too, unless it is
+    decorated itself.
+
+    Args:
+        name: the generator's name in the provider.
+        field: the field, with an annotation as for `GeneratedId`, in the class or in a base.
+
+    Raises:
+        InvalidArgumentError: the class has no field of that name with an annotation.
+    """
+
+    def decorate(model: type[_T]) -> type[_T]:
+        if field not in (names := dict(annotations_of(model))):
+            expected = f"a field of {describe(model)} with an annotation: {', '.join(names)}"
+            raise InvalidArgumentError("field", field, expected=expected)
+        _named[model] = field, GeneratedId(name)
+        _known.pop(model, None)
+        return model
+
+    return decorate
+
+
 @dataclass(frozen=True, slots=True)
 class IdField:
     """A field that `ensure_ids` fills.
@@ -196,12 +234,12 @@ class IdField:
     Attributes:
         attribute: the field's name.
         kind: what its ids are: ``int``, ``str`` or a class of `TypedId`.
-        mark: what finds their generator.
+        annotation: what finds their generator.
     """
 
     attribute: str
     kind: type[int | str]
-    mark: CosId
+    annotation: GeneratedId
 
     def shard_of(self, of: object, generator: AnyGenerator) -> int | None:
         """Return the sharding id of an object; None for the generator's own.
@@ -209,9 +247,11 @@ class IdField:
         Raises:
             InvalidArgumentError: the object tells none that the generator has.
         """
-        if self.mark.shard is None:
+        if self.annotation.shard is None:
             return None
-        return shard_of(of, self.mark.shard, generator, f"{describe(type(of))}.{self.attribute}")
+        return shard_of(
+            of, self.annotation.shard, generator, f"{describe(type(of))}.{self.attribute}"
+        )
 
     def value_of(self, new_id: object) -> object:
         """Return what the field holds for an id of its generator.
@@ -238,8 +278,8 @@ _known: Final[WeakKeyDictionary[type, tuple[IdField, ...]]] = WeakKeyDictionary(
 def id_fields(model: type) -> tuple[IdField, ...]:
     """Return the fields of a class that `ensure_ids` fills.
 
-    That is the one field marked `CosId`, its own or a base's; and in a class mapped by SQLAlchemy
-    the columns with a `cosid_default` too.  The result is cached for each class.
+    That is the one field marked `GeneratedId`, its own or a base's; and in a class mapped by
+    SQLAlchemy the columns with a `cosid_default` too.  The result is cached for each class.
 
     Args:
         model: a dataclass, a model of pydantic, SQLModel or SQLAlchemy, a class of attrs or
@@ -258,7 +298,7 @@ def id_fields(model: type) -> tuple[IdField, ...]:
     return found
 
 
-def mark_of(model: type, attribute: str) -> CosId | None:
+def annotation_of(model: type, attribute: str) -> GeneratedId | None:
     """Return the mark in the annotation of one field of a class; None if it has none.
 
     Args:
@@ -282,7 +322,7 @@ def _found(model: type, notes: dict[str, Any]) -> Iterator[IdField]:
     columns = {column.attribute: column for column in _columns(model)}
     for name, (kind, marks) in marked.items():
         column = columns.get(name)
-        every = [*marks, *([column.mark] if column else ())]
+        every = [*marks, *([column.annotation] if column else ())]
         if any((mark.name, mark.shard) != (every[0].name, every[0].shard) for mark in every):
             place, names = f"CosId on {describe(model)}.{name}", {mark.name for mark in every}
             raise InvalidArgumentError(place, sorted(names), expected="of one name and one shard")
@@ -290,9 +330,9 @@ def _found(model: type, notes: dict[str, Any]) -> Iterator[IdField]:
     yield from (column for name, column in columns.items() if name not in marked)
 
 
-def _marks(annotation: object) -> tuple[object, list[CosId]] | None:
+def _marks(annotation: object) -> tuple[object, list[GeneratedId]] | None:
     kind, metadata = unwrapped(annotation)
-    marks = [each for each in metadata if isinstance(each, CosId)]
+    marks = [each for each in metadata if isinstance(each, GeneratedId)]
     return (kind, marks) if marks else None
 
 
@@ -302,12 +342,12 @@ def _columns(model: type) -> Iterator[IdField]:
     for found in mapper.column_attrs if mapper is not None else ():
         for column in found.columns:
             mark = getattr(getattr(column, "default", None), "arg", None)
-            if isinstance(mark, CosId):
+            if isinstance(mark, GeneratedId):
                 yield _checked(model, found.key, column.type.python_type, mark)
                 break
 
 
-def _checked(model: type, name: str, kind: Any, mark: CosId) -> IdField:  # noqa: ANN401 - any type
+def _checked(model: type, name: str, kind: Any, mark: GeneratedId) -> IdField:  # noqa: ANN401 - any type
     place = f"CosId on {describe(model)}.{name}"
     is_typed = inspect.isclass(kind) and issubclass(kind, TypedId)
     if kind not in (int, str) and not is_typed:

@@ -124,7 +124,7 @@ class LeafSettings(_Counted):
     A row that has a step of its own overrides ``step``.
     """
 
-    kind: Literal["leaf"]
+    kind: Literal["leaf_segment"]
 
 
 @having(SegmentChainOptions)
@@ -159,9 +159,10 @@ class GroupedSettings(_Prefetched):
         pattern: how a period is written, in Java's letters; by default as CosId writes that period.
         key: a function without arguments that returns the key of the call, for example a tenant's;
             required without a period; with a period, each key has its own counters.
-        mode: the kind of generator that each group has; with "segment" it takes none of the keys
-            that only ``chain`` and ``grouped`` have.
-        strict: whether ids of a group are in order over all processes; with ``mode = "segment"``.
+        group_kind: the kind of generator that each group has; with "segment" it takes none of the
+            keys that only ``chain`` and ``grouped`` have.
+        strict: whether ids of a group are in order over all processes; with ``group_kind =
+            "segment"``.
         max_groups: maximum groups in memory; a further one replaces the least recently used.
     """
 
@@ -170,7 +171,7 @@ class GroupedSettings(_Prefetched):
     zone: str | None = None
     pattern: str | None = None
     key: Function | None = None
-    mode: Literal["chain", "segment"] = "chain"
+    group_kind: Literal["chain", "segment"] = "chain"
 
 
 @having(ClockOptions)
@@ -223,7 +224,7 @@ class CachedSettings(_Timed):
         on_empty: whether calls that find the ring empty wait, or raise.
     """
 
-    kind: Literal["cached"]
+    kind: Literal["cached_snowflake"]
     layout: Annotated[Layout, declared("layout")] = LayoutSettings(name=UID_GENERATOR_HA.name)
 
 
@@ -275,7 +276,7 @@ class CosIdSettings(_Stamped):
         sequence_bits: width of the sequence.
     """
 
-    kind: Literal["cosid"]
+    kind: Literal["cosid_text"]
     text: Literal["radix62", "radix36", "friendly"] = "radix62"
     zone: Annotated[str | None, declared("zone")] = None
     pad_start: Flag | None = None

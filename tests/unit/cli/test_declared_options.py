@@ -18,13 +18,13 @@ from .test_reference_page import COMMANDS
 WORDS: dict[str, tuple[str, ...]] = {
     "step": ("next", "order", "--step"),
     "machine_bits": ("machines", "bits", "--set"),
-    "machine_id": ("machines", "revert", "--yes", "--"),
+    "machine_id": ("machines", "evict", "--yes", "--"),
     "safe_guard": ("init", "--wait", "--safe-guard"),
     "call_timeout": ("inspect", "--timeout"),
 }
 TABLES: dict[str, tuple[type[BaseModel], dict[str, Any]]] = {
     "step": (ChainSettings, {"kind": "chain"}),
-    "machine_bits": (CosIdSettings, {"kind": "cosid"}),
+    "machine_bits": (CosIdSettings, {"kind": "cosid_text"}),
     "machine_id": (MachineSettings, {}),
     "safe_guard": (MachineSettings, {}),
     "call_timeout": (MachineSettings, {}),

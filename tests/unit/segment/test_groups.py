@@ -64,7 +64,7 @@ async def test_generators_count_as_cosids() -> None:
             group_by=GroupBy.day(zone=UTC, pattern=args["pattern"]),
             offset=args["offset"],
             step=args["step"],
-            kind=args["kind"],
+            group_kind=args["kind"],
             ttl=None if args["ttl"] == "forever" else args["ttl"] + 0.5,  # Java's whole seconds
             clock=clock,
         ) as generator:
@@ -72,7 +72,7 @@ async def test_generators_count_as_cosids() -> None:
             for now_s, javas in zip(args["now_s"], due["ids"], strict=True):
                 await clock.advance(now_s - clock.now_ms() / 1000)
                 for java in javas:
-                    new_id = await generator.next_id()
+                    new_id = await generator.with_group.next_id()
                     if isinstance(java, str):
                         assert f"{new_id.group}-{new_id}" == java, vector
                         last = new_id.group

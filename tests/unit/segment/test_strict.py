@@ -22,7 +22,7 @@ from aiocosid.testing import (
     settle,
 )
 
-from ...histories import History, Taken, violations
+from ...histories import GrantReceipt, History, violations
 from .._kit import Call, Ear, settled, tasks
 from ._kit import counter
 
@@ -101,7 +101,7 @@ async def test_what_a_cancelled_caller_leaves_is_a_gap(clock: ManualClock, ear: 
         await settle()
         await settled(call.cancel)
         await settled(store.open)
-        assert [(e.count, e.reason) for e in ear.of(IdsDiscarded)] == [(3, "order")]
+        assert [(e.count, e.reason) for e in ear.of(IdsDiscarded)] == [(3, "out_of_order")]
         assert await generator.next_id() == 5 > other.result
     seen = generator.statistics()
     assert seen.ids_fetched == seen.ids_handed_out + seen.ids_discarded
@@ -177,7 +177,7 @@ async def test_a_step_without_strict_is_out_of_order() -> None:
     async with made[0], made[1]:
         for generator in (made[0], made[1], made[0]):
             await history.take(generator.next_ids)
-    assert violations(history.calls) == [(Taken(2, 3, 11, 11), Taken(4, 5, 2, 2))]
+    assert violations(history.calls) == [(GrantReceipt(2, 3, 11, 11), GrantReceipt(4, 5, 2, 2))]
 
 
 async def test_a_store_that_does_not_declare_itself_is_refused() -> None:
@@ -207,7 +207,12 @@ async def test_a_provider_makes_it_for_all_who_ask_alike() -> None:
 async def test_groups_are_in_strict_order_each() -> None:
     """Nothing is kept in hand between two calls, whatever the step; and each group has its own."""
     store, year = MemoryStore(), GroupBy.year(zone="UTC")
-    options: dict[str, Any] = {"name": "order", "group_by": year, "kind": "segment", "step": 10}
+    options: dict[str, Any] = {
+        "name": "order",
+        "group_by": year,
+        "group_kind": "segment",
+        "step": 10,
+    }
     async with (
         GroupedSegmentId(store, strict=True, **options) as one,
         GroupedSegmentId(store, strict=True, **options) as two,
@@ -225,15 +230,15 @@ async def test_groups_are_refused_where_a_counter_is() -> None:
     with pytest.raises(InvalidArgumentError, match="False for chains"):
         GroupedSegmentId(MemoryStore(), **options)
     with pytest.raises(UnsupportedByStoreError, match="does not declare"):
-        GroupedSegmentId(Undeclared, kind="segment", **options)
+        GroupedSegmentId(Undeclared, group_kind="segment", **options)
 
 
 async def test_a_provider_agrees_on_strict_groups() -> None:
     """Whatever the step, which is not used."""
     year = GroupBy.year(zone="UTC")
     async with IdProvider(MemoryStore()) as ids:
-        made = await ids.grouped("order", group_by=year, kind="segment", strict=True)
-        options: dict[str, Any] = {"group_by": year, "kind": "segment"}
+        made = await ids.grouped("order", group_by=year, group_kind="segment", strict=True)
+        options: dict[str, Any] = {"group_by": year, "group_kind": "segment"}
         assert await ids.grouped("order", strict=True, step=7, **options) is made
         with pytest.raises(BusyError, match="strict order"):
             await ids.grouped("order", **options)

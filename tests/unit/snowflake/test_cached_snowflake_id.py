@@ -90,6 +90,43 @@ async def test_an_empty_ring_may_be_an_error(clock: ManualClock, ear: Ear) -> No
     assert ids == sorted(set(ids))
 
 
+@pytest.mark.parametrize("fails", [False, True])
+async def test_handlers_of_the_ring(
+    clock: ManualClock, ear: Ear, caplog: pytest.LogCaptureFixture, fails: bool
+) -> None:
+    """They hear what an instrument hears; one that fails breaks nothing, and is logged once."""
+    heard: list[object] = []
+
+    def handle(event: object) -> None:
+        heard.append(event)
+        if fails:
+            raise ZeroDivisionError
+
+    handlers = {"when_filled": handle, "when_empty": handle}
+    async with cached(clock, max_borrow=9.5, on_empty="raise", instrument=ear, **handlers) as gen:
+        ids = await gen.next_ids(10 * 16)
+        for _ in range(2):
+            with pytest.raises(RingEmptyError):
+                await gen.next_id()
+        await clock.advance(3)
+        ids += await gen.next_ids(16)
+    assert ids == sorted(set(ids))
+    assert heard == [event for event in ear.events if isinstance(event, RingFilled | RingEmptied)]
+    assert {type(event) for event in heard} == {RingFilled, RingEmptied}
+    assert caplog.text.count("the instrument failed") == fails
+
+
+async def test_one_handler_alone(clock: ManualClock) -> None:
+    """Without an instrument, and with callers that wait."""
+    heard: list[RingEmptied] = []
+    async with cached(clock, max_borrow=9.5, when_empty=heard.append) as gen:
+        await gen.next_ids(10 * 16)
+        call = Call(gen.next_id)
+        await clock.advance(1)
+        assert call.result > 0
+    assert [event.borrowed for event in heard]
+
+
 async def test_a_lease_that_allows_no_ids_empties_the_ring(clock: ManualClock, link: Link) -> None:
     """While the store is cut off its error is the cause."""
     async with cached(clock, link, on_empty="raise") as gen:
@@ -157,10 +194,10 @@ async def test_the_mark_is_ahead_of_what_is_borrowed(clock: ManualClock, link: L
         ids: list[int] = []
         for _ in range(251):
             ids = await gen.next_ids(16)
-            assert NARROW.parse(ids[-1]).timestamp_ms <= lease.statistics().mark_ms
+            assert NARROW.parse(ids[-1]).timestamp_ms <= lease.statistics().fence_ms
             await settle()
         assert ahead(clock, ids[-1:]) == [250]
-        assert lease.statistics().mark_ms <= clock.now_ms() + 270_000
+        assert lease.statistics().fence_ms <= clock.now_ms() + 270_000
         assert link.calls.count("guard") <= 6
         assert gen.statistics().waits_for_lease == 0
         for _ in range(60):  # and a minute at the bound
@@ -211,7 +248,7 @@ async def test_a_lost_lease_silences_it(clock: ManualClock, link: Link) -> None:
         async with SnowflakeId(Link(link.store_, "two"), clock=clock) as other:
             await other.next_id()
             await clock.advance(30)
-            await link.store_.revert_machine(machine_id=0)
+            await link.store_.evict_machine(machine_id=0)
         link.heal()
         await clock.advance(120)
         with pytest.raises(MachineIdLostError):
@@ -272,6 +309,8 @@ async def test_bad_arguments_are_refused(clock: ManualClock) -> None:
         ("max_borrow", {"max_borrow": 271}),  # above 0.9 of the safe guard
         ("refill_interval", {"refill_interval": 0}),
         ("on_empty", {"on_empty": "discard"}),
+        ("when_filled", {"when_filled": "log"}),
+        ("when_empty", {"when_empty": 1}),
     ]
     for argument, options in bad:
         with pytest.raises(InvalidArgumentError) as caught:
@@ -310,7 +349,7 @@ async def test_a_mark_far_ahead_makes_no_lease_longer(clock: ManualClock) -> Non
     lease = MachineIdLease(Link(store_of(clock)), clock=clock)
     async with cached(clock, lease, max_borrow=250) as gen:
         await gen.next_ids(250 * 16)
-        assert lease.statistics().mark_ms > clock.now_ms() + 249_000
+        assert lease.statistics().fence_ms > clock.now_ms() + 249_000
         clock.step_wall_ms(269_000)
         assert lease._opening.tenure.is_surely_ours(270)
         clock.step_wall_ms(1000)

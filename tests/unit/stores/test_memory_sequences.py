@@ -50,7 +50,7 @@ async def test_what_is_refused() -> None:
         with pytest.raises(ClockSkewError) as caught:
             await distributor.grant(second + off, 1)
         assert caught.value.ahead == off
-    backend_of(distributor)._born -= 1  # what a fork comes to
+    backend_of(distributor)._fork_generation -= 1  # what a fork comes to
     with pytest.raises(ForkedError):
         await distributor.grant(second, 1)
 

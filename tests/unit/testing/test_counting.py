@@ -145,11 +145,11 @@ async def test_every_url_opens_the_store() -> None:
                 "tiered:?root=postgresql%3A%2F%2Fh%2Fx&cache=redis%3A%2F%2Fh",
                 "striped:?store=redis%3A%2F%2Fa&store=redis%3A%2F%2Fb",
             ):
-                assert aiocosid.open_store(url) is inner
-        assert aiocosid.open_store("redis://nowhere.invalid") is outer
+                assert aiocosid.store_from_url(url) is inner
+        assert aiocosid.store_from_url("redis://nowhere.invalid") is outer
         with pytest.raises(InvalidArgumentError, match="url"):
-            aiocosid.open_store("nosuch://h")
-    assert type(aiocosid.open_store("redis://nowhere.invalid")).__name__ == "RedisStore"
+            aiocosid.store_from_url("nosuch://h")
+    assert type(aiocosid.store_from_url("redis://nowhere.invalid")).__name__ == "RedisStore"
 
 
 async def test_the_clock_of_what_has_none() -> None:
