@@ -373,7 +373,7 @@ def read_parts(
     options: Mapping[str, Callable[[str], Any]],
     *,
     needs: AbstractSet[str],
-    expected: str,
+    form: str,
 ) -> tuple[list[str], dict[str, Any]]:
     """Return the stores of a URL of several stores, in their order, and its other options.
 
@@ -382,7 +382,7 @@ def read_parts(
         scheme: the beginning of the URL.
         options: the function that reads each allowed option's text, by name; each may occur once.
         needs: the required names.
-        expected: the URL's form in messages.
+        form: the URL's form in messages.
 
     Raises:
         InvalidArgumentError: the URL is malformed; it is not shown, because it may contain
@@ -394,7 +394,7 @@ def read_parts(
     texts = {name: text for name, text in given if name in options}
     is_known = len(urls) + len(texts) == len(given) and needs <= {name for name, _ in given}
     if found.lower() != scheme or not query.startswith("?") or not is_known:
-        raise InvalidArgumentError("url", f"{scheme}:...", expected=expected)
+        raise InvalidArgumentError("url", f"{scheme}:...", f"must look like {form}")
     return urls, {name: read_option(name, text, options[name]) for name, text in texts.items()}
 
 
@@ -407,4 +407,4 @@ def read_option(name: str, text: str, kind: Callable[[str], Any]) -> Any:  # noq
     try:
         return kind(text)
     except ValueError:
-        raise InvalidArgumentError(name, text, expected="a number") from None
+        raise InvalidArgumentError(name, text, "must be a number") from None
