@@ -1,6 +1,6 @@
 """The blocking side of the SQLite store: its URL, statements, file, and handling of forks.
 
-SQLite keeps a journal or a log beside the file, under the file's name.  A process that opens the
+SQLite keeps a journal or a log next to the file, under the file's name.  A process that opens the
 file under another name, or in a container into which the file alone was mounted, uses another
 journal, and neither process sees what the other one writes.
 
