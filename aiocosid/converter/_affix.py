@@ -1,6 +1,6 @@
-"""Prefixes, suffixes and dates around another converter's text, put together in CosId's order.
+"""Prefixes, suffixes and dates around another converter's text, combined in CosId's order.
 
-Pure but for the clock that a date is given.
+No I/O, except for the clock of a date.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = (
     "compose",
 )
 
-MOST_READ: Final = 255  # characters, of a text that is split: each place may be tried
+MOST_READ: Final = 255  # maximum characters of a text to split, as each place may be tried
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class PrefixIdConverter(IdConverter):
 
     Attributes:
         prefix: the text; it may be empty.
-        inner: writes and reads what follows.
+        inner: formats and reads what follows.
     """
 
     is_timeless: ClassVar[bool] = True
@@ -70,7 +70,7 @@ class PrefixIdConverter(IdConverter):
         return self.inner.as_int(text[len(self.prefix) :])
 
     def as_tree(self) -> dict[str, object]:
-        """Return kind, prefix and the converter inside."""
+        """Return kind, prefix and the inner converter."""
         return {
             "kind": type(self).__name__,
             "prefix": self.prefix,
@@ -84,7 +84,7 @@ class SuffixIdConverter(IdConverter):
 
     Attributes:
         suffix: the text; it may be empty.
-        inner: writes and reads what stands before it.
+        inner: formats and reads what precedes the suffix.
     """
 
     is_timeless: ClassVar[bool] = True
@@ -113,7 +113,7 @@ class SuffixIdConverter(IdConverter):
         return self.inner.as_int(text[: len(text) - len(self.suffix)])
 
     def as_tree(self) -> dict[str, object]:
-        """Return kind, suffix and the converter inside."""
+        """Return kind, suffix and the inner converter."""
         return {
             "kind": type(self).__name__,
             "suffix": self.suffix,
@@ -125,11 +125,11 @@ class SuffixIdConverter(IdConverter):
 class GroupedPrefixIdConverter(IdConverter):
     """Writes the group of each id before it: ``20260116-42``.  CosId's GroupedPrefixIdConverter.
 
-    The group is part of the id, a `GroupedId`, so both belong to one period.  CosId takes the group
-    from the thread, and cannot read such a text.
+    The group is part of the id, a `GroupedId`, so both always belong to one period.  CosId takes
+    the group from the thread, and cannot read such a text.
 
     Attributes:
-        inner: writes and reads the number.
+        inner: formats and reads the number.
         delimiter: the text between group and number; if it is empty, texts cannot be read back.
     """
 
@@ -151,7 +151,7 @@ class GroupedPrefixIdConverter(IdConverter):
         return f"{new_id.group}{self.delimiter}{self.inner.as_str(int(new_id))}"
 
     def as_int(self, text: str, /) -> GroupedId:
-        """Return number and group of a text of up to 255 characters with one way to split it."""
+        """Return number and group of a text of up to 255 characters with only one split."""
         if not self.delimiter:
             rule = "cannot be split into group and id; give the converter a delimiter"
             raise InvalidIdError("id", text, rule)
@@ -163,7 +163,7 @@ class GroupedPrefixIdConverter(IdConverter):
         return found[0]
 
     def as_tree(self) -> dict[str, object]:
-        """Return kind, delimiter and the converter inside."""
+        """Return kind, delimiter and the inner converter."""
         return {
             "kind": type(self).__name__,
             "delimiter": self.delimiter,
@@ -171,9 +171,10 @@ class GroupedPrefixIdConverter(IdConverter):
         }
 
     def _check_split(self) -> None:
-        """Raise unless groups of any length and their ids make texts that differ.
+        """Raise unless groups of any length and their ids have distinct texts.
 
-        A text is split at its last delimiter, if numbers do not contain the end of one.
+        A text is split at its last delimiter, provided that numbers do not contain the end of a
+        delimiter.
 
         Raises:
             InvalidArgumentError: two groups may have the same text.
@@ -187,7 +188,7 @@ class GroupedPrefixIdConverter(IdConverter):
             raise InvalidArgumentError("delimiter", self.delimiter, rule)
 
     def _splits(self, text: str) -> Iterator[GroupedId]:
-        """Find the places after which an id stands."""
+        """Yield the possible splits of a text into group and id."""
         at = text.find(self.delimiter)
         while at >= 0:
             try:
@@ -224,15 +225,15 @@ class DatePrefixIdConverter(IdConverter):
     """Writes the date before each id: ``260116-42``.  CosId's DatePrefixIdConverter.
 
     It is the date of the conversion, as in CosId, and one call of `convert_many` uses one date.  So
-    the date may be later than the id, an id converted twice may have two texts, and a batch of a
-    `StringIdGenerator`, which converts in several calls, may have two dates.  It does not make ids
-    unique: numbers that restart each day need a `GroupedPrefixIdConverter`.
+    the date may be later than the id, an id that is converted twice may have two texts, and a batch
+    of a `StringIdGenerator`, which converts in several calls, may have two dates.  The date does
+    not make ids unique: numbers that restart each day need a `GroupedPrefixIdConverter`.
 
     Attributes:
-        pattern: a date pattern of Java, such as ``yyMMdd``.
-        inner: writes and reads what follows.
+        pattern: a Java date pattern, for example ``yyMMdd``.
+        inner: formats and reads what follows.
         delimiter: the text between date and id; it may be empty.
-        zone: whose date is written; CosId takes the host's.
+        zone: the time zone of the date; CosId uses the host's.
     """
 
     is_timeless: ClassVar[bool] = False
@@ -254,16 +255,16 @@ class DatePrefixIdConverter(IdConverter):
         zone: tzinfo | str,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """Choose date and place.
+        """Choose the date's format and place.
 
         Args:
-            pattern: made of the letters ``y u M d D H m s S``, text in single quotes, and
+            pattern: consists of the letters ``y u M d D H m s S``, text in single quotes, and
                 punctuation.
-            inner: writes and reads what follows.
-            delimiter: the text between date and id; not empty, and no digit first, if the pattern
-                has fields that vary in length.
-            zone: a tzinfo, or a name as "Asia/Shanghai", "UTC" or "+08:00".
-            clock: the clock; the system's by default.
+            inner: formats and reads what follows.
+            delimiter: the text between date and id; it must not be empty, nor begin with a digit,
+                if the pattern has fields of varying length.
+            zone: a tzinfo, or a name such as "Asia/Shanghai", "UTC" or "+08:00".
+            clock: the time source; the system's clock by default.
 
         Raises:
             InvalidArgumentError: the pattern or zone is unknown, or the end of the date could not
@@ -282,7 +283,7 @@ class DatePrefixIdConverter(IdConverter):
             object.__setattr__(self, name, value)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Leave what is made of the pattern out of a pickle."""
+        """Leave objects derived from the pattern out of a pickle."""
         converter = partial(type(self), zone=self.zone, clock=self._clock)
         return converter, (self.pattern, self.inner, self.delimiter)
 
@@ -300,7 +301,7 @@ class DatePrefixIdConverter(IdConverter):
 
         Each field is checked alone, so 30 February counts as a date.
 
-        CosId drops as many characters as pattern and delimiter have, without a check.
+        CosId drops as many characters as pattern and delimiter have, without checking them.
         """
         found = self._form.match(text_of(text))
         if found is None:
@@ -309,7 +310,7 @@ class DatePrefixIdConverter(IdConverter):
         return self.inner.as_int(text[found.end() :])
 
     def as_tree(self) -> dict[str, object]:
-        """Return kind, pattern and the converter inside; CosId has no delimiter here."""
+        """Return kind, pattern and the inner converter; CosId has no delimiter here."""
         return {
             "kind": type(self).__name__,
             "pattern": self.pattern,
@@ -335,11 +336,12 @@ def _form_of(pattern: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPrefix:
-    """Where `compose` writes the group.  CosId's ``converter.group-prefix``.
+    """Where `compose` puts the group.  CosId's ``converter.group-prefix``.
 
     Attributes:
         delimiter: the text between group and id.
-        before_prefix: whether it is wrapped before the fixed prefix is, and so stands behind it.
+        before_prefix: whether it is wrapped before the fixed prefix, and therefore comes after it
+            in the text.
     """
 
     delimiter: str = "-"
@@ -353,13 +355,14 @@ class GroupPrefix:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatePrefix:
-    """Where `compose` writes the date.  CosId's ``converter.date-prefix``.
+    """Where `compose` puts the date.  CosId's ``converter.date-prefix``.
 
     Attributes:
-        zone: whose date is written: a tzinfo or a name.
-        pattern: a date pattern of Java.
+        zone: the time zone of the date: a tzinfo or a name.
+        pattern: a Java date pattern.
         delimiter: the text between date and id.
-        before_prefix: whether it is wrapped before the fixed prefix is, and so stands behind it.
+        before_prefix: whether it is wrapped before the fixed prefix, and therefore comes after it
+            in the text.
     """
 
     zone: tzinfo | str
@@ -368,7 +371,7 @@ class DatePrefix:
     before_prefix: bool = True
 
     def __post_init__(self) -> None:
-        """Check the settings; pattern and zone are read by `compose`."""
+        """Check the settings; `compose` reads pattern and zone."""
         check_affix("delimiter", self.delimiter)
         check_flag("before_prefix", self.before_prefix)
 
@@ -381,17 +384,17 @@ def compose(
     group_prefix: GroupPrefix | None = None,
     date_prefix: DatePrefix | None = None,
 ) -> IdConverter:
-    """Wrap a converter as CosId's settings do: its IdConverterDecorator.
+    """Wrap a converter as CosId's settings do, like CosId's IdConverterDecorator.
 
-    By default the text reads prefix, date, group, id, suffix; a group or date that is not
-    ``before_prefix`` stands before the prefix, the date first.
+    By default the order is prefix, date, group, id, suffix; a group or date that is not
+    ``before_prefix`` comes before the prefix, with the date first.
 
     Args:
-        base: writes the number.
-        prefix: a fixed text in front; none if empty.
-        suffix: a fixed text at the end; none if empty.
-        group_prefix: the group of a `GroupedId`, if asked for.
-        date_prefix: the date of the conversion, if asked for.
+        base: formats the number.
+        prefix: a fixed text at the beginning; may be empty.
+        suffix: a fixed text at the end; may be empty.
+        group_prefix: the group of a `GroupedId`; None to leave it out.
+        date_prefix: the date of the conversion; None to leave it out.
 
     Raises:
         InvalidArgumentError: an argument has the wrong type, or the pattern or zone is unknown.

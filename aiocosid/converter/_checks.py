@@ -14,8 +14,8 @@ __all__ = ("are_plain", "check_affix", "check_converter", "check_flag", "check_i
 
 
 def check_id(new_id: object, *, at_most: int = MAX_ID, remedy: str = "") -> None:
-    """Raise unless it is an id from 0 to a limit; ``remedy`` names a converter for higher ones."""
-    # bool is an int to isinstance; an id it is not.
+    """Raise unless it is an id from 0 to a limit; ``remedy`` names a converter for higher ids."""
+    # isinstance accepts a bool as an int, but a bool is not an id.
     if isinstance(new_id, int) and not isinstance(new_id, bool) and 0 <= new_id <= at_most:
         return
     rule = f"must be an integer from 0 to {at_most}"

@@ -1,4 +1,4 @@
-"""Snowflake ids and sharded ids as people read them.  Pure."""
+"""Snowflake ids and sharded ids in a form for people.  No I/O."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ("ShardedTextConverter", "SnowflakeFriendlyIdConverter")
 class SnowflakeFriendlyIdConverter(IdConverter):
     """Writes ``20211228202301948-0-0``.  CosId's SnowflakeFriendlyIdConverter.
 
-    An id whose local time occurs twice, when clocks are put back, has no text: use UTC or a fixed
+    An id whose local time occurs twice, when clocks are put back, has no text; use UTC or a fixed
     offset to have texts for all ids.
 
     Attributes:
-        text: layout, zone and padding; with padding, texts sort like ids in a zone that keeps one
+        text: layout, zone and padding; with padding, texts sort like ids in a zone with a fixed
             offset.
     """
 
@@ -56,7 +56,7 @@ class SnowflakeFriendlyIdConverter(IdConverter):
 
 
 def _check_has(argument: str, value: object, method: str, rule: str) -> None:
-    """Raise unless it is an object with a method; the Snowflake generators are not imported."""
+    """Raise unless it is an object with a method, without importing the Snowflake generators."""
     if isinstance(value, type) or not hasattr(value, method):
         raise InvalidArgumentError(argument, value, rule)
 
@@ -65,10 +65,11 @@ def _check_has(argument: str, value: object, method: str, rule: str) -> None:
 class ShardedTextConverter(IdConverter):
     """Writes ``202311150613200000420007``: local time, sequence and sharding id of a sharded id.
 
-    The texts are those of `ShardedId.next_str`.  They sort by second, and within one by sequence.
+    The texts are those of `ShardedId.next_str`.  They sort by second, and within a second by
+    sequence.
 
     Attributes:
-        layout: of the ids, with the zone of the time.
+        layout: the layout of the ids, with the zone of the time.
         prefix: a text before the digits.
     """
 
@@ -87,7 +88,7 @@ class ShardedTextConverter(IdConverter):
         parts = self.layout.parse(new_id)
         try:
             return self.layout.compose_text(*parts, prefix=self.prefix)
-        except InvalidArgumentError as error:  # a year that has no four digits
+        except InvalidArgumentError as error:  # a year without four digits
             raise InvalidIdError("id", new_id, f"has a second that {error.rule}") from None
 
     def as_int(self, text: str, /) -> int:

@@ -1,4 +1,4 @@
-"""Common to the web frameworks: the source of the provider, and where requests find it."""
+"""Common to the web frameworks: the source of the provider, and its place for requests."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ __all__ = ("STATE_KEY", "Source", "opened")
 Source: TypeAlias = (
     AbstractAsyncContextManager[Provider] | Callable[[], AbstractAsyncContextManager[Provider]]
 )
-"""A provider to be opened, as `connect` and `configure` return it, or what makes one."""
+"""A provider from `connect` or `configure` that is not open yet, or a function that creates one."""
 
-STATE_KEY: Final = "aiocosid"  # of the provider in the state of an application
+STATE_KEY: Final = "aiocosid"  # the provider's key in the state of an application
 
 
 @asynccontextmanager
 async def opened(source: Source, *, default: bool = True) -> AsyncGenerator[Provider]:
-    """Keep a provider open, by default also as the process's default one.
+    """Keep a provider open, by default also as the process's default provider.
 
-    A request that gets no id is answered soon: see `IdProvider.fail_fast`.
+    A request that cannot get an id is answered soon: see `IdProvider.fail_fast`.
 
     Raises:
-        InvalidArgumentError: the source is no provider and returns none.
+        InvalidArgumentError: the source is not a provider and returns none.
     """
-    # The result of `asynccontextmanager` can be called as well: it is a decorator.
+    # The result of `asynccontextmanager` can also be called, because it is a decorator.
     given: Any = source
     entered: Any = given
     if not _can_be_entered(given) and callable(given):

@@ -1,4 +1,4 @@
-"""Shardings from settings, under the names that ShardingSphere gives CosId's algorithms.  Pure."""
+"""Shardings from settings, under ShardingSphere's names for CosId's algorithms.  No I/O."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SHARDING_PROPERTIES: Final[Mapping[str, Mapping[str, bool]]] = {
     "COSID_INTERVAL_TS_SECOND": {**_INTERVAL, "zone-id": True},
     "COSID_INTERVAL_SNOWFLAKE": {**_INTERVAL, "zone-id": True},
 }
-"""The types of `sharding_algorithm`, each with its properties and whether one has to be given."""
+"""The types of `sharding_algorithm`, each with its properties and whether they are required."""
 
 NAMES: Final = {
     "divisor": "mod",
@@ -58,7 +58,7 @@ NAMES: Final = {
 }
 """The names of a sharding's arguments in settings."""
 
-_INTEGER: Final = re.compile("[0-9]{1,30}")  # int() raises an error of its own above 4300
+_INTEGER: Final = re.compile("[0-9]{1,30}")  # int() raises another error above 4300 digits
 
 TIMESTAMP_UNITS: Final[dict[str, Literal["ms", "s"]]] = {"SECOND": "s", "MILLISECOND": "ms"}
 
@@ -73,18 +73,18 @@ def sharding_algorithm(
     """Return the sharding that ShardingSphere's properties describe.
 
     Both ends belong to the interval, as in ShardingSphere.  The older types of CosId's own module
-    are COSID_INTERVAL with the properties that they have: "COSID_INTERVAL_DATE", "_LDT", "_STRING",
-    "_TS" and "_TS_SECOND".
+    are COSID_INTERVAL with their own properties: "COSID_INTERVAL_DATE", "_LDT", "_STRING", "_TS"
+    and "_TS_SECOND".
 
     Args:
         kind: "COSID_MOD", "COSID_INTERVAL", "COSID_INTERVAL_SNOWFLAKE", or an older one.
-        properties: by ShardingSphere's names, text or plain values: ``mod``,
-            ``logic-name-prefix``, ``datetime-lower`` and ``datetime-upper`` as
-            "yyyy-MM-dd HH:mm:ss", ``sharding-suffix-pattern``, ``datetime-interval-unit`` as
-            "MONTHS", ``datetime-interval-amount`` (1), ``zone-id`` (none; Snowflakes and timestamps
-            need one), ``ts-unit`` ("MILLISECOND" or "SECOND"), ``datetime-pattern``, ``id-name``
-            (not used: ``layout`` and ``converter`` are those of that generator).
-        layout: of the ids, for COSID_INTERVAL_SNOWFLAKE.
+        properties: the values by ShardingSphere's names, as text or plain values: ``mod``,
+            ``logic-name-prefix``, ``datetime-lower`` and ``datetime-upper`` as "yyyy-MM-dd
+            HH:mm:ss", ``sharding-suffix-pattern``, ``datetime-interval-unit`` as "MONTHS",
+            ``datetime-interval-amount`` (1), ``zone-id`` (none; Snowflakes and timestamps need
+            one), ``ts-unit`` ("MILLISECOND" or "SECOND"), ``datetime-pattern``, ``id-name`` (not
+            used: ``layout`` and ``converter`` are those of that generator).
+        layout: the layout of the ids, for COSID_INTERVAL_SNOWFLAKE.
         converter: reads ids that are text, for COSID_INTERVAL_SNOWFLAKE.
 
     Raises:
@@ -120,7 +120,7 @@ def _built(
     layout: SnowflakeLayout | None,
     converter: IdConverter | None,
 ) -> Sharding[Any]:
-    """Return the sharding, which checks the values itself."""
+    """Return the sharding, which itself checks the values."""
     if kind == "COSID_MOD":
         return ModCycle(_integer(given["mod"]), given["logic-name-prefix"])
     key: TimeKey[Any]
@@ -147,15 +147,15 @@ def _built(
     )
 
 
-def _integer(value: Any) -> Any:  # noqa: ANN401 - as it is given
-    """Return the number of a text; other values are returned unchanged, to be refused."""
+def _integer(value: Any) -> Any:  # noqa: ANN401 - any value
+    """Return the number in a text; other values are returned unchanged and then refused."""
     return int(value) if isinstance(value, str) and _INTEGER.fullmatch(value) else value
 
 
 def _time(name: str, given: Mapping[str, object]) -> datetime:
     value = given[name]
     if isinstance(value, datetime) and value.tzinfo is None:
-        return value  # TOML has them
+        return value  # TOML has dates
     if not isinstance(value, str):
         rule = f"must be a local time written as {DATETIME_PATTERN!r}"
         raise InvalidArgumentError(name, value, rule)

@@ -1,4 +1,4 @@
-"""Checks that threads use groups by date alone."""
+"""Checks that threads use groups by date only."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ..segment import GroupedSegmentId
 __all__ = ("check_groups",)
 
 
-def check_groups(generator: Any) -> None:  # noqa: ANN401 - or what is inside of one
-    """Raise for groups by a function: it would not run in the caller's thread or context."""
+def check_groups(generator: Any) -> None:  # noqa: ANN401 - or a wrapped one
+    """Raise for groups by a function, which would not run in the caller's thread or context."""
     if isinstance(generator, GroupedSegmentId):
         if not generator.group_by.is_by_date_alone:
             rule = (

@@ -1,4 +1,4 @@
-"""Makes stores, converters and generators of the user's, by functions that settings name."""
+"""Creates the user's own stores, converters and generators with functions that settings name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def make_own(section: Own, kind: Any, what: str) -> Any:  # noqa: ANN401 - of th
 
     Args:
         section: the table that has both keys.
-        kind: the class, or union of classes, that the result has to have.
+        kind: the class, or union of classes, that the result must have.
         what: that class in words, for errors.
 
     Raises:
@@ -35,7 +35,7 @@ def make_own(section: Own, kind: Any, what: str) -> Any:  # noqa: ANN401 - of th
     try:
         result = section.make(**section.options)
     except Exception as error:  # noqa: BLE001 - the user's code may raise anything
-        # The text of errors that are not about arguments may show a password.
+        # The text of an error that is not about arguments may show a password.
         is_harmless = isinstance(error, CosIdError | TypeError)
         reason = str(error) if is_harmless else type(error).__name__
         rule = f"must make {what}: it failed: {reason}"
@@ -47,7 +47,7 @@ def make_own(section: Own, kind: Any, what: str) -> Any:  # noqa: ANN401 - of th
 
 
 def make_generator(section: OwnGeneratorSettings) -> AnyGenerator:
-    """Return a generator of the user's that a provider can open.
+    """Return the user's own generator, which a provider can open.
 
     Raises:
         InvalidArgumentError: the call failed, or returned something else.

@@ -1,4 +1,4 @@
-"""Builds the layout, text or groups of a generator, as settings describe them."""
+"""Builds a generator's layout, text or groups, as settings describe them."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ OWN: Final = ("timestamp_bits", "machine_bits", "sequence_bits", "unit", "epoch"
 
 
 def layout_of(section: LayoutSettings) -> SnowflakeLayout:
-    """Return a ready-made layout, with its own epoch or another, or a layout of the user's bits.
+    """Return a ready-made layout, with its own or another epoch, or a layout of the user's bits.
 
     Raises:
-        InvalidArgumentError: there is none of that name, or the keys do not go together.
+        InvalidArgumentError: there is no layout with that name, or the keys cannot be combined.
     """
     if section.name is None:
         return _made(section)
@@ -70,7 +70,7 @@ def _made(section: LayoutSettings) -> SnowflakeLayout:
 
 
 def check_layout(layout: SnowflakeLayout, now_ms: int) -> None:
-    """Raise unless ids can be made now."""
+    """Raise unless the layout can represent the present time."""
     if now_ms < layout.epoch_ms:
         rule = f"must be at or before the wall clock, which shows {iso_text(now_ms)}"
         raise InvalidArgumentError("epoch", iso_text(layout.epoch_ms), rule)
@@ -82,7 +82,7 @@ def text_of(section: CosIdSettings) -> CosIdText:
     """Return the text format of a CosIdGenerator.
 
     Raises:
-        InvalidArgumentError: the keys do not go together, or a width is out of range.
+        InvalidArgumentError: the keys cannot be combined, or a width is outside its range.
     """
     bits = {
         "timestamp_bits": section.timestamp_bits,
@@ -102,10 +102,10 @@ def text_of(section: CosIdSettings) -> CosIdText:
 
 
 def sharded_layout_of(section: ShardedSettings, now_ms: int) -> ShardedLayout:
-    """Return the layout, if ids can be made now.
+    """Return the layout, if it can represent the present time.
 
     Raises:
-        InvalidArgumentError: the keys do not go together, or the epoch is yet to come.
+        InvalidArgumentError: the keys cannot be combined, or the epoch is in the future.
         LayoutExpiredError: the layout has ended.
     """
     layout = ShardedLayout(
@@ -120,10 +120,11 @@ def sharded_layout_of(section: ShardedSettings, now_ms: int) -> ShardedLayout:
 
 
 def group_by_of(section: GroupedSettings) -> GroupBy:
-    """Return the rule that names the group of a call.
+    """Return the rule that determines the group of a call.
 
     Raises:
-        InvalidArgumentError: a key is missing, goes with others, or has a value that does not fit.
+        InvalidArgumentError: a key is missing, cannot be combined with the others, or has a value
+            that is not valid.
     """
     by_key = section.group_by == "key"
     needed = "key" if by_key else "zone"

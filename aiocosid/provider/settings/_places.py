@@ -1,4 +1,4 @@
-"""Finds the key that caused an error.  Pure."""
+"""Finds the key that caused an error.  No I/O."""
 
 from __future__ import annotations
 

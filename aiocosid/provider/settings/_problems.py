@@ -38,7 +38,7 @@ __all__ = ("Path", "explained")
 
 
 def _tagged(union: object, key: str) -> dict[str, type[BaseModel]]:
-    """Return the classes of a union by the value of the key that tells them apart."""
+    """Return the classes of a union by the value of the key that distinguishes them."""
     classes: tuple[type[BaseModel], ...] = get_args(get_args(union)[0])
     return {tag: each for each in classes for tag in get_args(each.model_fields[key].annotation)}
 
@@ -70,7 +70,7 @@ STORE_KINDS: Final = ("url", "tiered", "own")
 Path: TypeAlias = tuple[str, ...]
 
 SECRET: Final = {"store", "stores", "lane_store", "key", "tokens"}
-SHOWN: Final = 60  # characters of a value
+SHOWN: Final = 60  # maximum characters of a value
 
 
 def explained(error: ValidationError, given: Given) -> dict[Path, SettingsProblem]:
@@ -107,7 +107,7 @@ def _problem(found: Mapping[str, Any], given: Given) -> tuple[Path, SettingsProb
 
 
 def _path(location: tuple[int | str, ...], data: object) -> Path:
-    """Return the path of a key, without the kinds that pydantic puts in between."""
+    """Return the path of a key, without the kinds that pydantic adds in between."""
     path: list[str] = []
     may_be_kind = False
     for part in map(str, location):
@@ -115,7 +115,7 @@ def _path(location: tuple[int | str, ...], data: object) -> Path:
         if may_be_kind and part in (
             table.get("kind"),
             table.get("type"),
-        ):  # a list among them cannot be hashed
+        ):  # one of them may be a list, which cannot be hashed
             may_be_kind = False
             continue
         if may_be_kind and path[0] == "stores" and part in STORE_KINDS:
