@@ -14,6 +14,8 @@ from ._blocks import ROOT, blocks
 
 DOCS: Final = ROOT / "docs"
 ZH: Final = DOCS / "zh"
+SITE: Final = "https://aiocosid.readthedocs.io/en/latest/"
+SOURCES: Final = "https://github.com/aiocosid/aiocosid/blob/main/"
 BOX: Final = "_includes/exceptions"
 
 TRANSLATED: Final = {
@@ -35,15 +37,22 @@ TRANSLATED: Final = {
         )
     },
 }
+ENGLISH: Final = {chinese: english for english, chinese in TRANSLATED.items()}
 BOTH: Final = pytest.mark.parametrize(
     ("english", "chinese"),
     [pytest.param(*pair, id=str(pair[0].relative_to(ROOT))) for pair in TRANSLATED.items()],
 )
 
 FENCED: Final = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
-HEADING: Final = re.compile(r"^ *(#+) (.+?)(?: *\{ *#([\w-]+) *\})?$", re.MULTILINE)
+# GitHub shows the README, and knows no ``{ #anchor }``: there an empty ``<a>`` names it.
+HEADING: Final = re.compile(
+    r"^ *(#+) (?:<a id=\"([\w-]+)\"></a>)?(.+?)(?: *\{ *#([\w-]+) *\})?$", re.MULTILINE
+)
 LINK: Final = re.compile(r"\]\(([^)\s]+)\)")
-FIGURE: Final = re.compile(r"(?<![\w.#/-])\d[\d,_]*(?:\.\d+)?(?![\w-])")
+CODE: Final = re.compile(r"`[^`\n]+`")
+ITEM: Final = re.compile(r"^( *)([*-]|\d+\.) ", re.MULTILINE)
+# re.ASCII: a Chinese letter is no part of a figure that it stands beside.
+FIGURE: Final = re.compile(r"(?<![\w.#/-])\d[\d,_]*(?:\.\d+)?(?!\w)", re.ASCII)
 WORDS: Final = {
     "one": "1",
     "two": "2",
@@ -67,8 +76,8 @@ def prose(page: Path) -> str:
 def anchors(page: Path) -> list[tuple[int, str]]:
     """The level and the anchor of each heading but the title."""
     found = [
-        (len(level), given or slugify(re.sub(r"[`*]", "", text), "-"))
-        for level, text, given in HEADING.findall(prose(page))
+        (len(level), before or after or slugify(re.sub(r"[`*]", "", text), "-"))
+        for level, before, text, after in HEADING.findall(prose(page))
     ]
     return [each for each in found if each[0] > 1]
 
@@ -91,9 +100,38 @@ def figures(page: Path) -> Counter[str]:
     return Counter(each.replace(",", "") for each in FIGURE.findall(text))
 
 
-def targets(page: Path) -> list[str]:
-    """Where its links lead, without the anchors."""
-    return [each.partition("#")[0] for each in LINK.findall(prose(page))]
+def figures_in_words(page: Path) -> Counter[str]:
+    """The numbers that a page writes as English words."""
+    words = re.findall(r"\w+", prose(page).lower())
+    return Counter(WORDS[word] for word in words if word in WORDS)
+
+
+def led_to(page: Path) -> list[tuple[Path, str]]:
+    """The files and the anchors that its links lead to; a page of the site as its file."""
+    found = list[tuple[Path, str]]()
+    for target in LINK.findall(prose(page)):
+        path, _, anchor = target.partition("#")
+        if path.startswith(SITE):
+            file = DOCS / path.removeprefix(SITE).replace(".html", ".md")
+        elif path.startswith(SOURCES):
+            file = ROOT / path.removeprefix(SOURCES)
+        elif "://" in path:
+            continue
+        else:
+            base = DOCS if path.startswith("/") else page.parent
+            file = (base / path.lstrip("/")).resolve() if path else page
+        assert file.exists(), f"{page}: {target}"
+        found.append((file, anchor))
+    return found
+
+
+def elsewhere(page: Path) -> Counter[str]:
+    """Where its other links lead."""
+    return Counter(
+        target
+        for target in LINK.findall(prose(page))
+        if "://" in target and not target.startswith((SITE, SOURCES))
+    )
 
 
 @BOTH
@@ -117,34 +155,35 @@ def test_the_headings_have_the_same_anchors(english: Path, chinese: Path) -> Non
 
 @BOTH
 def test_no_figure_is_another_one(english: Path, chinese: Path) -> None:
-    """Numbers in digits; those that English writes as words may be digits in Chinese."""
-    written = set(WORDS.values()) | {"0"}
+    """A number that English writes as a word may be in digits in Chinese."""
     missing = figures(english) - figures(chinese)
-    added = Counter(
-        {
-            each: n
-            for each, n in (figures(chinese) - figures(english)).items()
-            if each not in written
-        }
-    )
+    added = figures(chinese) - figures(english) - figures_in_words(english)
     assert (missing, added) == (Counter(), Counter())
 
 
 @BOTH
+def test_the_same_code_is_named(english: Path, chinese: Path) -> None:
+    """Names, options and values, as ``lead=200``: no sentence says them of another one."""
+    one, other = (set(CODE.findall(prose(page))) for page in (english, chinese))
+    assert other == one
+
+
+@BOTH
+def test_the_lists_have_the_same_items(english: Path, chinese: Path) -> None:
+    assert ITEM.findall(prose(chinese)) == ITEM.findall(prose(english))
+
+
+@BOTH
 def test_the_links_lead_to_the_same_pages(english: Path, chinese: Path) -> None:
-    """To the Chinese page where there is one."""
+    assert elsewhere(chinese) == elsewhere(english)
+    one, other = (
+        Counter((ENGLISH.get(file, file), anchor) for file, anchor in led_to(page))
+        for page in (english, chinese)
+    )
+    assert other == one
 
-    def resolved(page: Path) -> Counter[str]:
-        found = Counter[str]()
-        for target in targets(page):
-            if "://" in target or not target.endswith(".md"):
-                found[target.rpartition("/")[2]] += 1
-                continue
-            base = DOCS if target.startswith("/") else page.parent
-            path = (base / target.lstrip("/")).resolve()
-            path = DOCS / path.relative_to(ZH) if ZH in path.parents else path
-            assert (ROOT / path).exists(), f"{page}: {target}"
-            found[str(path.relative_to(ROOT))] += 1
-        return found
 
-    assert resolved(chinese) == resolved(english)
+@BOTH
+def test_a_chinese_page_leads_to_the_chinese_ones(english: Path, chinese: Path) -> None:
+    """Where there is one; the README has a link to its other language."""
+    assert [file for file, _ in led_to(chinese) if file in TRANSLATED and file != english] == []
