@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from decimal import Decimal
 from pathlib import Path
 from typing import Final
 
 import pytest
-from markdown.extensions.toc import slugify
 
 from ._blocks import ROOT, blocks
 
@@ -52,7 +52,10 @@ LINK: Final = re.compile(r"\]\(([^)\s]+)\)")
 CODE: Final = re.compile(r"`[^`\n]+`")
 ITEM: Final = re.compile(r"^( *)([*-]|\d+\.) ", re.MULTILINE)
 # re.ASCII: a Chinese letter is no part of a figure that it stands beside.
-FIGURE: Final = re.compile(r"(?<![\w.#/-])\d[\d,_]*(?:\.\d+)?(?!\w)", re.ASCII)
+FIGURE: Final = re.compile(
+    r"(?<![\w.#/-])(\d[\d,_]*(?:\.\d+)?)(?!\w)(?: ?(million|billion|万|亿))?", re.ASCII
+)
+UNITS: Final = {"million": 10**6, "billion": 10**9, "万": 10**4, "亿": 10**8}
 WORDS: Final = {
     "one": "1",
     "two": "2",
@@ -73,10 +76,15 @@ def prose(page: Path) -> str:
     return FENCED.sub("", page.read_text("utf-8"))
 
 
+def slug(text: str) -> str:
+    """The anchor that the site gives to a heading."""
+    return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", text).strip().lower())
+
+
 def anchors(page: Path) -> list[tuple[int, str]]:
     """The level and the anchor of each heading but the title."""
     found = [
-        (len(level), before or after or slugify(re.sub(r"[`*]", "", text), "-"))
+        (len(level), before or after or slug(text))
         for level, before, text, after in HEADING.findall(prose(page))
     ]
     return [each for each in found if each[0] > 1]
@@ -95,9 +103,13 @@ def tables(page: Path) -> list[list[int]]:
 
 
 def figures(page: Path) -> Counter[str]:
-    """The numbers in digits of a page's prose, without links and code."""
+    """The numbers in digits of a page's prose, without links and code; 1,680 万 is 16.8 million."""
     text = re.sub(r"`[^`]*`|<[^>]*>", "", LINK.sub("]", prose(page)))
-    return Counter(each.replace(",", "") for each in FIGURE.findall(text))
+    found = ((re.sub("[,_]", "", number), unit) for number, unit in FIGURE.findall(text))
+    return Counter(
+        f"{(Decimal(number) * UNITS[unit]).normalize():f}" if unit else number
+        for number, unit in found
+    )
 
 
 def figures_in_words(page: Path) -> Counter[str]:
