@@ -49,7 +49,7 @@ HEADING: Final = re.compile(
     r"^ *(#+) (?:<a id=\"([\w-]+)\"></a>)?(.+?)(?: *\{ *#([\w-]+) *\})?$", re.MULTILINE
 )
 LINK: Final = re.compile(r"\]\(([^)\s]+)\)")
-CODE: Final = re.compile(r"`[^`\n]+`")
+CODE: Final = re.compile(r"`(?:[^`\n]|\n(?!\s*\n))+`")
 ITEM: Final = re.compile(r"^( *)([*-]|\d+\.) ", re.MULTILINE)
 # re.ASCII: a Chinese letter is no part of a figure that it stands beside.
 FIGURE: Final = re.compile(
@@ -176,7 +176,10 @@ def test_no_figure_is_another_one(english: Path, chinese: Path) -> None:
 @BOTH
 def test_the_same_code_is_named(english: Path, chinese: Path) -> None:
     """Names, options and values, as ``lead=200``: no sentence says them of another one."""
-    one, other = (set(CODE.findall(prose(page))) for page in (english, chinese))
+    one, other = (
+        {" ".join(code.split()) for code in CODE.findall(prose(page))}
+        for page in (english, chinese)
+    )
     assert other == one
 
 
