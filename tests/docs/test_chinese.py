@@ -50,6 +50,7 @@ HEADING: Final = re.compile(
 )
 LINK: Final = re.compile(r"\]\(([^)\s]+)\)")
 CODE: Final = re.compile(r"`(?:[^`\n]|\n(?!\s*\n))+`")
+INCLUDED: Final = re.compile(r"^--8<-- .*$", re.MULTILINE)
 ITEM: Final = re.compile(r"^( *)([*-]|\d+\.) ", re.MULTILINE)
 # re.ASCII: a Chinese letter is no part of a figure that it stands beside.
 FIGURE: Final = re.compile(
@@ -202,3 +203,9 @@ def test_the_links_lead_to_the_same_pages(english: Path, chinese: Path) -> None:
 def test_a_chinese_page_leads_to_the_chinese_ones(english: Path, chinese: Path) -> None:
     """Where there is one; the README has a link to its other language."""
     assert [file for file, _ in led_to(chinese) if file in TRANSLATED and file != english] == []
+
+
+@BOTH
+def test_the_box_of_exceptions_is_the_chinese_one(english: Path, chinese: Path) -> None:
+    one, other = (INCLUDED.findall(prose(page)) for page in (english, chinese))
+    assert other == [each.replace(".md", ".zh.md") for each in one]
