@@ -233,8 +233,8 @@ class GroupStore(NotCopyable, Store):
     def _gather(self, stores: Mapping[int, TableStore], store_timeout: float, clock: Clock) -> None:
         """Combine databases, each with its number."""
         if not stores:
-            expected = "at least one database that is not off"
-            raise InvalidArgumentError("engines", [], expected=expected)
+            rule = "must have at least one database that is not off"
+            raise InvalidArgumentError("engines", [], rule)
         check_seconds("store_timeout", store_timeout)
         self._stores = stores
         self.healths: list[StoreHealth] = [StoreHealth(clock) for _ in stores]
@@ -262,7 +262,7 @@ class GroupStore(NotCopyable, Store):
             "striped",
             {**cls.options, "store_timeout": float},
             needs={"store"},
-            expected=f"{system}-group+striped:?store=URL&store=URL, percent-encoded",
+            form=f"{system}-group+striped:?store=URL&store=URL, percent-encoded",
         )
         servers = [each.removeprefix(f"{system}+") for each in urls]
         engines = [None if url.endswith(cls.off) else executor_of(url) for url in servers]

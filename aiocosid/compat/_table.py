@@ -260,12 +260,12 @@ class CounterTable:
             found.append(f"{self.value} is {shown(row.stored)}, above the limit of {self.limit}")
         own, delta = as_integer(row.step), as_integer(row.delta)
         if self.step is not None and (own is None or own < 1):
-            found.append(f"{self.step} is {shown(row.step)}; it has to be at least 1")
+            found.append(f"{self.step} is {shown(row.step)}, but must be at least 1")
         if delta is None or delta < 1:
-            found.append(f"delta is {shown(row.delta)}; it has to be at least 1")
+            found.append(f"delta is {shown(row.delta)}, but must be at least 1")
         elif self.class_of(row) is None:
             allowed = f"from 0 to {delta - 1}, below delta"
-            found.append(f"remainder is {shown(row.remainder)}; it has to be {allowed}")
+            found.append(f"remainder is {shown(row.remainder)}, but must be {allowed}")
         return tuple(found)
 
     def is_used_up(self, row: TableRow, step: int) -> bool:

@@ -51,25 +51,24 @@ def split_options(
         if name not in allowed:
             kept.append(piece)
         elif name in read:
-            raise InvalidArgumentError(name, text, expected="one of them, not several")
+            raise InvalidArgumentError(name, text, "is given more than once")
         else:
             read[name] = read_option(name, unquote(text), allowed[name])
     if needs_all and (missing := sorted(options.keys() - read.keys())):
         whole = "&".join(f"{name}=..." for name in options)
-        expected = f"one with {', '.join(missing)} in its query: {scheme}+...?{whole}"
-        raise InvalidArgumentError("url", f"{scheme}+...", expected=expected)
+        rule = f"lacks {', '.join(missing)} in its query; write {scheme}+...?{whole}"
+        raise InvalidArgumentError("url", f"{scheme}+...", rule)
     return base + ("?" + "&".join(kept) if kept else ""), read
 
 
 def check_identifier(argument: str, value: object) -> None:
     """Raise unless it is a name that needs no quotes in a statement."""
     if not isinstance(value, str) or not _IDENTIFIER.fullmatch(value):
-        expected = "the name of a table: letters, digits and _, at most 64"
-        raise InvalidArgumentError(argument, value, expected=expected)
+        rule = "must be a table's name of at most 64 letters, digits and _"
+        raise InvalidArgumentError(argument, value, rule)
 
 
 def check_one_of(argument: str, value: object, allowed: Sequence[object]) -> None:
     """Raise unless it is one of these."""
     if value not in allowed:
-        expected = " or ".join(repr(each) for each in allowed)
-        raise InvalidArgumentError(argument, value, expected=expected)
+        raise InvalidArgumentError(argument, value, f"must be {' or '.join(map(repr, allowed))}")

@@ -178,8 +178,8 @@ class Registry(ABC, Generic[At]):
 def refuse_region(options: Mapping[str, Any]) -> None:
     """Raise if a registry's numbers are asked for by region: its other processes know none."""
     if (region := options.get("region")) is not None:
-        expected = "left out: the numbers of this registry are not divided into regions"
-        raise InvalidArgumentError("region", region, expected=expected)
+        rule = "cannot be given: the numbers of this registry are not divided into regions"
+        raise InvalidArgumentError("region", region, rule)
 
 
 class WorkerIdDistributor(NotCopyable, MachineIdDistributor, Generic[At]):
@@ -495,8 +495,8 @@ class WorkerIdStore(NotCopyable, Store):
         refuse_region(unused)
         for name in ("state_dir", "offline"):
             if unused.get(name):
-                expected = "left out: it is an option of the store, in its URL or its constructor"
-                raise InvalidArgumentError(name, unused[name], expected=expected)
+                rule = "is an option of the store; give it in the store's URL or constructor"
+                raise InvalidArgumentError(name, unused[name], rule)
         return self._machine
 
     def segment_distributor(self, **unused: object) -> IdSegmentDistributor:  # noqa: ARG002 - there is none

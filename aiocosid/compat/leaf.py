@@ -213,8 +213,8 @@ class LeafTags(Component, Generic[_G]):
         """
         given: object = make
         if not callable(given):
-            expected = "a function that makes a generator of a distributor"
-            raise InvalidArgumentError("make", make, expected=expected)
+            rule = "must be a function that makes a generator from a distributor"
+            raise InvalidArgumentError("make", make, rule)
         check_seconds("interval", interval)
         check_seconds("close_timeout", close_timeout)
         self._store, self._make, self._namespace = store, make, namespace

@@ -103,7 +103,7 @@ class RedisLuaStore(NotCopyable, Store):
         if key is not None:
             check_text("key", key)
             if key.count(_SECOND) != 1:
-                raise InvalidArgumentError("key", key, expected=f"a text that holds {_SECOND} once")
+                raise InvalidArgumentError("key", key, f"must be a text that holds {_SECOND} once")
         if epoch is not None:
             check_integer("epoch", epoch, at_least=0, at_most=_LAST_SECOND)
         check_integer("max_sequence", max_sequence, at_least=1, at_most=DEFAULT_MAX_SEQUENCE)

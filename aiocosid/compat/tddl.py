@@ -96,7 +96,7 @@ class _SequenceTable(CounterTable):
         if self.last_id(row) is None:
             found, index = stored % self.outer_step, self.base // self.inner_step
             where = f"{found} modulo {self.outer_step}"
-            return (f"value is {stored}, {where}; of index {index} it has to be {self.base}",)
+            return (f"value is {stored}, {where}; for index {index} it must be {self.base}",)
         return ()
 
     def insert(self, dialect: DialectName) -> str:

@@ -111,8 +111,7 @@ class _Servers(Registry[Nodes]):
     async def find(self, at: Nodes, bits: int, now_ms: int, latest_ms: int) -> Entry | None:  # noqa: ARG002 - it writes no time
         """Take the requested worker id, else the first free one."""
         if bits != _BITS:
-            expected = f"{_BITS}: datacenter and worker"
-            raise InvalidArgumentError("bits", bits, expected=expected)
+            raise InvalidArgumentError("bits", bits, f"must be {_BITS}, for datacenter and worker")
         await at.ensure(self.namespace, self._notes)
         granted = self.door.session_timeout
         if granted < self._session_timeout - _CUT:
@@ -252,7 +251,7 @@ class TwitterStore(WorkerIdStore):
         for argument, number in (("worker_id", workers[0]), ("datacenter_id", datacenter_id)):
             check_integer(argument, number, at_least=0, at_most=_SIZE - 1)
         if not _NODE.fullmatch(path):
-            raise InvalidArgumentError("path", path, expected="the path of a node of ZooKeeper")
+            raise InvalidArgumentError("path", path, "must be the path of a ZooKeeper node")
         name = host_port_instance_id(this_host() if host is None else host, port)
         wanted = [datacenter_id << _WORKER_BITS | each for each in workers]
         self._on(_Servers(as_link(client), path, name, wanted))

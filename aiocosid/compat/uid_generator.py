@@ -59,8 +59,8 @@ def epoch_of(epoch_str: str, *, zone: tzinfo | str) -> datetime:
         year, month, day = map(int, found.groups() if found else ())
         return datetime(year, month, day, tzinfo=where).astimezone(UTC)
     except (ValueError, OverflowError):  # the latter: before year 1 in UTC
-        expected = "a date as 2016-05-20"
-        raise InvalidArgumentError("epoch_str", epoch_str, expected=expected) from None
+        rule = "must be a date such as 2016-05-20"
+        raise InvalidArgumentError("epoch_str", epoch_str, rule) from None
 
 
 def parse(uid: int, layout: SnowflakeLayout, *, zone: tzinfo | str) -> dict[str, str]:
@@ -262,7 +262,7 @@ class UidGeneratorStore(WorkerIdStore):
 def _endpoint_of(host: str | None, port: str | int | None, *, container: bool | None) -> _Endpoint:
     """Return HOST_NAME, PORT (None to generate one) and TYPE."""
     if port is not None and type(port) not in {int, str}:
-        raise InvalidArgumentError("port", port, expected="a number or a text")
+        raise InvalidArgumentError("port", port, "must be a number or a text")
     text = None if port is None else str(port)
     if host is None and port is None and container is not False:
         host, text = _container(os.environ)
@@ -279,6 +279,6 @@ def _container(environ: Mapping[str, str]) -> tuple[str | None, str | None]:
     host = environ.get(_HOST_VARIABLE) or None
     port = next((environ[name] for name in _PORT_VARIABLES if environ.get(name)), None)
     if (host is None) != (port is None):
-        expected = f"set with {' or '.join(_PORT_VARIABLES)}, or both unset"
-        raise InvalidArgumentError(_HOST_VARIABLE, host, expected=expected)
+        rule = f"goes together with {' or '.join(_PORT_VARIABLES)}; set both or neither"
+        raise InvalidArgumentError(_HOST_VARIABLE, host, rule)
     return host, port

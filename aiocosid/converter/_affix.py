@@ -66,7 +66,7 @@ class PrefixIdConverter(IdConverter):
     def as_int(self, text: str, /) -> int:
         """Return the id of a text with the prefix."""
         if not text_of(text).startswith(self.prefix):
-            raise InvalidIdError("id", text, expected=f"a text that starts with {self.prefix!r}")
+            raise InvalidIdError("id", text, f"must be a text that starts with {self.prefix!r}")
         return self.inner.as_int(text[len(self.prefix) :])
 
     def as_tree(self) -> dict[str, object]:
@@ -109,7 +109,7 @@ class SuffixIdConverter(IdConverter):
     def as_int(self, text: str, /) -> int:
         """Return the id of a text with the suffix."""
         if not text_of(text).endswith(self.suffix):
-            raise InvalidIdError("id", text, expected=f"a text that ends with {self.suffix!r}")
+            raise InvalidIdError("id", text, f"must be a text that ends with {self.suffix!r}")
         return self.inner.as_int(text[: len(text) - len(self.suffix)])
 
     def as_tree(self) -> dict[str, object]:
@@ -146,22 +146,20 @@ class GroupedPrefixIdConverter(IdConverter):
     def as_str(self, new_id: int, /) -> str:
         """Return group, delimiter and text of a `GroupedId`."""
         if not isinstance(new_id, GroupedId):
-            expected = (
-                "a GroupedId, as `with_group` of a grouped generator hands out: an int has no group"
-            )
-            raise InvalidIdError("id", new_id, expected=expected)
+            rule = "must be a GroupedId, from `with_group` of a grouped generator"
+            raise InvalidIdError("id", new_id, rule)
         return f"{new_id.group}{self.delimiter}{self.inner.as_str(int(new_id))}"
 
     def as_int(self, text: str, /) -> GroupedId:
         """Return number and group of a text of up to 255 characters with one way to split it."""
         if not self.delimiter:
-            expected = "written with a delimiter: without one, group and id cannot be separated"
-            raise InvalidIdError("id", text, expected=expected)
+            rule = "cannot be split into group and id; give the converter a delimiter"
+            raise InvalidIdError("id", text, rule)
         found = list(self._splits(text)) if len(text_of(text)) <= MOST_READ else []
         if len(found) != 1:
             how = "in several ways" if found else "in no way"
-            expected = f"a group, {self.delimiter!r} and an id; it can be split {how}"
-            raise InvalidIdError("id", text, expected=expected)
+            rule = f"must be a group, {self.delimiter!r} and an id: it can be split {how}"
+            raise InvalidIdError("id", text, rule)
         return found[0]
 
     def as_tree(self) -> dict[str, object]:
@@ -182,11 +180,11 @@ class GroupedPrefixIdConverter(IdConverter):
         """
         is_fixed = isinstance(self.inner, RadixIdConverter) and self.inner.pad_start
         if not is_fixed and (not self.delimiter or self.delimiter[-1].isalnum()):
-            expected = (
-                "a text that ends in no letter or digit, as '-', since the groups' texts "
-                "differ in length: else ids of two groups may have the same text"
+            rule = (
+                "must be a text that ends in neither letter nor digit, such as '-': the groups' "
+                "texts differ in length, so ids of two groups may have the same text"
             )
-            raise InvalidArgumentError("delimiter", self.delimiter, expected=expected)
+            raise InvalidArgumentError("delimiter", self.delimiter, rule)
 
     def _splits(self, text: str) -> Iterator[GroupedId]:
         """Find the places after which an id stands."""
@@ -275,8 +273,8 @@ class DatePrefixIdConverter(IdConverter):
         check_converter(inner)
         check_affix("delimiter", delimiter)
         if dates.width is None and (not delimiter or delimiter[0].isdigit()):
-            expected = f"a text that starts with no digit: dates as {pattern!r} vary in length"
-            raise InvalidArgumentError("delimiter", delimiter, expected=expected)
+            rule = f"must be a text that starts with no digit: dates as {pattern!r} vary in length"
+            raise InvalidArgumentError("delimiter", delimiter, rule)
         form = re.compile(_form_of(pattern) + re.escape(delimiter))
         values = {"pattern": pattern, "inner": inner, "delimiter": delimiter}
         values |= {"zone": resolve_zone(zone), "_clock": clock, "_dates": dates, "_form": form}
@@ -306,8 +304,8 @@ class DatePrefixIdConverter(IdConverter):
         """
         found = self._form.match(text_of(text))
         if found is None:
-            expected = f"a text that starts with a date as {self.pattern!r} and {self.delimiter!r}"
-            raise InvalidIdError("id", text, expected=expected)
+            rule = f"must be a date as {self.pattern!r}, {self.delimiter!r} and an id"
+            raise InvalidIdError("id", text, rule)
         return self.inner.as_int(text[found.end() :])
 
     def as_tree(self) -> dict[str, object]:

@@ -67,8 +67,8 @@ class ToStringIdConverter(IdConverter):
         found = DECIMAL.fullmatch(text_of(text))
         number = int(found[1] + found[2]) if found else 0
         if found is None or not -MAX_ID - 1 <= number <= MAX_ID or (number == 0 and found[1]):
-            expected = f"the decimal digits of a number of at most {MAX_ID}"
-            raise InvalidIdError("id", text, expected=expected)
+            rule = f"must be the decimal digits of a number up to {MAX_ID}"
+            raise InvalidIdError("id", text, rule)
         if number < 0:
             self._check(number)
         return number

@@ -43,8 +43,8 @@ class _Timed(IdConverter):
     def __post_init__(self) -> None:
         """Check the layout."""
         if self.layout is not None and not hasattr(self.layout, "ms_of"):
-            expected = "the SnowflakeLayout of the ids, as COSID_MS, or None for ids without a time"
-            raise InvalidArgumentError("layout", self.layout, expected=expected)
+            rule = "must be a SnowflakeLayout, such as COSID_MS, or None for ids without a time"
+            raise InvalidArgumentError("layout", self.layout, rule)
 
     def as_tree(self) -> dict[str, object]:
         """Return kind and layout."""
@@ -64,13 +64,13 @@ class _Timed(IdConverter):
         check_id(new_id, at_most=layout.max_id, remedy="higher ones are not of this layout")
         time_ms = layout.ms_of(new_id >> (layout.machine_bits + layout.sequence_bits))
         if time_ms > LAST_MS:
-            raise InvalidIdError("id", new_id, expected="of a time before the year 10890")
+            raise InvalidIdError("id", new_id, "must have a time before the year 10890")
         return time_ms
 
     def _refusal(self, text: object, kind: str) -> InvalidIdError:
         timed = "with the time of the id in it" if self.layout is not None else "without a time"
-        expected = f"{kind} that this converter has written: the id {timed}, and no random bits"
-        return InvalidIdError("id", text, expected=expected)
+        rule = f"must be {kind} that this converter has written, {timed} and without random bits"
+        return InvalidIdError("id", text, rule)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +203,7 @@ class TypeIdConverter(IdConverter):
         """Return the id of a TypeID with the prefix that `as_str` has written."""
         head = f"{self.prefix}_" if self.prefix else ""
         if not text_of(text).startswith(head):
-            raise InvalidIdError("id", text, expected=f"a text that starts with {head!r}")
+            raise InvalidIdError("id", text, f"must be a text that starts with {head!r}")
         try:
             typeid = self._typeid(suffix=text[len(head) :])  # without one it makes another
             if self.as_str(new_id := _id_in(int(typeid.uuid.int))) == text:
@@ -249,9 +249,9 @@ class SqidsConverter(IdConverter):
         try:
             sqids = _library("sqids", "sqids").Sqids(**options)
         except (ValueError, TypeError, AttributeError) as error:
-            expected = f"3 or more different characters of ASCII, and words: {error}"
+            rule = f"must be three or more different ASCII characters, and words: {error}"
             given = (self.alphabet, self.blocklist)
-            raise InvalidArgumentError("alphabet, blocklist", given, expected=expected) from error
+            raise InvalidArgumentError("alphabet, blocklist", given, rule) from error
         object.__setattr__(self, "_sqids", sqids)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -263,7 +263,7 @@ class SqidsConverter(IdConverter):
         try:
             text: str = self._sqids.encode([new_id])
         except ValueError as error:  # all that it tried are on the blocklist
-            raise InvalidIdError("id", new_id, expected=f"one with a text: {error}") from error
+            raise InvalidIdError("id", new_id, f"has no text: {error}") from error
         return text
 
     def as_int(self, text: str, /) -> int:
@@ -272,7 +272,7 @@ class SqidsConverter(IdConverter):
             numbers: list[int] = self._sqids.decode(text)
             if len(numbers) == 1 and numbers[0] <= MAX_ID and self.as_str(numbers[0]) == text:
                 return numbers[0]
-        raise InvalidIdError("id", text, expected="the Sqid of one id, by the same settings")
+        raise InvalidIdError("id", text, "must be the Sqid of one id, by the same settings")
 
     def as_tree(self) -> dict[str, object]:
         """Return kind and settings."""

@@ -33,8 +33,8 @@ class SnowflakeFriendlyIdConverter(IdConverter):
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        expected = "a FriendlyText, as FriendlyText(COSID_MS, zone='UTC')"
-        _check_has("text", self.text, "as_text", expected)
+        rule = "must be a FriendlyText, such as FriendlyText(COSID_MS, zone='UTC')"
+        _check_has("text", self.text, "as_text", rule)
 
     def as_str(self, new_id: int, /) -> str:
         """Return the text of an id of the layout."""
@@ -55,10 +55,10 @@ class SnowflakeFriendlyIdConverter(IdConverter):
         }
 
 
-def _check_has(argument: str, value: object, method: str, expected: str) -> None:
+def _check_has(argument: str, value: object, method: str, rule: str) -> None:
     """Raise unless it is an object with a method; the Snowflake generators are not imported."""
     if isinstance(value, type) or not hasattr(value, method):
-        raise InvalidArgumentError(argument, value, expected=expected)
+        raise InvalidArgumentError(argument, value, rule)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class ShardedTextConverter(IdConverter):
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        _check_has("layout", self.layout, "compose_text", "a ShardedLayout")
+        _check_has("layout", self.layout, "compose_text", "must be a ShardedLayout")
         check_affix("prefix", self.prefix)
 
     def as_str(self, new_id: int, /) -> str:
@@ -88,7 +88,7 @@ class ShardedTextConverter(IdConverter):
         try:
             return self.layout.compose_text(*parts, prefix=self.prefix)
         except InvalidArgumentError as error:  # a year that has no four digits
-            raise InvalidIdError("id", new_id, expected=f"of a second {error.expected}") from None
+            raise InvalidIdError("id", new_id, f"has a second that {error.rule}") from None
 
     def as_int(self, text: str, /) -> int:
         """Return the id of a text."""

@@ -28,6 +28,7 @@ BITS: Final = 63
 KEY_SIZES: Final = (16, 24, 32)
 HEX_KEY: Final = re.compile(r"(?:[0-9A-Fa-f]{16}){2,4}")
 KEY: Final = "16, 24 or 32 random bytes, as secrets.token_bytes(32) makes them"
+_KEY_TEXT: Final = "hexadecimal digits or base64 of 16, 24 or 32 bytes"
 
 
 class OpaqueIdConverter(IdConverter):
@@ -67,8 +68,8 @@ class OpaqueIdConverter(IdConverter):
         try:
             inner.as_str(MAX_ID)
         except InvalidIdError as error:
-            expected = f"a converter with a text for every id: {error}"
-            raise InvalidArgumentError("inner", inner, expected=expected) from None
+            rule = f"must have a text for every id: {error}"
+            raise InvalidArgumentError("inner", inner, rule) from None
         put = super().__setattr__
         put("_ff1", Ff1(key, radix=2, length=BITS))
         put("_key", key)
@@ -151,15 +152,14 @@ class OpaqueIdConverter(IdConverter):
 
 def _check_key(key: object) -> None:
     if not isinstance(key, bytes):
-        raise InvalidArgumentError("key", f"of the type {type(key).__name__}", expected=KEY)
+        raise InvalidArgumentError("key", type(key), f"must be {KEY}")
     if len(key) not in KEY_SIZES:
-        raise InvalidArgumentError("key", f"{len(key)} bytes", expected=KEY)
+        raise InvalidArgumentError("key", "...", f"has {len(key)} bytes; it must be {KEY}")
 
 
 def _read_key(text: object) -> bytes:
-    expected = "hexadecimal digits or base64 of 16, 24 or 32 bytes"
     if not isinstance(text, str):
-        raise InvalidArgumentError("key", f"of the type {type(text).__name__}", expected=expected)
+        raise InvalidArgumentError("key", type(text), f"must be {_KEY_TEXT}")
     if HEX_KEY.fullmatch(text):
         return bytes.fromhex(text)
     try:
@@ -167,8 +167,8 @@ def _read_key(text: object) -> bytes:
     except ValueError:  # binascii.Error among them
         key = b""
     if len(key) not in KEY_SIZES:
-        what = f"a text of {len(text)} characters"
-        raise InvalidArgumentError("key", what, expected=expected)
+        rule = f"has {len(text)} characters; it must be {_KEY_TEXT}"
+        raise InvalidArgumentError("key", "...", rule)
     return key
 
 

@@ -143,11 +143,11 @@ class RadixIdConverter(IdConverter):
         check_id(new_id, at_most=self.max_id, remedy=remedy)
 
     def _refusal(self, text: str) -> InvalidIdError:
-        expected = (
-            f"a text of 1 to {self.char_size} of the digits {self.digits}, "
-            f"and an id of at most {self.max_id}"
+        rule = (
+            f"must be 1 to {self.char_size} of the digits {self.digits}, for an id of at most "
+            f"{self.max_id}"
         )
-        return InvalidIdError("id", text, expected=expected)
+        return InvalidIdError("id", text, rule)
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,8 +272,8 @@ class CrockfordIdConverter(IdConverter):
         except InvalidIdError:
             raise self._refusal(text) from None
         if self.check and CHECKS[number % len(CHECKS)] != symbol:
-            expected = "free of typing errors: its last character, the check symbol, does not fit"
-            raise InvalidIdError("id", text, expected=expected)
+            rule = "has a typing error: its last character, the check symbol, does not fit"
+            raise InvalidIdError("id", text, rule)
         return number
 
     def as_tree(self) -> dict[str, object]:
@@ -283,8 +283,8 @@ class CrockfordIdConverter(IdConverter):
 
     def _refusal(self, text: str) -> InvalidIdError:
         symbol = " and a check symbol" if self.check else ""
-        expected = (
-            f"a text of 1 to {self.char_size} of the digits {DIGITS}{symbol}, "
-            f"and an id of at most {self.max_id}"
+        rule = (
+            f"must be 1 to {self.char_size} of the digits {DIGITS}{symbol}, for an id of at most "
+            f"{self.max_id}"
         )
-        return InvalidIdError("id", text, expected=expected)
+        return InvalidIdError("id", text, rule)

@@ -76,10 +76,10 @@ class ScatterIdConverter(IdConverter):
     def as_int(self, text: str, /) -> int:
         """Return the id of a text of 19 digits."""
         if not (len(text_of(text)) == DIGITS and text.isdecimal() and text.isascii()):
-            raise InvalidIdError("id", text, expected=f"{DIGITS} digits")
+            raise InvalidIdError("id", text, f"must be {DIGITS} digits")
         number = int(text)
         if number > MAX_ID:
-            raise InvalidIdError("id", text, expected=f"at most {MAX_ID}")
+            raise InvalidIdError("id", text, f"must be at most {MAX_ID}")
         return self.gather(number)
 
     def as_tree(self) -> dict[str, object]:

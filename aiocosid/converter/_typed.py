@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ("Int64Text", "TypedId", "check_prefix")
 
 _PREFIX: Final = re.compile("[a-z](?:[a-z_]{0,61}[a-z])?")  # TypeID's
-_PREFIX_RULE: Final = "1 to 63 of the letters a to z, with underscores between them, as TypeID's"
+_PREFIX_RULE: Final = "must be 1 to 63 letters from a to z, with underscores only between them"
 _DIGIT: Final = f"[{DIGITS.lower()}]"
 _EXAMPLE: Final = 42
 _INNER: Final = CrockfordIdConverter(check=False, lower_case=True)
@@ -38,7 +38,7 @@ _INNER: Final = CrockfordIdConverter(check=False, lower_case=True)
 def check_prefix(prefix: object) -> None:
     """Raise `InvalidArgumentError` unless TypeID allows such a prefix."""
     if not isinstance(prefix, str) or not _PREFIX.fullmatch(prefix):
-        raise InvalidArgumentError("prefix", prefix, expected=_PREFIX_RULE)
+        raise InvalidArgumentError("prefix", prefix, _PREFIX_RULE)
 
 
 class TypedId(str):
@@ -135,13 +135,13 @@ class TypedId(str):
             return value
         converter: IdConverter | None = getattr(cls, "converter", None)
         if converter is None:
-            expected = f"given by a class, as class OrderId({cls.__name__}, prefix='ord')"
-            raise InvalidArgumentError("prefix", None, expected=expected)
+            rule = f"is required; define class OrderId({cls.__name__}, prefix='ord'), for example"
+            raise InvalidArgumentError("prefix", None, rule)
         try:
             number = converter.as_int(value) if isinstance(value, str) else _number_of(value)
             text = converter.as_str(number)
         except InvalidIdError as error:
-            raise cls._refusal(value, error.expected) from None
+            raise cls._refusal(value, error.rule) from None
         if not 0 <= number <= cls.max_id or (isinstance(value, str) and text != value):
             raise cls._refusal(value)
         self = super().__new__(cls, text)
@@ -149,17 +149,17 @@ class TypedId(str):
         return self
 
     @classmethod
-    def _refusal(cls, value: object, expected: str = "") -> InvalidIdError:
+    def _refusal(cls, value: object, rule: str = "") -> InvalidIdError:
         head = cls.prefix and f"{cls.prefix}_"
-        if isinstance(value, str) and value.startswith(head) and (head or not expected):
-            expected = f"written in full{cls._example()}, and of a number up to {cls.max_id}"
-        return InvalidIdError(cls.__name__, value, expected=expected or f"from 0 to {cls.max_id}")
+        if isinstance(value, str) and value.startswith(head) and (head or not rule):
+            rule = f"must be a full text{cls._example()}, for a number up to {cls.max_id}"
+        return InvalidIdError(cls.__name__, value, rule or f"must be from 0 to {cls.max_id}")
 
     @classmethod
     def _example(cls) -> str:
         """Return a text for a message; nothing if a plain number has none, as with a group."""
         try:
-            return f", as '{cls(min(_EXAMPLE, cls.max_id))!s}'"
+            return f" such as '{cls(min(_EXAMPLE, cls.max_id))!s}'"
         except InvalidIdError:
             return ""
 
@@ -173,7 +173,7 @@ class TypedId(str):
             InvalidIdError: it is neither, or the text has another prefix or another form.
         """
         if not isinstance(value, str):
-            raise InvalidIdError(cls.__name__, value, expected=f"a text{cls._example()}")
+            raise InvalidIdError(cls.__name__, value, f"must be a text{cls._example()}")
         return cls(value)
 
     def __int__(self) -> int:
@@ -255,7 +255,7 @@ class Int64Text(TypedId):
 def _number_of(value: object) -> int:
     """Return an integer itself, since it may know its group; raise for anything else."""
     if not is_integer(value):
-        raise InvalidIdError("id", value, expected=f"a text, or an integer from 0 to {MAX_ID}")
+        raise InvalidIdError("id", value, f"must be a text or an integer from 0 to {MAX_ID}")
     return value  # type: ignore[return-value]  # it is an integer
 
 

@@ -63,9 +63,9 @@ class StringIdGenerator(DelegatingGenerator[IdGenerator, str], TextIdGenerator):
                 same text, as 1 and 23 without a delimiter has that of 12 and 3.
         """
         if not _is(generator, IdGenerator):
-            raise InvalidArgumentError("generator", generator, expected="an IdGenerator")
+            raise InvalidArgumentError("generator", generator, "must be an IdGenerator")
         if not _is(converter, IdConverter):
-            raise InvalidArgumentError("converter", converter, expected="an IdConverter")
+            raise InvalidArgumentError("converter", converter, "must be an IdConverter")
         group_by = getattr(generator, "group_by", None)
         if group_by is not None and not group_by.has_one_width:
             inside: object = converter

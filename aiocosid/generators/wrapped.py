@@ -95,7 +95,7 @@ class WrappedGenerator(DelegatingGenerator[IdGenerator, int], IdGenerator):
 
     def __init__(self, generator: IdGenerator) -> None:
         if not isinstance(generator, IdGenerator):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
-            raise InvalidArgumentError("generator", generator, expected="an IdGenerator")
+            raise InvalidArgumentError("generator", generator, "must be an IdGenerator")
         super().__init__(generator)
 
     def statistics(self) -> WrappedStatistics:
@@ -164,8 +164,8 @@ async def _check_bits(record: IdSegmentDistributor, bits: int) -> None:
     if not isinstance(answer, int):
         raise answer
     if (found := answer >> FROZEN) != bits:
-        expected = f"{found}: the store has them in counter {record.namespaced_name!r}"
-        raise InvalidArgumentError("bits", bits, expected=expected)
+        rule = f"must be {found}: the store has that width in counter {record.namespaced_name!r}"
+        raise InvalidArgumentError("bits", bits, rule)
 
 
 class UncertaintyIdGenerator(WrappedGenerator):

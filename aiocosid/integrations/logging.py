@@ -91,7 +91,8 @@ class LoggingInstrument:
             InvalidArgumentError: an argument is outside its range.
         """
         if not isfinite(pause) or pause < 0:
-            raise InvalidArgumentError("pause", pause, expected="a finite time of at least 0")
+            rule = "must be a finite number of seconds, 0 or more"
+            raise InvalidArgumentError("pause", pause, rule)
         self._logger: Final = logger or logging.getLogger("aiocosid.abc.events")
         self._levels: Final = {**LEVELS, **(levels or {})}
         self._limiter: Final = LineLimiter(pause)

@@ -76,8 +76,8 @@ class PrometheusInstrument:
                 registry.register(collector)
             except ValueError as error:
                 self.close()
-                expected = "one without metrics of aiocosid; share its PrometheusInstrument"
-                raise InvalidArgumentError("registry", registry, expected=expected) from error
+                rule = "has metrics of aiocosid already; share its PrometheusInstrument"
+                raise InvalidArgumentError("registry", registry, rule) from error
             self._collectors.append(collector)
 
     def on_event(self, event: Event, /) -> None:

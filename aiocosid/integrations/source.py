@@ -38,12 +38,11 @@ async def opened(source: Source, *, default: bool = True) -> AsyncGenerator[Prov
     if not _can_be_entered(entered):
         if isinstance(entered, Coroutine):
             entered.close()  # otherwise Python would warn that it was never awaited
-        expected = "a provider, as `connect` returns it, or an @asynccontextmanager that yields one"
-        raise InvalidArgumentError("source", given, expected=expected)
+        rule = "must be a provider from `connect`, or an @asynccontextmanager that yields one"
+        raise InvalidArgumentError("source", given, rule)
     async with entered as provider:
         if not isinstance(provider, Provider):
-            expected = f"a context manager that yields the provider; it gave {provider!r}"
-            raise InvalidArgumentError("source", given, expected=expected)
+            raise InvalidArgumentError("source", given, f"must yield a provider, not {provider!r}")
         if isinstance(provider, IdProvider | ConfiguredProvider):
             provider.fail_fast()
         with use_provider(provider) if default else nullcontext():

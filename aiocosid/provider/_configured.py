@@ -297,8 +297,8 @@ def _check_ours(name: str, generator: object) -> None:
     try:
         component_of(generator)
     except AttributeError:
-        expected = "a generator of this library, or one that wraps such a generator"
-        raise InvalidArgumentError(f"generators[{name!r}]", generator, expected=expected) from None
+        rule = "must be a generator of this library, or one that wraps such a generator"
+        raise InvalidArgumentError(f"generators[{name!r}]", generator, rule) from None
 
 
 def _is_quarantined(error: Exception) -> bool:

@@ -39,11 +39,10 @@ def use_provider(provider: Provider) -> Generator[Provider]:
             none.
     """
     if not _is(provider, Provider):
-        expected = (
-            "a provider as connect() or configure() returns it; generators of aiocosid.sync are "
-            "used directly"
+        rule = (
+            "must be a provider from connect() or configure(); use those of aiocosid.sync directly"
         )
-        raise InvalidArgumentError("provider", provider, expected=expected)
+        raise InvalidArgumentError("provider", provider, rule)
     _providers.append(provider)
     try:
         yield provider

@@ -60,7 +60,7 @@ def check_type(of: object) -> type[int | str]:
         return int
     if of is str:
         return str
-    raise InvalidArgumentError("type of ids", of, expected="int or str")
+    raise InvalidArgumentError("type of ids", of, "must be int or str")
 
 
 def check_ids(name: str, generator: AnyGenerator, of: type[int | str]) -> None:
@@ -73,8 +73,8 @@ def check_ids(name: str, generator: AnyGenerator, of: type[int | str]) -> None:
 
 def wrong_type(name: str, found: object, of: type[int | str]) -> InvalidArgumentError:
     """Return the error for a caller who asks for ids of the type that the name does not have."""
-    expected = f"a generator whose ids are {of.__name__}"
-    return InvalidArgumentError(f"ids[{name!r}]", found, expected=expected)
+    rule = f"must be a generator whose ids are {of.__name__}"
+    return InvalidArgumentError(f"ids[{name!r}]", found, rule)
 
 
 class Hosting(Component):
@@ -220,8 +220,8 @@ class OwnGenerator(Component):
         self, generator: AnyGenerator, *, close_timeout: float, clock: Clock | None
     ) -> None:
         if not isinstance(generator, IdGenerator | TextIdGenerator):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
-            expected = "an IdGenerator or a TextIdGenerator"  # type: ignore[unreachable]
-            raise InvalidArgumentError("generator", generator, expected=expected)
+            rule = "must be an IdGenerator or a TextIdGenerator"  # type: ignore[unreachable]
+            raise InvalidArgumentError("generator", generator, rule)
         self._generator = generator
         self._is_open = False
         self._close_timeout = close_timeout
@@ -329,8 +329,8 @@ class StoreHost:
                 _refuse(options, LEASE_TERMS)
                 return machine
             if not isinstance(machine, MachineIdDistributor):
-                expected = "a MachineIdDistributor or a MachineIdLease"
-                raise InvalidArgumentError("machine", machine, expected=expected)
+                rule = "must be a MachineIdDistributor or a MachineIdLease"
+                raise InvalidArgumentError("machine", machine, rule)
             lease = lease_of(machine, bits=bits, **self._terms(options))
         _check_terms(lease, options)
         return lease
@@ -378,21 +378,21 @@ def _check_terms(lease: MachineIdLease, options: Mapping[str, Any]) -> None:
         wanted = as_kept[name](value) if name in as_kept else value
         found = getattr(lease._options if name in LEASE_TERMS else lease.distributor, name, None)
         if wanted != found:
-            expected = f"{found}, with which the machine id of {lease.namespace!r} is leased"
-            raise InvalidArgumentError(name, value, expected=expected)
+            rule = f"must be {found!r}: the machine id of {lease.namespace!r} is leased with it"
+            raise InvalidArgumentError(name, value, rule)
 
 
 def _refuse(options: Mapping[str, Any], names: Collection[str]) -> None:
     """Raise if options of the store's machine ids are given beside a ``machine``."""
     for name in names:
         if name in options:
-            expected = "left out with this machine, which has its own"
-            raise InvalidArgumentError(name, options[name], expected=expected)
+            rule = "cannot be combined with machine, which has its own"
+            raise InvalidArgumentError(name, options[name], rule)
 
 
 _NO_MEMORY: Final = (
-    "False for a store that cannot tell new from emptied: run 'aiocosid init --store URL' once; or "
-    "a day such as '2026-12-31', until which it is created; or 'disposable' for tests"
+    "cannot be used on a store that cannot tell new from emptied; run 'aiocosid init --store URL' "
+    "once, or give the last day to create, such as '2026-12-31', or 'disposable' for tests"
 )
 
 
@@ -414,7 +414,7 @@ async def create_in(store: Store, create: Create) -> None:
     from ..abc.stores import is_disposable
 
     if create is True and not (store.has_witness or is_disposable()):
-        raise InvalidArgumentError("create", create, expected=_NO_MEMORY)
+        raise InvalidArgumentError("create", create, _NO_MEMORY)
     if create not in {True, DISPOSABLE} and _today() > date.fromisoformat(str(create)):
         return
     await store.aopen()  # it may be the parent process's

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from ..abc import DEFAULT_STEP, SHARE
 from ..abc.options import declared
 from ..errors import InvalidArgumentError, UnsupportedByStoreError
-from ..errors.base import did_you_mean
+from ..errors.base import one_of
 from ..segment import SegmentChainId, SegmentId
 from ..segment.generator import resume
 from ..segment.options import GroupOptions, RemoteOptions
@@ -252,8 +252,7 @@ def _around(
 
     inner_kind = options.get("kind", "chain")
     if inner_kind not in INNER:
-        expected = f"one of {', '.join(INNER)}{did_you_mean(inner_kind, INNER)}"
-        raise InvalidArgumentError("kind", inner_kind, expected=expected)
+        raise InvalidArgumentError("kind", inner_kind, one_of(INNER, inner_kind))
     kind_inside, _ = INNER[inner_kind]
     rest = {name: value for name, value in options.items() if name not in {"kind", "bits"}}
     inner: GeneratorSpec[IdGenerator] = _counted(kind_inside, rest)

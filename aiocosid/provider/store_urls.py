@@ -52,7 +52,7 @@ STORES: Final = {
 """In `aiocosid.stores`: the module and the class of each scheme."""
 
 FROM_CLIENT: Final = (
-    "a URL such as memory://, or a store that you make from your own client, such as "
+    "must be a URL such as memory://, or a store that you make from your own client, such as "
     "SqlAlchemyStore(engine) of aiocosid.stores.sqlalchemy"
 )
 
@@ -118,12 +118,10 @@ def store_from_url(url: str, *, instrument: Instrument | None = None) -> Store:
         near = did_you_mean(f"{scheme}:", (f"{each}:" for each in schemes))
         known = ", ".join(f"{name}:" for name in sorted(STORES))
         systems = ", ".join(f"{name}+" for name in SYSTEMS)
-        expected = f"one that begins with {known}, or, for another system's tables, {systems}"
+        rule = f"must begin with {known} or, for another system's tables, {systems}"
         if shown == "..." and type(url) is not str:
-            raise InvalidArgumentError("url", type(url), expected=FROM_CLIENT)
-        if near:
-            expected = f"one with a known scheme{near}"
-        raise InvalidArgumentError("url", shown, expected=expected)
+            raise InvalidArgumentError("url", type(url), FROM_CLIENT)
+        raise InvalidArgumentError("url", shown, f"has no known scheme{near}" if near else rule)
     if scheme == "tiered":
         return _tiered(url, instrument)
     more = {"store_from_url": store_from_url} if scheme == "striped" else {}
@@ -171,8 +169,8 @@ def _class_at(module: str, name: str) -> Any:  # noqa: ANN401 - the class of a s
 
 
 def _tiered(url: str, instrument: Instrument | None) -> Store:
-    expected = f"tiered:?root=URL&cache=URL, percent-encoded; options are {', '.join(TIERED)}"
-    _, read = read_parts(url, "tiered", TIERED, needs={"root", "cache"}, expected=expected)
+    form = f"tiered:?root=URL&cache=URL, percent-encoded, with options {', '.join(TIERED)}"
+    _, read = read_parts(url, "tiered", TIERED, needs={"root", "cache"}, form=form)
     root_url = read.pop("root")
     root, cache = store_from_url(root_url), store_from_url(read.pop("cache"))
     return open_tiered(

@@ -51,11 +51,11 @@ def run_broker(settings: Settings, options: BrokerOptions, /) -> None:
         KeyboardInterrupt: SIGINT has ended it, in order.
     """
     if any(url.startswith("memory:") for url, *_ in configured_stores(settings)):
-        expected = "one that outlives the broker, which would begin at 1 again with each start"
-        raise InvalidArgumentError("store", "memory:", expected=expected)
+        rule = "must outlive the broker: after each start it would begin at 1 again"
+        raise InvalidArgumentError("store", "memory:", rule)
     socket, mode = options.socket, options.mode
     if mode is not None and not MODE.fullmatch(mode):
-        raise InvalidArgumentError("mode", mode, expected="three octal digits, for example 660")
+        raise InvalidArgumentError("mode", mode, "must be three octal digits, for example 660")
     if socket is not None:
         listen = f"unix:{socket}"
     elif os.environ.get("LISTEN_FDS"):

@@ -300,8 +300,8 @@ def whole(query: Mapping[str, str], name: str, default: int | None = None) -> in
         return default
     is_number = text is not None and text.isascii() and text.isdecimal()
     if text is None or not is_number or len(text) > MOST_DIGITS:
-        wrong = "is missing: it" if text is None else "is no such thing: it"
-        detail = f"{name} {wrong} has to be a whole number in decimal digits, as {name}=1000"
+        missing = " is missing: it" if text is None else ""
+        detail = f"{name}{missing} must be a whole number in decimal digits, as in {name}=1000"
         raise Problem(HTTPStatus.BAD_REQUEST, "invalid-argument", detail)
     return int(text)
 

@@ -163,7 +163,7 @@ async def take(
     """
     region_ids(asked.bits, asked.region_code)
     if not _TOKEN.fullmatch(asked.token):
-        raise InvalidArgumentError("token", asked.token, expected="1 to 64 letters and digits")
+        raise InvalidArgumentError("token", asked.token, "must be 1 to 64 letters and digits")
     asked = guest(service, access, asked)
     took = await machines_of(service, namespace, asked).ask_take(asked)
     if not service.receipt_key or took.twin_ms:

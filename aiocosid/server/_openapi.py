@@ -94,7 +94,7 @@ PROBLEMS: Final = {
     409: "It cannot be done as things are: machine ids or ids are used up, a lease is lost, or the "
     "client's clock is wrong.",
     413: "The body is too long.",
-    421: "Without a token, the server has to be called by one of its names.",
+    421: "Without a token, call the server by one of its names.",
     429: "The token has taken as many ids as it may; Retry-After says when to ask again.",
     501: "The server's store cannot do this.",
     503: "No id just now; Retry-After says when to ask again.",

@@ -55,7 +55,7 @@ def parse(generator: AnyGenerator, text: str) -> dict[str, str | int]:
     if isinstance(generator, Uuid4Id | Uuid7Id):
         return _of_uuid(text)
     if not NUMBER.fullmatch(text) or int(text) > MAX_ID:
-        raise InvalidIdError("id", text, expected=f"decimal digits, at most {MAX_ID}")
+        raise InvalidIdError("id", text, f"must be decimal digits, at most {MAX_ID}")
     return _of_number(generator, int(text))
 
 
@@ -83,7 +83,7 @@ def _of_uuid(text: str) -> dict[str, str | int]:
     try:
         found = UUID(text)
     except ValueError:
-        raise InvalidIdError("id", text, expected="a UUID") from None
+        raise InvalidIdError("id", text, "must be a UUID") from None
     tree: dict[str, str | int] = {"id": str(found), "version": found.version or 0}
     if found.version == VERSION_7:
         tree |= _time(found.int >> UUID7_TIME_SHIFT)

@@ -62,8 +62,8 @@ class Quotas:
         most, rate = token.ids_per_request, token.ids_per_second
         if most is not None and count > most:
             self.refused[token.name] += 1
-            expected = f"at most {most}, the quota of this token"
-            raise InvalidArgumentError("count", count, expected=expected)
+            rule = f"must be at most {most}, the quota of this token"
+            raise InvalidArgumentError("count", count, rule)
         if rate is None:
             return
         key, now = (token.name, name), self._clock.monotonic()

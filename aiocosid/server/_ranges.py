@@ -26,7 +26,7 @@ async def next_block(generator: AnyGenerator, count: int) -> Block:
         CosIdError: there are no ids now.
     """
     if not isinstance(generator, IdGenerator) or isinstance(generator, GroupedSegmentId):
-        raise InvalidArgumentError("name", "...", expected="a generator of numbers that rise")
+        raise InvalidArgumentError("name", "...", "must be a generator of rising numbers")
     if isinstance(generator, ShardedId):  # its ranges have no shard yet
         bits = ShardBits(generator.layout.bits.sequence_bits, generator.layout.max_sharding_id)
         return Block(runs_of(await generator.next_ids(count)), bits)

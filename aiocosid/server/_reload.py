@@ -50,11 +50,11 @@ def read_again(settings: Settings, load: Callable[[], Settings]) -> Settings:
     """
     old, new = settings.server, load().server
     if old.tokens and not new.tokens:
-        expected = "one at least, as before: start the server again to do without"
-        raise InvalidArgumentError("tokens", [], expected=expected)
+        rule = "cannot be empty after a reload; restart the server to run without tokens"
+        raise InvalidArgumentError("tokens", [], rule)
     if (old.tls_certificate is None) != (new.tls_certificate is None):
-        expected = "with or without TLS as before: start the server again to change that"
-        raise InvalidArgumentError("tls_certificate", new.tls_certificate, expected=expected)
+        rule = "cannot be added or removed by a reload; restart the server to change that"
+        raise InvalidArgumentError("tls_certificate", new.tls_certificate, rule)
     server = old.model_copy(update={name: getattr(new, name) for name in AGAIN})
     found = settings.model_copy(update={"server": server})
     context_of(found)

@@ -146,7 +146,7 @@ def app_of(
     provider.open_in_part()
     if over is not None:
         if provider.store is None:
-            raise InvalidArgumentError("store", None, expected="one at the top of the settings")
+            raise InvalidArgumentError("store", None, "is required at the top of the settings")
         store = over(provider.store)
     return App(
         provider,
@@ -182,18 +182,19 @@ def _check_processes(settings: Settings) -> None:
     kinds = {each.kind for each in sections if each is not None}
     stores = [url for url, *_ in configured_stores(settings)]
     if "counter" in kinds or any(url.startswith("memory:") for url in stores):
-        expected = "1: a store in memory, or a counter, is known to one process alone"
-        raise InvalidArgumentError("workers", count, expected=expected)
+        rule = "must be 1: a store or a counter in memory exists in one process only"
+        raise InvalidArgumentError("workers", count, rule)
 
 
 def _check_private(found: Sequence[Listener]) -> None:
     for each in found:
         if each.is_public:
-            expected = (
-                "an address of this machine alone, as the settings have no tokens "
-                "(`aiocosid token new --name NAME` makes one; --insecure does without)"
+            rule = (
+                "must be an address that only this machine reaches, as the settings have no "
+                "tokens; make one with `aiocosid token new --name NAME`, or allow it with "
+                "--insecure"
             )
-            raise InvalidArgumentError("listen", each.name, expected=expected)
+            raise InvalidArgumentError("listen", each.name, rule)
 
 
 def _tell(settings: Settings, found: Sequence[Listener]) -> None:

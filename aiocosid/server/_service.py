@@ -388,7 +388,7 @@ class Service:
         self._check_size("step", step, self.limits.step)
         most = distributor.step_limit or step
         if step > most:
-            raise InvalidArgumentError("step", step, expected=f"from 1 to {most}")
+            raise InvalidArgumentError("step", step, f"must be from 1 to {most}")
         self.quotas.charge(access, name, step)
         max_id = await grant(distributor, step, self.calls)
         stride = distributor.stride
@@ -482,7 +482,7 @@ class Service:
 
     def _check_size(self, what: str, size: int, at_most: int) -> None:
         if not 1 <= size <= at_most:
-            raise InvalidArgumentError(what, size, expected=f"from 1 to {at_most}")
+            raise InvalidArgumentError(what, size, f"must be from 1 to {at_most}")
 
 
 def has_answered(counter: IdSegmentDistributor) -> bool:

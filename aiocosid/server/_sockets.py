@@ -71,8 +71,8 @@ def bound(addresses: Iterable[Address], *, unix_mode: int) -> list[Listener]:
                     stack.callback(each.close)
                     found.append(each)
             except OSError as error:
-                expected = f"an address that can be bound ({_reason(address, error)})"
-                raise InvalidArgumentError("listen", str(address), expected=expected) from error
+                rule = f"cannot be bound: {_reason(address, error)}"
+                raise InvalidArgumentError("listen", str(address), rule) from error
         stack.pop_all()
     return found
 

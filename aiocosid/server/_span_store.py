@@ -81,8 +81,7 @@ class SpanDistributor(NotCopyable, IdSegmentDistributor):
         self._root, self._bought, self._cut = root, bought, cut
         beneath = _root_counter(root, self, 1)
         if beneath.stride != 1 or beneath.step_limit is not None:
-            expected = "one that grants contiguous ranges of any length"
-            raise InvalidArgumentError("root", root, expected=expected)
+            raise InvalidArgumentError("root", root, "must grant contiguous ranges of any length")
 
     async def next_max_id(self, step: int) -> int:
         """Cut a segment; see `aiocosid.abc.IdSegmentDistributor.next_max_id`.

@@ -76,7 +76,7 @@ async def dispatch(service: Service, access: Access, op: str, args: object) -> d
         detail = "the server is about to stop; ask another one"
         raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, "draining", detail, retry_after=1.0)
     if type(args) is not dict:
-        raise InvalidArgumentError("arguments", "...", expected="an object")
+        raise InvalidArgumentError("arguments", "...", "must be an object")
     return await serve(_Asked(service, access, cast("dict[str, Any]", args)))
 
 
@@ -91,13 +91,13 @@ class _Asked:
     def whole(self, name: str, least: int, most: int = MAX_ID) -> int:
         value = self.args.get(name)
         if type(value) is not int or not least <= value <= most:
-            raise InvalidArgumentError(name, value, expected=f"an integer from {least} to {most}")
+            raise InvalidArgumentError(name, value, f"must be an integer from {least} to {most}")
         return value
 
     def text(self, name: str) -> str:
         value = self.args.get(name)
         if type(value) is not str:
-            raise InvalidArgumentError(name, value, expected="a text")
+            raise InvalidArgumentError(name, value, "must be a text")
         return value
 
     def check(self, wanted: TokenScope, name: str = "") -> None:
@@ -121,7 +121,7 @@ class _Asked:
         # A namespace may begin with a dot; whatever the parts are, the counter is the same.
         dot = full.find(".", 1)
         if not 0 < dot < len(full) - 1:
-            raise InvalidArgumentError("name", full, expected="{namespace}.{name}")
+            raise InvalidArgumentError("name", full, "must be {namespace}.{name}")
         self.check(wanted, full)
         found = self.service.counter(full[dot + 1 :], namespace=full[:dot])
         is_plain = type(found) is CounterDistributor
@@ -229,7 +229,7 @@ def _operation(kind: type[O], serve: Callable[..., Awaitable[Took | Renewed | No
         try:
             operation = as_values(kind, asked.args.get("asked"))
         except ValueError:
-            raise InvalidArgumentError("asked", "...", expected="what a client sends") from None
+            raise InvalidArgumentError("asked", "...", "must fit the operation") from None
         done = await serve(asked.service, asked.access, namespace, operation)
         return {} if done is None else {"answer": values_json(done)}
 
@@ -398,7 +398,7 @@ def _parsed(body: bytes) -> object:
     try:
         return json.loads(body)
     except (ValueError, RecursionError):
-        raise InvalidArgumentError("body", "...", expected="JSON") from None
+        raise InvalidArgumentError("body", "...", "must be JSON") from None
 
 
 async def command(session: Session, words: list[bytes]) -> object:

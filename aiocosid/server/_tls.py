@@ -47,9 +47,9 @@ def context_of(settings: Settings) -> ssl.SSLContext | None:
     try:
         context.load_cert_chain(server.tls_certificate, server.tls_key)
     except OSError as error:  # ssl.SSLError, too
-        expected = f"a PEM file with a certificate that fits the key ({error.strerror or error})"
+        rule = f"must be a PEM file with the certificate of the key: {error.strerror or error}"
         name = "tls_certificate"
-        raise InvalidArgumentError(name, server.tls_certificate, expected=expected) from error
+        raise InvalidArgumentError(name, server.tls_certificate, rule) from error
     return context
 
 

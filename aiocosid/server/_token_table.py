@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from .._life.clock import SYSTEM_CLOCK
 from ..errors import InvalidArgumentError
+from ..errors.base import one_of
 from ._tokens import ANYTHING, TokenScope, digest_of
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def token_table(
     known = [*map(str, TokenScope)]
     for each in scopes:
         if each not in known:
-            raise InvalidArgumentError("scope", each, expected=f"one of {', '.join(known)}")
+            raise InvalidArgumentError("scope", each, one_of(known, each))
     lines = [
         "",  # a file that it is appended to may have no end of its last line
         "[[server.tokens]]",

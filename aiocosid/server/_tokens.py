@@ -93,10 +93,11 @@ class Token:
         """
         if not DIGEST.fullmatch(self.digest):
             # The value is not shown: it may be the token itself.
-            expected = (
-                "sha256: and 64 hexadecimal digits, as `aiocosid token new --name NAME` prints"
+            rule = (
+                "must be 'sha256:' and 64 hexadecimal digits, as `aiocosid token new --name NAME` "
+                "prints it"
             )
-            raise InvalidArgumentError("digest", "...", expected=expected)
+            raise InvalidArgumentError("digest", "...", rule)
         for what in ("ids_per_second", "ids_per_request"):
             if (most := getattr(self, what)) is not None:
                 check_integer(what, most, at_least=1)

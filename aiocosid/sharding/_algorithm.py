@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ..errors import InvalidArgumentError
+from ..errors.base import one_of
 from ._interval_timeline import IntervalTimeline, check_unit
 from ._keys import DATETIME_PATTERN, DateTextReader, SnowflakeTimeKey, StandardTimeKey
 from ._range import ShardRange
@@ -91,29 +92,26 @@ def sharding_algorithm(
             has the wrong type; the error names the property.
     """
     if kind not in SHARDING_PROPERTIES:
-        expected = f"one of {', '.join(SHARDING_PROPERTIES)}"
-        raise InvalidArgumentError("type", kind, expected=expected)
+        raise InvalidArgumentError("type", kind, one_of(SHARDING_PROPERTIES, kind))
     _check_names(kind, properties)
     if layout is None and kind == "COSID_INTERVAL_SNOWFLAKE":
-        raise InvalidArgumentError("layout", layout, expected=f"given, for {kind} reads ids")
+        raise InvalidArgumentError("layout", layout, f"is required: {kind} reads ids")
     try:
         return _built(kind, dict(properties), layout, converter)
     except InvalidArgumentError as error:
         if error.argument not in NAMES:
             raise
-        expected = str(error).partition("; it has to be ")[2]
-        raise InvalidArgumentError(NAMES[error.argument], error.value, expected=expected) from None
+        raise InvalidArgumentError(NAMES[error.argument], error.value, error.rule) from None
 
 
 def _check_names(kind: str, properties: Mapping[str, object]) -> None:
     known = SHARDING_PROPERTIES[kind]
     for name in properties:
         if name not in known:
-            expected = f"one of {', '.join(known)}"
-            raise InvalidArgumentError(f"a property of {kind}", name, expected=expected)
+            raise InvalidArgumentError(f"a property of {kind}", name, one_of(known, name))
     for name, needed in known.items():
         if needed and properties.get(name) is None:
-            raise InvalidArgumentError(name, None, expected=f"given, for {kind} needs it")
+            raise InvalidArgumentError(name, None, f"is required for {kind}")
 
 
 def _built(
@@ -131,14 +129,13 @@ def _built(
     else:
         stamp = given.get("ts-unit", "SECOND" if kind.endswith("_SECOND") else "MILLISECOND")
         if str(stamp).upper() not in TIMESTAMP_UNITS:
-            expected = f"one of {', '.join(TIMESTAMP_UNITS)}"
-            raise InvalidArgumentError("ts-unit", stamp, expected=expected)
+            raise InvalidArgumentError("ts-unit", stamp, one_of(TIMESTAMP_UNITS, stamp))
         key = StandardTimeKey(
             given.get("zone-id"),
             TIMESTAMP_UNITS[stamp.upper()],
             given.get("datetime-pattern", DATETIME_PATTERN),
         )
-    check_kind("id-name", given.get("id-name", ""), str, "text, the name of a generator")
+    check_kind("id-name", given.get("id-name", ""), str, "the name of a generator")
     unit = given["datetime-interval-unit"]
     return IntervalTimeline(
         ShardRange.closed(_time("datetime-lower", given), _time("datetime-upper", given)),
@@ -160,6 +157,6 @@ def _time(name: str, given: Mapping[str, object]) -> datetime:
     if isinstance(value, datetime) and value.tzinfo is None:
         return value  # TOML has them
     if not isinstance(value, str):
-        expected = f"a local time as {DATETIME_PATTERN!r} writes it"
-        raise InvalidArgumentError(name, value, expected=expected)
+        rule = f"must be a local time written as {DATETIME_PATTERN!r}"
+        raise InvalidArgumentError(name, value, rule)
     return DateTextReader(DATETIME_PATTERN).read(name, value)

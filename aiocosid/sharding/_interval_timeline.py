@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 from ..abc.checks import check_integer
 from ..abc.dates import DatePattern
 from ..errors import InvalidArgumentError
+from ..errors.base import one_of
 from ._keys import StandardTimeKey, TimeKey
 from ._range import Ordered, ShardRange
 from ._sharding import MAX_NODES, Sharding, check_kind, check_prefix, check_range
@@ -90,8 +91,7 @@ def steps(lower: datetime, unit: ShardUnit, amount: int) -> Months | Spans:
 def check_unit(argument: str, value: object) -> ShardUnit:
     """Return a unit; raise `InvalidArgumentError` if it is none."""
     if not isinstance(value, str) or value not in FLOORS:
-        expected = f"one of {', '.join(map(repr, FLOORS))}"
-        raise InvalidArgumentError(argument, value, expected=expected)
+        raise InvalidArgumentError(argument, value, one_of(FLOORS, value))
     return value
 
 
@@ -140,8 +140,10 @@ class IntervalTimeline(Sharding[K]):
         cut = steps(first, self.unit, self.amount)
         count = cut.offset(last) + 1
         if count > MAX_NODES:
-            expected = f"at most {MAX_NODES} pieces long; {self.amount} {self.unit} make {count}"
-            raise InvalidArgumentError("effective", str(self.effective), expected=expected)
+            rule = (
+                f"must be at most {MAX_NODES} pieces long: {self.amount} {self.unit} make {count}"
+            )
+            raise InvalidArgumentError("effective", str(self.effective), rule)
         begins = [cut.begin(offset) for offset in range(count)]
         nodes = tuple(self.logic_name_prefix + pattern.format(begin) for begin in begins)
         self._check_names(nodes, begins)
@@ -173,10 +175,10 @@ class IntervalTimeline(Sharding[K]):
         at = self.key.local_time(value)
         if self._first <= at <= self._last:
             return self._nodes[self._steps.offset(at)]
-        expected = f"of a time in {self.effective}"
+        rule = f"must have a time in {self.effective}"
         if at is not value:
-            expected += f"; it is of {at.isoformat()}"
-        raise InvalidArgumentError("value", value, expected=expected)
+            rule += f": its time is {at.isoformat()}"
+        raise InvalidArgumentError("value", value, rule)
 
     def range(self, values: ShardRange[K], /) -> tuple[str, ...]:
         """Return the names of the nodes that may hold a key of a range, the earliest first.
@@ -204,8 +206,8 @@ class IntervalTimeline(Sharding[K]):
         for node, begin in zip(nodes, begins, strict=True):
             if (earlier := seen.setdefault(node, begin)) is not begin:
                 times = f"{earlier.isoformat()} and {begin.isoformat()}"
-                expected = f"another name for each piece; {times} are both {node!r}"
-                raise InvalidArgumentError("suffix_pattern", self.suffix_pattern, expected=expected)
+                rule = f"must give each piece another name: {times} are both {node!r}"
+                raise InvalidArgumentError("suffix_pattern", self.suffix_pattern, rule)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle by arguments: what is made of them holds functions."""
@@ -263,14 +265,17 @@ def _by_length(
 def _closed(effective: ShardRange[datetime]) -> tuple[datetime, datetime]:
     """Return the first and the last time of an interval, to the microsecond."""
     check_kind(
-        "effective", effective, ShardRange, "a ShardRange, as ShardRange.closed_open(begin, end)"
+        "effective",
+        effective,
+        ShardRange,
+        "a ShardRange, such as ShardRange.closed_open(begin, end)",
     )
     ends: tuple[object, object] = (effective.lower, effective.upper)
     if not all(isinstance(end, datetime) and end.tzinfo is None for end in ends):
-        expected = "of two ends, each a datetime without a zone: it is local time"
-        raise InvalidArgumentError("effective", str(effective), expected=expected)
+        rule = "must be two datetimes without a zone: they are local time"
+        raise InvalidArgumentError("effective", str(effective), rule)
     span = StandardTimeKey().local_span(effective)
     if span is None or span[0] is None or span[1] is None or span[0] > span[1]:
-        expected = "an interval that is not empty"
-        raise InvalidArgumentError("effective", str(effective), expected=expected)
+        rule = "must be an interval that is not empty"
+        raise InvalidArgumentError("effective", str(effective), rule)
     return span[0], span[1]

@@ -55,19 +55,19 @@ class DateTextReader:
         tokens = [found[0] for found in TOKEN.finditer(pattern)]
         for token, following in pairwise(tokens):
             if token in VARYING and _may_begin_with_digit(following):
-                expected = f"with a sign after {token!r}, which varies in length"
-                raise InvalidArgumentError(argument, pattern, expected=expected)
+                rule = f"needs a sign after {token!r}, which varies in length"
+                raise InvalidArgumentError(argument, pattern, rule)
         directives = [_directive(token) for token in tokens]
         twice = [d for d in directives if d in STRFTIME and directives.count(d) > 1]
         if twice:
-            expected = f"with {STRFTIME[twice[0]]!r} only once"
-            raise InvalidArgumentError(argument, pattern, expected=expected)
+            rule = f"cannot have {STRFTIME[twice[0]]!r} twice"
+            raise InvalidArgumentError(argument, pattern, rule)
         self._format = "".join(directives)
         fields = self.pattern.fields
         needed = UNITS[: UNITS.index(fields[-1]) + 1] if fields else UNITS[:1]
         day_of_year = "%j" in self._format
         if missing := [u for u in needed if u not in fields and not (day_of_year and u == "month")]:
-            raise InvalidArgumentError(argument, pattern, expected=f"with the {missing[0]}")
+            raise InvalidArgumentError(argument, pattern, f"has no {missing[0]}; add it")
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle by the pattern."""
@@ -88,8 +88,8 @@ class DateTextReader:
                 return at
         except ValueError:
             pass
-        expected = f"a date and time as {self.pattern.pattern!r} writes it"
-        raise InvalidArgumentError(argument, text, expected=expected)
+        rule = f"must be a date and time written as {self.pattern.pattern!r}"
+        raise InvalidArgumentError(argument, text, rule)
 
 
 def _may_begin_with_digit(token: str) -> bool:
@@ -176,8 +176,7 @@ class StandardTimeKey(TimeKey[Any]):
         if self.zone is not None:
             object.__setattr__(self, "zone", resolve_zone(self.zone))
         if self.timestamp_unit not in ("ms", "s"):
-            expected = "'ms' or 's'"
-            raise InvalidArgumentError("timestamp_unit", self.timestamp_unit, expected=expected)
+            raise InvalidArgumentError("timestamp_unit", self.timestamp_unit, "must be 'ms' or 's'")
         object.__setattr__(self, "_reader", DateTextReader(self.pattern))
 
     def local_time(self, value: TimeValue, /) -> datetime:
@@ -238,13 +237,13 @@ class StandardTimeKey(TimeKey[Any]):
         if isinstance(value, str):
             return self._reader.read("value", value)
         if not is_integer(value):
-            expected = "a datetime, a date, an integer timestamp, or text"
-            raise InvalidArgumentError("value", value, expected=expected)
+            rule = "must be a datetime, a date, an integer timestamp or a text"
+            raise InvalidArgumentError("value", value, rule)
         try:
             return moment_of(value * (1000 if self.timestamp_unit == "s" else 1))
         except OverflowError:
-            expected = f"a timestamp in {self.timestamp_unit}, of a year from 1 to 9999"
-            raise InvalidArgumentError("value", value, expected=expected) from None
+            rule = f"must be a timestamp in {self.timestamp_unit}, of a year from 1 to 9999"
+            raise InvalidArgumentError("value", value, rule) from None
 
     def _in_zone(self, value: TimeValue, moment: datetime) -> datetime:
         """Return a moment in the zone."""
@@ -252,14 +251,13 @@ class StandardTimeKey(TimeKey[Any]):
         try:
             return moment.astimezone(zone)
         except OverflowError:
-            expected = "in a year from 1 to 9999"
-            raise InvalidArgumentError("value", value, expected=expected) from None
+            raise InvalidArgumentError("value", value, "must be in a year from 1 to 9999") from None
 
     def _resolved(self, value: TimeValue) -> tzinfo:
         """Return the zone."""
         if not isinstance(self.zone, tzinfo):
-            expected = "a local time, since the key has no zone; give StandardTimeKey one"
-            raise InvalidArgumentError("value", value, expected=expected)
+            rule = "must be a local time, as the key has no zone; give StandardTimeKey a zone"
+            raise InvalidArgumentError("value", value, rule)
         return self.zone
 
 
@@ -317,8 +315,8 @@ class SnowflakeTimeKey(TimeKey[Any]):
                 return self.converter.as_int(value)
         elif is_integer(value):
             return value
-        expected = "an integer" if self.converter is None else "an integer or text"
-        raise InvalidArgumentError("value", value, expected=expected)
+        or_text = "" if self.converter is None else " or text"
+        raise InvalidArgumentError("value", value, f"must be an integer{or_text}")
 
     def _in_zone(self, snowflake_id: int) -> datetime:
         return self.layout.parse(snowflake_id, self.zone).timestamp  # type: ignore[arg-type]  # resolved
@@ -327,8 +325,8 @@ class SnowflakeTimeKey(TimeKey[Any]):
 def _check_layout(layout: object) -> None:
     """Raise unless it is a SnowflakeLayout, without importing the Snowflake generators."""
     if isinstance(layout, type) or not hasattr(layout, "max_id"):
-        expected = "a SnowflakeLayout, as aiocosid.snowflake.COSID_MS"
-        raise InvalidArgumentError("layout", layout, expected=expected)
+        rule = "must be a SnowflakeLayout, such as aiocosid.snowflake.COSID_MS"
+        raise InvalidArgumentError("layout", layout, rule)
 
 
 def outermost(at: datetime, *, upper: bool) -> datetime:

@@ -47,8 +47,8 @@ class ShardRange(Generic[K]):
             try:
                 bool(self.lower < self.upper)
             except TypeError as error:
-                expected = f"comparable with the lower end, {self.lower!r}"
-                raise InvalidArgumentError("upper", self.upper, expected=expected) from error
+                rule = f"must be comparable with the lower end, {self.lower!r}"
+                raise InvalidArgumentError("upper", self.upper, rule) from error
         # No end, one way to write it: equal ranges compare equal.
         object.__setattr__(self, "lower_open", self.lower_open and self.lower is not None)
         object.__setattr__(self, "upper_open", self.upper_open and self.upper is not None)

@@ -60,17 +60,17 @@ class Sharding(ABC, Generic[K]):
 def check_kind(argument: str, value: object, kind: type, expected: str) -> None:
     """Raise `InvalidArgumentError` unless it is of a class."""
     if not isinstance(value, kind):
-        raise InvalidArgumentError(argument, value, expected=expected)
+        raise InvalidArgumentError(argument, value, f"must be {expected}")
 
 
 def check_prefix(value: object) -> None:
     """Raise `InvalidArgumentError` unless it is text."""
-    check_kind("logic_name_prefix", value, str, "text, as in 'order_'")
+    check_kind("logic_name_prefix", value, str, "a text such as 'order_'")
 
 
 def check_range(values: object) -> None:
     """Raise `InvalidArgumentError` unless it is a range."""
-    check_kind("values", values, ShardRange, "a ShardRange, as ShardRange.closed(1, 5)")
+    check_kind("values", values, ShardRange, "a ShardRange, such as ShardRange.closed(1, 5)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class ModCycle(Sharding[int]):
             InvalidArgumentError: the key is no integer.
         """
         if not is_integer(value):
-            raise InvalidArgumentError("value", value, expected="an integer")
+            raise InvalidArgumentError("value", value, "must be an integer")
         return self._nodes[value % self.divisor]
 
     def sharding_id(self, value: int, /) -> int:
@@ -132,7 +132,7 @@ class ModCycle(Sharding[int]):
         check_range(values)
         for end in (values.lower, values.upper):
             if end is not None and not is_integer(end):
-                raise InvalidArgumentError("values", str(values), expected="a range of integers")
+                raise InvalidArgumentError("values", str(values), "must be a range of integers")
         if values.upper is None:
             return self._nodes
         first = 0 if values.lower is None else values.lower + values.lower_open

@@ -309,7 +309,7 @@ class Dialect:
             name, value and ``written_ms`` of the cells ``marker``, ``namespaces``, ``count``,
             ``space`` and ``mine``, and of each whose name is
             between ``records`` and ``records_end`` or ``owns`` and ``owns_end``; ``'machine'``,
-            name, instance, machine id and stamp of each row of the namespace, all at one moment. 
+            name, instance, machine id and stamp of each row of the namespace, all at one moment.
             Unless ``is_complete``, of the records only ``record`` and those about the instance's
             rows, of the own cells those of the value ``own``, and of the rows only the instance's,
             and the machine id's.

@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary, ref
 
 from ..abc import ServerInfo
 from ..errors import InvalidArgumentError, StoreError
+from ..errors.base import one_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -304,7 +305,7 @@ class DurabilityCheck:
             InvalidArgumentError: ``demand`` is none of the words.
         """
         if demand not in DEMANDS:
-            raise InvalidArgumentError("durability", demand, expected=f"one of {DEMANDS}")
+            raise InvalidArgumentError("durability", demand, one_of(DEMANDS, demand))
         self._demand = demand
         self._client = None if client is None else ref(client)
         self.is_due: bool = demand != "ignore" and self._is_first()

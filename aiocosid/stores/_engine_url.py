@@ -53,12 +53,12 @@ _OPTIONS: Final[dict[str, dict[str, Any]]] = {
 }
 
 _FORM: Final = (
-    "postgresql+asyncpg://user:password@host/database, with postgresql+psycopg, "
+    "must look like postgresql+asyncpg://user:password@host/database, with postgresql+psycopg, "
     "mysql+asyncmy, mysql+aiomysql, or sqlite+aiosqlite:///ids.db"
 )
 _NO_COMMAND: Final = (
-    "a URL without init_command, which aiocosid sets to make its own sessions strict; "
-    "an engine of yours may have one"
+    "cannot have init_command, which aiocosid sets to make its own sessions strict; "
+    "give an engine of yours, which may have one"
 )
 
 
@@ -70,8 +70,7 @@ def dialect_of(url: URL) -> DialectName:
     """
     name = url.get_backend_name()
     if name not in _DIALECTS:
-        expected = f"an engine on one of {', '.join(_DIALECTS)}"
-        raise InvalidArgumentError("engine", name, expected=expected)
+        raise InvalidArgumentError("engine", name, f"must be on {' or '.join(_DIALECTS)}")
     return _DIALECTS[name]
 
 
@@ -144,7 +143,7 @@ def _is_in_memory(url: URL) -> bool:
     return url.get_backend_name() == "sqlite" and file.startswith((":memory:", "file:"))
 
 
-def _refused(url: object, expected: str = _FORM) -> InvalidArgumentError:
+def _refused(url: object, rule: str = _FORM) -> InvalidArgumentError:
     scheme = f"{url}".partition(":")[0]
     # The rest may hold a password.
-    return InvalidArgumentError("url", f"{scheme}:...", expected=expected)
+    return InvalidArgumentError("url", f"{scheme}:...", rule)

@@ -356,8 +356,8 @@ def path_of(url: str) -> str:
         raise InvalidArgumentError(
             "url",
             f"{scheme}:...",  # the rest may hold a password
-            expected="sqlite:///ids.db, or sqlite:////var/lib/ids.db for an absolute path; "
-            "for counters that end with the process use memory://",
+            "must look like sqlite:///ids.db, or sqlite:////var/lib/ids.db for an absolute path; "
+            "use memory:// for counters that end with the process",
         )
     return os.path.abspath(path)  # noqa: PTH100 - Path would resolve nothing more
 

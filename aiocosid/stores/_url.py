@@ -58,7 +58,7 @@ class Option:
     Attributes:
         doc: what it does, in one line.
         default: the value if it is not given; None for nothing.
-        expected: what its text has to be, for error messages.
+        expected: what its text must be, for error messages.
         read: converts the text; raises KeyError, ValueError or OSError for an invalid one.
     """
 
@@ -251,10 +251,10 @@ class UrlSpec:
     together: tuple[str, ...] = ()
     takes_others: bool = False
 
-    def refused(self, scheme: str, expected: str = "") -> InvalidArgumentError:
+    def refused(self, scheme: str, rule: str = "") -> InvalidArgumentError:
         """Return the error for a URL; it shows only the scheme."""
-        expected = expected or f"like {self.form}, with {_ESCAPE}"
-        return InvalidArgumentError("url", f"{scheme}:...", expected=f"one {expected}")
+        rule = rule or f"must look like {self.form}, with {_ESCAPE}"
+        return InvalidArgumentError("url", f"{scheme}:...", rule)
 
     def read(self, scheme: str, rest: str) -> StoreUrl:
         rest, _, query = rest.partition("?")
@@ -265,7 +265,7 @@ class UrlSpec:
         if "@" in path + query or _UNESCAPED.search(login + path + query):
             raise self.refused(scheme, IN_PASSWORDS)
         if at and self.needs_both and not (user and colon):
-            raise self.refused(scheme, "with user:password, or neither")
+            raise self.refused(scheme, "must have user:password, or neither")
         path = unquote(slash + path).rstrip("/") or self.default_path
         named = re.fullmatch(self.path, path)
         if named is None:
@@ -277,7 +277,7 @@ class UrlSpec:
             try:
                 options[name] = option.read(text)
             except (KeyError, ValueError, OSError):  # their messages may be secret, too
-                raise self.refused(scheme, f"with {option.expected} for {name}") from None
+                raise self.refused(scheme, f"must have {option.expected} for {name}") from None
         return StoreUrl(
             scheme,
             self.schemes[scheme],
@@ -311,15 +311,16 @@ class UrlSpec:
         for pair in query.split("&") if query else ():
             name, found, text = pair.partition("=")
             if name in given:
-                raise self.refused(scheme, f"with at most once each of the options {names}")
+                raise self.refused(scheme, f"must have each of the options {names} at most once")
             if not found or not (self.takes_others or name in known):
                 shown = f" {name!r}" if found else ""
-                expected = f"without the option{shown}; its options are {names}"
-                raise self.refused(scheme, expected)
+                raise self.refused(
+                    scheme, f"cannot have the option{shown}: its options are {names}"
+                )
             given.add(name)
             yield name, unquote(text)
         if 0 < len(given & {*self.together}) < len(self.together):
-            raise self.refused(scheme, f"with all of {', '.join(self.together)}, or none")
+            raise self.refused(scheme, f"must have all of {', '.join(self.together)}, or none")
         yield from ((name, text) for name, text in path.items() if text and name not in given)
 
 
@@ -342,8 +343,7 @@ def read_url(url: str, *specs: UrlSpec) -> StoreUrl:
     known = ", ".join(f"{name}://" for spec in specs for name in spec.schemes)
     # Only the scheme: the rest may hold a password, and so may a text that is no URL at all.
     shown = f"{scheme}:..." if found and re.fullmatch(r"[a-z][a-z0-9+.-]*", scheme) else "..."
-    expected = f"one that begins with {known}, with {_ESCAPE}"
-    raise InvalidArgumentError("url", shown, expected=expected)
+    raise InvalidArgumentError("url", shown, f"must begin with {known}, with {_ESCAPE}")
 
 
 def client_context(
@@ -365,8 +365,8 @@ def client_context(
         if certificate:
             context.load_cert_chain(certificate, key)
     except OSError as exc:  # OpenSSL's errors, too, are OSErrors
-        expected = f"with files of certificates and a key for {', '.join(names)} ({exc})"
-        raise spec.refused(url.scheme, expected) from None
+        rule = f"must name files of certificates and a key in {', '.join(names)}: {exc}"
+        raise spec.refused(url.scheme, rule) from None
     return context
 
 
@@ -511,9 +511,9 @@ _REDIS_OPTIONS: Final = {
 _REDIS_TLS: Final = {
     **_TLS,
     "ssl_cert_reqs": choice(
-        "whether the server has to have a certificate", "none", "optional", "required"
+        "whether the server must have a certificate", "none", "optional", "required"
     ),
-    "ssl_check_hostname": boolean("whether the certificate has to be the host's"),
+    "ssl_check_hostname": boolean("whether the certificate must be the host's"),
     "ssl_ciphers": Option("ciphers that may be used"),
 }
 

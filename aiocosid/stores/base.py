@@ -290,10 +290,11 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         check_integer("above_ms", above_ms, at_least=0)
         latest_ms = SYSTEM_CLOCK.now_ms() + rules.MOST_AHEAD_MS
         if above_ms > latest_ms:
-            expected = (
-                f"at most {latest_ms}, a day ahead: no id comes until then, nothing lowers it"
+            rule = (
+                f"must be at most {latest_ms}, a day ahead: no id is made until then, and nothing "
+                "lowers it"
             )
-            raise InvalidArgumentError("above_ms", above_ms, expected=expected)
+            raise InvalidArgumentError("above_ms", above_ms, rule)
         is_raised: bool = await self._change(
             namespace,
             lambda snapshot, _: rules.raise_mark(snapshot, machine_id, above_ms),

@@ -58,7 +58,7 @@ async def highest_in_column(source: Store | str, column: str) -> int | None:
     found_id = as_integer(value)
     if found_id is None and value is not None:
         given = f"{column}, which holds {value!r}"
-        raise InvalidArgumentError("column", given, expected="a column of integers")
+        raise InvalidArgumentError("column", given, "must be a column of integers")
     return found_id
 
 
@@ -118,8 +118,8 @@ async def values_of_column(
 def _parsed(column: str) -> re.Match[str]:
     found = _COLUMN.fullmatch(column)
     if found is None:
-        expected = "table.column or schema.table.column, names of letters, digits, _ and $"
-        raise InvalidArgumentError("column", column, expected=expected)
+        rule = "must be table.column or schema.table.column, in letters, digits, _ and $"
+        raise InvalidArgumentError("column", column, rule)
     return found
 
 

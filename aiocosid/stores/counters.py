@@ -164,8 +164,8 @@ class WatchedDistributor(NotCopyable, IdSegmentDistributor):
     def _check(self, step: int) -> None:
         check_step(step)
         if self.step_limit is not None and step > self.step_limit:
-            expected = f"an integer from 1 to {self.step_limit}"
-            raise InvalidArgumentError("step", step, expected=expected)
+            rule = f"must be an integer from 1 to {self.step_limit}"
+            raise InvalidArgumentError("step", step, rule)
         if self.offset + step > MAX_ID:
             raise IdOverflowError(self.namespaced_name, limit=MAX_ID)
         self._water.ensure_own(self, remedy=self.fork_remedy)

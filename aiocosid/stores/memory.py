@@ -285,7 +285,7 @@ class MemoryStore(SequenceStore[MemoryBackend]):
         """
         if url not in {"memory:", "memory://"}:
             # Not the given URL: it may be another store's, with a password.
-            raise InvalidArgumentError("url", "...", expected="memory://")
+            raise InvalidArgumentError("url", "...", "must be memory://")
         return _SHARED
 
     def forget_machines(

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ("MysqlStore",)
 
-_POOL: Final = "an asyncmy.Pool; from_url() takes a URL"
+_POOL: Final = "must be an asyncmy.Pool; use from_url() for a URL"
 
 _Pool = Any  # asyncmy's own annotations stop half-way
 _Session = Any
@@ -69,7 +69,7 @@ class MysqlStore(BackendStore[SqlBackend]):
                 transactions could take grants back.
         """
         if not isinstance(pool, Pool):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
-            raise InvalidArgumentError("pool", type(pool), expected=_POOL)
+            raise InvalidArgumentError("pool", type(pool), _POOL)
         check = DurabilityCheck(durability, pool)
         self._backend = SqlBackend(PoolExecutor(_DRIVER, pool), MYSQL, check)
 
@@ -128,8 +128,8 @@ def _tls(url: StoreUrl) -> ssl.SSLContext | None:
     mode = url.options["ssl-mode"] or ("VERIFY_CA" if url.options["ssl-ca"] else "DISABLED")
     if mode == "DISABLED":
         if any(url.options[name] for name in names):
-            expected = "with another ssl-mode than DISABLED beside ssl-ca, ssl-cert or ssl-key"
-            raise SPEC.refused(url.scheme, expected)
+            rule = "must have another ssl-mode than DISABLED with ssl-ca, ssl-cert or ssl-key"
+            raise SPEC.refused(url.scheme, rule)
         return None
     context = client_context(SPEC, url, names)
     context.check_hostname = mode == "VERIFY_IDENTITY"

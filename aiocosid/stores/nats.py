@@ -593,10 +593,10 @@ class NatsStore(BackendStore[NatsBackend]):
                 kind.
         """
         if not isinstance(client, Client):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
-            raise InvalidArgumentError("client", type(client), expected="a nats.aio.client.Client")
+            raise InvalidArgumentError("client", type(client), "must be a nats.aio.client.Client")
         if not re.fullmatch(NATS.path, f"/{prefix}"):
-            expected = "1 to 64 letters, digits, '-' and '_'"
-            raise InvalidArgumentError("prefix", prefix, expected=expected)
+            rule = "must be 1 to 64 letters, digits, '-' and '_'"
+            raise InvalidArgumentError("prefix", prefix, rule)
         if replicas is not None:
             check_integer("replicas", replicas, at_least=1, at_most=5)
         check_boolean("sync_always", sync_always)
@@ -630,8 +630,8 @@ class NatsStore(BackendStore[NatsBackend]):
         found = read_url(url, NATS)
         logins = found.login, found.options["creds"], found.options["nkey"]
         if sum(map(bool, logins)) > 1:
-            expected = "with only one of user:password, creds and nkey"
-            raise NATS.refused(found.scheme, expected)
+            rule = "must have only one of user:password, creds and nkey"
+            raise NATS.refused(found.scheme, rule)
         if any(logins[1:]) and find_spec("nkeys") is None:
             raise MissingExtraError("nkeys", extra="nats")
         connection = OwnedConnection(

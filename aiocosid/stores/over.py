@@ -372,7 +372,7 @@ def read_parts(
     options: Mapping[str, Callable[[str], Any]],
     *,
     needs: AbstractSet[str],
-    expected: str,
+    form: str,
 ) -> tuple[list[str], dict[str, Any]]:
     """Return the stores of a URL of several stores, in their order, and its other options.
 
@@ -381,7 +381,7 @@ def read_parts(
         scheme: what it begins with.
         options: by name, how the text of each allowed option is read; each at most once.
         needs: the names that are required.
-        expected: the URL in messages.
+        form: the URL in messages.
 
     Raises:
         InvalidArgumentError: it is malformed; it is not shown, as it may hold passwords.
@@ -392,7 +392,7 @@ def read_parts(
     texts = {name: text for name, text in given if name in options}
     is_known = len(urls) + len(texts) == len(given) and needs <= {name for name, _ in given}
     if found.lower() != scheme or not query.startswith("?") or not is_known:
-        raise InvalidArgumentError("url", f"{scheme}:...", expected=expected)
+        raise InvalidArgumentError("url", f"{scheme}:...", f"must look like {form}")
     return urls, {name: read_option(name, text, options[name]) for name, text in texts.items()}
 
 
@@ -405,4 +405,4 @@ def read_option(name: str, text: str, kind: Callable[[str], Any]) -> Any:  # noq
     try:
         return kind(text)
     except ValueError:
-        raise InvalidArgumentError(name, text, expected="a number") from None
+        raise InvalidArgumentError(name, text, "must be a number") from None

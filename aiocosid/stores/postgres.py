@@ -51,7 +51,7 @@ __all__ = ("PostgresStore",)
 _RELEASE_TIMEOUT: Final = 1.0  # seconds that a pool may take to reset a connection
 
 _LABEL: Final = "postgres"
-_POOL: Final = "an asyncpg.Pool; from_url() takes a URL"
+_POOL: Final = "must be an asyncpg.Pool; use from_url() for a URL"
 
 _Pool = Any  # asyncpg's own annotations stop half-way
 _Session = Any
@@ -83,7 +83,7 @@ class PostgresStore(BackendStore[SqlBackend]):
                 transactions could take grants back.
         """
         if not isinstance(pool, asyncpg.Pool):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
-            raise InvalidArgumentError("pool", type(pool), expected=_POOL)
+            raise InvalidArgumentError("pool", type(pool), _POOL)
         # Represents the pool, which allows no weak references; None until the pool is opened.
         check = DurabilityCheck(durability, getattr(pool, "_queue", None))
         self._backend = SqlBackend(PoolExecutor(_DRIVER, pool), POSTGRES, check)

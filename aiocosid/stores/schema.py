@@ -6,6 +6,7 @@ from typing import Final, Literal, TypeAlias
 
 from ..abc.stores import is_disposable
 from ..errors import InvalidArgumentError
+from ..errors.base import one_of
 from ._dialect import OBJECTS, WITNESS, Creation, note_of
 from ._mysql import MYSQL
 from ._postgres import POSTGRES
@@ -37,7 +38,7 @@ def schema_statements(dialect: SchemaDialect) -> tuple[str, ...]:
         InvalidArgumentError: the dialect is none of these three.
     """
     if dialect not in _DIALECTS:
-        raise InvalidArgumentError("dialect", dialect, expected=f"one of {tuple(_DIALECTS)}")
+        raise InvalidArgumentError("dialect", dialect, one_of(_DIALECTS, dialect))
     is_sqlite = dialect == "sqlite"
     tables = tuple(each for each in OBJECTS if each != WITNESS)
     creation = Creation(0, tables, note_of(disposable=is_disposable()), vouches=not is_sqlite)

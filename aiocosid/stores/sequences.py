@@ -125,8 +125,8 @@ class SequenceStore(BackendStore[B]):
             InvalidArgumentError: an argument is outside its range.
         """
         if key is not None and not self._backend.is_local:
-            expected = "left out: only Redis and Valkey have keys that other programs may share"
-            raise InvalidArgumentError("key", key, expected=expected)
+            rule = "requires Redis or Valkey, whose keys other programs may share"
+            raise InvalidArgumentError("key", key, rule)
         made = BackendSequenceDistributor(
             self._backend,
             margin=margin,

@@ -30,6 +30,7 @@ from ..errors import (
     StoreError,
     TransactionConflictError,
 )
+from ..errors.base import one_of
 from ..segment import GroupBy
 from ._dialect import SERIES_TABLE, Value
 from ._executor import PARAMETER, as_store_error, code_of
@@ -157,7 +158,7 @@ def key_of(name: str, options: GaplessOptions, now: datetime | None = None) -> S
     group_by = group_of(options.get("group_by"), options.get("zone"))
     at = options.get("at") or now
     if at is not None and at.tzinfo is None:
-        raise InvalidArgumentError("at", at, expected="a moment with its time zone")
+        raise InvalidArgumentError("at", at, "must be a datetime with a time zone")
     period = ""
     if group_by is not None:
         now_ms = SYSTEM_CLOCK.now_ms() if at is None else int(at.timestamp() * 1000)
@@ -174,17 +175,18 @@ def group_of(group_by: Period | GroupBy | None, zone: tzinfo | str | None) -> Gr
     """
     if isinstance(group_by, GroupBy):
         if not group_by.is_by_date_alone:
-            raise InvalidArgumentError("group_by", group_by, expected="one of dates; use tenant")
+            rule = "must group by date alone; use tenant for other keys"
+            raise InvalidArgumentError("group_by", group_by, rule)
         return group_by
     if group_by is None:
         if zone is not None:
-            raise InvalidArgumentError("zone", zone, expected="given together with group_by")
+            raise InvalidArgumentError("zone", zone, "requires group_by")
         return None
     if group_by not in _GROUPS:
-        raise InvalidArgumentError("group_by", group_by, expected=f"one of {', '.join(_GROUPS)}")
+        raise InvalidArgumentError("group_by", group_by, one_of(_GROUPS, group_by))
     if zone is None:
-        expected = "given with group_by: midnight is another moment in each zone"
-        raise InvalidArgumentError("zone", zone, expected=expected)
+        rule = "is required with group_by: midnight is another moment in each zone"
+        raise InvalidArgumentError("zone", zone, rule)
     return _GROUPS[group_by](zone=resolve_zone(zone))
 
 
@@ -387,9 +389,8 @@ def next_step(
         raise SeriesNotOpenError(key.name, key.tenant, is_closed=True)
     if first.grouped_by != key.grouped_by:
         opened = f"GroupBy.{first.grouped_by}" if first.grouped_by else "None"
-        raise InvalidArgumentError(
-            "group_by", key.grouped_by or None, expected=f"as it was opened: {opened}"
-        )
+        rule = f"must be {opened}, with which the series was opened"
+        raise InvalidArgumentError("group_by", key.grouped_by or None, rule)
     if row is None:
         return None
     left = row.range_end - row.last_number
@@ -432,7 +433,7 @@ def ranges_of(text: str) -> list[ApprovedRange]:
         if not (
             first.isdecimal() and last.isdecimal() and lowest <= int(first) <= int(last) <= MAX_ID
         ):
-            expected = f"FIRST-LAST, rising numbers from {lowest} on"
-            raise InvalidArgumentError("range", each, expected=expected)
+            rule = f"must be FIRST-LAST, rising numbers from {lowest} on"
+            raise InvalidArgumentError("range", each, rule)
         found.append(ApprovedRange(int(first), int(last)))
     return found

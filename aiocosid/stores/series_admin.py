@@ -103,8 +103,8 @@ async def open_series(
     approved = ranges_of(ranges)
     grouped_by = noted(group_of(group_by, zone))
     if approved and (after or grouped_by):
-        expected = "given without after and group_by: the ranges say where numbers begin and end"
-        raise InvalidArgumentError("ranges", ranges, expected=expected)
+        rule = "cannot be combined with after or group_by: ranges say where numbers begin and end"
+        raise InvalidArgumentError("ranges", ranges, rule)
     first = approved[0] if approved else ApprovedRange(after + 1, MAX_ID)
     values: dict[str, Value] = {
         "name": name,
@@ -115,7 +115,7 @@ async def open_series(
         "ranges": ranges or f"{first.first}-{first.last}",
     }
     if grouped_by and after:
-        raise InvalidArgumentError("after", after, expected="0: each period begins at 1")
+        raise InvalidArgumentError("after", after, "must be 0: each period begins at 1")
     backend = sql_backend_of(store)
     before = {(each.name, each.tenant) for each in await list_series(store)}
     if (name, tenant) not in before:
@@ -126,15 +126,15 @@ async def open_series(
         return await _series(store, name, tenant)
     if found.grouped_by != grouped_by or ((name, tenant) in before and after):
         how = f"GroupBy.{found.grouped_by}" if found.grouped_by else "None"
-        given = f"{name}, which is open at {found.last_number} with group_by={how}"
-        raise InvalidArgumentError("name", given, expected="a new one, or its own options")
+        rule = f"is open at {found.last_number} with group_by={how}; take another, or these options"
+        raise InvalidArgumentError("name", name, rule)
     return found
 
 
 async def _extend(backend: SqlBackend, found: Series, ranges: str) -> None:
     if found.ranges.endswith(f"-{MAX_ID}"):
-        given = f"{ranges} for {found.name}, which was opened without ranges"
-        raise InvalidArgumentError("ranges", given, expected="left out")
+        rule = f"cannot be added to {found.name!r}, which was opened without ranges"
+        raise InvalidArgumentError("ranges", ranges, rule)
     both = f"{found.ranges},{ranges}"
     ranges_of(both)
     await _run(

@@ -352,11 +352,11 @@ class _UsersEngine(BorrowedConnection[Line]):
 
 def _check(engine: object) -> None:
     if not isinstance(engine, AsyncEngine):
-        expected = "a SQLAlchemy AsyncEngine; from_url() takes a URL"
-        raise InvalidArgumentError("engine", type(engine), expected=expected)
+        rule = "must be a SQLAlchemy AsyncEngine; use from_url() for a URL"
+        raise InvalidArgumentError("engine", type(engine), rule)
     if isinstance(engine.pool, StaticPool):
-        expected = "an engine with a connection for each transaction; all share one on this engine"
-        raise InvalidArgumentError("engine", engine, expected=expected)
+        rule = "must have a connection for each transaction: all share one on this engine"
+        raise InvalidArgumentError("engine", engine, rule)
 
 
 async def _in_greenlet(label: str, line: Line, function: Callable[..., T], *args: object) -> T:

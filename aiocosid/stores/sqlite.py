@@ -119,8 +119,8 @@ class _Borrowed(Executor):
 
     def __init__(self, connection: object) -> None:
         if not isinstance(connection, aiosqlite.Connection):
-            expected = "an aiosqlite.Connection; from_url() takes a URL"
-            raise InvalidArgumentError("connection", type(connection), expected=expected)
+            rule = "must be an aiosqlite.Connection; use from_url() for a URL"
+            raise InvalidArgumentError("connection", type(connection), rule)
         check_version()
         super().__init__("sqlite", BorrowedConnection("the connection", connection))
         self._is_prepared = False

@@ -375,8 +375,8 @@ class StripedIdSegmentDistributor(WatchedDistributor):
             for each, residue, health in zip(store.parts, store.residues, store.health, strict=True)
         )
         if any(each.counter.stride != 1 for each in self._stripes):
-            expected = "stores that grant contiguous ranges of any length"
-            raise InvalidArgumentError("stores", store.parts, expected=expected)
+            rule = "must grant contiguous ranges of any length"
+            raise InvalidArgumentError("stores", store.parts, rule)
         self.stride: int = len(self._stripes)
         self._fail_over = FailOver(
             self._stripes, store, self._water, of=repr(self), judge=_is_unopened
@@ -500,7 +500,7 @@ def _is_unopened(error: CosIdError) -> bool:
 STORE_TIMEOUT: Final = 0.6  # seconds
 
 EXPECTED: Final = (
-    "striped:?store=URL&store=URL, percent-encoded; store_timeout=SECONDS and region=N may follow"
+    "striped:?store=URL&store=URL, percent-encoded, perhaps with store_timeout=SECONDS and region=N"
 )
 
 
@@ -570,7 +570,7 @@ class StripedStore(StoreOverStores[StripedIdSegmentDistributor]):
             MissingExtraError: a store's driver is not installed.
         """
         options: dict[str, Callable[[str], Any]] = {"store_timeout": float, "region": int}
-        urls, given = read_parts(url, "striped", options, needs={"store"}, expected=EXPECTED)
+        urls, given = read_parts(url, "striped", options, needs={"store"}, form=EXPECTED)
         return cls([*map(store_from_url, urls)], owns_stores=True, **given)
 
     def __repr__(self) -> str:
@@ -650,7 +650,7 @@ def _check_stores(stores: Any) -> None:  # noqa: ANN401 - whatever was given
     given: list[Any] = list(stores) if type(stores) in {list, tuple} else []
     are_stores = all(isinstance(each, Store) for each in given)
     if not are_stores or not FEWEST_STORES <= len(given) <= MOST_STORES:
-        expected = f"a list of {FEWEST_STORES} to {MOST_STORES} stores"
-        raise InvalidArgumentError("stores", stores, expected=expected)
+        rule = f"must be a list of {FEWEST_STORES} to {MOST_STORES} stores"
+        raise InvalidArgumentError("stores", stores, rule)
     if len({id(each) for each in given}) < len(given):
-        raise InvalidArgumentError("stores", stores, expected="each of them another one")
+        raise InvalidArgumentError("stores", stores, "must all be distinct")

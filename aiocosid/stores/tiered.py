@@ -79,11 +79,11 @@ def name_of_root(store: Store, given: str | None) -> str:
     backend = getattr(root, "_backend", None)
     if isinstance(backend, MemoryBackend):
         return _memories.setdefault(backend, f"memory {secrets.token_hex(8)}")
-    expected = (
-        f"a text that no other root with spans on the same Redis has than this {kind} root, "
-        "the same in every process, as 'db1/shop'"
+    rule = (
+        f"is required for this {kind} root: a text such as 'db1/shop', the same in every process, "
+        "that no other root with spans on the same Redis has"
     )
-    raise InvalidArgumentError("root_name", given, expected=expected)
+    raise InvalidArgumentError("root_name", given, rule)
 
 
 def name_of_url(url: str) -> str | None:
@@ -180,11 +180,10 @@ class TieredIdSegmentDistributor(WatchedDistributor):
         """
         root = store.root.segment_distributor(**described)
         if store.span < root.step:
-            expected = f"at least the step, {root.step}: larger requests bypass Redis"
-            raise InvalidArgumentError("span", store.span, expected=expected)
+            rule = f"must be at least the step, {root.step}: larger requests bypass Redis"
+            raise InvalidArgumentError("span", store.span, rule)
         if root.stride != 1 or root.step_limit is not None:
-            expected = "one that grants contiguous ranges of any length"
-            raise InvalidArgumentError("root", root, expected=expected)
+            raise InvalidArgumentError("root", root, "must grant contiguous ranges of any length")
         super().__init__(
             namespace=root.namespace, name=root.name, offset=root.offset, step=root.step
         )
@@ -579,7 +578,7 @@ class TieredStore(StoreOverStores[TieredIdSegmentDistributor]):
 
 def _check_both(root: object, cache: object) -> None:
     if not isinstance(root, Store) or isinstance(root, RedisStore | TieredStore):
-        expected = "a durable store, no RedisStore, whose server may lose data, and no TieredStore"
-        raise InvalidArgumentError("root", root, expected=expected)
+        rule = "must be a durable store, neither a RedisStore nor a TieredStore"
+        raise InvalidArgumentError("root", root, rule)
     if not isinstance(cache, RedisStore):
-        raise InvalidArgumentError("cache", cache, expected="a RedisStore")
+        raise InvalidArgumentError("cache", cache, "must be a RedisStore")

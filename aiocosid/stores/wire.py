@@ -165,7 +165,7 @@ LABEL: Final = "aiocosid server"
 
 _FACTS: Final[dict[type[CosIdError], tuple[str, ...]]] = {
     NameTooLongError: ("value", "limit"),
-    InvalidArgumentError: ("argument", "value", "expected"),
+    InvalidArgumentError: ("argument", "value", "rule"),
     IdOverflowError: ("counter", "limit"),
     CorruptCounterError: ("counter", "found"),
     CounterMissingError: ("counter",),

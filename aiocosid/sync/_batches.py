@@ -37,7 +37,7 @@ AGE_LIMIT: Final = 0.1  # seconds that an id which tells a time may lie in hand
 def check_make(make: object, what: str) -> None:
     """Raise unless it can be called."""
     if not callable(make):
-        raise InvalidArgumentError("make", make, expected=f"a function that returns {what}")
+        raise InvalidArgumentError("make", make, f"must be a function that returns {what}")
 
 
 def check_batch(batch: object) -> None:
@@ -49,8 +49,8 @@ def check_batch(batch: object) -> None:
 def check_order(generator: object, batch: int) -> None:
     """Raise if the generator is strict, and threads would take ids of it ahead."""
     if batch > 1 and getattr(generator, "strict", False):
-        expected = "1 for a strict generator: ids in hand would be lower than later ones elsewhere"
-        raise InvalidArgumentError("batch", batch, expected=expected)
+        rule = "must be 1 for a strict generator: buffered ids would come after higher ones"
+        raise InvalidArgumentError("batch", batch, rule)
     if (inner := getattr(generator, "_inner", None)) is not None:
         check_order(inner, batch)
 

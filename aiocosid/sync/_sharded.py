@@ -103,8 +103,8 @@ class SyncShardedId(SyncIdGenerator[int]):
         async def work(value: object) -> R:
             found = await self._find(value)
             if not isinstance(found, snowflake.ShardedId):
-                expected = "a ShardedId; other kinds have no sharding id"
-                raise InvalidArgumentError("generator", found, expected=expected)
+                rule = "must be a ShardedId: other kinds have no sharding id"
+                raise InvalidArgumentError("generator", found, rule)
             return await take(found)
 
         return self._in_one_process(lambda: self._outcome(work, deadline))

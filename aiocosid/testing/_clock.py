@@ -210,5 +210,5 @@ def use_clock(clock: Clock) -> Generator[Clock]:
 
 def _nanoseconds(seconds: float) -> int:
     if not 0 <= seconds < inf:
-        raise InvalidArgumentError("seconds", seconds, expected="a finite number of at least 0")
+        raise InvalidArgumentError("seconds", seconds, "must be a finite number of at least 0")
     return round(seconds * NS)

@@ -57,7 +57,7 @@ class LeafAddress:
         """
         check_text("ip", ip, at_most=WIDTH - 6)
         if not _NODE.fullmatch(ip):
-            raise InvalidArgumentError("ip", ip, expected="this host's address, without a slash")
+            raise InvalidArgumentError("ip", ip, "must be this host's address without a slash")
         number = int(port) if isinstance(port, str) and re.fullmatch("[0-9]{1,5}", port) else port
         check_integer("port", number, at_least=1, at_most=2**16 - 1)
         return cls(ip, str(number))
@@ -80,5 +80,5 @@ def check_leaf_name(name: str) -> str:
     """
     check_text("name", name, at_most=WIDTH)
     if not _NODE.fullmatch(name):
-        raise InvalidArgumentError("name", name, expected="Leaf's leaf.name, without a slash")
+        raise InvalidArgumentError("name", name, "must be Leaf's leaf.name without a slash")
     return name

@@ -177,8 +177,8 @@ class LeafLocalStore(WorkerIdStore):
         address, options = split_options(url, cls.scheme, cls.options, needs_all=True)
         scheme, _, path = address.partition("://")
         if scheme != "file" or "?" in path:
-            expected = f"one that begins with {cls.scheme}+file://, and has no other options"
-            raise InvalidArgumentError("url", f"{cls.scheme}+...", expected=expected)
+            rule = f"must begin with {cls.scheme}+file:// and have no other options"
+            raise InvalidArgumentError("url", f"{cls.scheme}+...", rule)
         return cls(options.pop("map"), directory=unquote(path) or None, **options)
 
 
@@ -193,14 +193,14 @@ def _number_of(work_id_map: Mapping[str, int] | str, address: LeafAddress) -> in
     with suppress(ValueError):
         found = json.loads(found, object_pairs_hook=_unique) if isinstance(found, str) else found
     table: Mapping[Any, Any] = found if isinstance(found, Mapping) else {}  # pyright: ignore[reportUnknownVariableType]
-    expected = 'each "ip:port" once with a number from 0 on, and no number twice'
+    rule = 'must give each "ip:port" once a number from 0 on, and no number twice'
     numbers = [each for each in table.values() if type(each) is int and each >= 0]
     keys = [key for key in table if isinstance(key, str) and re.fullmatch(r".+:[0-9]{1,5}", key)]
     is_sound = table and len({*numbers}) == len(keys) == len(table)
     if not is_sound or str(address) not in table:
         if is_sound:
-            expected = f"one that has {str(address)!r}, which is this process"
-        raise InvalidArgumentError("work_id_map", work_id_map, expected=expected)
+            rule = f"has no number for {str(address)!r}, which is this process; add it"
+        raise InvalidArgumentError("work_id_map", work_id_map, rule)
     return int(table[str(address)])
 
 

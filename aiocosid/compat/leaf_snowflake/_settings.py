@@ -8,6 +8,7 @@ from urllib.parse import quote, urlencode
 
 from ...abc.dates import resolve_zone
 from ...errors import InvalidArgumentError
+from ...errors.base import one_of
 from ._address import LeafAddress, check_leaf_name
 
 if TYPE_CHECKING:
@@ -62,8 +63,8 @@ def settings_from_leaf(
     """
     options = {key: text.strip() for key, text in properties.items() if key.startswith("leaf.")}
     for key in sorted(options.keys() - _KNOWN):
-        expected = f"left out; known are {', '.join(sorted(_KNOWN))}"
-        raise InvalidArgumentError(key, "...", expected=expected)
+        rule = f"is not known; use one of {', '.join(sorted(_KNOWN))}"
+        raise InvalidArgumentError(key, "...", rule)
     settings: dict[str, object] = {}
     if _is_on(options, "leaf.segment.enable"):
         settings |= {"store": f"leaf+{_database(options)}", "leaf_tags": {}}
@@ -85,14 +86,14 @@ def _is_on(options: Mapping[str, str], key: str) -> bool:
     """Return a flag, which has to be there: Leaf's page and its code take another default."""
     found = options.get(key, "").lower()
     if found not in {"true", "false"}:
-        expected = "'true' or 'false'; Leaf's code takes true where it is missing, its page false"
-        raise InvalidArgumentError(key, options.get(key), expected=expected)
+        rule = "must be 'true' or 'false': without it Leaf's code takes true, its page false"
+        raise InvalidArgumentError(key, options.get(key), rule)
     return found == "true"
 
 
 def _needed(options: Mapping[str, str], key: str, why: str) -> str:
     if not (found := options.get(key, "")):
-        raise InvalidArgumentError(key, None, expected=f"given, for {why}")
+        raise InvalidArgumentError(key, None, f"is required for {why}")
     return found
 
 
@@ -101,8 +102,8 @@ def _database(options: Mapping[str, str]) -> str:
     key = "leaf.jdbc.url"
     match = _JDBC.fullmatch(_needed(options, key, "the database"))
     if match is None:
-        expected = "jdbc:mysql://host:3306/database, with one host"
-        raise InvalidArgumentError(key, "jdbc:...", expected=expected)
+        rule = "must look like jdbc:mysql://host:3306/database, with one host"
+        raise InvalidArgumentError(key, "jdbc:...", rule)
     user, password = (options.get(f"leaf.jdbc.{each}", "") for each in ("username", "password"))
     login = quote(user, safe="") + (f":{quote(password, safe='')}" if password else "")
     return f"{match[1]}://{login}{'@' if login else ''}{match[2]}/{match[3]}"
@@ -114,14 +115,13 @@ def _registry(
     """Return the URL of the registry of worker ids; ``more`` is for those that are for good."""
     mode = options.get("leaf.snowflake.mode") or MODES[0]
     if mode not in MODES:
-        expected = f"one of {', '.join(MODES)}"
-        raise InvalidArgumentError("leaf.snowflake.mode", mode, expected=expected)
+        raise InvalidArgumentError("leaf.snowflake.mode", mode, one_of(MODES, mode))
     if ip is None:
-        expected = "this host's address; Leaf guesses it, and two hosts may guess the same"
-        raise InvalidArgumentError("ip", ip, expected=expected)
+        rule = "is required: Leaf guesses this host's address, and two hosts may guess the same"
+        raise InvalidArgumentError("ip", ip, rule)
     address = LeafAddress.of(ip, _needed(options, "leaf.snowflake.port", "snowflakes"))
     for name in sorted(more.keys() - TAKEN.get(mode, set())):
-        raise InvalidArgumentError(name, more[name], expected=f"left out for mode {mode}")
+        raise InvalidArgumentError(name, more[name], f"cannot be used in mode {mode}")
     query = {"ip": address.ip, "port": address.port, **more}
     if mode == "mysql":
         return f"leaf-workerid+{_database(options)}?{urlencode(query, quote_via=quote)}"
@@ -132,7 +132,7 @@ def _registry(
     key = "leaf.snowflake.zk.address"
     hosts = _needed(options, key, f"mode {mode}")
     if not _HOSTS.fullmatch(hosts):
-        raise InvalidArgumentError(key, hosts, expected="host:port,host:port of ZooKeeper")
+        raise InvalidArgumentError(key, hosts, "must be ZooKeeper's host:port,host:port")
     path = "" if "/" in hosts else "/"
     scheme = f"leaf-{mode.replace('_', '-')}+zookeeper"
     return f"{scheme}://{hosts}{path}?{urlencode(query, quote_via=quote)}"

@@ -62,8 +62,8 @@ class _Rows(Registry["SqlExecutor"]):
         super().__init__(executor, _NAMESPACE, address.instance_id, interval=INTERVAL)
         self._address = address
         if executor.dialect_name != "mysql":
-            expected = "an engine or a URL of MySQL or MariaDB, where Leaf keeps worker ids"
-            raise InvalidArgumentError("engine", executor.dialect_name, expected=expected)
+            rule = "must be on MySQL or MariaDB, where Leaf keeps worker ids"
+            raise InvalidArgumentError("engine", executor.dialect_name, rule)
 
     async def find(self, at: SqlExecutor, bits: int, now_ms: int, latest_ms: int) -> Entry | None:  # noqa: ARG002 - there is no other
         rows = (await at.run(f"{_READ} ip_port = :address", address=str(self._address))).rows

@@ -57,8 +57,8 @@ def gapless_batch(
     connection: Any = connections[using]
     statements = STATEMENTS.get(connection.vendor)
     if statements is None:
-        expected = f"a database on {', '.join(STATEMENTS)}"
-        raise InvalidArgumentError("using", connection.vendor, expected=expected)
+        rule = f"must be a database on {' or '.join(STATEMENTS)}"
+        raise InvalidArgumentError("using", connection.vendor, rule)
     _check_transaction(connection)
 
     def run(statement: str, values: dict[str, Value]) -> Taking:

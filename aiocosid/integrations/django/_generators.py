@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ("BlockingIds", "explaining_waits", "find_generator")
 
-EXPECTED = "a SyncIdGenerator, as aiocosid.sync.connect(url).segment_chain(name)"
+RULE = "must be a SyncIdGenerator such as aiocosid.sync.connect(url).segment_chain(name)"
 
 
 class BlockingIds(Protocol):
@@ -66,9 +66,9 @@ def find_generator(
         found = None
     if found is None or isinstance(found, IdGenerator | TextIdGenerator):
         similar = get_close_matches(name, list(ids)) if is_mapping else ()
-        near = f"; similar names: {', '.join(map(repr, similar))}" if similar else ""
+        near = f"; use a similar name: {', '.join(map(repr, similar))}" if similar else ""
         argument = f"settings.AIOCOSID[{name!r}]"
-        raise InvalidArgumentError(argument, found, expected=f"{EXPECTED}{near}")
+        raise InvalidArgumentError(argument, found, f"{RULE}{near}")
     return found  # type: ignore[no-any-return]
 
 

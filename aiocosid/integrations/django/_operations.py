@@ -60,8 +60,8 @@ class CreateIdTables(Operation):  # type: ignore[misc]  # Django has no annotati
             return
         if connection.vendor not in {"postgresql", "mysql", "sqlite"}:
             argument = f"the database {self.database!r} of CreateIdTables"
-            expected = "PostgreSQL, MySQL, MariaDB or SQLite"
-            raise InvalidArgumentError(argument, connection.vendor, expected=expected)
+            rule = "must be PostgreSQL, MySQL, MariaDB or SQLite"
+            raise InvalidArgumentError(argument, connection.vendor, rule)
         for each in schema_statements(connection.vendor) if connection.vendor != "sqlite" else ():
             editor.execute(each, params=None)
 

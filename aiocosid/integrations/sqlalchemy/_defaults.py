@@ -175,8 +175,8 @@ class CosIdDefault(GeneratedId):
         wanted = _check_kind(column, kind, generator)
         if not in_greenlet():
             argument = f"the generator of {column if column is not None else self.name}"
-            expected = "a SyncIdGenerator: this Session or Connection is not one of asyncio"
-            raise InvalidArgumentError(argument, generator, expected=expected)
+            rule = "must be a SyncIdGenerator: this Session or Connection does not use asyncio"
+            raise InvalidArgumentError(argument, generator, rule)
         if rows > 1:
             return _written(wanted, await_only(generator.next_ids(rows, *shard)))
         try:
@@ -190,8 +190,8 @@ def _check_statement(context: Any, column: Column[Any]) -> None:  # noqa: ANN401
     """Refuse statements for which SQLAlchemy takes one id and writes it into all rows."""
     compiled = context.compiled  # SQLAlchemy keeps it for the next statement of this form
     if any(each is column for each in compiled.update_prefetch):
-        expected = "a default alone: an UPDATE asks for it once, for all its rows"
-        raise InvalidArgumentError(f"onupdate of {column}", "a cosid_default", expected=expected)
+        rule = "cannot be cosid_default: an UPDATE would write one id into all its rows"
+        raise InvalidArgumentError(f"onupdate of {column}", None, rule)
     if not hasattr(compiled, "_aiocosid_copied"):
         compiled._aiocosid_copied = {  # a mapped class's own copy of a table is equal to the table
             each.table
@@ -199,8 +199,8 @@ def _check_statement(context: Any, column: Column[Any]) -> None:  # noqa: ANN401
             if isinstance(each, Insert) and each.select is not None
         }
     if column.table in compiled._aiocosid_copied:
-        expected = "given: a default is asked for once here, for all rows"
-        raise InvalidArgumentError(f"{column}", "INSERT ... SELECT without it", expected=expected)
+        rule = "is required in INSERT ... SELECT: its default would write one id into all rows"
+        raise InvalidArgumentError(f"{column}", None, rule)
 
 
 def _check_kind(column: Column[Any] | None, kind: type, generator: object) -> type | None:
@@ -217,8 +217,8 @@ def _check_kind(column: Column[Any] | None, kind: type, generator: object) -> ty
         return None
     if {wanted, kind} == {int, str}:
         argument = f"the generator of {column}"
-        expected = f"one of {wanted.__name__}, as the column; this one's ids are {kind.__name__}"
-        raise InvalidArgumentError(argument, generator, expected=expected)
+        rule = f"must hand out {wanted.__name__}, the type of the column, not {kind.__name__}"
+        raise InvalidArgumentError(argument, generator, rule)
     return wanted
 
 
@@ -325,9 +325,8 @@ def _name(cls: Any) -> str:  # noqa: ANN401 - a mapped class
     name: str | None = cls.__cosid__ or getattr(cls, "__tablename__", None)
     if name is None:
         argument = f"__cosid__ of {cls.__module__}.{cls.__qualname__}"
-        raise InvalidArgumentError(
-            argument, None, expected="a generator's name: it has no table name"
-        )
+        rule = "must be a generator's name: the class has no table name"
+        raise InvalidArgumentError(argument, None, rule)
     return name
 
 

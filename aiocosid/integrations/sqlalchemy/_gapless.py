@@ -93,8 +93,7 @@ def gapless_batch_sync(
     database = {"mariadb": "mysql"}.get(bind.dialect.name, bind.dialect.name)
     statements = STATEMENTS.get(database)
     if statements is None:
-        expected = f"one on {', '.join(STATEMENTS)}"
-        raise InvalidArgumentError("session", database, expected=expected)
+        raise InvalidArgumentError("session", database, f"must be on {' or '.join(STATEMENTS)}")
 
     def run(statement: str, values: dict[str, Value]) -> Taking:
         result = connection.execute(_text(statement), values)
@@ -151,7 +150,7 @@ def begin_immediate(engine: Engine | AsyncEngine) -> None:
     """
     target = engine.sync_engine if isinstance(engine, AsyncEngine) else engine
     if target.dialect.name != "sqlite":
-        raise InvalidArgumentError("engine", target.dialect.name, expected="one on SQLite")
+        raise InvalidArgumentError("engine", target.dialect.name, "must be on SQLite")
     event.listen(target, "do_connect", _stop_the_driver)
     event.listen(target, "begin", _begin)
 

@@ -44,8 +44,8 @@ class Assigned:
             setattr(of, attribute, new_id)
         except Exception as error:
             place = f"{describe(type(of))}.{attribute}"
-            expected = "an id that the model accepts"
-            raise InvalidArgumentError(place, new_id, expected=expected) from error
+            rule = "must be an id that the model accepts"
+            raise InvalidArgumentError(place, new_id, rule) from error
 
     def take_back(self) -> None:
         """Restore the objects, except where other code has set another value."""
@@ -161,9 +161,9 @@ def _fields(model: type) -> tuple[IdField, ...]:
     found = id_fields(model)
     if not found:
         unknown = ", ".join(unresolved_fields(model))
-        hint = f"; these annotations name what cannot be found: {unknown}" if unknown else ""
-        expected = f"of classes with a field marked CosId{hint}"
-        raise InvalidArgumentError("objects", model, expected=expected)
+        hint = f"; correct the annotations that name unknown types: {unknown}" if unknown else ""
+        rule = f"must be of a class with a field annotated GeneratedId{hint}"
+        raise InvalidArgumentError("objects", model, rule)
     return found
 
 
@@ -172,6 +172,6 @@ def _generator(of: object, field: IdField, provider: Provider | None) -> AnyGene
     kind = _GENERATORS.get(field.kind)
     if kind is not None and not isinstance(found, kind):
         place = f"the generator of {describe(type(of))}.{field.attribute}"
-        expected = f"{kind.__name__}, for a field of type {field.kind.__name__}"
-        raise InvalidArgumentError(place, found, expected=expected)
+        rule = f"must be of type {kind.__name__}: the field has {field.kind.__name__}"
+        raise InvalidArgumentError(place, found, rule)
     return found

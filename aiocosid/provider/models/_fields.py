@@ -218,8 +218,9 @@ def cosid(name: str = SHARE, *, field: str = "id") -> Callable[[type[_T]], type[
 
     def decorate(model: type[_T]) -> type[_T]:
         if field not in (names := dict(annotations_of(model))):
-            expected = f"a field of {describe(model)} with an annotation: {', '.join(names)}"
-            raise InvalidArgumentError("field", field, expected=expected)
+            listed = ", ".join(names) or "it has none"
+            rule = f"must be an annotated field of {describe(model)} ({listed})"
+            raise InvalidArgumentError("field", field, rule)
         _named[model] = field, GeneratedId(name)
         _known.pop(model, None)
         return model
@@ -317,15 +318,15 @@ def unresolved_fields(model: type) -> list[str]:
 def _found(model: type, notes: dict[str, Any]) -> Iterator[IdField]:
     marked = {name: found for name, note in notes.items() if (found := _marks(note))}
     if len(marked) > 1:
-        place = f"CosId on {describe(model)}"
-        raise InvalidArgumentError(place, sorted(marked), expected="on one field")
+        place = f"GeneratedId on {describe(model)}"
+        raise InvalidArgumentError(place, sorted(marked), "is on several fields; mark one")
     columns = {column.attribute: column for column in _columns(model)}
     for name, (kind, marks) in marked.items():
         column = columns.get(name)
         every = [*marks, *([column.annotation] if column else ())]
         if any((mark.name, mark.shard) != (every[0].name, every[0].shard) for mark in every):
-            place, names = f"CosId on {describe(model)}.{name}", {mark.name for mark in every}
-            raise InvalidArgumentError(place, sorted(names), expected="of one name and one shard")
+            place, names = f"GeneratedId on {describe(model)}.{name}", {mark.name for mark in every}
+            raise InvalidArgumentError(place, sorted(names), "has several names or shards")
         yield column or _checked(model, name, kind, marks[0])
     yield from (column for name, column in columns.items() if name not in marked)
 
@@ -348,11 +349,10 @@ def _columns(model: type) -> Iterator[IdField]:
 
 
 def _checked(model: type, name: str, kind: Any, mark: GeneratedId) -> IdField:  # noqa: ANN401 - any type
-    place = f"CosId on {describe(model)}.{name}"
+    place = f"GeneratedId on {describe(model)}.{name}"
     is_typed = inspect.isclass(kind) and issubclass(kind, TypedId)
     if kind not in (int, str) and not is_typed:
-        expected = "on a field of type int or str, or of a class of TypedId"
-        raise InvalidArgumentError(place, kind, expected=expected)
+        raise InvalidArgumentError(place, kind, "must be on a field of type int, str or a TypedId")
     if not is_assignable(model, name):
-        raise InvalidArgumentError(place, "frozen", expected="on a field that can be assigned to")
+        raise InvalidArgumentError(place, None, "requires a field that can be assigned to")
     return IdField(name, cast("type[int | str]", kind), mark)

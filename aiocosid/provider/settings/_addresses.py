@@ -57,7 +57,7 @@ def address_of(text: str) -> Address:
         return Address(path=text.removeprefix(UNIX))
     found = TCP.fullmatch(text)
     if found is None or int(found["port"]) > MOST_PORTS:
-        raise InvalidArgumentError("listen", text, expected=ADDRESSES)
+        raise InvalidArgumentError("listen", text, f"must be {ADDRESSES}")
     return Address(host=found["ipv6"] or found["host"], port=int(found["port"]))
 
 

@@ -199,8 +199,8 @@ class Builder:
         from ...compat.leaf import LeafStore, LeafTags
 
         if not isinstance(store, LeafStore):
-            expected = "Leaf's, as leaf+mysql://user:password@host/database"
-            raise InvalidArgumentError("store", store, expected=expected)
+            rule = "must be Leaf's, such as leaf+mysql://user:password@host/database"
+            raise InvalidArgumentError("store", store, rule)
         close_timeout = self.settings.close_timeout
         options: dict[str, Any] = {"close_timeout": close_timeout, "clock": self.clock}
         make = partial(LeafSegmentId, instrument=self.instrument, **options)
@@ -320,7 +320,7 @@ class Builder:
             self.at(path, "max_id", f"is {top}, above the limit {limit} of {section.limit}")
         elif section.offset >= top:
             what = "max_id" if section.max_id else f"the last id of {section.limit or 'int64'}"
-            reason = f"is {section.offset}; it has to be below {what}, {top}: no id is left else"
+            reason = f"must be below {what}, {top}, not {section.offset}: otherwise no id is left"
             self.at(path, "offset", reason)
         if getattr(section, "group_kind", "chain") == "segment":
             for key in sorted(section.model_fields_set & OF_CHAINS):
@@ -364,8 +364,8 @@ class Builder:
         if store is None:
             raise Incomplete
         if planned.section.kind == "sharded" and not hasattr(store, "sequence_distributor"):
-            expected = "Redis, SQLite or memory: others do not grant sequences of a second"
-            raise InvalidArgumentError("store", planned.store, expected=expected)
+            rule = "must be Redis, SQLite or memory: others do not grant sequences of a second"
+            raise InvalidArgumentError("store", planned.store, rule)
         return store
 
     def _options(self, section: Any, names: Collection[str]) -> dict[str, Any]:  # noqa: ANN401 - of any kind

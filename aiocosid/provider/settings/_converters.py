@@ -135,26 +135,26 @@ def _base(section: ConverterSettings, planned: Planned) -> IdConverter:
 
 def _friendly(section: ConverterSettings, planned: Planned) -> IdConverter:
     if planned.layout is None:
-        expected = "another one: friendly text shows the time of a Snowflake, and this is none"
-        raise InvalidArgumentError("type", section.type, expected=expected)
+        rule = "shows the time of a Snowflake, and this generator makes none; take another type"
+        raise InvalidArgumentError("type", section.type, rule)
     if section.zone is None:
-        expected = "given for friendly text, as 'UTC' or '+08:00'"
-        raise InvalidArgumentError("zone", None, expected=expected)
+        rule = "is required for friendly text, for example 'UTC' or '+08:00'"
+        raise InvalidArgumentError("zone", None, rule)
     pad = bool(section.pad_start)
     return SnowflakeFriendlyIdConverter(FriendlyText(planned.layout, zone=section.zone, pad=pad))
 
 
 def _sharded(section: ConverterSettings, planned: Planned) -> IdConverter:
     if planned.sharded is None:
-        expected = "another one: sharded text shows second, sequence and shard of kind = 'sharded'"
-        raise InvalidArgumentError("type", section.type, expected=expected)
+        rule = "shows second, sequence and shard of kind = 'sharded'; take another type"
+        raise InvalidArgumentError("type", section.type, rule)
     return ShardedTextConverter(planned.sharded)
 
 
 def _opaque(section: ConverterSettings, _planned: Planned) -> IdConverter:
     if section.key is None:
-        expected = "given for opaque ids: 32, 48 or 64 hexadecimal digits, random and secret"
-        raise InvalidArgumentError("key", None, expected=expected)
+        rule = "is required for opaque ids: 32, 48 or 64 hexadecimal digits, random and secret"
+        raise InvalidArgumentError("key", None, rule)
     inner: IdConverter = NUMBERS[section.inner or "radix62"]()
     try:
         return OpaqueIdConverter.from_text(section.key.get_secret_value(), inner)
@@ -162,8 +162,8 @@ def _opaque(section: ConverterSettings, _planned: Planned) -> IdConverter:
         if error.argument != "key":
             raise
     # Out of the handler, so that no traceback shows the key as the context.
-    expected = "32, 48 or 64 hexadecimal digits, or base64 of 16, 24 or 32 bytes"
-    raise InvalidArgumentError("key", "***", expected=expected)
+    rule = "must be 32, 48 or 64 hexadecimal digits, or base64 of 16, 24 or 32 bytes"
+    raise InvalidArgumentError("key", "...", rule)
 
 
 SPECIAL: Final[dict[str, Callable[[ConverterSettings, Planned], IdConverter]]] = {

@@ -114,7 +114,7 @@ def _read() -> dict[str, Any]:
     except SettingsError as error:
         name = next((each for each in TABLES if f'"{each}"' in str(error)), "")
         variable = PREFIX + name.upper()
-        problem = SettingsProblem(name, "has to be a table, written in JSON", variable)
+        problem = SettingsProblem(name, "must be a table, written in JSON", variable)
         raise InvalidSettingsError([problem]) from error
     except RecursionError as error:
         reason = f"holds JSON that is nested too deeply, in one of the {PREFIX}... variables"

@@ -161,8 +161,8 @@ class Machines:
         if machine.instance_id is not None:
             options["instance_id"] = InstanceId(machine.instance_id, stable=machine.stable)
         elif machine.stable:
-            expected = "given with instance_id: without one each start is another instance"
-            raise InvalidArgumentError("stable", machine.stable, expected=expected)
+            rule = "requires instance_id: without one each start is another instance"
+            raise InvalidArgumentError("stable", machine.stable, rule)
         if store is not None:
             return store.machine_id_distributor(**options)
         if machine.source == "manual":

@@ -35,14 +35,13 @@ def _address(text: str) -> str:
     try:
         address_of(text)
     except InvalidArgumentError as error:
-        message = "Input should be {expected}"
-        raise PydanticCustomError("address", message, {"expected": error.expected}) from None
+        raise PydanticCustomError("address", "{rule}", {"rule": error.rule}) from None
     return text
 
 
 def _with_zone(moment: datetime) -> datetime:
     if moment.tzinfo is None:
-        message = "Input should be a time with its offset, as 2027-01-01T00:00:00Z"
+        message = "must be a time with its offset, such as 2027-01-01T00:00:00Z"
         raise PydanticCustomError("zone", message)
     return moment
 

@@ -187,8 +187,8 @@ def sharding_of(
                 return None
             if planned is None or planned.section.kind != "snowflake":
                 known = [name for name, each in generators.items() if each.layout is not None]
-                expected = f"a Snowflake generator: {', '.join(known) or 'there is none'}"
-                raise InvalidArgumentError("generator", section.generator, expected=expected)
+                rule = f"must be a Snowflake generator ({', '.join(known) or 'there is none'})"
+                raise InvalidArgumentError("generator", section.generator, rule)
             if planned.layout is None:
                 return None
             return sharding_algorithm(

@@ -125,7 +125,7 @@ class Stores:
                 except MissingExtraError as error:
                     self._note(path, str(error))
                 except InvalidArgumentError as error:
-                    self._note((*path, error.argument), f"has to be {error.expected}")
+                    self._note((*path, error.argument), error.rule)
         shown = (self._shown(_plain(getattr(section, each))) for each in PARTS)
         return self._made[key], "tiered: {} under {}".format(*shown)
 
@@ -165,9 +165,9 @@ class Stores:
     def _reason(self, url: str, error: InvalidArgumentError) -> str:
         """Describe the error without the value, which may have a password."""
         if ":" in url:
-            return f"has to be a URL: {error.expected}"
+            return f"{error.argument} {error.rule}"
         known = ", ".join(self._settings.stores) or "none"
-        return f"has to be a URL, {error.expected}, or a name in [stores], which has {known}"
+        return f"is no name in [stores], which has {known}; a URL {error.rule}"
 
 
 def single_store(settings: Settings) -> tuple[str, Callable[[], Store]]:
@@ -181,8 +181,8 @@ def single_store(settings: Settings) -> tuple[str, Callable[[], Store]]:
     found = store_factories(settings)
     if len(found) != 1:
         named = ", ".join(where for where, _ in found) or "none"
-        expected = f"at the top of the settings, which name {named}; or give a URL"
-        raise InvalidArgumentError("store", None, expected=expected)
+        rule = f"is not set at the top of the settings, which name {named}; set it, or give a URL"
+        raise InvalidArgumentError("store", None, rule)
     return found[0]
 
 

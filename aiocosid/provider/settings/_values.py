@@ -82,7 +82,7 @@ def _flag(value: object) -> object:
         return value
     found = truth(value)
     if found is None:
-        raise PydanticCustomError("flag", f"Input should be {TRUTH_WORDS}")
+        raise PydanticCustomError("flag", f"must be {TRUTH_WORDS}")
     return found
 
 
@@ -102,7 +102,7 @@ def _threshold(value: object) -> object:
     if isinstance(value, EnvironmentText) and INTEGER.fullmatch(value):
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or value < -1:
-        message = "Input should be an integer of -1 or more, or 'none'"
+        message = "must be an integer of -1 or more, or 'none'"
         raise PydanticCustomError("threshold", message)
     return value
 
@@ -116,7 +116,7 @@ def _imported(value: object) -> object:
         for name in names.split("."):
             found = getattr(found, name)
     except Exception as error:  # noqa: BLE001 - a module of the user's, which may raise anything
-        message = "Input should be what can be imported, as 'package.module:name'; {reason}"
+        message = "must be what can be imported, such as 'package.module:name': {reason}"
         reason = f"{type(error).__name__}: {error}"
         raise PydanticCustomError("import", message, {"reason": reason}) from None
     return found
@@ -171,7 +171,7 @@ Seconds = Annotated[float, from_text(float)]
 def _creation(value: object) -> object:
     words = ""
     if isinstance(value, EnvironmentText):
-        words = f"{', '.join(YES + NO)}, disposable, or the last day to create, such as 2026-12-31"
+        words = f"must be {', '.join(YES + NO)}, disposable or a last day such as 2026-12-31"
         found = truth(value)
         value = str(value) if found is None else found
     if isinstance(value, date) and not isinstance(value, datetime):  # TOML has a type for it
@@ -179,9 +179,7 @@ def _creation(value: object) -> object:
     try:
         return check_create(value)
     except InvalidArgumentError as error:
-        expected = words or error.expected
-        message = "Input should be {expected}"
-        raise PydanticCustomError("create", message, {"expected": expected}) from None
+        raise PydanticCustomError("create", "{rule}", {"rule": words or error.rule}) from None
 
 
 Flag = Annotated[bool, BeforeValidator(_flag)]

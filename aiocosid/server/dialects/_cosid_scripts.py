@@ -90,7 +90,7 @@ class MachineScripts:
         try:
             key, *arguments = [word.decode() for word in words[2:]]
         except UnicodeDecodeError:
-            raise RespError("ERR a key has to be UTF-8") from None
+            raise RespError("ERR a key must be UTF-8") from None
         if not (key.startswith("{") and key.endswith("}")):
             raise RespError(_WRONG)
         namespace = key[1:-1]

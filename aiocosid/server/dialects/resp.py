@@ -123,7 +123,7 @@ class _Keys:
         try:
             text = key.decode()
         except UnicodeDecodeError:
-            raise RespError("ERR a key has to be UTF-8") from None
+            raise RespError("ERR a key must be UTF-8") from None
         if key.startswith(_PREFIX) and key.endswith(_SUFFIX):
             namespace, dot, name = text[len(_PREFIX) : -len(_SUFFIX)].partition(".")
             if dot:
@@ -166,7 +166,7 @@ class _Keys:
         if key.startswith(_PREFIX) and key.endswith(_SUFFIX):
             most = max(most, COSID_STEP)
         if not 1 <= step <= most:
-            raise RespError(f"ERR {_RISES}: increment has to be from 1 to {most}")
+            raise RespError(f"ERR {_RISES}: increment must be from 1 to {most}")
         found = session.counters.get(key)
         if found is None:
             namespace, name = self._check(session, key, TokenScope.SEGMENTS)

@@ -176,7 +176,7 @@ class _Tinyid:
         if self._caps:
             count = min(count, at_most)
         if not 1 <= count <= at_most:
-            raise InvalidArgumentError("batchSize", count, expected=f"from 1 to {at_most}")
+            raise InvalidArgumentError("batchSize", count, f"must be from 1 to {at_most}")
         if count > 1:
             check_many(scope, access)
         self._service.quotas.charge(access, form["bizType"], count)

@@ -53,7 +53,7 @@ class EtcdStore(BackendStore[EtcdBackend]):
         """
         check_text("prefix", prefix)
         if not (shorter := prefix.rstrip("/")):
-            raise InvalidArgumentError("prefix", prefix, expected="more than '/'")
+            raise InvalidArgumentError("prefix", prefix, "must be more than '/'")
         self._backend = EtcdBackend(EtcdLink.by_client(client), shorter)
 
     @classmethod

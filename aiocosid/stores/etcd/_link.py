@@ -498,7 +498,7 @@ class EtcdLink(Link[Any]):
             InvalidArgumentError: it is a client of another kind.
         """
         if not (callable(getattr(client, "connect", None)) and hasattr(client, "leasestub")):
-            raise InvalidArgumentError("client", type(client), expected="an aetcd.Client")  # pyright: ignore[reportUnknownArgumentType]
+            raise InvalidArgumentError("client", type(client), "must be an aetcd.Client")  # pyright: ignore[reportUnknownArgumentType]
         return cls("on a client", BorrowedConnection("the etcd client", _Client(client)))
 
     @classmethod

@@ -53,10 +53,10 @@ class HttpStore(BackendStore[HttpBackend]):
         """
         # A synchronous one would block the loop.
         if not isinstance(client, httpx.AsyncClient):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
-            raise InvalidArgumentError("client", type(client), expected="an httpx.AsyncClient")
+            raise InvalidArgumentError("client", type(client), "must be an httpx.AsyncClient")
         if not client.base_url.host:
-            expected = "an httpx.AsyncClient with a base_url, such as http://host:8688"
-            raise InvalidArgumentError("client", client, expected=expected)
+            rule = "must be an httpx.AsyncClient with a base_url, such as http://host:8688"
+            raise InvalidArgumentError("client", client, rule)
         address = client.base_url.copy_with(userinfo=b"", query=None, fragment=None)
         connection = UsersClient("the httpx client", session_on(client))
         self._backend = HttpBackend(connection, str(address).rstrip("/"))

@@ -377,8 +377,8 @@ class RedisLink(Link[RedisSession]):
             # A synchronous client has no aclose, and would block the loop.
             needed = "execute_command", "aclose"
             if not all(callable(getattr(client, name, None)) for name in needed):
-                expected = "a client of redis.asyncio"
-                raise InvalidArgumentError("client", type(client), expected=expected)
+                rule = "must be a client of redis.asyncio"
+                raise InvalidArgumentError("client", type(client), rule)
             pool = _pool_of(client)
             self.is_cluster = hasattr(client, "nodes_manager")
             socket_timeout = getattr(pool, "connection_kwargs", {}).get("socket_timeout")
@@ -388,8 +388,8 @@ class RedisLink(Link[RedisSession]):
         self.durability: DurabilityCheck = DurabilityCheck(demands.durability, pool)
         wait = demands.replica_timeout
         if demands.replicas and socket_timeout and wait >= socket_timeout:
-            expected = f"less than socket_timeout, {socket_timeout:g} s"  # which would end it early
-            raise InvalidArgumentError("replica_timeout", wait, expected=expected)
+            rule = f"must be less than socket_timeout, {socket_timeout:g} s, which would end it"
+            raise InvalidArgumentError("replica_timeout", wait, rule)
 
     async def run(
         self,

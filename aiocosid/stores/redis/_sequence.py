@@ -108,8 +108,8 @@ class RedisSequenceDistributor(SequenceDistributor):
         """Raise if a cluster would keep counter and fence in two slots."""
         tags = {_hash_tag(self._key(each)) for each in (1, 2, FENCE)}
         if len(tags) > 1 or b"" in tags:
-            expected = f"with a hash tag on a cluster, as '{{order}}:{SECOND}'"
-            raise InvalidArgumentError("key", text_of(self._key(SECOND)), expected=expected)
+            rule = f"needs a hash tag on a cluster, as in '{{order}}:{SECOND}'"
+            raise InvalidArgumentError("key", text_of(self._key(SECOND)), rule)
 
     async def aopen(self) -> None:
         """Get ready in this process; in a forked child with new connections.
@@ -126,7 +126,7 @@ def _parts(key: object, namespaced_name: str) -> tuple[str, str]:
         return f"aiocosid:{{{namespaced_name}}}:", ""
     check_text("key", key)
     if not isinstance(key, str) or key.count(SECOND) != 1:
-        raise InvalidArgumentError("key", key, expected=f"a text that holds {SECOND} once")
+        raise InvalidArgumentError("key", key, f"must be a text that holds {SECOND} once")
     prefix, _, suffix = key.partition(SECOND)
     return prefix, suffix
 

@@ -45,7 +45,5 @@ def _token_of(url: StoreUrl) -> str:
     user, password = url.login or ("", "")
     given = [each for each in (user, password, url.options["token"]) if each]
     if len(given) > 1:
-        raise InvalidArgumentError(
-            "url", f"{url.scheme}:...", expected="one with at most one token"
-        )
+        raise InvalidArgumentError("url", f"{url.scheme}:...", "must have at most one token")
     return "".join(given)

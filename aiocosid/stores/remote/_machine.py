@@ -36,8 +36,8 @@ class RemoteMachineIdDistributor(CellMachineIdDistributor):
             CosIdError: as for `distribute`.
         """
         if asked.offline_ms > MOST_AHEAD_MS:
-            expected = f"at most {MOST_AHEAD_MS // 1000} seconds through an id service"
-            raise InvalidArgumentError("offline", self.offline, expected=expected)
+            rule = f"must be at most {MOST_AHEAD_MS // 1000} seconds through an id service"
+            raise InvalidArgumentError("offline", self.offline, rule)
         return await self._backend.operate("take_machine", self.namespace, asked, Took)
 
     async def ask_renew(self, asked: RenewOperation) -> Renewed:

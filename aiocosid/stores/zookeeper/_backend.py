@@ -104,8 +104,8 @@ class ZookeeperBackend(Backend):
     def check_counter(self, counter: IdSegmentDistributor) -> None:
         """Refuse a name that ends in ``-locker``."""
         if counter.name.endswith(LOCKER):
-            expected = f"a text that does not end in {LOCKER!r}: Curator keeps a lock there"
-            raise InvalidArgumentError("name", counter.name, expected=expected)
+            rule = f"must be a text that does not end in {LOCKER!r}: Curator keeps a lock there"
+            raise InvalidArgumentError("name", counter.name, rule)
 
     async def add(self, name: str, by: int, *, first: int | None) -> int:
         add = partial(after_add, by=by, first=first, store=self.label, name=name)

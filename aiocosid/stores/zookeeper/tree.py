@@ -563,7 +563,7 @@ class ZookeeperLink(Link[Wire]):
             InvalidArgumentError: it is a client of another kind.
         """
         if not all(callable(getattr(client, name, None)) for name in ("get_async", "add_listener")):
-            raise InvalidArgumentError("client", type(client), expected="a kazoo KazooClient")
+            raise InvalidArgumentError("client", type(client), "must be a kazoo KazooClient")
         kazoo: Any = client  # the driver has no types
         self.label: str = (
             f"{','.join(f'{host}:{port}' for host, port in kazoo.hosts)}{kazoo.chroot}"
