@@ -193,7 +193,9 @@ def grouped(given: Given) -> GeneratorSpec[GroupedSegmentId]:
     # An unknown kind is refused when the generator is made.
     known, _ = GROUP_KINDS.get(given.get("group_kind", "chain"), (None, None))
     detail = (
-        f"kind {given['kind']!r}" if known is None else Agreement(step, known, given["group_by"])
+        f"kind {given['group_kind']!r}"
+        if known is None
+        else Agreement(step, known, given["group_by"])
     )
     return GeneratorSpec(GroupedSegmentId.__name__, detail, make, resumes="groups")
 

@@ -24,8 +24,8 @@ R = TypeVar("R")
 # Otherwise this is imported at the first use.  On the background loop that could happen during a
 # fork, and the child would then wait for an import in a thread that it does not have.
 import_module("anyio._backends._asyncio")
-for _room in ("machine._lease", "segment._statistics", "snowflake._statistics"):
-    import_module(f"aiocosid.{_room}")
+for _module in ("abc.variables", "machine._lease", "segment._statistics", "snowflake._statistics"):
+    import_module(f"aiocosid.{_module}")
 
 
 class LoopThread:
