@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from .provider import IdProvider as IdProvider
     from .provider import configure as configure
     from .provider import connect as connect
-    from .provider import open_store as open_store
-    from .provider.models import CosId as CosId
+    from .provider import store_from_url as store_from_url
+    from .provider.models import GeneratedId as GeneratedId
     from .provider.models import ensure_ids as ensure_ids
     from .segment import GroupBy as GroupBy
     from .segment import GroupedSegmentId as GroupedSegmentId
@@ -47,9 +47,9 @@ __version__ = "0.1.0"
 
 __all__ = (
     "ConfiguredProvider",
-    "CosId",
     "CosIdError",
     "CosIdGenerator",
+    "GeneratedId",
     "GroupBy",
     "GroupedSegmentId",
     "IdProvider",
@@ -69,7 +69,7 @@ __all__ = (
     "ensure_ids",
     "errors",
     "generator_named",
-    "open_store",
+    "store_from_url",
     "use_provider",
 )
 
@@ -80,8 +80,8 @@ if not TYPE_CHECKING:  # else every name would be one of ours
             ".generators.text": "StringIdGenerator",
             ".abc.events": "Instrument",
             ".machine": "MachineIdLease",
-            ".provider.models": "CosId ensure_ids",
-            ".provider": "ConfiguredProvider IdProvider configure connect open_store",
+            ".provider.models": "GeneratedId ensure_ids",
+            ".provider": "ConfiguredProvider IdProvider configure connect store_from_url",
             ".segment": (
                 "GroupBy GroupedSegmentId IdSegment SegmentChainId SegmentId SegmentStatistics"
             ),

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 import redis.asyncio
 
-from aiocosid import SegmentChainId, SegmentId, open_store
+from aiocosid import SegmentChainId, SegmentId, store_from_url
 from aiocosid.abc import IdSegmentDistributor
 from aiocosid.stores.redis import RedisStore
 
@@ -89,7 +89,7 @@ async def ask() -> Answer:
     with valkey() as url, postgres() as sql:
         client = redis.asyncio.from_url(url)
         redis_store = RedisStore(client, durability="ignore")
-        async with open_store(sql) as sql_store:
+        async with store_from_url(sql) as sql_store:
             await sql_store.create_schema()
             for _ in range(ROUNDS):
                 stores: dict[str, IdSegmentDistributor] = {

@@ -54,7 +54,7 @@ async def ask() -> Answer:
             "SQLite": f"sqlite:///{folder}/ids.db",
         }
         for url in (postgres_url, stores["SQLite"]):
-            async with aiocosid.open_store(url) as store:
+            async with aiocosid.store_from_url(url) as store:
                 await store.create_schema()
         affinity = os.sched_getaffinity(0)
         os.sched_setaffinity(0, range(os.cpu_count() or 1))  # processes may use all cores

@@ -42,7 +42,7 @@ async def ask() -> Answer:
 
     with valkey() as url:
         async with RedisStore.from_url(url) as store:
-            await store.mark_machines(namespace=NAMESPACE, safe_guard=HOURS)
+            await store.initialize_namespace(namespace=NAMESPACE, safe_guard=HOURS)
             batched = await _rounds(store, batches, IDS, ROUNDS, max_borrow=3600)
             single = await _rounds(store, singles, IDS, ROUNDS, max_borrow=3600)
             crowded = await _rounds(store, crowd, TASKS * EACH, 1)

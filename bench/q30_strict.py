@@ -11,7 +11,7 @@ from typing import Any
 
 import asyncpg
 
-from aiocosid import SegmentId, open_store
+from aiocosid import SegmentId, store_from_url
 from tests.servers import EtcdServer, PostgresServer
 from tests.servers.proxy import FaultProxy
 
@@ -88,7 +88,7 @@ async def _beside_nextval(url: str) -> Found:
 
 async def _beside_transactions(url: str) -> Found:
     """Measure beside a transaction that compares and writes."""
-    async with open_store(url) as store:
+    async with store_from_url(url) as store:
         counter = store.segment_distributor(name="beside")
         return await _measure(url, partial(counter.next_max_id, 1))
 
@@ -101,7 +101,7 @@ async def _measure(url: str, call: Take) -> Found:
         async with lock:
             await call()
 
-    async with open_store(url) as store:
+    async with store_from_url(url) as store:
         await store.create_schema()
         async with SegmentId(store.segment_distributor(name="order"), strict=True) as strict:
             for tasks, each in TASKS.items():

@@ -21,7 +21,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from aiocosid.provider import configure
-from aiocosid.server import App, Token, Verb, digest_of
+from aiocosid.server import App, Token, TokenScope, digest_of
 from aiocosid.server._listen import EitherProtocol
 from aiocosid.server.dialects.leaf import routes as leaf_routes
 from aiocosid.server.dialects.tinyid import routes as tinyid_routes
@@ -64,8 +64,8 @@ def service() -> App:
     """Return the id service."""
     generators = {"order": {"kind": "chain"}}
     ids = configure({"store": "memory:", "generators": generators}, default=False)
-    verbs = Verb.IDS, Verb.SEGMENTS
-    token = Token(name="bench", digest=digest_of(SECRET), verbs=verbs, ids_per_second=ENOUGH)
+    scopes = TokenScope.IDS, TokenScope.SEGMENTS
+    token = Token(name="bench", digest=digest_of(SECRET), scopes=scopes, ids_per_second=ENOUGH)
     return App(
         ids,
         tokens=[token],

@@ -97,8 +97,8 @@ async def ask() -> Answer:
         socket = Path(folder, "ids.sock")
         with running(["-m", __name__, str(socket)], 0, path=socket):
             async with (
-                aiocosid.open_store(f"aiocosid+unix://{socket}") as local,
-                aiocosid.open_store(url) as remote,
+                aiocosid.store_from_url(f"aiocosid+unix://{socket}") as local,
+                aiocosid.store_from_url(url) as remote,
             ):
                 floors, found = await beside(
                     await blocks_of(remote), await blocks_of(local), ROUNDS

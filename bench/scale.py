@@ -93,15 +93,15 @@ class FarMachines(MachineIdDistributor):
         await self._server.reach()
         return await self._inner.distribute(bits, now_ms=now_ms, latest_ms=latest_ms)
 
-    async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
+    async def renew(self, machine_id: int, *, now_ms: int, fence_ms: int) -> None:
         """Send a renewal."""
         await self._server.reach()
-        await self._inner.guard(machine_id, now_ms=now_ms, mark_ms=mark_ms)
+        await self._inner.renew(machine_id, now_ms=now_ms, fence_ms=fence_ms)
 
-    async def revert(self, machine_id: int, *, last_ms: int) -> None:
+    async def release(self, machine_id: int, *, last_ms: int) -> None:
         """Give it back."""
         await self._server.reach()
-        await self._inner.revert(machine_id, last_ms=last_ms)
+        await self._inner.release(machine_id, last_ms=last_ms)
 
 
 class SkewedClock(WorldClock):

@@ -8,7 +8,7 @@ from itertools import count
 from typing import NamedTuple
 
 
-class Taken(NamedTuple):
+class GrantReceipt(NamedTuple):
     """One call: when it began and ended, on one clock; its lowest and highest id."""
 
     begin: float
@@ -17,12 +17,12 @@ class Taken(NamedTuple):
     highest: int
 
 
-def violations(history: Iterable[Taken]) -> list[tuple[Taken, Taken]]:
+def violations(history: Iterable[GrantReceipt]) -> list[tuple[GrantReceipt, GrantReceipt]]:
     """Return pairs of calls of which the second began after the first had ended, and got less."""
-    found: list[tuple[Taken, Taken]] = []
+    found: list[tuple[GrantReceipt, GrantReceipt]] = []
     taken = list(history)
     by_end = sorted(taken, key=lambda each: each.end)
-    ended, top = 0, Taken(0, 0, 0, 0)  # the call with the highest id that has ended
+    ended, top = 0, GrantReceipt(0, 0, 0, 0)  # the call with the highest id that has ended
     for each in sorted(taken):
         while by_end[ended].end < each.begin:
             top = max(top, by_end[ended], key=lambda one: one.highest)
@@ -42,7 +42,7 @@ class History:
 
     def __init__(self, now: Callable[[], float] | None = None) -> None:
         """Read a clock; by default each moment is one later than the one before."""
-        self.calls: list[Taken] = []
+        self.calls: list[GrantReceipt] = []
         self.ids: list[int] = []
         self._now = now or partial(next, count())
 
@@ -50,7 +50,7 @@ class History:
         """Make a call for ``n`` ids, and record it."""
         begin = self._now()
         ids = await call(n)
-        self.calls.append(Taken(begin, self._now(), min(ids), max(ids)))
+        self.calls.append(GrantReceipt(begin, self._now(), min(ids), max(ids)))
         self.ids += ids
         return ids
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
-from aiocosid import SegmentChainId, SegmentId, SnowflakeId, open_store
+from aiocosid import SegmentChainId, SegmentId, SnowflakeId, store_from_url
 from aiocosid.abc import IdGenerator
 from tests.servers import Server
 
@@ -60,9 +60,11 @@ async def take_under_kills(ensemble: Ensemble, *, kills: int, each: int = 2) -> 
         each: generators of a kind.
     """
     over = asyncio.Event()
-    async with open_store(ensemble.url) as store:
+    async with store_from_url(ensemble.url) as store:
         await store.create_schema(disposable=True)
-        await store.mark_machines(namespace="leaders", is_new=True, safe_guard=SAFE_GUARD)
+        await store.initialize_namespace(
+            namespace="leaders", confirm_no_holders=True, safe_guard=SAFE_GUARD
+        )
     async with asyncio.TaskGroup() as group:
         tasks = [
             group.create_task(take(ensemble.url, over))
@@ -85,14 +87,14 @@ async def take_under_kills(ensemble: Ensemble, *, kills: int, each: int = 2) -> 
 
 
 async def _segments(kind: type[SegmentId | SegmentChainId], url: str, over: asyncio.Event) -> Taken:
-    async with open_store(url) as store:
+    async with store_from_url(url) as store:
         counter = store.segment_distributor(namespace="leaders", name="order", step=STEP)
         async with kind(counter, wait_timeout=WAIT_TIMEOUT) as generator:
             return await _take(kind.__name__, generator, over)
 
 
 async def _snowflakes(url: str, over: asyncio.Event) -> Taken:
-    async with open_store(url) as store:
+    async with store_from_url(url) as store:
         machine = store.machine_id_distributor(
             namespace="leaders", safe_guard=SAFE_GUARD, interval=INTERVAL
         )

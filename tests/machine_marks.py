@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from urllib.parse import quote
 
-from aiocosid.machine.cells import Marker, Space
+from aiocosid.machine.cells import Marker, NamespaceRecord
 from aiocosid.stores._mysql import IDENTITY as MYSQL_IDENTITY
 from aiocosid.stores._postgres import IDENTITY
 from aiocosid.stores.zookeeper._backend import Cells
@@ -25,10 +25,10 @@ __all__ = (
     "etcd_identity",
     "etcd_root",
     "identity",
+    "initialize_namespace",
     "mariadb_run",
     "mark_etcd",
     "mark_etcd_store",
-    "mark_machines",
     "mark_mariadb",
     "mark_nats",
     "mark_postgres",
@@ -46,10 +46,10 @@ def identity(server: ValkeyServer) -> str:
     return " ".join(each.group(1) for each in (*found, swaps) if each is not None)
 
 
-def mark_machines(server: ValkeyServer, *namespaces: str) -> None:
+def initialize_namespace(server: ValkeyServer, *namespaces: str) -> None:
     """Do as ``aiocosid init``, without a loop."""
     for namespace in namespaces:
-        server.call("SET", f"cosid:{{{namespace}}}:space", Space(identity(server)).text())
+        server.call("SET", f"cosid:{{{namespace}}}:space", NamespaceRecord(identity(server)).text())
 
 
 def mark_postgres(server: PostgresServer, *namespaces: str, database: str | None = None) -> None:
@@ -96,7 +96,9 @@ def etcd_identity(server: EtcdServer) -> str:
 def mark_etcd(server: EtcdServer, *namespaces: str) -> None:
     """The same for etcd."""
     for namespace in namespaces:
-        server.put(f"{etcd_root(namespace)}space", Space(identity=etcd_identity(server)).text())
+        server.put(
+            f"{etcd_root(namespace)}space", NamespaceRecord(identity=etcd_identity(server)).text()
+        )
 
 
 def mark_etcd_store(server: EtcdServer, prefix: str = "/cosid") -> None:
@@ -114,7 +116,7 @@ def mark_nats(server: NatsServer, *namespaces: str) -> None:
     """The same for NATS."""
     identity = server.call("STREAM.INFO.aiocosid_cells")["created"]
     for namespace in namespaces:
-        server.put(nats_key(namespace, "space"), Space(identity).text().encode())
+        server.put(nats_key(namespace, "space"), NamespaceRecord(identity).text().encode())
 
 
 def nats_key(namespace: str, *words: str) -> str:
@@ -129,6 +131,6 @@ def mark_zookeeper(server: ZookeeperServer, *namespaces: str) -> None:
     identity = f"{server.behind.exists('/aiocosid').czxid:x}"
     for namespace in namespaces:
         at = Cells("", namespace)
-        for path in (at.entries, at.pool, at.notes, at.space):  # the last one is the newest
+        for path in (at.entries, at.pool, at.records, at.space):  # the last one is the newest
             server.behind.ensure_path(path)
-        server.behind.set(at.space, Space(identity).text().encode())
+        server.behind.set(at.space, NamespaceRecord(identity).text().encode())

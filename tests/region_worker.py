@@ -13,7 +13,7 @@ import sys
 from contextlib import AsyncExitStack
 from typing import Final
 
-from aiocosid import SegmentChainId, open_store
+from aiocosid import SegmentChainId, store_from_url
 from aiocosid.errors import CosIdError
 from aiocosid.machine import MachineIdLease
 from aiocosid.snowflake import SnowflakeId, SnowflakeLayout
@@ -33,7 +33,7 @@ LAYOUT: Final = SnowflakeLayout(41, 4, 6, "ms", EPOCH_MS, region_bits=REGION_BIT
 async def _work(region: int, namespace: str, *urls: str) -> dict[str, list[int] | list[str]]:
     events, orders, failures = list[int](), list[int](), list[str]()
     async with AsyncExitStack() as stack:
-        store = StripedStore([*map(open_store, urls)], region=region, owns_stores=True)
+        store = StripedStore([*map(store_from_url, urls)], region=region, owns_stores=True)
         await stack.enter_async_context(store)
         machines = store.parts[region].machine_id_distributor(
             namespace=namespace, interval=0.5, region=region, region_bits=REGION_BITS

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from aiocosid.machine.cells import Marker, Space
+from aiocosid.machine.cells import Marker, NamespaceRecord
 
 __all__ = (
     "Run",
@@ -51,13 +51,13 @@ def write_cell(run: Run, name: str, text: str, written_ms: int = 0) -> None:
     )
 
 
-def read_space(run: Run, namespace: str) -> Space | None:
+def read_space(run: Run, namespace: str) -> NamespaceRecord | None:
     """The cell of a namespace."""
     text = read_cell(run, f"space/{namespace}")
-    return Space.read(text) if text is not None else None
+    return NamespaceRecord.read(text) if text is not None else None
 
 
-def write_space(run: Run, namespace: str, space: Space) -> None:
+def write_space(run: Run, namespace: str, space: NamespaceRecord) -> None:
     """Write the cell of a namespace."""
     write_cell(run, f"space/{namespace}", space.text())
 
@@ -70,7 +70,7 @@ def _epoch(run: Run) -> str | None:
 def mark(run: Run, namespace: str, identity: str) -> None:
     """Mark a namespace as sound, unless the whole store is."""
     if not _epoch(run):
-        write_space(run, namespace, Space(identity=identity))
+        write_space(run, namespace, NamespaceRecord(identity=identity))
 
 
 def age(run: Run, namespace: str, seconds: float) -> None:
@@ -91,7 +91,7 @@ def age(run: Run, namespace: str, seconds: float) -> None:
 
 def forget(run: Run, namespace: str, *, everything: bool) -> None:
     """Lose all of a namespace's machine ids, or become another store that has the same."""
-    space = read_space(run, namespace) or Space()
+    space = read_space(run, namespace) or NamespaceRecord()
     if everything:
         run(f"delete from cosid_machine where namespace = {quoted(namespace)}")
         run(
@@ -99,7 +99,7 @@ def forget(run: Run, namespace: str, *, everything: bool) -> None:
             f"or name like {quoted(f'own/%/{namespace}/%')} "
             f"or name = {quoted(f'space/{namespace}')}"
         )
-        space = Space()
+        space = NamespaceRecord()
     epoch = _epoch(run)
     if epoch is not None:  # else a store that is marked as a whole would hand out at once
         write_space(run, namespace, replace(space, identity="another", marker_id=epoch))

@@ -16,8 +16,8 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from aiocosid import SegmentId, open_store
-from tests.histories import History, Taken
+from aiocosid import SegmentId, store_from_url
+from tests.histories import GrantReceipt, History
 
 __all__ = ("CALLS", "PROCESSES", "take_in_processes")
 
@@ -29,12 +29,12 @@ SIZES = (1, 1, 1, 4)  # of batches
 
 
 @asynccontextmanager
-async def take_in_processes(url: str, namespace: str) -> AsyncGenerator[list[Taken]]:
+async def take_in_processes(url: str, namespace: str) -> AsyncGenerator[list[GrantReceipt]]:
     """Take ids in several processes while a block runs, and give their history at its end.
 
     It begins when each has made `CALLS`.  All ids are different, or this raises.
     """
-    ids, history = list[int](), list[Taken]()
+    ids, history = list[int](), list[GrantReceipt]()
     pipe = asyncio.subprocess.PIPE
     command = (sys.executable, "-m", "tests.strict_worker", url, namespace)
     workers = [
@@ -52,7 +52,7 @@ async def take_in_processes(url: str, namespace: str) -> AsyncGenerator[list[Tak
         assert worker.returncode == 0, problems.decode()
         told = json.loads(out)
         ids += told["ids"]
-        history += [Taken(*each) for each in told["calls"]]
+        history += [GrantReceipt(*each) for each in told["calls"]]
     assert len({*ids}) == len(ids)
 
 
@@ -69,7 +69,7 @@ async def _work(url: str, namespace: str) -> History:
 
     is_over = asyncio.Event()
     asyncio.get_running_loop().add_reader(sys.stdin, is_over.set)
-    async with open_store(url) as store:
+    async with store_from_url(url) as store:
         counter = store.segment_distributor(namespace=namespace, name="order")
         generator = SegmentId(counter, strict=True, wait_timeout=WAIT_TIMEOUT, fetch_timeout=2)
         async with generator, asyncio.TaskGroup() as group:

@@ -27,7 +27,7 @@ from ..errors import (
 from . import fork
 from .clock import SYSTEM_CLOCK
 from .fork import refuse_copy
-from .loop import Root, is_dead, loop_finder, no_loop, running_loop, start_root_task
+from .loop import TaskRoot, is_dead, loop_finder, no_loop, running_loop, start_root_task
 from .open_state import Home
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class _Closing:
 
     __slots__ = ("ended", "error", "root", "task")
 
-    def __init__(self, root: Root) -> None:
+    def __init__(self, root: TaskRoot) -> None:
         self.root = root
         self.ended = anyio.Event()
         self.error: Exception | None = None
@@ -97,10 +97,10 @@ class Component:
 
     __slots__ = (
         "_before",
-        "_born",
         "_clock",
         "_closing",
         "_find_loop",
+        "_fork_generation",
         "_home",
         "_loop",
         "_opening",
@@ -119,12 +119,12 @@ class Component:
 
     def __init__(self, clock: Clock | None) -> None:
         self._clock: Clock = clock or SYSTEM_CLOCK
-        self._root: Root | None = None
+        self._root: TaskRoot | None = None
         self._owns_root = False
         self._closing: _Closing | None = None
         self._loop: object = None
         self._find_loop: Callable[[], object | None] = no_loop
-        self._born = fork.generation
+        self._fork_generation = fork.generation
         self._before: Callable[[], Awaitable[None]] | None = None  # what an opening begins with
         self._opening: Any = None  # the state of one opening, where it has an object of its own
         self._home = Home(self._clock, self._label(), None, NotOpenError(self._label()))
@@ -177,7 +177,7 @@ class Component:
     async def run(self, *, task_status: TaskStatus[object] = anyio.TASK_STATUS_IGNORED) -> None:
         """Open in the calling task's own group, and stay until closed or cancelled."""
         await self._end_earlier_life()
-        root = Root(lambda: (self,))
+        root = TaskRoot(lambda: (self,))
         self._claim(root)
         self._owns_root = True
         refused: list[CosIdError] = []
@@ -209,7 +209,7 @@ class Component:
         timeout, as long again if they heed no cancellation, and connections a few seconds.
         """
         closing, root = self._closing, self._held_in
-        if root is None or self._born != fork.generation:
+        if root is None or self._fork_generation != fork.generation:
             return  # closed already, or the parent's: its sockets and tasks are not ours to end
         if is_dead(root.loop):
             self._root = self._closing = None  # asyncio.run() has ended the tasks already
@@ -253,7 +253,7 @@ class Component:
             closing.ended.set()
 
     @property
-    def _held_in(self) -> Root | None:
+    def _held_in(self) -> TaskRoot | None:
         """Where it is open, or is being closed."""
         return self._root if self._closing is None else self._closing.root
 
@@ -264,10 +264,10 @@ class Component:
 
     # For the rest of the package.
 
-    async def _open(self, root: Root | None) -> None:
+    async def _open(self, root: TaskRoot | None) -> None:
         """Open in the given root, or in one of its own."""
         await self._end_earlier_life()
-        mine = root or Root(lambda: (self,))
+        mine = root or TaskRoot(lambda: (self,))
         self._claim(mine)
         self._owns_root = root is None
         try:
@@ -286,12 +286,12 @@ class Component:
         if self._unusable is not None and root is not None and root.loop is running_loop():
             await self.aclose()
 
-    def _claim(self, root: Root | None = None) -> None:
+    def _claim(self, root: TaskRoot | None = None) -> None:
         """Make sure that it may be opened here and now, and mark it as ours, with its root."""
         if not getattr(sys, "_is_gil_enabled", lambda: True)():
             raise UnsupportedRuntimeError(NO_GIL, remedy=WITH_GIL)
         check_loop(self._label())
-        forked = self._born != fork.generation
+        forked = self._fork_generation != fork.generation
         held = self._root if self._unusable is None else None
         if self._closing is not None:
             held = self._closing.root
@@ -302,7 +302,7 @@ class Component:
             raise BusyError(self._label(), reason=reason, remedy=remedy)
         self._find_loop = loop_finder()
         self._loop = self._find_loop()
-        self._born = fork.generation
+        self._fork_generation = fork.generation
         self._closing = None
         self._root = root
         # Its sleeps are its own: the others are the parent's, or of a dead loop.
@@ -321,7 +321,7 @@ class Component:
             self._home.ended = reason
             self._stop(reason)
 
-    def _lose(self, root: Root, reason: type[ClosedError | ForkedError]) -> None:
+    def _lose(self, root: TaskRoot, reason: type[ClosedError | ForkedError]) -> None:
         """Make it unusable if it is still open in a root that has ended."""
         if self._root is root:
             self._retire(reason(self._label()))
@@ -348,12 +348,12 @@ class Component:
 # What a host does with the components that it opens and closes: no user of theirs calls it.
 
 
-async def open_in(component: Component, root: Root | None) -> None:
+async def open_in(component: Component, root: TaskRoot | None) -> None:
     """Open a component in a root, or in one of its own."""
     await component._open(root)
 
 
-def root_of(component: Component) -> Root | None:
+def root_of(component: Component) -> TaskRoot | None:
     """Return where a component's tasks run; None if it is not open."""
     return component._root
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
 __all__ = (
-    "Root",
+    "TaskRoot",
     "Tenant",
     "Wakeup",
     "asyncio_loop",
@@ -205,11 +205,11 @@ def start_root_task(
 class Tenant(Protocol):
     """What has tasks in a root."""
 
-    def _lose(self, root: Root, reason: type[ClosedError | ForkedError]) -> object:
+    def _lose(self, root: TaskRoot, reason: type[ClosedError | ForkedError]) -> object:
         """End, if it still is in that root, which is gone for this reason."""
 
 
-class Root:
+class TaskRoot:
     """Owns the task group in which the tasks of one component, or of a whole provider, run.
 
     Attributes:
@@ -277,11 +277,11 @@ class Root:
                     on_ready()
                     await self._close.wait()
                 finally:
-                    # At once: a flight, which is shielded, may keep the group from ending.
+                    # At once: a fetch, which is shielded, may keep the group from ending.
                     self._retire_tenants(ClosedError)
                     self._start_late()  # who waits to close waits for their ends
                     self._group = None
-                # What still runs is timers, or a flight that was given up.
+                # What still runs is timers, or a fetch that was given up.
                 group.cancel_scope.cancel()
         finally:
             self._group = None

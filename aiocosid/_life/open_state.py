@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..abc import Clock
     from ..abc.events import Event, Instrument
     from ..errors import CosIdError
-    from .loop import Root
+    from .loop import TaskRoot
 
 __all__ = (
     "FIRST_BACKOFF",
@@ -55,7 +55,7 @@ class Home:
     __slots__ = ("clock", "ended", "label", "root", "scopes")
 
     def __init__(
-        self, clock: Clock, label: str, root: Root | None, ended: CosIdError | None
+        self, clock: Clock, label: str, root: TaskRoot | None, ended: CosIdError | None
     ) -> None:
         self.clock = clock
         self.ended = ended
@@ -143,7 +143,7 @@ class OpenState:
         return self.home.ended
 
     @property
-    def root(self) -> Root | None:
+    def root(self) -> TaskRoot | None:
         """Where its tasks run; None before it is open and once it is over."""
         return self.home.root
 

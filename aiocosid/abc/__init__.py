@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ._sequences import SequenceReply as SequenceReply
     from .stores import Counter as Counter
     from .stores import MachineMarker as MachineMarker
-    from .stores import ServerFacts as ServerFacts
+    from .stores import ServerInfo as ServerInfo
     from .stores import Store as Store
 
 __all__ = (
@@ -69,7 +69,7 @@ __all__ = (
     "SequenceDistributor",
     "SequenceGrant",
     "SequenceReply",
-    "ServerFacts",
+    "ServerInfo",
     "Statistics",
     "Store",
     "TextIdGenerator",
@@ -84,6 +84,6 @@ if not TYPE_CHECKING:  # else every name would be one of ours
                 "DEFAULT_MAX_SEQUENCE DEFAULT_TOLERANCE SecondFenced SecondSpent "
                 "SequenceDistributor SequenceGrant SequenceReply"
             ),
-            ".stores": "Counter MachineMarker ServerFacts Store",
+            ".stores": "Counter MachineMarker ServerInfo Store",
         },
     )

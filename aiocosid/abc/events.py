@@ -178,7 +178,7 @@ class MachineIdDistributed(Event):
 
     Attributes:
         machine_id: the id.
-        wait: seconds until the former owner's time mark has passed.
+        wait: seconds until the former owner's fence has passed.
     """
 
     machine_id: int
@@ -191,12 +191,12 @@ class MachineIdGuarded(Event):
 
     Attributes:
         machine_id: the id.
-        mark_ms: the new time mark, unix time in milliseconds.
+        fence_ms: the new fence, unix time in milliseconds.
         took: seconds that the store needed.
     """
 
     machine_id: int
-    mark_ms: int
+    fence_ms: int
     took: float
 
 

@@ -21,7 +21,7 @@ class RestartOptions(Options):
 
     Attributes:
         state_dir: a directory on the machine's own disk, for a stable instance: after a crash
-            and a start on the same machine it does not wait for its time mark.
+            and a start on the same machine it does not wait for its fence.
         offline: for how many seconds a process may issue ids, and may start on the same
             machine, while the store is down; 0, or above ``interval``.  It needs ``state_dir``.
             A start of this instance on another machine has to wait that long, also after an
@@ -74,12 +74,12 @@ class LeaseTerms(Options):
             generators with `MachineIdLostError`.
         peer_safe_guard: seconds; the shortest safe guard duration of any instance in the
             namespace, if it is shorter than the distributor's own.
-        lead: seconds that the time mark is ahead of the clock; 1.5 intervals by default.  For
+        lead: seconds that the fence is ahead of the clock; 1.5 intervals by default.  For
             so long ids are issued while the store is down, and for so long the next owner may
             have to wait after a crash.
         start_timeout: seconds that opening may take; if it would have to wait longer for a
-            former owner's time mark, it fails at once.  By default 5 to reach the store, and
-            then as long as a mark can be ahead: ``lead`` and ``broken_threshold``.
+            former owner's fence, it fails at once.  By default 5 to reach the store, and
+            then as long as a fence can be ahead: ``lead`` and ``broken_threshold``.
         call_timeout: seconds after which a call to the store is given up.
     """
 

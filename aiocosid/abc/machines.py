@@ -45,7 +45,7 @@ DEFAULT_GUARD_INTERVAL: Final = 60.0
 """Seconds; CosId's guarder runs as often."""
 
 STABLE_GUARD_INTERVAL: Final = 10.0
-"""Seconds, for a stable instance: after a crash it waits for its own time mark, which is 1.5
+"""Seconds, for a stable instance: after a crash it waits for its own fence, which is 1.5
 intervals ahead.
 """
 
@@ -53,7 +53,7 @@ QUARANTINE_MARGIN: Final = 5.0
 """Seconds that a quarantine is longer than the longest safe guard that was named."""
 
 RELEASE_MARGIN: Final = 1.0
-"""Seconds above its mark: the stamp of an id that was released early."""
+"""Seconds above its fence: the stamp of an id that was released early."""
 
 NAME_WIDTH: Final = 91
 """Characters; ``{namespace}.{8 digits}`` has to fit CosId's varchar(100)."""
@@ -62,7 +62,7 @@ INSTANCE_ID_WIDTH: Final = 100
 """Characters; CosId's varchar(100)."""
 
 WIDTH_EXPECTED: Final = f"a number of machine bits, 1 to {MAX_MACHINE_BITS}"
-"""What a note on the width of a namespace has to be."""
+"""What a record on the width of a namespace has to be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +87,15 @@ class MachineGrant:
     Attributes:
         machine_id: 0 to ``2^bits - 1``.
         floor_ms: Unix time in milliseconds; every id's time has to be *above* it: the later of the
-            former owner's last renewal and its time mark; -1 if there was no former owner.
-        is_marked: whether a time mark may be the reason that ``floor_ms`` is ahead of the clock;
+            former owner's last renewal and its fence; -1 if there was no former owner.
+        is_fenced: whether a fence may be the reason that ``floor_ms`` is ahead of the clock;
             False for an id that only CosId on Java has had, whose renewals have its own clock's
             time.
     """
 
     machine_id: int
     floor_ms: int = -1
-    is_marked: bool = True
+    is_fenced: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +107,7 @@ class Machine:
         machine_id: the number.
         instance_id: the instance that holds it; empty if it was given back.
         last_timestamp_ms: the holder's last renewal, unix time in milliseconds.
-        mark_ms: no id was issued with a later time; -1 where the holder keeps no mark (CosId's).
+        fence_ms: no id was issued with a later time; -1 where the holder keeps no fence (CosId's).
         stable: whether the holder said that it is stable; CosId does not store that.
     """
 
@@ -115,7 +115,7 @@ class Machine:
     machine_id: int
     instance_id: str
     last_timestamp_ms: int
-    mark_ms: int = -1
+    fence_ms: int = -1
     stable: bool = False
 
 
@@ -165,10 +165,10 @@ class MachineIdDistributor(ABC):
     is_leased: bool = True
     """Whether an id is lost without a renewal; False where a lock of the system holds it."""
 
-    keeps_marks: bool = True
-    """Whether whoever is handed an id begins above the former owner's time mark.
+    keeps_fences: bool = True
+    """Whether whoever is handed an id begins above the former owner's fence.
 
-    False where the mark is not kept, so that the clocks alone tell: no id may be ahead of its
+    False where the fence is not kept, so that the clocks alone tell: no id may be ahead of its
     clock then, and borrowing is refused.
     """
 
@@ -176,9 +176,9 @@ class MachineIdDistributor(ABC):
     """The region whose machine ids it hands out, the region's bits behind a 1; 1 for no regions."""
 
     restart: RestartPlace | None = None
-    """Lets a stable instance begin before its mark, or without the store, where it ran before.
+    """Lets a stable instance begin before its fence, or without the store, where it ran before.
 
-    None where an instance always waits for its mark.
+    None where an instance always waits for its fence.
     """
 
     def __init__(
@@ -245,15 +245,15 @@ class MachineIdDistributor(ABC):
         """
 
     @abstractmethod
-    async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
-        """Renew the id and raise its time mark; neither is ever lowered.
+    async def renew(self, machine_id: int, *, now_ms: int, fence_ms: int) -> None:
+        """Renew the id and raise its fence; neither is ever lowered.
 
         One atomic step, safe to be applied twice.
 
         Args:
             machine_id: the one that was handed out to this instance.
             now_ms: our wall clock.
-            mark_ms: no id with a later time will be issued before the next call has succeeded.
+            fence_ms: no id with a later time will be issued before the next call has succeeded.
 
         Raises:
             MachineIdLostError: another instance holds the id, or no instance does, or another call
@@ -263,10 +263,10 @@ class MachineIdDistributor(ABC):
             StoreError: the store refuses or cannot be reached.
         """
 
-    async def reassert(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
+    async def reassert(self, machine_id: int, *, now_ms: int, fence_ms: int) -> None:
         """Renew an id whose lease is surely valid; in a quarantine, write it again.
 
-        Outside of a quarantine it does the same as `guard`, which is the default.  In a quarantine
+        Outside of a quarantine it does the same as `renew`, which is the default.  In a quarantine
         it writes again what the store may have lost, and the id stays ours unless an instance that
         took it earlier asserts it too.  One atomic step, safe to be applied twice.
 
@@ -276,28 +276,28 @@ class MachineIdDistributor(ABC):
         Args:
             machine_id: the one that was handed out to this instance.
             now_ms: our wall clock.
-            mark_ms: no id with a later time will be issued before the next call has succeeded.
+            fence_ms: no id with a later time will be issued before the next call has succeeded.
 
         Raises:
-            MachineIdLostError: as for `guard`; in a quarantine an instance that took it earlier
+            MachineIdLostError: as for `renew`; in a quarantine an instance that took it earlier
                 asserts it, and the id's entry was not written.
             StoreError: the store refuses or cannot be reached.
         """
-        await self.guard(machine_id, now_ms=now_ms, mark_ms=mark_ms)
+        await self.renew(machine_id, now_ms=now_ms, fence_ms=fence_ms)
 
     @abstractmethod
-    async def revert(self, machine_id: int, *, last_ms: int) -> None:
+    async def release(self, machine_id: int, *, last_ms: int) -> None:
         """Give the id back; does nothing if this call's owner no longer holds it.
 
         If a later call took the id again, after a restart or from another process with the same
-        instance id, that process keeps the id and its mark.
+        instance id, that process keeps the id and its fence.
 
         One atomic step, safe to be applied twice.  A stable instance stays its owner.
 
         Args:
             machine_id: the one that was handed out to this instance.
-            last_ms: the time of the last id that was issued, to which the mark is lowered; -1 if
-                none was issued since the id was taken, which leaves the mark as it is.
+            last_ms: the time of the last id that was issued, to which the fence is lowered; -1 if
+                none was issued since the id was taken, which leaves the fence as it is.
 
         Raises:
             StoreError: the store refuses or cannot be reached.
@@ -379,7 +379,7 @@ def bits_in_use(
     width = "" if found is None else f", {found} bits,"
     what = f"{what} of the machine ids of namespace {namespace!r}{width}"
     remedy = (
-        "close them, and free what dead ones hold, each by 'aiocosid machines revert MACHINE_ID "
+        "close them, and free what dead ones hold, each by 'aiocosid machines evict MACHINE_ID "
         f"--namespace {quote(namespace)} --store URL'"
     )
     return MachineIdInUseError(what, holder=", ".join(holders), remedy=remedy)

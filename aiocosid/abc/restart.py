@@ -30,7 +30,7 @@ class RestartRecord:
         floor_ms: no id of an earlier owner has a later time, unix milliseconds.
         until_ms: no id has a later time before the next record is written, unix milliseconds; -1
             if the instance may not start without its store, as then the next three.
-        mark_ms: the time mark that the store has confirmed, unix milliseconds.
+        fence_ms: the fence that the store has confirmed, unix milliseconds.
         machine_id: the machine id.
         bits: its width.
     """
@@ -40,7 +40,7 @@ class RestartRecord:
     bound_ms: int
     floor_ms: int
     until_ms: int = -1
-    mark_ms: int = -1
+    fence_ms: int = -1
     machine_id: int = -1
     bits: int = 0
     lock: str = ""
@@ -59,7 +59,7 @@ class RestartRecord:
             return None
         found: Any = json.loads(facts)
         record = cls(**found)
-        lowest = record.floor_ms, record.until_ms, record.mark_ms
+        lowest = record.floor_ms, record.until_ms, record.fence_ms
         times = record.boot_ms, record.bound_ms, *(each + 1 for each in lowest)
         is_time = all(0 <= each <= MAX_MS for each in times)
         return record if is_time else None

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from .machines import Machine, MachineIdDistributor
 
-__all__ = ("Counter", "MachineMarker", "MachineStore", "ServerFacts", "Store")
+__all__ = ("Counter", "MachineMarker", "MachineStore", "ServerInfo", "Store")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class MachineMarker:
 
     Attributes:
         namespace: its namespace.
-        is_new: whether this call has written it, for the store's present identity.
+        is_created: whether this call has written it, for the store's present identity.
         seconds_left: above 0 in a quarantine: seconds until it ends, by the store's clock; ``inf``
             if it does not end by itself.
         safe_guard: the longest safe guard of any instance so far, in seconds; ``inf`` for ids that
@@ -34,7 +34,7 @@ class MachineMarker:
     """
 
     namespace: str
-    is_new: bool = False
+    is_created: bool = False
     seconds_left: float = 0.0
     safe_guard: float | None = None
 
@@ -77,18 +77,18 @@ class MachineStore:
         """
         return await self._holder().machines(namespace=namespace)
 
-    async def revert_machine(self, *, namespace: str = DEFAULT_NAMESPACE, machine_id: int) -> None:
+    async def evict_machine(self, *, namespace: str = DEFAULT_NAMESPACE, machine_id: int) -> None:
         """Take a machine id from its owner: for a stable instance that will not come back.
 
-        The mark stays, so the next owner begins above it.  The owner must have stopped.
+        The fence stays, so the next owner begins above it.  The owner must have stopped.
 
         Raises:
             InvalidArgumentError: nobody holds the id.
             StoreError: the store refuses or cannot be reached.
         """
-        await self._holder().revert_machine(namespace=namespace, machine_id=machine_id)
+        await self._holder().evict_machine(namespace=namespace, machine_id=machine_id)
 
-    async def raise_machine_mark(
+    async def raise_machine_fence(
         self, *, namespace: str = DEFAULT_NAMESPACE, machine_id: int, above_ms: int
     ) -> bool:
         """Let the next owner of a machine id begin above a time; never lowers anything.
@@ -113,16 +113,16 @@ class MachineStore:
             UnsupportedByStoreError: this store has no machine ids, or keeps no marks.
             StoreError: the store refuses or cannot be reached.
         """
-        return await self._holder().raise_machine_mark(
+        return await self._holder().raise_machine_fence(
             namespace=namespace, machine_id=machine_id, above_ms=above_ms
         )
 
     async def repair_machines(self, *, namespace: str = DEFAULT_NAMESPACE) -> Sequence[Machine]:
         """Lower what a wrong clock has written far ahead, so that the machine ids are usable again.
 
-        A time mark or a renewal more than a day ahead keeps a machine id from every next owner.
+        A fence or a renewal more than a day ahead keeps a machine id from every next owner.
         Those of free ids are set to a minute ahead.  An id that is held is left alone: first stop
-        its holder, and take the id away with `revert_machine`.  One atomic step, safe to repeat.
+        its holder, and take the id away with `evict_machine`.  One atomic step, safe to repeat.
 
         Args:
             namespace: the namespace.
@@ -197,7 +197,7 @@ class MachineStore:
         cancelled call may have taken effect.
 
         Where no commit spans all namespaces, as on Redis Cluster, it lets counters be created and
-        marks no namespace; for that there is `mark_machines`.
+        marks no namespace; for that there is `initialize_namespace`.
 
         Args:
             confirm_no_holders: write it although the store has counters or machine ids.  The caller
@@ -230,11 +230,11 @@ class MachineStore:
         """
         return await self._holder().forget_namespace(namespace=namespace)
 
-    async def mark_machines(
+    async def initialize_namespace(
         self,
         *,
         namespace: str = DEFAULT_NAMESPACE,
-        is_new: bool = False,
+        confirm_no_holders: bool = False,
         safe_guard: float | None = None,
     ) -> MachineMarker:
         """Write the marker of one namespace, which says that the store has lost nothing of it.
@@ -249,11 +249,11 @@ class MachineStore:
 
         The marker records the longest safe guard so far, also those of leases, and a quarantine
         lasts that long.  So ``safe_guard`` is only needed before the first lease with it is opened,
-        or with ``is_new``: only ``is_new`` discards a longer one.
+        or with ``confirm_no_holders``: only ``confirm_no_holders`` discards a longer one.
 
         Args:
             namespace: the namespace of the machine ids.
-            is_new: write the marker in any case, and end a quarantine.  The caller has to know that
+            confirm_no_holders: write the marker in any case, and end a quarantine.  The caller has to know that
                 no process that was started before holds a machine id.
             safe_guard: the longest one of all instances in the namespace, in seconds, above 0;
                 ``inf`` for ids that are never recycled.  None leaves the recorded one; if there is
@@ -268,8 +268,8 @@ class MachineStore:
                 number of seconds.
             StoreError: the store refuses, cannot be reached, or hides its identity.
         """
-        return await self._holder().mark_machines(
-            namespace=namespace, is_new=is_new, safe_guard=safe_guard
+        return await self._holder().initialize_namespace(
+            namespace=namespace, confirm_no_holders=confirm_no_holders, safe_guard=safe_guard
         )
 
     async def machine_markers(self, *, namespace: str | None = None) -> Sequence[MachineMarker]:
@@ -317,15 +317,15 @@ class Counter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerFacts:
+class ServerInfo:
     """What a server reports about itself.
 
     Attributes:
         version: its name and version, as ``Redis 8.2.1``; empty if it does not tell.
-        weaknesses: one text for each setting with which it may lose grants: its value, what may be
+        durability_warnings: one text for each setting with which it may lose grants: its value, what may be
             lost, and what to set.  None if it was not asked for such settings.
         unproved: one text for each setting that matters and cannot be asked.  It is proved to keep
-            its grants only if this and ``weaknesses`` are both empty.
+            its grants only if this and ``durability_warnings`` are both empty.
         migrators: the tables in which tools for migrations keep their state, beside the store's
             own; a tool may drop or empty what it does not know.
         is_disposable: whether the store was made for tests, so that what is dropped is made again;
@@ -333,7 +333,7 @@ class ServerFacts:
     """
 
     version: str
-    weaknesses: Sequence[str] | None = None
+    durability_warnings: Sequence[str] | None = None
     unproved: Sequence[str] = ()
     migrators: Sequence[str] = ()
     is_disposable: bool = False
@@ -365,7 +365,7 @@ class Store(MachineStore, ABC):
     each (the default)."""
 
     @property
-    def weaknesses(self) -> Sequence[str] | None:
+    def durability_warnings(self) -> Sequence[str] | None:
         """The settings of the server by which it may lose what it has granted.
 
         None while they have not been checked, as before the first call, or cannot be.
@@ -386,7 +386,7 @@ class Store(MachineStore, ABC):
         """The stores that this one is made of; none for a store of one server (the default)."""
         return ()
 
-    async def ask_server(self) -> ServerFacts:
+    async def ask_server(self) -> ServerInfo:
         """Ask the server for its version, and for settings by which it may lose grants.
 
         It writes nothing, and reads no counter and no machine id.

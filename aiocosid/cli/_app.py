@@ -154,7 +154,7 @@ def next_(
         int | None,
         declared(OPTIONS["step"], "--step", metavar="N", words="{} (default: all at once)."),
     ] = None,
-    layout: AsText = TextFormat.TEXT,
+    output: AsText = TextFormat.TEXT,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Print the next ids of a counter, which is created on first use.
@@ -164,7 +164,7 @@ def next_(
     """
     with StoreSession.on(store, config, timeout=timeout) as session:
         space = session.namespace(namespace)
-        write_ids(_reserved(session, name, space, count, step or count), layout)
+        write_ids(_reserved(session, name, space, count, step or count), output)
         session.tell_written()
 
 
@@ -186,14 +186,14 @@ def inspect(
     store: StoreUrl = None,
     config: Config = None,
     namespace: AnyNamespace = None,
-    layout: AsTable = TableFormat.TABLE,
+    output: AsTable = TableFormat.TABLE,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Show the counters of a store."""
     with StoreSession.on(store, config, timeout=timeout) as session:
         counters = session.call(session.store.counters, namespace=namespace)
         tell_quarantines(session, namespace)
-    write_counters(counters, layout)
+    write_counters(counters, output)
 
 
 def set_floor(
@@ -222,7 +222,7 @@ def set_floor(
     create: Annotated[
         bool, typer.Option("--create", help="Create the counter if it does not exist.")
     ] = False,
-    layout: AsText = TextFormat.TEXT,
+    output: AsText = TextFormat.TEXT,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Raise a counter so that every further id is above a number; never lowers it.
@@ -236,7 +236,7 @@ def set_floor(
             source = session.store if data_url is None else data_url
             above = session.call(highest_in_column, source, from_table)
         if above is None or (from_table is not None and above < 0):
-            _tell_nothing_to_raise(f"{from_table}", above, layout)
+            _tell_nothing_to_raise(f"{from_table}", above, output)
             return
         try:
             counter = session.call(
@@ -248,7 +248,7 @@ def set_floor(
             )
         except CounterMissingError as error:
             raise _with_similar(session, error) from error
-    if layout is TextFormat.JSON:
+    if output is TextFormat.JSON:
         write_json(asdict(counter))
     else:
         already = f", above {above} already" if counter.last_max_id > above else ""
@@ -267,8 +267,8 @@ def _check_floor(above: int | None, from_table: str | None, data_url: str | None
         raise InvalidArgumentError("--data-url", printable(redacted(data_url)), expected=expected)
 
 
-def _tell_nothing_to_raise(column: str, highest: int | None, layout: TextFormat) -> None:
-    if layout is TextFormat.JSON:
+def _tell_nothing_to_raise(column: str, highest: int | None, output: TextFormat) -> None:
+    if output is TextFormat.JSON:
         write_json(None)
         return
     why = "has no number" if highest is None else f"has no number above {highest}"
@@ -288,7 +288,7 @@ def bench(
     store: StoreUrl = None,
     config: Config = None,
     seconds: Seconds = 3.0,
-    layout: AsTable = TableFormat.TABLE,
+    output: AsTable = TableFormat.TABLE,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Measure the generator on this machine, compared to an empty coroutine method.
@@ -296,7 +296,7 @@ def bench(
     Its counter is in a namespace of its own, aiocosid-bench.
     """
     found = asyncio.run(_measured(chosen_store(store, config), seconds, timeout))
-    if layout is TableFormat.JSON:
+    if output is TableFormat.JSON:
         write_json(asdict(found))
     else:
         _write_measurement(found)

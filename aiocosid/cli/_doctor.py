@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ..abc import ServerFacts
+from ..abc import ServerInfo
 from ..errors import (
     CosIdError,
     InvalidSettingsError,
@@ -96,7 +96,7 @@ def doctor(
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with code 1 if there are warnings, too.")
     ] = False,
-    layout: AsText = TextFormat.TEXT,
+    output: AsText = TextFormat.TEXT,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Check whether a store is fit for use: run this first.
@@ -108,12 +108,12 @@ def doctor(
     found: list[Finding] = []
     for each in _examine(store, config, checkup):
         clean = replace(each, text=_clean(each.text), remedy=_clean(each.remedy))
-        if layout is TextFormat.TEXT:
+        if output is TextFormat.TEXT:
             _write_finding(clean, found)
         found.append(clean)
     worst = max((each.status for each in found), key=[*Status].index)
     tally = Tally(each.status for each in found)
-    if layout is TextFormat.JSON:
+    if output is TextFormat.JSON:
         write_json({"status": worst, "findings": [asdict(each) for each in found]})
     else:
         write(", ".join(f"{tally[each]} {each}" for each in Status if tally[each]) + "\n")
@@ -193,9 +193,9 @@ def _examine_part(
     session: StoreSession, store: Store, checkup: _Checkup, *, is_cache: bool
 ) -> Iterator[Finding]:
     reading = session.run(read_store, store, within=checkup.timeout)
-    facts = reading.server or ServerFacts(version="")  # another system's, or a user's
+    facts = reading.server or ServerInfo(version="")  # another system's, or a user's
     if is_cache:  # the Redis of a tiered store may lose what it has, and has no machine ids
-        facts = replace(facts, weaknesses=(), unproved=())
+        facts = replace(facts, durability_warnings=(), unproved=())
     if silence := reading.silence:
         if isinstance(silence, str):
             silence = StoreUnavailableError("store", f"no answer within {checkup.timeout:g} s")
@@ -245,7 +245,7 @@ async def _take_id(store: Store) -> None:
 async def _take_machine_id(store: Store, session: StoreSession, *, needs_mark: bool) -> None:
     distributor = store.machine_id_distributor(namespace=NAMESPACE)
     if needs_mark:  # only doctors hold machine ids of this namespace, and make no ids
-        await store.mark_machines(namespace=NAMESPACE, is_new=True)
+        await store.initialize_namespace(namespace=NAMESPACE, confirm_no_holders=True)
     patience = session.timeout
     async with MachineIdLease(
         distributor,

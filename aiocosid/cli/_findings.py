@@ -22,7 +22,7 @@ from ..stores.inspection import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ..abc import Counter, Machine, MachineMarker, ServerFacts
+    from ..abc import Counter, Machine, MachineMarker, ServerInfo
     from ..errors import CosIdError
     from ..stores.inspection import StoreReading
 
@@ -102,7 +102,7 @@ def failed(check: str, error: CosIdError) -> Finding:
     return Finding(check=check, status=Status.FAILED, text=str(error), remedy=remedy)
 
 
-def judge_server(facts: ServerFacts, took: float | None, driver: str) -> Iterator[Finding]:
+def judge_server(facts: ServerInfo, took: float | None, driver: str) -> Iterator[Finding]:
     """Yield whether the server answers, and keeps what it grants.
 
     Args:
@@ -114,13 +114,13 @@ def judge_server(facts: ServerFacts, took: float | None, driver: str) -> Iterato
     by = f" by {driver}" if driver else ""
     text = f"{version}{by}; it answers" + ("" if took is None else f" in {seconds_text(took)}")
     yield Finding(check="server", status=Status.OK, text=text)
-    if facts.weaknesses is None:
+    if facts.durability_warnings is None:
         text = "the server cannot be asked whether it keeps each write"
         yield Finding(check="durable", status=Status.SKIPPED, text=text)
-    elif not facts.weaknesses and not facts.unproved:
+    elif not facts.durability_warnings and not facts.unproved:
         text = "its settings keep each write; a fail-over is another matter"
         yield Finding(check="durable", status=Status.OK, text=text)
-    for each in facts.weaknesses or ():
+    for each in facts.durability_warnings or ():
         yield Finding(check="durable", status=Status.WARNING, text=each)
     for each in facts.unproved:
         yield Finding(check="durable", status=Status.SKIPPED, text=each)

@@ -241,8 +241,8 @@ def _initialize(session: StoreSession, chosen: ChosenStore, request: _Request) -
             session.store.machines, namespace=request.namespace
         ):
             raise StoreNotEmptyError(where)
-        mark = partial(session.store.mark_machines, namespace=request.namespace)
-        session.call(mark, is_new=not is_ready, safe_guard=request.safe_guard)
+        mark = partial(session.store.initialize_namespace, namespace=request.namespace)
+        session.call(mark, confirm_no_holders=not is_ready, safe_guard=request.safe_guard)
         suffix = f", marked for the machine ids of namespace {request.namespace}"
     elif not is_ready:
         session.call(session.store.initialize, confirm_no_holders=is_confirmed)

@@ -72,14 +72,14 @@ def list_(
     store: StoreUrl = None,
     config: Config = None,
     namespace: AnyNamespace = None,
-    layout: AsTable = TableFormat.TABLE,
+    output: AsTable = TableFormat.TABLE,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Show the machine ids that were ever handed out, and their holders."""
     with StoreSession.on(store, config, timeout=timeout) as session:
         found = session.call(session.store.machines, namespace=namespace)
         tell_quarantines(session, namespace)
-    if layout is TableFormat.JSON:
+    if output is TableFormat.JSON:
         write_json([_facts(each) for each in found])
     elif rows := [_row(each) for each in found]:
         write_table([*rows[0]], [[*row.values()] for row in rows], left=(0, 2))
@@ -120,7 +120,7 @@ def _row(each: Machine) -> dict[str, str]:
         "machine id": str(each.machine_id),
         "instance": printable(each.instance_id) or "-",
         "last renewal (UTC)": time_text(each.last_timestamp_ms),
-        "mark (UTC)": time_text(each.mark_ms),
+        "mark (UTC)": time_text(each.fence_ms),
         "stable": "yes" if each.stable else "no",
         "free": "no" if each.instance_id else "yes",
     }
@@ -159,7 +159,7 @@ def revert(
             if _owner(session, namespace, machine_id).instance_id != owner.instance_id:
                 expected = "held by the same instance as before the question"
                 raise InvalidArgumentError("machine_id", machine_id, expected=expected)
-        session.call(session.store.revert_machine, namespace=namespace, machine_id=machine_id)
+        session.call(session.store.evict_machine, namespace=namespace, machine_id=machine_id)
     write(f"{who} is free; {printable(owner.instance_id)} held it\n")
     session.tell_written()
 
@@ -196,9 +196,9 @@ def repair(
 ) -> None:
     """Make machine ids usable again whose times a wrong clock has written far ahead.
 
-    A time mark more than a day ahead keeps a machine id from every next owner.  Those of free ids
+    A fence more than a day ahead keeps a machine id from every next owner.  Those of free ids
     are set to a minute ahead.  An id that is held stays as it is: stop its holder, and take the id
-    by 'machines revert' first.
+    by 'machines evict' first.
     """
     with StoreSession.on(store, config, timeout=timeout) as session:
         namespace = session.namespace(namespace)
@@ -207,7 +207,7 @@ def repair(
         write_json([{**asdict(each), "repaired": not each.instance_id} for each in found])
     else:
         for each in found:
-            at = time_text(max(each.mark_ms, each.last_timestamp_ms))
+            at = time_text(max(each.fence_ms, each.last_timestamp_ms))
             who = printable(each.instance_id)
             done = f"is held by {who} and stays as it is" if who else "can be taken again"
             write(f"machine id {each.machine_id}, which was ahead until {at} UTC, {done}\n")
@@ -232,7 +232,7 @@ def bits(
     """Show the width of a namespace's machine ids in bits, or change it permanently.
 
     It can be changed only if no machine id is held: close all instances, and free the ids of dead
-    ones by 'machines revert'.  The new layout must not make ids that the old one has made.
+    ones by 'machines evict'.  The new layout must not make ids that the old one has made.
     """
     with StoreSession.on(store, config, timeout=timeout) as session:
         namespace = session.namespace(namespace)
@@ -291,7 +291,7 @@ def floor(
     with StoreSession.on(store, config, timeout=timeout) as session:
         namespace = session.namespace(namespace)
         numbers = _known(session, namespace, up_to)
-        lift = partial(session.store.raise_machine_mark, namespace=namespace, above_ms=above_ms)
+        lift = partial(session.store.raise_machine_fence, namespace=namespace, above_ms=above_ms)
         raised = [each for each in numbers if session.call(lift, machine_id=each)]
     if form is TextFormat.JSON:
         write_json({"namespace": namespace, "above_ms": above_ms, "raised": raised})

@@ -67,7 +67,7 @@ def check(
             "redis://host for published Lua scripts (default: AIOCOSID_STORE).",
         ),
     ] = None,
-    layout: AsTable = TableFormat.TABLE,
+    output: AsTable = TableFormat.TABLE,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Show what another system's tables, nodes or keys mean, the next id, and problems.
@@ -80,7 +80,7 @@ def check(
         if not isinstance(examined, Examinable):
             raise InvalidArgumentError("--from", system, expected="one that can be examined")
         found = session.call(examined.examine)
-    if layout is TableFormat.JSON:
+    if output is TableFormat.JSON:
         write_json([asdict(each) for each in found])
     else:
         _write_examined(found)

@@ -74,13 +74,13 @@ def write(text: str) -> None:
         raise OutputError(error) from error
 
 
-def write_ids(segments: Iterable[Sequence[int]], layout: TextFormat) -> None:
+def write_ids(segments: Iterable[Sequence[int]], output: TextFormat) -> None:
     """Write ids: as text at once, one per line; as a JSON array when all of them are there.
 
     Raises:
         OutputError: standard output cannot be written.
     """
-    if layout is TextFormat.TEXT:
+    if output is TextFormat.TEXT:
         for segment in segments:
             for chunk in _chunks(segment):
                 write("\n".join(map(str, chunk)) + "\n")
@@ -97,13 +97,13 @@ def _chunks(segment: Sequence[int]) -> Iterator[Sequence[int]]:
     return (segment[start : start + CHUNK] for start in range(0, len(segment), CHUNK))
 
 
-def write_counters(counters: Sequence[Counter], layout: TableFormat) -> None:
+def write_counters(counters: Sequence[Counter], output: TableFormat) -> None:
     """Write counters as a table or as a JSON array of objects.
 
     Raises:
         OutputError: standard output cannot be written.
     """
-    if layout is TableFormat.JSON:
+    if output is TableFormat.JSON:
         write_json([asdict(counter) for counter in counters])
         return
     if not counters:

@@ -131,7 +131,7 @@ class _Renewal:
                     ticks.last_ms  # noqa: B018 - it notes the time
                     self._guard()
                     with suppress(TimeoutError):
-                        await asyncio.wait_for(lease.changed()(), POLL)
+                        await asyncio.wait_for(lease.on_change()(), POLL)
                 raise lease.lost
 
     def _report(self, lease: MachineIdLease) -> None:
@@ -142,7 +142,7 @@ class _Renewal:
         if limit_ms < 0 or (last is not None and deadline.is_nearly(last)):
             return
         self._deadline = deadline
-        line = f"until {lease.machine_id} {deadline.boot_time} {deadline.mark_ms}\n"
+        line = f"until {lease.machine_id} {deadline.boot_time} {deadline.fence_ms}\n"
         with suppress(BlockingIOError):  # it is stopped, and hears of it when it goes on
             self._supervisor.send(line.encode())
             self._reported = deadline

@@ -99,7 +99,7 @@ def _group() -> None: ...
 def new(
     *,
     name: Annotated[str, typer.Option(metavar="NAME", help="Names the holder in the audit log.")],
-    verb: Annotated[
+    scope: Annotated[
         list[str],
         typer.Option(
             metavar="VERB",
@@ -133,7 +133,7 @@ def new(
     table = token_table(
         secret,
         name=name,
-        verbs=verb,
+        scopes=scope,
         names=names,
         days=expires_in,
         ids_per_second=ids_per_second,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ..abc import DEFAULT_NAMESPACE
 from ..abc.variables import CONFIG, Variables
 from ..errors import InvalidArgumentError
-from ..provider import open_store
+from ..provider import store_from_url
 from ._exit import printable, redacted
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def chosen_store(store: str | None, config: str | None) -> ChosenStore:
     url = named_url(store, config)
     if url is not None:
         namespace = Variables.read().text("namespace") or DEFAULT_NAMESPACE
-        return ChosenStore(_shown(redacted(url)), partial(open_store, url), namespace)
+        return ChosenStore(_shown(redacted(url)), partial(store_from_url, url), namespace)
     from ..provider.settings import configured_store
 
     where, make, namespace = configured_store(config)

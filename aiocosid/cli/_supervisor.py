@@ -103,19 +103,19 @@ class Deadline(NamedTuple):
 
     Attributes:
         boot_time: when the lease ends, as `boot_time` counts.
-        mark_ms: the latest time that ids may have, unix time in milliseconds.
+        fence_ms: the latest time that ids may have, unix time in milliseconds.
     """
 
     boot_time: float
-    mark_ms: float
+    fence_ms: float
 
     def is_nearly(self, other: Deadline) -> bool:
         """Whether both say the same, but for the time that it took to read the clocks."""
-        return self.mark_ms == other.mark_ms and abs(self.boot_time - other.boot_time) < POLL
+        return self.fence_ms == other.fence_ms and abs(self.boot_time - other.boot_time) < POLL
 
     def left(self) -> float:
         """Return the seconds that are left, by the clock that is nearer to it."""
-        return min(self.boot_time - boot_time(), self.mark_ms / 1000 - time.time())
+        return min(self.boot_time - boot_time(), self.fence_ms / 1000 - time.time())
 
 
 class _Renewer:
@@ -166,9 +166,9 @@ class _Renewer:
     def _note(self, line: str) -> None:
         word, _, rest = line.partition(" ")
         if word == "until":
-            machine_id, until, mark_ms = rest.split()
+            machine_id, until, fence_ms = rest.split()
             self.machine_id = int(machine_id)
-            self.deadline = Deadline(float(until), float(mark_ms))
+            self.deadline = Deadline(float(until), float(fence_ms))
         else:
             code, _, text = rest.partition(" ")
             self.failure = int(code), text

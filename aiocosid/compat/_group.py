@@ -125,7 +125,7 @@ class GroupIdSegmentDistributor(WatchedDistributor):
         failed = await self._bind()
         above = self._water.baseline() or 0
         errors = [*failed.values()]
-        for member in (each for each in self._fail_over.turn() if each not in failed):
+        for member in (each for each in self._fail_over.candidates() if each not in failed):
             call = partial(self._granted, member, step, above)
             answer = await self._fail_over.ask(member, call)
             if not isinstance(answer, CosIdError):
@@ -141,7 +141,9 @@ class GroupIdSegmentDistributor(WatchedDistributor):
             CosIdError: a row is invalid, or the error is no failure of a database.
         """
         unbound = [
-            each for each in self._fail_over.turn() if not (each.is_bound or each.health.is_resting)
+            each
+            for each in self._fail_over.candidates()
+            if not (each.is_bound or each.health.is_resting)
         ]
         calls = {each: partial(self._look_at, each) for each in unbound}
         return await self._fail_over.ask_at_once(calls)

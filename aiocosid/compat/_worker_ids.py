@@ -205,7 +205,7 @@ class WorkerIdDistributor(NotCopyable, MachineIdDistributor, Generic[At]):
         self._begin()
 
     def _begin(self) -> None:
-        self._born = fork.generation
+        self._fork_generation = fork.generation
         self._worker_id = self._floor_ms = self._life = -1
         self._latest_ms = MAX_MS - LIVES * self._registry.by_address
         # Own stamps, one of which is stored as long as the id is held.
@@ -266,10 +266,10 @@ class WorkerIdDistributor(NotCopyable, MachineIdDistributor, Generic[At]):
         self._note()
         return MachineGrant(entry.worker_id, entry.stamp)
 
-    async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
-        """Raise the stored time to the mark; this never lowers it.
+    async def renew(self, machine_id: int, *, now_ms: int, fence_ms: int) -> None:
+        """Raise the stored time to the fence; this never lowers it.
 
-        Leaf writes its clock.  The mark is ahead of the clock, so a Leaf node that starts under the
+        Leaf writes its clock.  The fence is ahead of the clock, so a Leaf node that starts under the
         same address after a crash waits for it.
 
         Raises:
@@ -282,7 +282,7 @@ class WorkerIdDistributor(NotCopyable, MachineIdDistributor, Generic[At]):
         registry = self._registry
         check_integer("machine_id", machine_id, at_least=0)
         check_integer("now_ms", now_ms, at_least=0, at_most=MAX_MS)
-        check_integer("mark_ms", mark_ms, at_least=-1, at_most=self._latest_ms)
+        check_integer("fence_ms", fence_ms, at_least=-1, at_most=self._latest_ms)
         self._ensure_own()
         self._resume(machine_id)
         if registry.by_address and machine_id != self._worker_id:
@@ -295,10 +295,10 @@ class WorkerIdDistributor(NotCopyable, MachineIdDistributor, Generic[At]):
             reason = registry.why_lost(entry, stamps, now_ms)
             if entry is None or reason is not None:
                 raise self._lost(machine_id, str(reason))
-            new = max(mark_ms, entry.stamp)
+            new = max(fence_ms, entry.stamp)
             if registry.by_address:
                 life = entry.stamp + 1 if self._life < 0 else self._life
-                new = stamp(life, max(now_ms, mark_ms, entry.stamp + 1))
+                new = stamp(life, max(now_ms, fence_ms, entry.stamp + 1))
             stamps.add(new)  # it may be written even without an answer
             self._name(stamps)
             await self._announce(entry)
@@ -338,7 +338,7 @@ class WorkerIdDistributor(NotCopyable, MachineIdDistributor, Generic[At]):
     async def _announce(self, found: Entry) -> None:
         """Name the next write in the record of the last one: after a crash the entry is still ours.
 
-        Otherwise a process that is killed between the two would wait for its mark.  The record
+        Otherwise a process that is killed between the two would wait for its fence.  The record
         bounds all ids until the next one is on the disk, if the lease has ``offline`` seconds.
         """
         restart = self.restart
@@ -348,7 +348,7 @@ class WorkerIdDistributor(NotCopyable, MachineIdDistributor, Generic[At]):
         if found.stamp in named or self._unconfirmed_ms >= 0:
             await restart.write(replace(restart.written, renewal=restart.renewal))
 
-    async def revert(self, machine_id: int, *, last_ms: int) -> None:
+    async def release(self, machine_id: int, *, last_ms: int) -> None:
         """Lower the stored time to the last that was used; nothing if the id is not held any more.
 
         A node of ZooKeeper's that others can take is given back.
@@ -359,7 +359,7 @@ class WorkerIdDistributor(NotCopyable, MachineIdDistributor, Generic[At]):
         """
         check_integer("machine_id", machine_id, at_least=0)
         check_integer("last_ms", last_ms, at_least=-1, at_most=self._latest_ms)
-        if self._born != fork.generation or machine_id != self._worker_id:
+        if self._fork_generation != fork.generation or machine_id != self._worker_id:
             return
         registry, stamps, floor_ms, life = self._registry, self._stamps, self._floor_ms, self._life
         if self.restart is not None and last_ms >= 0:
@@ -388,7 +388,7 @@ class WorkerIdDistributor(NotCopyable, MachineIdDistributor, Generic[At]):
     def _ensure_own(self) -> None:
         another = "create a distributor with another port"
         remedy = another if self._registry.by_address else "open it again"
-        fork.ensure_own(self._born, repr(self), remedy=f"{remedy} in this process")
+        fork.ensure_own(self._fork_generation, repr(self), remedy=f"{remedy} in this process")
 
     async def aclose(self) -> None:
         """Unlock the ``state_dir``; the store stays open."""
@@ -404,7 +404,7 @@ class WorkerIdDistributor(NotCopyable, MachineIdDistributor, Generic[At]):
         Raises:
             ForkedError: the address, or the user's engine or client, is the parent process's.
         """
-        if self._born != fork.generation and not self._registry.by_address:
+        if self._fork_generation != fork.generation and not self._registry.by_address:
             self._registry.adopt()
             self._begin()
         self._ensure_own()

@@ -34,7 +34,7 @@ from ._table_store import TableStore, of_row, rows_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from .._life.loop import Root
+    from .._life.loop import TaskRoot
     from ..abc import Clock
     from ._table import TableRow
 
@@ -412,7 +412,7 @@ class LeafTags(Component, Generic[_G]):
         """Leave the store open: it is the user's."""
 
 
-def _hasten(generator: object, tags: Root | None) -> None:
+def _hasten(generator: object, tags: TaskRoot | None) -> None:
     """Let a generator's callers fail soon, if those of all tags do; not a user's own class."""
     root = root_of(generator) if isinstance(generator, Component) else None
     if root is not None and tags is not None and tags.fail_fast:

@@ -66,21 +66,21 @@ _NOTE: Final = re.compile(rb"(-1|[0-9]{1,16})\|([0-9a-f]{16})")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Worker(Entry):
-    """A worker id, as it was read; its stamp is the mark in aiocosid's note.
+    """A worker id, as it was read; its stamp is the fence in aiocosid's record.
 
     Attributes:
         node: Twitter's node as it was read; None if it is free.
-        note: aiocosid's node on it, likewise.
+        record: aiocosid's node on it, likewise.
         is_ours: whether this object has created the node, in its current session.
     """
 
     node: Node | None
-    note: Node | None
+    record: Node | None
     is_ours: bool
 
 
 class _Servers(Registry[Nodes]):
-    """Twitter's nodes, and aiocosid's notes: ``mark|token`` of the object that took the id last.
+    """Twitter's nodes, and aiocosid's records: ``mark|token`` of the object that took the id last.
 
     A session alone does not identify the holder of a node: another object may use the same client.
     """
@@ -128,7 +128,7 @@ class _Servers(Registry[Nodes]):
         return own or next(early, None) or min(free, key=lambda each: each.stamp)
 
     async def claim(self, at: Nodes, entry: Any, new: int) -> bool:
-        """Create the node, unless it is held already; the mark is not changed."""
+        """Create the node, unless it is held already; the fence is not changed."""
         taken = create_ephemeral(self._path(entry.worker_id), self.instance_id.text.encode())
         return entry.is_ours or await at.commit(taken, self._noted(entry, new)) is not None
 
@@ -137,22 +137,22 @@ class _Servers(Registry[Nodes]):
         found = zip(numbers, read, read[len(numbers) :], strict=False)
         return [self._worker(at, *each) for each in found]
 
-    def _worker(self, at: Nodes, number: int, node: Node | None, note: Node | None) -> _Worker:
-        mark_ms, token = -1, ""
-        if note is not None:
-            if not (match := _NOTE.fullmatch(note.data)) or int(match[1]) > MAX_MS:
+    def _worker(self, at: Nodes, number: int, node: Node | None, record: Node | None) -> _Worker:
+        fence_ms, token = -1, ""
+        if record is not None:
+            if not (match := _NOTE.fullmatch(record.data)) or int(match[1]) > MAX_MS:
                 expected = "a time in milliseconds since 1970, and a token"
-                path, found = self._note_path(number), repr(note.data)
+                path, found = self._note_path(number), repr(record.data)
                 raise CorruptMachineStateError(STORE, place=path, found=found, expected=expected)
-            mark_ms, token = int(match[1]), match[2].decode()
+            fence_ms, token = int(match[1]), match[2].decode()
         is_ours = node is not None and token == self._token and node.owner == at.owner
         owner = "" if node is None else node.data.decode(errors="backslashreplace")
-        facts: dict[str, Any] = {"worker_id": number, "stamp": mark_ms, "owner": owner}
-        return _Worker(**facts, node=node, note=note, is_ours=is_ours)
+        facts: dict[str, Any] = {"worker_id": number, "stamp": fence_ms, "owner": owner}
+        return _Worker(**facts, node=node, record=record, is_ours=is_ours)
 
-    def _noted(self, worker: _Worker, mark_ms: int) -> Change:
-        data = b"%d|%s" % (mark_ms, self._token.encode())
-        return write(self._note_path(worker.worker_id), data, worker.note)
+    def _noted(self, worker: _Worker, fence_ms: int) -> Change:
+        data = b"%d|%s" % (fence_ms, self._token.encode())
+        return write(self._note_path(worker.worker_id), data, worker.record)
 
     def _refusal(self, at: Nodes, held: list[_Worker]) -> CosIdError:
         holders = tuple(each.owner for each in held)

@@ -18,6 +18,7 @@ from ._formats import SqidsConverter as SqidsConverter
 from ._formats import TypeIdConverter as TypeIdConverter
 from ._formats import UlidConverter as UlidConverter
 from ._formats import UuidConverter as UuidConverter
+from ._friendly import ShardedTextConverter as ShardedTextConverter
 from ._friendly import SnowflakeFriendlyIdConverter as SnowflakeFriendlyIdConverter
 from ._opaque import OpaqueIdConverter as OpaqueIdConverter
 from ._radix import CrockfordIdConverter as CrockfordIdConverter
@@ -39,6 +40,7 @@ __all__ = (
     "Radix36IdConverter",
     "Radix62IdConverter",
     "ScatterIdConverter",
+    "ShardedTextConverter",
     "SnowflakeFriendlyIdConverter",
     "SqidsConverter",
     "SuffixIdConverter",

@@ -1,4 +1,4 @@
-"""Snowflake ids as people read them.  Pure."""
+"""Snowflake ids and sharded ids as people read them.  Pure."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from ..abc import IdConverter
-from ..errors import InvalidArgumentError
+from ..errors import InvalidArgumentError, InvalidIdError
+from ._checks import check_affix
 
 if TYPE_CHECKING:
-    from ..snowflake import FriendlyText
+    from ..snowflake import FriendlyText, ShardedLayout
 
-__all__ = ("SnowflakeFriendlyIdConverter",)
+__all__ = ("ShardedTextConverter", "SnowflakeFriendlyIdConverter")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,8 @@ class SnowflakeFriendlyIdConverter(IdConverter):
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        _check_text(self.text)
+        expected = "a FriendlyText, as FriendlyText(COSID_MS, zone='UTC')"
+        _check_has("text", self.text, "as_text", expected)
 
     def as_str(self, new_id: int, /) -> str:
         """Return the text of an id of the layout."""
@@ -53,8 +55,45 @@ class SnowflakeFriendlyIdConverter(IdConverter):
         }
 
 
-def _check_text(text: object) -> None:
-    """Raise unless it is a FriendlyText, without importing the Snowflake generators."""
-    if isinstance(text, type) or not hasattr(text, "as_text"):
-        expected = "a FriendlyText, as FriendlyText(COSID_MS, zone='UTC')"
-        raise InvalidArgumentError("text", text, expected=expected)
+def _check_has(argument: str, value: object, method: str, expected: str) -> None:
+    """Raise unless it is an object with a method; the Snowflake generators are not imported."""
+    if isinstance(value, type) or not hasattr(value, method):
+        raise InvalidArgumentError(argument, value, expected=expected)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardedTextConverter(IdConverter):
+    """Writes ``202311150613200000420007``: local time, sequence and sharding id of a sharded id.
+
+    The texts are those of `ShardedId.next_str`.  They sort by second, and within one by sequence.
+
+    Attributes:
+        layout: of the ids, with the zone of the time.
+        prefix: a text before the digits.
+    """
+
+    is_timeless: ClassVar[bool] = True
+
+    layout: ShardedLayout
+    prefix: str = ""
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        _check_has("layout", self.layout, "compose_text", "a ShardedLayout")
+        check_affix("prefix", self.prefix)
+
+    def as_str(self, new_id: int, /) -> str:
+        """Return the text of an id of the layout."""
+        parts = self.layout.parse(new_id)
+        try:
+            return self.layout.compose_text(*parts, prefix=self.prefix)
+        except InvalidArgumentError as error:  # a year that has no four digits
+            raise InvalidIdError("id", new_id, expected=f"of a second {error.expected}") from None
+
+    def as_int(self, text: str, /) -> int:
+        """Return the id of a text."""
+        return self.layout.compose(*self.layout.parse_text(text, self.prefix))
+
+    def as_tree(self) -> dict[str, object]:
+        """Return kind, layout and prefix."""
+        return {"kind": type(self).__name__, "layout": repr(self.layout), "prefix": self.prefix}

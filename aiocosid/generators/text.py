@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..abc import IdConverter, IdGenerator, Statistics, TextIdGenerator
+from ..abc.shards import check_shard
 from ..errors import InvalidArgumentError
 from .wrapped import DelegatingGenerator
 
@@ -76,6 +77,37 @@ class StringIdGenerator(DelegatingGenerator[IdGenerator, str], TextIdGenerator):
         super().__init__(generator)
         self.converter: IdConverter = converter
         self._one: Callable[[int], str] = converter.as_str
+
+    async def next_id(self, sharding_id: int | None = None) -> str:
+        """Return the next id; see `aiocosid.abc.IdGenerator.next_id`.
+
+        Args:
+            sharding_id: for a generator whose ids carry their shard; None for its own.
+        """
+        if sharding_id is None:
+            return self._one(await self._inner.next_id())
+        return self._one(await self._sharded(sharding_id).next_id(sharding_id))
+
+    async def next_ids(self, n: int, sharding_id: int | None = None) -> list[str]:
+        """Return exactly ``n`` ids, all or nothing; see `aiocosid.abc.IdGenerator.next_ids`.
+
+        Args:
+            n: the number of ids.
+            sharding_id: as for `next_id`; the same for all of them.
+        """
+        if sharding_id is None:
+            return await super().next_ids(n)
+        return await self._made_of(self._sharded(sharding_id).next_ids(n, sharding_id))
+
+    def next_id_nowait(self, sharding_id: int | None = None) -> str:
+        """Return the next id in hand; see `aiocosid.abc.IdGenerator.next_id_nowait`."""
+        if sharding_id is None:
+            return self._one(self._inner.next_id_nowait())
+        return self._one(self._sharded(sharding_id).next_id_nowait(sharding_id))
+
+    def _sharded(self, sharding_id: int) -> Any:  # noqa: ANN401 - whose methods take it
+        check_shard(self._inner, sharding_id, "sharding_id")
+        return self._inner
 
     def statistics(self) -> StringStatistics:
         """Return a frozen picture of generator and converter; cheap, and never waits."""

@@ -17,7 +17,7 @@ from ..abc.checks import check_integer
 from ..errors import ForkedError, IdOverflowError, InvalidArgumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from ..abc import AnyGenerator, IdSegmentDistributor, Store
 
@@ -73,8 +73,11 @@ class DelegatingGenerator(DelegatingLifecycle, Generic[G, T]):
 
     async def next_ids(self, n: int) -> list[T]:
         """Return exactly ``n`` ids, all or nothing; see `aiocosid.abc.IdGenerator.next_ids`."""
+        return await self._made_of(self._inner.next_ids(n))
+
+    async def _made_of(self, ids_of: Awaitable[Sequence[int]]) -> list[T]:
         process = fork.generation
-        ids = await in_stretches(await self._inner.next_ids(n), self._many, self._stretch)
+        ids = await in_stretches(await ids_of, self._many, self._stretch)
         if process != fork.generation:
             raise ForkedError(repr(self))
         return ids

@@ -129,10 +129,10 @@ CLOCK_BACKWARDS: Final = _histogram(
     "aiocosid.clock.backwards", "s", "How far the clock was behind when a call had to wait for it."
 )
 GUARD_DURATION: Final = _histogram(
-    "aiocosid.machine.guard.duration", "s", "How long the store took for a renewal.", _MACHINE
+    "aiocosid.machine.renewal.duration", "s", "How long the store took for a renewal.", _MACHINE
 )
 GUARD_FAILURES: Final = _counter(
-    "aiocosid.machine.guard.failures",
+    "aiocosid.machine.renewal.failures",
     "{failure}",
     "Signs of life that the store did not take, and machine ids that it did not give.",
     (*_MACHINE, "error.type"),
@@ -190,7 +190,7 @@ LEASE_LEFT: Final = _gauge(
     merge=min,
 )
 MARK: Final = _gauge(
-    "aiocosid.machine.mark.timestamp",
+    "aiocosid.machine.fence.timestamp",
     "s",
     "No id is issued with a later time, unix time.",
     merge=min,

@@ -304,8 +304,8 @@ def _of_snowflakes(seen: SnowflakeStatistics, where: Where) -> Iterator[Value]:
     yield Value(WAITS, seen.waits_for_lease, (*where, "lease"))
     if seen.machine_id is not None:
         yield Value(MACHINE_ID, seen.machine_id, where)
-        if seen.machine.mark_ms >= 0:
-            yield Value(MARK, seen.machine.mark_ms / 1000, where)
+        if seen.machine.fence_ms >= 0:
+            yield Value(MARK, seen.machine.fence_ms / 1000, where)
     # A closed one has handed out nothing; one whose lease has lapsed or is lost is in need.
     is_open = seen.machine_id is not None or seen.ids_handed_out > 0
     if is_open and isfinite(seen.machine.seconds_left):

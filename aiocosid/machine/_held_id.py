@@ -40,9 +40,9 @@ WIDTHS: Final = {str(bits) for bits in range(1, MAX_MACHINE_BITS + 1)}
 
 
 class HeldId:
-    """The lock, the time mark and, for a stable instance, CosId's state file of one machine id.
+    """The lock, the fence and, for a stable instance, CosId's state file of one machine id.
 
-    The mark lies in a file of its own: a Java peer that finds a stamp of its state file more than
+    The fence lies in a file of its own: a Java peer that finds a stamp of its state file more than
     half a second ahead refuses to start.
 
     Attributes:
@@ -54,7 +54,7 @@ class HeldId:
 
     __slots__ = (
         *("__weakref__", "_bits_path", "_floor_ms", "_instance_id", "_lock", "_machine_id"),
-        *("_mark_ms", "_mark_path", "_mutex", "_namespace", "_state", "_states"),
+        *("_mark_ms", "_fence_path", "_mutex", "_namespace", "_state", "_states"),
         *("leavings", "takings"),
     )
 
@@ -68,7 +68,7 @@ class HeldId:
         key = f"{of_namespace}.{machine_id}"
         self._bits_path = directory / f"{of_namespace}.bits"
         self._lock = LockFile(directory / f"{key}.lock")
-        self._mark_path = directory / f"{key}.mark"
+        self._fence_path = directory / f"{key}.mark"
         self._states = StateFiles(directory)
         self._state = MachineState(machine_id, -1)
         self._mark_ms = self._floor_ms = -1
@@ -99,12 +99,12 @@ class HeldId:
                 except BaseException:
                     self._lock.release()
                     raise
-            # Held already: ids up to the mark may have been issued since it was taken.
+            # Held already: ids up to the fence may have been issued since it was taken.
             self._floor_ms = max(self._floor_ms, self._mark_ms)
             return self._floor_ms
 
-    def guard(self, now_ms: int, mark_ms: int) -> None:
-        """Raise the time mark, and the stamp that CosId reads.
+    def renew(self, now_ms: int, fence_ms: int) -> None:
+        """Raise the fence, and the stamp that CosId reads.
 
         Raises:
             MachineIdLostError: this object does not hold the id.
@@ -115,12 +115,12 @@ class HeldId:
                 raise self._lost("this object does not hold its lock")
             if not self._lock.is_intact():
                 raise self._lost(f"its lock file {self._lock.path} was removed")
-            if mark_ms > self._mark_ms:
-                self._write_mark(mark_ms)
+            if fence_ms > self._mark_ms:
+                self._write_mark(fence_ms)
             self._show(now_ms)
 
     def give_back(self, last_ms: int, *, takings: int) -> None:
-        """Lower the mark to the last time that was used, and unlock; nothing if it is not held.
+        """Lower the fence to the last time that was used, and unlock; nothing if it is not held.
 
         The stamp that CosId reads is raised to it.
 
@@ -134,13 +134,13 @@ class HeldId:
                 if last_ms >= 0 and self._lock.is_intact():
                     # Not below what the owner before us left: our own ids are above it.
                     last_ms = max(last_ms, self._floor_ms)
-                    self._show(last_ms)  # first: CosId reads no mark, and ids may be borrowed
+                    self._show(last_ms)  # first: CosId reads no fence, and ids may be borrowed
                     self._write_mark(last_ms)
             finally:
                 self._lock.release()
 
     def release(self, *, takings: int) -> None:
-        """Unlock, and leave the mark as it is."""
+        """Unlock, and leave the fence as it is."""
         with self._mutex:
             if takings == self.takings:
                 self._lock.release()
@@ -174,23 +174,23 @@ class HeldId:
         self._floor_ms = max(self._mark_ms, self._state.last_timestamp_ms)
 
     def _read_mark(self) -> int:
-        text = read_text(self._mark_path)
+        text = read_text(self._fence_path)
         if text is None:
             return -1
         try:
-            # The line ends with a line break.  A file that was cut short has none, and its mark
+            # The line ends with a line break.  A file that was cut short has none, and its fence
             # would be too low.
             mark = MachineState.parse(text.removesuffix("\n")) if text.endswith("\n") else None
         except InvalidArgumentError:
             mark = None
         if mark is None or mark.machine_id != self._machine_id:
-            place, found = str(self._mark_path), repr(text[:60])
+            place, found = str(self._fence_path), repr(text[:60])
             raise CorruptMachineStateError(STORE, place=place, found=found)
         return mark.last_timestamp_ms
 
-    def _write_mark(self, mark_ms: int) -> None:
-        write_text(self._mark_path, f"{MachineState(self._machine_id, mark_ms)}\n")
-        self._mark_ms = mark_ms
+    def _write_mark(self, fence_ms: int) -> None:
+        write_text(self._fence_path, f"{MachineState(self._machine_id, fence_ms)}\n")
+        self._mark_ms = fence_ms
 
     def _show(self, now_ms: int) -> None:
         """Keep the state file that CosId keeps of a stable instance; it never goes back."""

@@ -2,7 +2,7 @@
 
 The lease has two ends.  By the monotonic clock it expires when another process may take the id
 over, counted from before the last renewal was sent.  By the wall clock no id may be later than the
-time mark in the store.  Past either of them no id is issued.
+fence in the store.  Past either of them no id is issued.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary, ref
 
 from .._life import fork
 from .._life.component import Component, why_unusable
-from .._life.loop import Root, is_dead, running_loop
+from .._life.loop import TaskRoot, is_dead, running_loop
 from ..abc.options import takes
 from ..errors import InvalidArgumentError, MachineIdInUseError
 from ._opening import LeaseOpening
@@ -47,8 +47,8 @@ class MachineIdStatistics:
         term: how many ids were taken so far, counted over all openings.
         seconds_left: how long it may be used without a further renewal; ``inf`` for an id that is
             held by a lock of the system.
-        mark_ms: no id is issued with a later time, unix time in milliseconds; -1 for none at all.
-        mark_wait: seconds waited, or still to be waited, for the marks of former owners to pass.
+        fence_ms: no id is issued with a later time, unix time in milliseconds; -1 for none at all.
+        fence_wait: seconds waited, or still to be waited, for the marks of former owners to pass.
         renewals: renewals that the store has accepted.
         failures: calls to the store that failed.
         losses: how often the id was lost.
@@ -64,8 +64,8 @@ class MachineIdStatistics:
     bits: int
     term: int
     seconds_left: float
-    mark_ms: int
-    mark_wait: float
+    fence_ms: int
+    fence_wait: float
     renewals: int
     failures: int
     losses: int
@@ -104,7 +104,7 @@ class MachineIdLease(Component):
             InvalidArgumentError: an argument is outside its range.
         """
         self._users = 0
-        self._host: Root | None = None  # where its task runs, if it is a provider's
+        self._host: TaskRoot | None = None  # where its task runs, if it is a provider's
         self._is_shared = False  # a generator opened it, and the last one closes it
         self._demand = MarkDemand()
         self.bits: int = options.bits
@@ -135,7 +135,7 @@ class MachineIdLease(Component):
     def taken_ms(self) -> int:
         """The wall clock when the id was taken, in milliseconds since 1970.
 
-        No id has an earlier tick, even if the former owner left no mark.
+        No id has an earlier tick, even if the former owner left no fence.
         """
         return self._opening.tenure.taken_ms
 
@@ -151,7 +151,7 @@ class MachineIdLease(Component):
     def lag_ms(self, now_ms: int, limit_ms: int) -> int:
         """Return by how many milliseconds ids have to be behind a clock that is past the limit.
 
-        0 where the limit is the time mark: ids have to wait for the next renewal.  Above it where a
+        0 where the limit is the fence: ids have to wait for the next renewal.  Above it where a
         ``state_dir`` bounds them: the clock has jumped, and is followed after the next renewal.
 
         Args:
@@ -164,12 +164,12 @@ class MachineIdLease(Component):
         """Let an issuer be ahead of the clock by so many seconds; call it before the issuer joins.
 
         Raises:
-            InvalidArgumentError: the lease is not longer than that: a store that lost the mark, or
+            InvalidArgumentError: the lease is not longer than that: a store that lost the fence, or
                 a CosId peer, could hand the machine id out before those ids are past.  Or the store
                 keeps no marks: the next owner would begin among those ids.
         """
-        if not self.distributor.keeps_marks:
-            expected = "machine ids of a store that keeps time marks, to borrow seconds ahead"
+        if not self.distributor.keeps_fences:
+            expected = "machine ids of a store that keeps fences, to borrow seconds ahead"
             raise InvalidArgumentError("machine", self.distributor, expected=expected)
         longest = self._options.lease_time
         if not seconds <= longest:
@@ -178,34 +178,34 @@ class MachineIdLease(Component):
         self._demand.borrowable = max(self._demand.borrowable, seconds)
 
     def ask(self, until_ms: int) -> None:
-        """Request a renewal now, with a mark of at least that time, as far as borrowing allows."""
+        """Request a renewal now, with a fence of at least that time, as far as borrowing allows."""
         self._demand.asked_ms = max(self._demand.asked_ms, until_ms)
-        self.hurry()
+        self.renew_now()
 
     def prepare(self, now_ms: int, until_ms: int) -> None:
         """Note how late the ids are that an issuer prepares; the next renewal allows for that."""
         self._demand.prepared_ms, self._demand.ahead_ms = now_ms, until_ms - now_ms
 
-    def hurry(self) -> None:
-        """Request a renewal now: the clock has jumped past the time mark.
+    def renew_now(self) -> None:
+        """Request a renewal now: the clock has jumped past the fence.
 
         It has no effect while the store fails: the back-off decides when to try again.  Nor in a
         forked child or on another loop, which must not end this loop's sleep.
         """
-        if self._born == fork.generation and self._find_loop() is self._loop:
+        if self._fork_generation == fork.generation and self._find_loop() is self._loop:
             opening = self._opening
             if opening.last_error is None:
-                opening.hurry = True
+                opening.is_urgent = True
                 if opening.opened.is_set():
                     opening.wake()
 
-    def changed(self) -> Callable[[], Coroutine[object, object, None]]:
+    def on_change(self) -> Callable[[], Coroutine[object, object, None]]:
         """Return a function that waits until the lease is next renewed, lost or taken again."""
-        return self._opening.tenure.changed.wait
+        return self._opening.tenure.on_change.wait
 
     @property
     def lead(self) -> float:
-        """Seconds for which callers wait for a former owner's time mark, if it is ahead."""
+        """Seconds for which callers wait for a former owner's fence, if it is ahead."""
         return (self._options.lead or 0.0) + self._demand.borrowable
 
     @property
@@ -242,7 +242,7 @@ class MachineIdLease(Component):
 
     def _launch(self) -> None:
         """Open it on behalf of all generators, whichever of them gives up; does not wait."""
-        root = self._host or Root(lambda: (self,))
+        root = self._host or TaskRoot(lambda: (self,))
         self._claim(root)
         self._owns_root, self._is_shared = root is not self._host, True
         opening = self._opening
@@ -266,17 +266,17 @@ class MachineIdLease(Component):
         """Return whether it is neither open nor opening, and of another width than ``bits``."""
         return self.bits != bits and self._users == 0 and self._root is None
 
-    def _live_root(self) -> Root | None:
+    def _live_root(self) -> TaskRoot | None:
         """Return where it is open, or is being closed; not the parent's, nor of a dead loop."""
-        root, is_ours = self._held_in, self._born == fork.generation
+        root, is_ours = self._held_in, self._fork_generation == fork.generation
         return None if root is None or not is_ours or is_dead(root.loop) else root
 
     def _forget_dead_life(self) -> None:
         """Start afresh in a forked child, or on another loop after the last one has ended."""
-        if self._held_in is not self._live_root() or self._born != fork.generation:
+        if self._held_in is not self._live_root() or self._fork_generation != fork.generation:
             self._users, self._is_shared = 0, False
             self._root = self._closing = None
-            self._born = fork.generation
+            self._fork_generation = fork.generation
 
     # Opening and closing.
 
@@ -319,8 +319,8 @@ class MachineIdLease(Component):
             bits=self.bits,
             term=self.term,
             seconds_left=self._opening.tenure.seconds_left,
-            mark_ms=opening.tenure.mark_ms,
-            mark_wait=opening.mark_wait,
+            fence_ms=opening.tenure.fence_ms,
+            fence_wait=opening.fence_wait,
             renewals=opening.renewals,
             failures=opening.failures,
             losses=opening.losses,

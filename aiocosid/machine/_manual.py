@@ -26,7 +26,7 @@ __all__ = (
 )
 
 DEFAULT_MARK_INTERVAL: Final = 3.0
-"""Seconds between two writings of the time mark, which after a crash is about as far ahead.  No
+"""Seconds between two writings of the fence, which after a crash is about as far ahead.  No
 other process waits for a renewal here, so it can be short; it costs two flushes of a small file.
 """
 
@@ -49,9 +49,9 @@ class ManualMachineIdDistributor(NotCopyable, MachineIdDistributor):
 
         ManualMachineIdDistributor(ordinal, worker=index, worker_bits=4)  # id: ordinal * 16 + index
 
-    The lock and the time mark are files in ``state_dir``: processes that do not share the directory
+    The lock and the fence are files in ``state_dir``: processes that do not share the directory
     (other hosts, containers without a common volume, other users with the default) do not see each
-    other's locks.  If the directory is lost with the container, the mark is lost too, and ids that
+    other's locks.  If the directory is lost with the container, the fence is lost too, and ids that
     were ahead of the clock may be issued twice (see `CachedSnowflakeId`'s ``max_borrow``).
 
     No store knows of this machine id.  If other processes lease theirs, a lease may have the same
@@ -63,7 +63,7 @@ class ManualMachineIdDistributor(NotCopyable, MachineIdDistributor):
         machine_id: the machine id, with the worker's index in it.
     """
 
-    __slots__ = ("_born", "_held", "machine_id")
+    __slots__ = ("_fork_generation", "_held", "machine_id")
 
     store = STORE
     is_leased = False
@@ -89,7 +89,7 @@ class ManualMachineIdDistributor(NotCopyable, MachineIdDistributor):
             worker: which of several workers with the same ``machine_id`` this is, from 0.
             worker_bits: how many of the lowest bits hold the worker; all workers use the same.
             state_dir: the directory of lock and mark; by default ``~/.cosid-machine-state``.
-            interval: seconds between two writings of the mark.
+            interval: seconds between two writings of the fence.
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
@@ -107,7 +107,7 @@ class ManualMachineIdDistributor(NotCopyable, MachineIdDistributor):
             instance_id=self.instance_id,
             directory=default_state_dir() if state_dir is None else Path(state_dir),
         )
-        self._born = fork.generation
+        self._fork_generation = fork.generation
 
     async def distribute(self, bits: int, *, now_ms: int, latest_ms: int) -> MachineGrant:  # noqa: ARG002 - there is no other id to prefer
         """Lock the machine id; an object that holds it already gets it again.
@@ -134,8 +134,8 @@ class ManualMachineIdDistributor(NotCopyable, MachineIdDistributor):
         self._refuse_child()
         return MachineGrant(self.machine_id, floor_ms)
 
-    async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
-        """Write the time mark; a cancelled call may have done so.
+    async def renew(self, machine_id: int, *, now_ms: int, fence_ms: int) -> None:
+        """Write the fence; a cancelled call may have done so.
 
         Raises:
             MachineIdLostError: it is not locked by this object, or the lock file was removed.
@@ -146,18 +146,18 @@ class ManualMachineIdDistributor(NotCopyable, MachineIdDistributor):
         if machine_id != self.machine_id:
             reason = f"this distributor has {self.machine_id}"
             raise MachineIdLostError(self.namespace, machine_id, reason=reason)
-        await in_thread(partial(self._held.guard, now_ms, mark_ms))
+        await in_thread(partial(self._held.renew, now_ms, fence_ms))
         self._refuse_child()
 
-    async def revert(self, machine_id: int, *, last_ms: int) -> None:
-        """Lower the mark to the last time that was used, and unlock; nothing if it is not held.
+    async def release(self, machine_id: int, *, last_ms: int) -> None:
+        """Lower the fence to the last time that was used, and unlock; nothing if it is not held.
 
         A cancelled call may have done so.
 
         Raises:
-            StoreError: the mark cannot be written; the machine id is unlocked all the same.
+            StoreError: the fence cannot be written; the machine id is unlocked all the same.
         """
-        if machine_id != self.machine_id or self._born != fork.generation:
+        if machine_id != self.machine_id or self._fork_generation != fork.generation:
             return
         held = self._held
         held.leavings += 1
@@ -172,14 +172,14 @@ class ManualMachineIdDistributor(NotCopyable, MachineIdDistributor):
         self._refuse_child()
 
     async def aclose(self) -> None:
-        """Unlock the machine id if it was not given back; its mark stays as it is."""
-        if self._born == fork.generation:
+        """Unlock the machine id if it was not given back; its fence stays as it is."""
+        if self._fork_generation == fork.generation:
             held = self._held
             held.leavings += 1
             await in_thread(partial(held.release, takings=held.takings))
 
     def _refuse_child(self) -> None:
-        if self._born != fork.generation:
+        if self._fork_generation != fork.generation:
             remedy = "make a distributor with another machine id or worker index in this process"
             raise ForkedError(f"machine id {self.machine_id}", remedy=remedy)
 
@@ -209,7 +209,7 @@ class StatefulSetMachineIdDistributor(ManualMachineIdDistributor):
     name: on the host's network that is the node's name, and other machines have numbers in their
     names, too.  Kubernetes runs at most one pod of each name, unless a pod is deleted by force.
     All else is as in `ManualMachineIdDistributor`; put ``state_dir`` on the pod's own volume, so
-    that the time mark outlives the container.
+    that the fence outlives the container.
     """
 
     __slots__ = ()
@@ -233,7 +233,7 @@ class StatefulSetMachineIdDistributor(ManualMachineIdDistributor):
             worker: which of the pod's several workers this is, from 0.
             worker_bits: how many of the lowest bits hold the worker.
             state_dir: the directory of lock and mark; by default ``~/.cosid-machine-state``.
-            interval: seconds between two writings of the mark.
+            interval: seconds between two writings of the fence.
 
         Raises:
             InvalidArgumentError: no name is given; it does not end in a hyphen and an ordinal; it

@@ -63,11 +63,11 @@ class LeaseOpening(OpenState):
 
     Attributes:
         tenure: the id, and how long it may be used.
-        hurry: whether it is to be renewed now.
+        is_urgent: whether it is to be renewed now.
         opened: set when ids may be issued, and when that was refused.
         refusal: why it could not be opened.
         last_error: the error of the last call, or None.
-        mark_wait: seconds waited for the marks of former owners to pass.
+        fence_wait: seconds waited for the marks of former owners to pass.
         renewals: renewals that the store has accepted.
         failures: calls that failed.
         losses: how often the id was lost.
@@ -76,9 +76,9 @@ class LeaseOpening(OpenState):
     """
 
     __slots__ = (
-        *("_bits", "_call_by", "_demand", "_distributor", "_is_left", "_is_marked", "_options"),
+        *("_bits", "_call_by", "_demand", "_distributor", "_is_left", "_is_fenced", "_options"),
         *("_patience", "_settling", "_started", "_thefts", "_watching"),
-        *("failures", "hurry", "last_error", "losses", "mark_wait", "opened"),
+        *("failures", "is_urgent", "last_error", "losses", "fence_wait", "opened"),
         *("quarantine_ends_at", "refusal", "renewals", "tenure"),
     )
 
@@ -100,7 +100,7 @@ class LeaseOpening(OpenState):
             distributor: the source of the id.
             bits: the width of the id.
             options: the lease's.
-            demand: what the issuers want of the time mark.
+            demand: what the issuers want of the fence.
         """
         super().__init__(
             home,
@@ -121,16 +121,16 @@ class LeaseOpening(OpenState):
         self._call_by = inf  # by the monotonic clock: when opening gives up
         self._patience: float = timeout  # seconds for an answer of the store
         self._started = self.clock.monotonic()
-        self._is_marked = True  # a mark may be why the floor is ahead of the clock
+        self._is_fenced = True  # a fence may be why the floor is ahead of the clock
         self._is_left = False  # the id was given back, or nobody will do that any more
         self._watching: anyio.Event | None = None  # set when its task has ended
         self._settling = self._thefts = 0
-        self.hurry = False
+        self.is_urgent = False
         self.opened = anyio.Event()
         self.refusal: CosIdError | None = None
         self.last_error: CosIdError | None = None
         self.quarantine_ends_at = -inf
-        self.mark_wait = 0.0
+        self.fence_wait = 0.0
         self.renewals = self.failures = self.losses = 0
 
     # Calls to the store, and the pauses between them.
@@ -188,8 +188,8 @@ class LeaseOpening(OpenState):
         self.check()
         limit = self._options.patience
         with self.clock.move_on_after(limit) as scope:
-            while self.tenure.mark_ms < 0 and self.ended is None:
-                await self.tenure.changed.wait()
+            while self.tenure.fence_ms < 0 and self.ended is None:
+                await self.tenure.on_change.wait()
         if scope.cancelled_caught:
             raise self._unavailable(limit, self.last_error)
 
@@ -197,7 +197,7 @@ class LeaseOpening(OpenState):
         return unavailable(MachineIdUnavailableError, self.namespace, cause, waited=waited)
 
     async def _take(self) -> None:
-        """Take a machine id and raise its mark; tries until the start timeout."""
+        """Take a machine id and raise its fence; tries until the start timeout."""
         started, attempt = self.clock.monotonic(), 0
         answered: CosIdError | None = None
         self._call_by = started + self._options.patience
@@ -248,18 +248,18 @@ class LeaseOpening(OpenState):
     async def _begin_alone(
         self, error: CosIdError, found: Found, floor_ms: int
     ) -> CosIdError | None:
-        """Begin with the id of a former process, up to the mark that the store has confirmed."""
+        """Begin with the id of a former process, up to the fence that the store has confirmed."""
         tenure, now_ms = self.tenure, self.clock.now_ms()
         record = tenure.disk.record_to_begin_with(found)
         if record is None:
             return error  # the next attempt may learn above which time ids have to be
         self._begin_term(MachineGrant(record.machine_id, floor_ms), now_ms, Found())
-        tenure.mark_ms = record.mark_ms
-        tenure.ends_at = self.clock.monotonic() + (record.mark_ms - now_ms) / MS
+        tenure.fence_ms = record.fence_ms
+        tenure.ends_at = self.clock.monotonic() + (record.fence_ms - now_ms) / MS
         refused = await tenure.disk.bind(tenure, renewal=record.renewal)
         if refused is None:
             self._note(error, 1)
-            self.hurry = True  # the store is asked again and again
+            self.is_urgent = True  # the store is asked again and again
         else:
             tenure.end()
         return refused
@@ -269,7 +269,7 @@ class LeaseOpening(OpenState):
         renewed_ms = tenure.floor_ms if self.renewals else None
         floor_ms = tenure.disk.floor_ms(grant.floor_ms, found, renewed_ms)
         tenure.begin(grant.machine_id, floor_ms, now_ms)
-        self._is_marked = grant.is_marked
+        self._is_fenced = grant.is_fenced
         wait = max(0.0, (floor_ms - now_ms) / MS)
         self.emit(MachineIdDistributed, machine_id=grant.machine_id, wait=wait)
         logger.info("%s: machine id %d", self.label, grant.machine_id)
@@ -285,7 +285,7 @@ class LeaseOpening(OpenState):
     async def _wait_for_floor(self) -> None:
         """Wait until the clock is past all ids that the former owner may have issued; then open.
 
-        In a task of its own: the id is renewed meanwhile.  A mark is ahead of the clock by its
+        In a task of its own: the id is renewed meanwhile.  A fence is ahead of the clock by its
         writer's lead and the borrowed time, a stamp by a second more; if it is further ahead, the
         clock is wrong.  An issuer that may borrow begins above it at once.  Where there are no
         marks, nothing explains a time that is ahead, nor where only CosId has had the id.
@@ -294,7 +294,7 @@ class LeaseOpening(OpenState):
         error: CosIdError | None = None
         options, borrowable = self._options, int(self._demand.borrowable * MS)
         longest = inf if options.broken_threshold is None else options.broken_threshold
-        if self._distributor.keeps_marks and self._is_marked:
+        if self._distributor.keeps_fences and self._is_fenced:
             lead = max(options.lead_seconds, USUAL_LEAD)
             longest += lead + self._demand.borrowable + RELEASE_MARGIN
         while error is None and not self.has_ended():
@@ -306,7 +306,7 @@ class LeaseOpening(OpenState):
             elif (error := self._impatience((ahead - borrowable) / MS)) is None:
                 await self.sleep_for((ahead - borrowable + 1) / MS)
                 waited = self.clock.monotonic() - began
-        self.mark_wait += waited
+        self.fence_wait += waited
         if error is not None:
             self._fail(error)
         self.opened.set()
@@ -316,7 +316,7 @@ class LeaseOpening(OpenState):
         limit, waited = self._options.start_timeout, self.clock.monotonic() - self._started
         if limit is None or waited + ahead <= limit:
             return None
-        reason = f"a former owner's time mark is {ahead:g} s ahead of the clock"
+        reason = f"a former owner's fence is {ahead:g} s ahead of the clock"
         remedy = "wait that long, or allow it with a longer start_timeout"
         return MachineIdUnavailableError(
             self.namespace, waited=waited, reason=reason, remedy=remedy
@@ -342,7 +342,7 @@ class LeaseOpening(OpenState):
             self.start_soon(self._wait_for_floor, task="open", unstarted=self.opened.set)
             while not self.has_ended():
                 pause = self._options.pause(self._distributor.interval, attempt)
-                if not self.hurry:
+                if not self.is_urgent:
                     await self.sleep_for(pause)
                 error = None if self.has_ended() else await self._keep()
                 if self.has_ended():
@@ -362,7 +362,7 @@ class LeaseOpening(OpenState):
 
     async def _keep(self) -> CosIdError | None:
         """Renew the id, or take one if there is none."""
-        self.hurry = False
+        self.is_urgent = False
         tenure = self.tenure
         if tenure.machine_id < 0:
             return await self._take_again()
@@ -397,23 +397,23 @@ class LeaseOpening(OpenState):
     async def _take_again(self) -> CosIdError | None:
         error = await self._try_to_take()
         if error is None:  # issuers wait for its floor
-            self.mark_wait += max(0, self.tenure.floor_ms - self.clock.now_ms()) / MS
+            self.fence_wait += max(0, self.tenure.floor_ms - self.clock.now_ms()) / MS
         return error
 
     async def _renew(self) -> CosIdError | None:
-        """Renew once, with a mark ahead of the clock; the lease counts from before the call.
+        """Renew once, with a fence ahead of the clock; the lease counts from before the call.
 
         While the lease is valid no other process can have been given the id, even if the store has
         lost its data.
         """
         sent_at, now_ms, options = self.clock.monotonic(), self.clock.now_ms(), self._options
-        due_ms = self._demand.mark_ms(now_ms, options.lead_seconds, options.use_time)
+        due_ms = self._demand.fence_ms(now_ms, options.lead_seconds, options.use_time)
         tenure, by = self.tenure, self._distributor
-        mark_ms = max(tenure.mark_ms, tenure.floor_ms, due_ms)
+        fence_ms = max(tenure.fence_ms, tenure.floor_ms, due_ms)
         machine_id, session = tenure.machine_id, by.session
         is_good = tenure.is_surely_ours(options.lease_time)
-        call = by.reassert if is_good else by.guard
-        done = await self._call(call, machine_id, now_ms=now_ms, mark_ms=mark_ms)
+        call = by.reassert if is_good else by.renew
+        done = await self._call(call, machine_id, now_ms=now_ms, fence_ms=fence_ms)
         if isinstance(done, CosIdError):
             return done
         if is_good and not tenure.is_surely_ours(options.lease_time):
@@ -421,11 +421,11 @@ class LeaseOpening(OpenState):
         if by.session != session:
             return StoreUnavailableError(by.store, "its session was interrupted meanwhile")
         tenure.session, tenure.signed_ms = session, now_ms
-        tenure.mark_ms, tenure.ends_at = mark_ms, sent_at + options.use_time
+        tenure.fence_ms, tenure.ends_at = fence_ms, sent_at + options.use_time
         self.renewals += 1
         self.last_error, self.quarantine_ends_at = None, -inf
         took = self.clock.monotonic() - sent_at
-        self.emit(MachineIdGuarded, machine_id=machine_id, mark_ms=mark_ms, took=took)
+        self.emit(MachineIdGuarded, machine_id=machine_id, fence_ms=fence_ms, took=took)
         return await tenure.disk.bind(tenure)
 
     # Closing.
@@ -446,7 +446,7 @@ class LeaseOpening(OpenState):
             self._watching = None
         tenure = self.tenure
         if tenure.machine_id >= 0 and tenure.disk.offline:
-            # The mark stays: the next process may start without the store as well.
+            # The fence stays: the next process may start without the store as well.
             await tenure.disk.leave(tenure)
             tenure.machine_id = -1
         machine_id, tenure.machine_id = tenure.machine_id, -1
@@ -454,7 +454,7 @@ class LeaseOpening(OpenState):
             # A millisecond later: the next owner may be CosId, which issues ids in the same
             # millisecond.
             last_ms = max(tenure.last_issued_ms() + 1, tenure.floor_ms)
-            error = await self._call(self._distributor.revert, machine_id, last_ms=last_ms)
+            error = await self._call(self._distributor.release, machine_id, last_ms=last_ms)
             if isinstance(error, CosIdError):
                 self._note(error, 1)
         self._is_left = True

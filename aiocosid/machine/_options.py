@@ -21,14 +21,14 @@ __all__ = ("USUAL_LEAD", "LeaseOptions", "lead_of")
 
 LAST_BACKOFF: Final = 2.0  # seconds; at most this long after an outage has ended, it is noticed
 JITTER: Final = 0.1  # of an interval: processes that started at the same time drift apart
-LEAD_SHARE: Final = 1.5  # intervals that the mark is ahead of the clock: one, and a margin
+LEAD_SHARE: Final = 1.5  # intervals that the fence is ahead of the clock: one, and a margin
 USUAL_LEAD: Final = LEAD_SHARE * DEFAULT_GUARD_INTERVAL  # seconds; a former owner's may be
 USUAL_PATIENCE: Final = 5.0  # seconds
 LEASE_SHARE: Final = 0.9  # of the safe guard: clocks differ, and a renewal takes time
 
 
 def lead_of(distributor: "MachineIdDistributor") -> float:
-    """Return the seconds that a time mark is ahead of the clock by default."""
+    """Return the seconds that a fence is ahead of the clock by default."""
     return distributor.interval * LEAD_SHARE
 
 
@@ -80,7 +80,7 @@ class FittedOptions(LeaseOptions):
     Attributes:
         lease_time: seconds after a renewal in which the id is certainly ours, even if the store has
             forgotten us.
-        offline: seconds that the mark of a stable id is ahead of the clock, and that it may be used
+        offline: seconds that the fence of a stable id is ahead of the clock, and that it may be used
             after a renewal, if that is more.
     """
 
@@ -116,5 +116,5 @@ class FittedOptions(LeaseOptions):
 
     @property
     def lead_seconds(self) -> float:
-        """Seconds that the mark is ahead of the clock; known once fitted to a distributor."""
+        """Seconds that the fence is ahead of the clock; known once fitted to a distributor."""
         return max(self.lead or 0.0, self.offline)

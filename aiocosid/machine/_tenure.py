@@ -40,10 +40,10 @@ NEVER_MS: Final = 2**62
 
 
 class MarkDemand:
-    """How far ahead of the clock the issuers want the time mark; also before the lease is open.
+    """How far ahead of the clock the issuers want the fence; also before the lease is open.
 
     Attributes:
-        asked_ms: the mark that they asked for.
+        asked_ms: the fence that they asked for.
         borrowable: seconds that they may be ahead of the clock.
         ahead_ms: how far ahead of the clock the latest of them prepares ids.
         prepared_ms: the wall clock at that time.
@@ -56,10 +56,10 @@ class MarkDemand:
         self.borrowable = 0.0
         self.ahead_ms = 0
 
-    def mark_ms(self, now_ms: int, lead: float, use_time: float) -> int:
-        """Return a mark that is ahead of the clock, and not below the one that an issuer asked for.
+    def fence_ms(self, now_ms: int, lead: float, use_time: float) -> int:
+        """Return a fence that is ahead of the clock, and not below the one that an issuer asked for.
 
-        Never by more than the id may be used after a renewal: where the mark is lost or unknown, as
+        Never by more than the id may be used after a renewal: where the fence is lost or unknown, as
         to a Java peer, only the elapsed time protects the ids issued below it.
 
         Args:
@@ -91,15 +91,15 @@ class Tenure:
         floor_ms: ids of this term have to be later, in milliseconds since 1970.
         taken_ms: the wall clock when the id was taken, in milliseconds.
         ends_at: when the lease ends, by the monotonic clock.
-        mark_ms: no id is issued with a later time; -1 for none at all.
+        fence_ms: no id is issued with a later time; -1 for none at all.
         signed_ms: the wall clock when the last renewal was sent.
         session: the store's session of the last renewal.
-        changed: set when the lease is next renewed, lost or taken again.
+        on_change: set when the lease is next renewed, lost or taken again.
     """
 
     __slots__ = (
-        *("_clock", "_distributor", "_past_ms", "changed", "disk", "ends_at", "floor_ms"),
-        *("issuers", "machine_id", "mark_ms", "session", "signed_ms", "taken_ms", "term"),
+        *("_clock", "_distributor", "_past_ms", "on_change", "disk", "ends_at", "floor_ms"),
+        *("issuers", "machine_id", "fence_ms", "session", "signed_ms", "taken_ms", "term"),
     )
 
     def __init__(
@@ -113,10 +113,10 @@ class Tenure:
         self.term: int = 0 if before is None else before.term
         # No id of an earlier opening was issued with a later time.
         self._past_ms: int = -1 if before is None else before.last_issued_ms()
-        self.machine_id = self.floor_ms = self.taken_ms = self.mark_ms = self.signed_ms = -1
+        self.machine_id = self.floor_ms = self.taken_ms = self.fence_ms = self.signed_ms = -1
         self.ends_at = -inf
         self.session: int = 0
-        self.changed = anyio.Event()
+        self.on_change = anyio.Event()
 
     def begin(self, machine_id: int, floor_ms: int, now_ms: int) -> None:
         """Have an id, whose first renewal is due."""
@@ -126,23 +126,23 @@ class Tenure:
 
     def end(self) -> None:
         """Have no id any more."""
-        self.machine_id, self.mark_ms, self.ends_at = -1, -1, -inf
+        self.machine_id, self.fence_ms, self.ends_at = -1, -1, -inf
 
     def notify(self) -> None:
         """Wake all tasks that wait for a change of the lease."""
-        self.changed.set()
-        self.changed = anyio.Event()
+        self.on_change.set()
+        self.on_change = anyio.Event()
 
     def limit_ms(self) -> int:
         """Return the latest time that ids may have now, in ms since 1970; -1 for none at all."""
         is_good = self._clock.monotonic() < self.ends_at
         if not is_good or not (self.disk.offline or self._distributor.session == self.session):
             return -1
-        return min(self.mark_ms, self.disk.limit_ms())
+        return min(self.fence_ms, self.disk.limit_ms())
 
     def reach_ms(self) -> int:
         """Return the latest time up to which the next renewal may let ids be."""
-        return min(self.mark_ms, self.disk.until_ms)
+        return min(self.fence_ms, self.disk.until_ms)
 
     @property
     def seconds_left(self) -> float:
@@ -193,7 +193,7 @@ class DiskBound:
         self._call_timeout = call_timeout
         self._found: Found | None = None  # on this machine, by the first attempt to take an id
         self._bound_ms = -1  # of the ids until the next renewal, and the boot clock at that time
-        self._at_ms = -1  # -1: none; a successor waits for the mark
+        self._at_ms = -1  # -1: none; a successor waits for the fence
         self.offline: float = 0.0 if self._place is None else self._place.offline
         self.until_ms: int = -1 if self.offline else NEVER_MS
 
@@ -266,7 +266,7 @@ class DiskBound:
     async def bind(self, held: Tenure, *, renewal: str | None = None) -> CosIdError | None:
         """Set the bound of all ids until the next renewal, and write it to this machine's disk.
 
-        Until it is there, a successor that asks the store waits for the mark: the record that it
+        Until it is there, a successor that asks the store waits for the fence: the record that it
         finds is of an earlier renewal.  One that may start without the store would believe that
         record, so then ids are below both bounds until the new one is on the disk.
 
@@ -328,7 +328,7 @@ class DiskBound:
     async def _write(
         self, held: Tenure, bound_ms: int, at_ms: int, until_ms: int | None = None
     ) -> CosIdError | None:
-        """Write the record of a bound; ids may go up to its own mark once it is on the disk."""
+        """Write the record of a bound; ids may go up to its own fence once it is on the disk."""
         place, clock = self._place, self._home.clock
         if place is None or not place.renewal:
             return None
@@ -340,8 +340,8 @@ class DiskBound:
             latest = max(self.until_ms, clock.now_ms() + lead_ms, bound_ms + lead_ms)
             record = replace(
                 record,
-                until_ms=min(latest, held.mark_ms) if until_ms is None else until_ms,
-                mark_ms=held.mark_ms,
+                until_ms=min(latest, held.fence_ms) if until_ms is None else until_ms,
+                fence_ms=held.fence_ms,
                 machine_id=held.machine_id,
                 bits=self._bits,
             )

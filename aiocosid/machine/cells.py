@@ -26,14 +26,14 @@ __all__ = (
     "Changes",
     "Count",
     "Damage",
+    "MachineRecord",
+    "MachineSlot",
     "Marker",
     "NamespaceCount",
-    "Need",
-    "Note",
+    "NamespaceRecord",
     "Owner",
-    "Seat",
+    "ReadRequest",
     "Snapshot",
-    "Space",
     "freed",
     "read_note",
     "token_of",
@@ -113,37 +113,37 @@ class _Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Note(_Cell):
+class MachineRecord(_Cell):
     """aiocosid's own cell about one machine id, beside CosId's.
 
     Attributes:
         instance: the instance that it describes; the fields about it count only while it holds the
             id.
         stable: whether the instance keeps the id when it is closed, or stops renewing.
-        mark_ms: no id was issued with a later time, unix milliseconds; -1 for none.
+        fence_ms: no id was issued with a later time, unix milliseconds; -1 for none.
         token: the token of the call that handed the id out last; a caller with another token is
             outdated.
-        turn: counts the writes, so that no two values of the cell are ever equal.
+        version: counts the writes, so that no two values of the cell are ever equal.
         claimed: the quarantine in which the holder asserted the id, or empty.
-        born_ms: when the holder asked for the id, by its own clock, if the id was asserted;
+        requested_ms: when the holder asked for the id, by its own clock, if the id was asserted;
             otherwise the floor that a guest of a server found, and 0 without one.
     """
 
     instance: str = ""
     stable: bool = False
-    mark_ms: int = -1
+    fence_ms: int = -1
     token: str = ""
-    turn: int = 0
+    version: int = 0
     claimed: str = ""
-    born_ms: int = 0
+    requested_ms: int = 0
 
 
-read_note: Final = lru_cache(maxsize=4096)(Note.read)
-"""Parses a note, cached: of the many notes that a hand-out reads most have not changed."""
+read_note: Final = lru_cache(maxsize=4096)(MachineRecord.read)
+"""Parses a record, cached: of the many records that a hand-out reads most have not changed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Space(_Cell):
+class NamespaceRecord(_Cell):
     """aiocosid's own cell about a namespace.
 
     Attributes:
@@ -172,7 +172,7 @@ class Space(_Cell):
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Self:
         """Return the cell of these fields; raise ValueError if it cannot be one."""
-        found = super(Space, cls).of(facts)
+        found = super(NamespaceRecord, cls).of(facts)
         is_width = 0 <= found.bits <= 31  # noqa: PLR2004 - MAX_MACHINE_BITS, of another room
         if not (is_width and 0 < found.region_code < max(2, 1 << found.bits)):
             raise ValueError(facts)
@@ -207,7 +207,7 @@ class Marker(_Cell):
 
 @dataclass(frozen=True, slots=True)
 class Count(_Cell):
-    """The number of machine ids of a namespace that have a `Note`; stored with the marker.
+    """The number of machine ids of a namespace that have a `MachineRecord`; stored with the marker.
 
     Attributes:
         marker_id: that of the marker under which they were counted.
@@ -232,21 +232,21 @@ class NamespaceCount(_Cell):
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class MachineSlot:
     """One machine id: CosId's cell, and aiocosid's.
 
     Attributes:
         owners: its holder, or the one that gave it back.  Usually one; several only where CosId's
-            layout allows it; none if only the note is left.
-        note: aiocosid's note, if there is one.
-        seen_ms: when the note was written last, on ZooKeeper CosId's cell too, by the store's
+            layout allows it; none if only the record is left.
+        record: aiocosid's record, if there is one.
+        seen_ms: when the record was written last, on ZooKeeper CosId's cell too, by the store's
             clock; -1 if that is not known.
         is_damaged: whether CosId's cell cannot be read: the id counts as held, by an unknown
             instance.
     """
 
     owners: tuple[Owner, ...] = ()
-    note: Note | None = None
+    record: MachineRecord | None = None
     seen_ms: int = -1
     is_damaged: bool = False
 
@@ -263,7 +263,7 @@ class Seat:
     @property
     def is_noted(self) -> bool:
         """Whether it was handed out by aiocosid, and both cells are there."""
-        return bool(self.note and self.note.token and (self.owners or self.is_damaged))
+        return bool(self.record and self.record.token and (self.owners or self.is_damaged))
 
     @property
     def stamp_ms(self) -> int:
@@ -271,28 +271,32 @@ class Seat:
         return max((each.stamp_ms for each in self.owners), default=-1)
 
     @property
-    def mark_ms(self) -> int:
-        """The time mark; -1 if there is none."""
-        return self.note.mark_ms if self.note is not None else -1
+    def fence_ms(self) -> int:
+        """The fence; -1 if there is none."""
+        return self.record.fence_ms if self.record is not None else -1
 
     @property
     def floor_ms(self) -> int:
         """The time that the next owner's ids have to be above; -1 if the id never had an owner."""
-        return max(self.stamp_ms, self.mark_ms)
+        return max(self.stamp_ms, self.fence_ms)
 
     def renewal_of(self, instance: str, machine_id: int) -> str:
         """Return the name of the last write to the machine id; empty if it is not the instance's.
 
         It differs after each renewal, each new owner, and each write by CosId.
         """
-        note = self.note_about(instance)
-        if note is None or not note.token or [each.instance for each in self.owners] != [instance]:
+        record = self.note_about(instance)
+        if (
+            record is None
+            or not record.token
+            or [each.instance for each in self.owners] != [instance]
+        ):
             return ""
-        return f"{note.token} {note.turn} {self.stamp_ms} {machine_id}"
+        return f"{record.token} {record.version} {self.stamp_ms} {machine_id}"
 
-    def note_about(self, instance: str) -> Note | None:
-        """Return the note if it describes that instance."""
-        return self.note if self.note is not None and self.note.instance == instance else None
+    def note_about(self, instance: str) -> MachineRecord | None:
+        """Return the record if it describes that instance."""
+        return self.record if self.record is not None and self.record.instance == instance else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +315,7 @@ class Damage:
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class ReadRequest:
     """What a decision has to read.
 
     Attributes:
@@ -345,11 +349,11 @@ class Snapshot:
         marker: the store's marker, if it is there.
         space: the namespace's cell, if it is there.
         count: the count that is stored with the marker, if it is there.
-        seats: machine ids by number, in the store's own order.
+        slots: machine ids by number, in the store's own order.
         own: the machine id that the asking instance's own cell names, if there is one.
         last_new: CosId's adder: the last machine id that was new; None on stores that have none.
         first_new: on those, the first number that is considered as new.
-        is_complete: whether all seats of the namespace are here.
+        is_complete: whether all slots of the namespace are here.
         stamps_tell: whether stamps can be compared with ``now_ms``: False where there are no CosId
             peers, and only ``seen_ms`` shows whether an owner renews.
         damages: the damaged cells.
@@ -357,7 +361,7 @@ class Snapshot:
         is_doubtful: whether the backend itself has detected that the store was rolled back.
         store: names the store in messages.
         cells: in a sample, the number of CosId's cells of all machine ids; else -1.
-        notes: in a sample, the largest possible number of machine ids with a note; else -1.
+        records: in a sample, the largest possible number of machine ids with a record; else -1.
         namespaces: how many namespaces were ever counted, if that cell is there and was read.
         counted: how many namespaces have a count, if it was read; -1 if it was not; None on a store
             that cannot lose a namespace's count without its marker.
@@ -369,9 +373,9 @@ class Snapshot:
     identity: str
     now_ms: int = 0
     marker: Marker | None = None
-    space: Space | None = None
+    space: NamespaceRecord | None = None
     count: Count | None = None
-    seats: dict[int, Seat] = field(default_factory=dict[int, Seat])
+    slots: dict[int, MachineSlot] = field(default_factory=dict[int, MachineSlot])
     own: int | None = None
     last_new: int | None = None
     first_new: int = 0
@@ -382,14 +386,14 @@ class Snapshot:
     is_doubtful: bool = False
     store: str = "store"
     cells: int = -1
-    notes: int = -1
+    records: int = -1
     namespaces: NamespaceCount | None = None
     counted: int | None = None
     moving: frozenset[int] = frozenset()
 
     @property
     def is_sample(self) -> bool:
-        """Whether it has only the asker's machine id and some that can be taken."""
+        """Whether it has only the caller's machine id and some that can be taken."""
         return self.cells >= 0 and not self.is_complete
 
     def knows(self, identity: str) -> bool:
@@ -398,13 +402,13 @@ class Snapshot:
 
     def narrowed(self, machine_id: int) -> Snapshot:
         """Return the part of the snapshot that the renewal of one machine id needs."""
-        seats = {machine_id: self.seats[machine_id]} if machine_id in self.seats else {}
-        return replace(self, seats=seats, is_complete=False, cells=-1)
+        slots = {machine_id: self.slots[machine_id]} if machine_id in self.slots else {}
+        return replace(self, slots=slots, is_complete=False, cells=-1)
 
     def counts_one_more(self, changes: Changes) -> bool:
         """Return whether the count can be incremented without comparing it, under the same marker.
 
-        One more machine id gets a note, and the note's cell is compared.  A process that counts all
+        One more machine id gets a record, and the note's cell is compared.  A process that counts all
         ids again also writes the cell of the namespace or the marker, which are compared too.
         Without this, processes that start at the same time would conflict over the count, each with
         every other.
@@ -432,7 +436,7 @@ class Snapshot:
         self.space = changes.space or self.space
         self.count = changes.count or self.count
         self.namespaces = changes.namespaces or self.namespaces
-        self.seats.update(changes.seats)
+        self.slots.update(changes.slots)
         self.last_new = self.last_new if changes.last_new is None else changes.last_new
         if changes.instance in changes.own:
             self.own = changes.own[changes.instance]
@@ -450,7 +454,7 @@ class Changes:
         space: the namespace's new cell.
         count: the new count.
         namespaces: how many namespaces are counted from now on.
-        seats: the new seats: CosId's cell and aiocosid's.
+        slots: the new slots: CosId's cell and aiocosid's.
         own: the new cells of instances: the machine id that an instance holds, or None to remove
             the cell.  Ignored on stores where CosId's cell has the instance as its key.
         last_new: CosId's new adder.
@@ -460,10 +464,10 @@ class Changes:
 
     instance: str = ""
     marker: Marker | None = None
-    space: Space | None = None
+    space: NamespaceRecord | None = None
     count: Count | None = None
     namespaces: NamespaceCount | None = None
-    seats: dict[int, Seat] = field(default_factory=dict[int, Seat])
+    slots: dict[int, MachineSlot] = field(default_factory=dict[int, MachineSlot])
     own: dict[str, int | None] = field(default_factory=dict[str, "int | None"])
     last_new: int | None = None
     signed: int | None = None
@@ -472,7 +476,7 @@ class Changes:
     def __bool__(self) -> bool:
         """Return whether anything is written."""
         written = (self.marker, self.space, self.count, self.namespaces, self.last_new)
-        return bool(self.seats or self.own) or any(each is not None for each in written)
+        return bool(self.slots or self.own) or any(each is not None for each in written)
 
 
 class CellBackend(Protocol):
@@ -501,7 +505,7 @@ class CellBackend(Protocol):
         """
         raise NotImplementedError
 
-    async def read(self, namespace: str, need: Need) -> Snapshot:
+    async def read(self, namespace: str, need: ReadRequest) -> Snapshot:
         """Read a namespace's cells, all at one moment, or so that a commit detects changes.
 
         Raises:
@@ -538,8 +542,10 @@ def token_of(renewal: str) -> str:
     return renewal.partition(" ")[0]
 
 
-def freed(seat: Seat, stamp_ms: int, **fields: Any) -> Seat:  # noqa: ANN401 - fields of a note
-    """Return a seat as given back; its note names no instance."""
-    note = seat.note or Note()
-    note = replace(note, instance="", stable=False, claimed="", turn=note.turn + 1, **fields)
-    return Seat((Owner("", stamp_ms),), note, seat.seen_ms)
+def freed(slot: MachineSlot, stamp_ms: int, **fields: Any) -> MachineSlot:  # noqa: ANN401 - fields of a record
+    """Return a slot as given back; its record names no instance."""
+    record = slot.record or MachineRecord()
+    record = replace(
+        record, instance="", stable=False, claimed="", version=record.version + 1, **fields
+    )
+    return MachineSlot((Owner("", stamp_ms),), record, slot.seen_ms)

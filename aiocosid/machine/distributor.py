@@ -38,14 +38,14 @@ from .instance_ids import as_instance_id, namesake
 from .operations import ReleaseOperation, Renewed, RenewOperation, TakeOperation, Took
 from .restart import has_proof
 from .restart_file import restart_file
-from .rules import Decision, Taken
+from .rules import Decision, GrantReceipt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..abc import InstanceId, MachineGrant
     from ..abc.restart import RestartPlace
-    from .cells import CellBackend, Need, Snapshot
+    from .cells import CellBackend, ReadRequest, Snapshot
 
 __all__ = ("CellMachineIdDistributor", "guard_ms_of", "read_cells", "transact")
 
@@ -89,7 +89,7 @@ def twin(namespace: str, instance: str, took: Took) -> MachineIdInUseError:
     )
 
 
-async def read_cells(backend: CellBackend, namespace: str, need: Need) -> Snapshot:
+async def read_cells(backend: CellBackend, namespace: str, need: ReadRequest) -> Snapshot:
     """Read a namespace's cells; see `CellBackend.read`.
 
     Raises:
@@ -104,7 +104,7 @@ async def read_cells(backend: CellBackend, namespace: str, need: Need) -> Snapsh
 async def transact(
     backend: CellBackend,
     namespace: str,
-    need: Need,
+    need: ReadRequest,
     decide: Callable[[Snapshot, int], Decision],
     snapshot: Snapshot | None = None,
 ) -> tuple[Any, Snapshot]:
@@ -141,7 +141,7 @@ async def transact(
         if decision.is_alarm and alarms < MOST_ALARMS:
             # A CosId peer may be, or have been, between its two steps while this was read.
             # Where peers move one id after the other, no read finds them all.
-            moving |= {number for number, seat in snapshot.seats.items() if seat.is_noted}
+            moving |= {number for number, slot in snapshot.slots.items() if slot.is_noted}
             await SYSTEM_CLOCK.sleep(FIRST_PAUSE * (2**alarms - 1))
             alarms, snapshot = alarms + 1, None
             need = replace(need, is_complete=True, sample=0)
@@ -169,14 +169,14 @@ def _widened(choice: int, conflicts: int) -> int:
     return min(choice << min(SPREAD * conflicts, MOST_SPREAD), 1 << MOST_SPREAD)
 
 
-_turns: Final[WeakKeyDictionary[Any, dict[tuple[object, str], anyio.Lock]]] = WeakKeyDictionary()
+_slots: Final[WeakKeyDictionary[Any, dict[tuple[object, str], anyio.Lock]]] = WeakKeyDictionary()
 """By backend, loop and namespace: one hand-out at a time; two in one process would conflict."""
 
 
 def _turn(backend: CellBackend, namespace: str) -> anyio.Lock | nullcontext[None]:
     if backend.is_local:
         return nullcontext()
-    locks = _turns.setdefault(backend, {})
+    locks = _slots.setdefault(backend, {})
     turn_key = running_loop(), namespace
     if turn_key not in locks:
         for stale in [key for key, lock in locks.items() if not lock.locked()]:
@@ -194,7 +194,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
     """
 
     __slots__ = (
-        *("_asked", "_backend", "_born", "_foreign", "_is_unique", "_receipt", "_sent"),
+        *("_asked", "_backend", "_fork_generation", "_foreign", "_is_unique", "_receipt", "_sent"),
         *("_snapshot", "_taken", "_token", "offline", "offline_beside_cosid", "region"),
         *("region_bits", "region_code", "restart", "state_dir", "store"),
     )
@@ -216,7 +216,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
                 and ``region_bits`` without the other, or on a store that does not note them.
         """
         who, where = as_instance_id(options.instance_id), options.state_dir
-        is_stable = who.stable and self.keeps_marks
+        is_stable = who.stable and self.keeps_fences
         usual = STABLE_GUARD_INTERVAL if is_stable else DEFAULT_GUARD_INTERVAL
         super().__init__(
             namespace=options.namespace,
@@ -225,12 +225,12 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
             interval=usual if options.interval is None else options.interval,
         )
         if where is not None and not is_stable:
-            expected = "left out but for a stable instance_id, on a store that keeps time marks"
+            expected = "left out but for a stable instance_id, on a store that keeps fences"
             raise InvalidArgumentError("state_dir", where, expected=expected)
         self.region: int | None = options.region
         self.region_bits: int = options.region_bits
         self.region_code: int = region_code_of(options.region, options.region_bits)
-        if options.region_bits and not self.keeps_marks:
+        if options.region_bits and not self.keeps_fences:
             expected = "left out on this store, which does not note the region of a namespace"
             raise InvalidArgumentError("region", options.region, expected=expected)
         self.state_dir: Path | None = None if where is None else Path(where)
@@ -247,13 +247,13 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         self.store: str = backend.label
         self._backend = backend
         self._is_unique = options.instance_id is None
-        self._born = fork.generation
+        self._fork_generation = fork.generation
         self._forget()
 
     def _forget(self) -> None:
         self._token = ""  # of the last call that got an id
         self._asked = ""  # of the calls since then, whose answers may have been lost
-        self._taken: Taken | None = None  # by that call, unless the id was given back
+        self._taken: GrantReceipt | None = None  # by that call, unless the id was given back
         self._receipt = ""  # a server's, of that
         self._snapshot: Snapshot | None = None  # as of the last call
         self._sent: deque[int] = deque(maxlen=STAMPS_REMEMBERED)  # stamps of this lease
@@ -311,7 +311,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         self._forget()
         self._snapshot = snapshot
         self._token, self._receipt = took.token, took.receipt
-        self._taken = Taken(took.machine_id, now_ms, bits, took.token, self.region_code)
+        self._taken = GrantReceipt(took.machine_id, now_ms, bits, took.token, self.region_code)
         self._sent.append(took.stamp_ms)
         return took.grant
 
@@ -333,8 +333,8 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         restart = self.restart
         return restart is not None and has_proof(restart.found, restart.renewal, former)
 
-    async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
-        """Renew the id; see `aiocosid.abc.MachineIdDistributor.guard`.
+    async def renew(self, machine_id: int, *, now_ms: int, fence_ms: int) -> None:
+        """Renew the id; see `aiocosid.abc.MachineIdDistributor.renew`.
 
         Raises:
             MachineIdLostError: another instance holds the id, or none does, or it was handed out
@@ -348,21 +348,21 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
             StoreAuthenticationError: the store rejects the user, the password or the rights.
             ForkedError: the connections are the parent's.
         """
-        await self._renew(machine_id, now_ms, mark_ms, is_valid=False)
+        await self._renew(machine_id, now_ms, fence_ms, is_valid=False)
 
-    async def reassert(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
+    async def reassert(self, machine_id: int, *, now_ms: int, fence_ms: int) -> None:
         """Renew an id of a valid lease; see `aiocosid.abc.MachineIdDistributor.reassert`.
 
         Raises:
-            CosIdError: as for `guard`; `MachineIdQuarantineError` only if this object did not get
+            CosIdError: as for `renew`; `MachineIdQuarantineError` only if this object did not get
                 the id, or gave it back.
         """
-        await self._renew(machine_id, now_ms, mark_ms, is_valid=True)
+        await self._renew(machine_id, now_ms, fence_ms, is_valid=True)
 
-    async def _renew(self, machine_id: int, now_ms: int, mark_ms: int, *, is_valid: bool) -> None:
+    async def _renew(self, machine_id: int, now_ms: int, fence_ms: int, *, is_valid: bool) -> None:
         check_integer("machine_id", machine_id, at_least=0, at_most=MAX_MACHINE_ID)
         check_integer("now_ms", now_ms, at_least=0, at_most=MAX_MS)
-        check_integer("mark_ms", mark_ms, at_least=-1, at_most=MAX_MS)
+        check_integer("fence_ms", fence_ms, at_least=-1, at_most=MAX_MS)
         own = self._token or ("" if self.restart is None else token_of(self.restart.renewal))
         taken = self._taken
         if taken is not None and (taken.machine_id, taken.token) != (machine_id, own):
@@ -371,11 +371,11 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
             **self._described(),
             machine_id=machine_id,
             now_ms=now_ms,
-            mark_ms=mark_ms,
+            fence_ms=fence_ms,
             token=own,
             asked=self._asked,
             bits=0 if taken is None else taken.bits,
-            born_ms=0 if taken is None else taken.born_ms,
+            requested_ms=0 if taken is None else taken.requested_ms,
             is_valid=is_valid,
             receipt=self._receipt,
             region_code=1 if taken is None else taken.region_code,
@@ -385,8 +385,8 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         if self.restart is not None:
             self.restart.renewal = done.renewal
 
-    async def revert(self, machine_id: int, *, last_ms: int) -> None:
-        """Give the id back; see `aiocosid.abc.MachineIdDistributor.revert`.
+    async def release(self, machine_id: int, *, last_ms: int) -> None:
+        """Give the id back; see `aiocosid.abc.MachineIdDistributor.release`.
 
         Raises:
             InvalidArgumentError: an argument is outside its range; nothing was sent.
@@ -413,14 +413,14 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         Raises:
             CosIdError: as for `distribute`.
         """
-        asker = asked.asker(nonce())
+        caller = asked.caller(nonce())
 
         def is_over(former: str) -> bool:
             return former == asked.over or self._is_over(former)
 
         def decide(snapshot: Snapshot, conflicts: int) -> Decision:
             spread = random.randrange(_widened(1, conflicts)) if conflicts else 0  # noqa: S311
-            decision = operations.hand_out(asked, snapshot, asker, spread=spread, is_over=is_over)
+            decision = operations.hand_out(asked, snapshot, caller, spread=spread, is_over=is_over)
             if decision.answer is not None:
                 self._note_former(decision.answer)
             return decision
@@ -435,16 +435,16 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         """Renew a machine id.
 
         Raises:
-            CosIdError: as for `guard`.
+            CosIdError: as for `renew`.
         """
-        asker = asked.asker(nonce())
+        caller = asked.caller(nonce())
         known, self._snapshot = self._snapshot, None  # used once: the call may be cancelled
 
         def decide(snapshot: Snapshot, _: int) -> Decision:
-            decision = operations.renew(asked, snapshot, asker)
+            decision = operations.renew(asked, snapshot, caller)
             if snapshot is not known:
                 self._look_for_namesake(decision.answer)
-            if asked.machine_id in decision.changes.seats:
+            if asked.machine_id in decision.changes.slots:
                 self._sent.append(decision.answer.stamp_ms)
             return decision
 
@@ -457,14 +457,14 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         """Give a machine id back.
 
         Raises:
-            CosIdError: as for `revert`.
+            CosIdError: as for `release`.
         """
-        asker = asked.asker(nonce())
+        caller = asked.caller(nonce())
         await transact(
             self._backend,
             self.namespace,
             asked.need,
-            lambda snapshot, _: operations.give_back(asked, snapshot, asker),
+            lambda snapshot, _: operations.give_back(asked, snapshot, caller),
         )
 
     # Detecting an instance id that two processes use.
@@ -490,7 +490,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         }
 
     def _ensure_own(self) -> None:
-        if self._born != fork.generation:
+        if self._fork_generation != fork.generation:
             raise ForkedError(repr(self), remedy=self._backend.fork_remedy)
 
     async def aopen(self) -> None:
@@ -500,10 +500,10 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
             ForkedError: the client was passed in, and is the parent's.
         """
         await self._backend.aopen()
-        if self._born != fork.generation:
+        if self._fork_generation != fork.generation:
             # The parent keeps the old name.  A name that the user gave stays, and of parent and
             # child the one that takes the id last has it.
-            self._born = fork.generation
+            self._fork_generation = fork.generation
             self._forget()
             if self._is_unique:
                 self.instance_id: InstanceId = as_instance_id(None)

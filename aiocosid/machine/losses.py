@@ -17,14 +17,14 @@ from ..errors import (
     StoreFormatError,
     StoreNotInitializedError,
 )
-from .cells import ENDLESS_MS, FORMAT, Changes, Need, Space
+from .cells import ENDLESS_MS, FORMAT, Changes, NamespaceRecord, ReadRequest
 
 if TYPE_CHECKING:
     from .cells import Snapshot
 
 __all__ = (
     "UNNAMED_MS",
-    "Asker",
+    "Caller",
     "Decision",
     "Requester",
     "Soundness",
@@ -74,7 +74,7 @@ class Requester:
 
 
 @dataclass(frozen=True, slots=True)
-class Asker(Requester):
+class Caller(Requester):
     """The caller, in one call.
 
     Attributes:
@@ -104,7 +104,7 @@ class Decision:
     changes: Changes = field(default_factory=Changes)
     answer: Any = None
     error: CosIdError | None = None
-    need: Need | None = None
+    need: ReadRequest | None = None
     is_alarm: bool = False
 
 
@@ -119,7 +119,7 @@ class Soundness:
         is_alarm: whether a quarantine begins because something is missing.
     """
 
-    space: Space
+    space: NamespaceRecord
     left_ms: float = 0.0
     is_recounted: bool = False
     is_alarm: bool = False
@@ -137,11 +137,11 @@ def marker_id_of(snapshot: Snapshot) -> str:
 
 
 def noted_in(snapshot: Snapshot, changes: Changes | None = None) -> int:
-    """Return how many machine ids have a note of ours, after these changes."""
-    seats = snapshot.seats if changes is None else {**snapshot.seats, **changes.seats}
+    """Return how many machine ids have a record of ours, after these changes."""
+    slots = snapshot.slots if changes is None else {**snapshot.slots, **changes.slots}
     return sum(
-        seat.is_noted or (number in snapshot.moving and bool(seat.note and seat.note.token))
-        for number, seat in seats.items()
+        slot.is_noted or (number in snapshot.moving and bool(slot.record and slot.record.token))
+        for number, slot in slots.items()
     )
 
 
@@ -170,7 +170,7 @@ def is_short(snapshot: Snapshot) -> bool:
     if counted.marker_id != marker_id_of(snapshot):
         return False
     if snapshot.is_sample:  # an upper bound; no quarantine begins before all was read
-        return min(snapshot.cells, snapshot.notes) < counted.ids
+        return min(snapshot.cells, snapshot.records) < counted.ids
     # A damaged cell counts as held, and may be one of the missing ids.
     return snapshot.is_complete and noted_in(snapshot) + len(snapshot.damages) < counted.ids
 
@@ -181,21 +181,21 @@ def missing_namespaces(snapshot: Snapshot) -> int:
     return 0 if counted is None or there is None or there < 0 else counted.number - there
 
 
-def quarantine_ms(space: Space) -> float:
+def quarantine_ms(space: NamespaceRecord) -> float:
     """Return the length of a quarantine in milliseconds; inf if a safe guard has no end."""
     guard_ms = space.guard_ms or UNNAMED_MS
     return inf if guard_ms >= ENDLESS_MS else guard_ms + MARGIN_MS
 
 
-def examine(snapshot: Snapshot, asker: Asker) -> Soundness:
+def examine(snapshot: Snapshot, caller: Caller) -> Soundness:
     """Check that nothing was lost; begin a quarantine if it was, and end one that is over."""
     now_ms = snapshot.now_ms
-    found = Soundness(snapshot.space or Space())
+    found = Soundness(snapshot.space or NamespaceRecord())
     was_known = is_known(snapshot)
     if was_known and found.space.quarantine:
         if found.space.since_ms - now_ms > quarantine_ms(found.space):  # the clock was ahead
             found.space = replace(found.space, since_ms=now_ms)
-        found.space = remembering(found.space, asker.guard_ms)
+        found.space = remembering(found.space, caller.guard_ms)
         found.left_ms = max(0, found.space.since_ms + quarantine_ms(found.space) - now_ms)
         if not found.left_ms:
             found.space = replace(found.space, quarantine="", since_ms=0, is_new=False)
@@ -209,18 +209,18 @@ def examine(snapshot: Snapshot, asker: Asker) -> Soundness:
     found.is_alarm, found.is_recounted = was_known, False
     # A namespace that has lost its cell has also forgotten its longest safe guard.
     is_lost = snapshot.space is None and missing_namespaces(snapshot) > 0
-    guard_ms = max(asker.guard_ms, UNNAMED_MS) if is_lost else asker.guard_ms
+    guard_ms = max(caller.guard_ms, UNNAMED_MS) if is_lost else caller.guard_ms
     is_new = snapshot.space is None and not snapshot.is_marked
-    space = sound_space(snapshot, quarantine=asker.nonce, since_ms=now_ms, is_new=is_new)
+    space = sound_space(snapshot, quarantine=caller.nonce, since_ms=now_ms, is_new=is_new)
     found.space = remembering(space, guard_ms)
     found.left_ms = quarantine_ms(found.space)
     return found
 
 
-def sound_space(snapshot: Snapshot, **further: Any) -> Space:  # noqa: ANN401 - fields of a space
+def sound_space(snapshot: Snapshot, **further: Any) -> NamespaceRecord:  # noqa: ANN401 - fields of a space
     """Return the namespace's cell as that of the store as it is now, without a quarantine."""
     sound = replace(
-        snapshot.space or Space(),
+        snapshot.space or NamespaceRecord(),
         identity=snapshot.identity,
         marker_id=marker_id_of(snapshot),
         quarantine="",
@@ -230,18 +230,20 @@ def sound_space(snapshot: Snapshot, **further: Any) -> Space:  # noqa: ANN401 - 
     return replace(sound, **further)
 
 
-def remembering(space: Space, guard_ms: int) -> Space:
+def remembering(space: NamespaceRecord, guard_ms: int) -> NamespaceRecord:
     """Make the next quarantine at least so long."""
     return replace(space, guard_ms=max(space.guard_ms, guard_ms))
 
 
-def _quarantine_error(snapshot: Snapshot, space: Space, left_ms: float) -> MachineIdQuarantineError:
+def _quarantine_error(
+    snapshot: Snapshot, space: NamespaceRecord, left_ms: float
+) -> MachineIdQuarantineError:
     is_new = space.is_new and not snapshot.is_marked
     kind = StoreNotInitializedError if is_new else MachineIdQuarantineError
     return kind(snapshot.store, namespace=snapshot.namespace, seconds_left=left_ms / 1000)
 
 
-def space_written(snapshot: Snapshot, space: Space) -> Space | None:
+def space_written(snapshot: Snapshot, space: NamespaceRecord) -> NamespaceRecord | None:
     """Return what to write of a namespace's space; None if it stands there already."""
     return None if space == snapshot.space else space
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from ..abc import MachineGrant
 from ..errors import InvalidArgumentError
 from . import rules
-from .cells import Need, Note, Seat, token_of
+from .cells import MachineRecord, MachineSlot, ReadRequest, token_of
 from .losses import Requester
-from .rules import Asker, Decision, Taken
+from .rules import Caller, Decision, GrantReceipt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,14 +42,14 @@ SAMPLE: Final = 8  # ids that can be taken, in the first read; rarely do more pr
 class Operation(Requester):
     """A call of an instance about its machine id."""
 
-    def asker(self, nonce: str) -> Asker:
+    def caller(self, nonce: str) -> Caller:
         """Return the caller as the rules know it.
 
         Args:
             nonce: a fresh name.
         """
         who = {each.name: getattr(self, each.name) for each in fields(Requester)}
-        return Asker(**who, nonce=nonce)
+        return Caller(**who, nonce=nonce)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,13 +58,13 @@ class TakeOperation(Operation):
 
     Attributes:
         bits: the width.
-        now_ms: the asker's wall clock.
-        latest_ms: the highest floor for which the asker need not wait.
+        now_ms: the caller's wall clock.
+        latest_ms: the highest floor for which the caller need not wait.
         token: names the call; repeated, it has the same one.
         former: the token of an earlier call of the same object; empty for none.
-        offline_ms: for so long the asker issues ids without the store; 0 for a usual one.
+        offline_ms: for so long the caller issues ids without the store; 0 for a usual one.
         beside_cosid: whether it may do so although CosId holds ids of the namespace.
-        over: names a renewal whose process has ended, as the asker knows; empty for none.
+        over: names a renewal whose process has ended, as the caller knows; empty for none.
         region_code: the region of the namespace in this store; 1 for no regions.
     """
 
@@ -79,9 +79,9 @@ class TakeOperation(Operation):
     region_code: int = 1
 
     @property
-    def need(self) -> Need:
+    def need(self) -> ReadRequest:
         """What is read first."""
-        return Need(self.instance, is_complete=True, sample=SAMPLE, namespaces=True)
+        return ReadRequest(self.instance, is_complete=True, sample=SAMPLE, namespaces=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,7 @@ class Took:
     Attributes:
         machine_id: the id; -1 if none was taken, because of a twin.
         floor_ms: the time that ids have to be above.
-        is_marked: whether a time mark may be the reason for it.
+        is_fenced: whether a fence may be the reason for it.
         token: the token of the call, as it is stored.
         stamp_ms: the stamp that was written.
         former: names the last write to the id before; empty if it was another instance's.
@@ -103,7 +103,7 @@ class Took:
 
     machine_id: int = -1
     floor_ms: int = -1
-    is_marked: bool = True
+    is_fenced: bool = True
     token: str = ""
     stamp_ms: int = -1
     former: str = ""
@@ -113,8 +113,8 @@ class Took:
 
     @property
     def grant(self) -> MachineGrant:
-        """What the asker was given."""
-        return MachineGrant(self.machine_id, self.floor_ms, is_marked=self.is_marked)
+        """What the caller was given."""
+        return MachineGrant(self.machine_id, self.floor_ms, is_fenced=self.is_fenced)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,32 +123,32 @@ class RenewOperation(Operation):
 
     Attributes:
         machine_id: the id.
-        now_ms: the asker's wall clock.
-        mark_ms: no id with a later time will be issued before the next renewal.
+        now_ms: the caller's wall clock.
+        fence_ms: no id with a later time will be issued before the next renewal.
         token: the token of the call that got the id.
         asked: that of a later call, whose answer may have been lost; empty for none.
-        bits: the width, if the asker has taken the id; else 0.
-        born_ms: when it took the id, by its own clock.
+        bits: the width, if the caller has taken the id; else 0.
+        requested_ms: when it took the id, by its own clock.
         is_valid: whether the lease is certainly valid, so that the id is asserted in a quarantine.
         receipt: what proves that to a server.
-        region_code: the region, if the asker has taken the id; else 1.
+        region_code: the region, if the caller has taken the id; else 1.
     """
 
     machine_id: int
     now_ms: int
-    mark_ms: int
+    fence_ms: int
     token: str
     asked: str = ""
     bits: int = 0
-    born_ms: int = 0
+    requested_ms: int = 0
     is_valid: bool = False
     receipt: str = ""
     region_code: int = 1
 
     @property
-    def need(self) -> Need:
+    def need(self) -> ReadRequest:
         """What is read first."""
-        return Need(self.instance, self.machine_id)
+        return ReadRequest(self.instance, self.machine_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +157,7 @@ class Renewed:
 
     Attributes:
         renewal: names the renewal; empty if the id has another owner, too.
-        found_ms: the asker's stamp before; -1 if it had none.
+        found_ms: the caller's stamp before; -1 if it had none.
         stamp_ms: the stamp that was written.
         receipt: a server's proof of the lease from now on; empty for none.
     """
@@ -183,37 +183,37 @@ class ReleaseOperation(Operation):
     token: str
 
     @property
-    def need(self) -> Need:
+    def need(self) -> ReadRequest:
         """What is read first."""
-        return Need(self.instance, self.machine_id)
+        return ReadRequest(self.instance, self.machine_id)
 
 
 IsOver: TypeAlias = "Callable[[str], bool]"
 
 
 def hand_out(
-    asked: TakeOperation, snapshot: Snapshot, asker: Asker, *, spread: int, is_over: IsOver
+    asked: TakeOperation, snapshot: Snapshot, caller: Caller, *, spread: int, is_over: IsOver
 ) -> Decision:
     """Hand out a machine id, unless a process with another ``state_dir`` may have it; see `Took`.
 
-    To take it then would silence that process, and the asker until the time mark has passed.
+    To take it then would silence that process, and the caller until the fence has passed.
 
     Args:
         asked: the operation.
         snapshot: what was read.
-        asker: the caller.
+        caller: the caller.
         spread: as for the rule.
         is_over: whether the process that wrote last has ended, by the name of what it wrote.
     """
     if asked.offline_ms and not asked.beside_cosid:
         if not snapshot.is_complete:
-            return Decision(need=Need(asked.instance, is_complete=True))
+            return Decision(need=ReadRequest(asked.instance, is_complete=True))
         if (peer := rules.peer_of(snapshot, asked.instance)) is not None:
             return Decision(error=_beside(asked, peer))
-    token = asker.signed(asked.token)
+    token = caller.signed(asked.token)
     decision = rules.hand_out(
         snapshot,
-        asker,
+        caller,
         bits=asked.bits,
         now_ms=asked.now_ms,
         latest_ms=asked.latest_ms,
@@ -225,19 +225,19 @@ def hand_out(
     if grant is None:
         return decision
     number = grant.machine_id
-    seat = snapshot.seats.get(number, Seat())
-    former = seat.renewal_of(asked.instance, number)
+    slot = snapshot.slots.get(number, MachineSlot())
+    former = slot.renewal_of(asked.instance, number)
     is_ours = token_of(former) in {token, asked.former} - {""}
-    if not is_ours and (twin_ms := _twin_ms(asked, seat)) and former and not is_over(former):
+    if not is_ours and (twin_ms := _twin_ms(asked, slot)) and former and not is_over(former):
         # With the token a caller of a server could release what the other process has.
-        shown = _hidden(former) if asker.is_guest else former
+        shown = _hidden(former) if caller.is_guest else former
         return Decision(answer=Took(former=shown, twin_ms=twin_ms))
     decision.answer = Took(
         machine_id=number,
         floor_ms=grant.floor_ms,
-        is_marked=grant.is_marked,
+        is_fenced=grant.is_fenced,
         token=token,
-        stamp_ms=decision.changes.seats[number].stamp_ms,
+        stamp_ms=decision.changes.slots[number].stamp_ms,
         former=former,
         is_again=token_of(former) == token,
     )
@@ -274,51 +274,51 @@ def _beside(asked: TakeOperation, peer: str) -> InvalidArgumentError:
     return InvalidArgumentError("offline", asked.offline_ms / 1000, expected=expected)
 
 
-def _twin_ms(asked: TakeOperation, seat: Seat) -> int:
-    left_ms = seat.mark_ms - asked.now_ms
+def _twin_ms(asked: TakeOperation, slot: MachineSlot) -> int:
+    left_ms = slot.fence_ms - asked.now_ms
     usual_ms = min(asked.guard_ms, asked.offline_ms or asked.guard_ms)
     # No other mark is so far ahead.
-    return left_ms if left_ms > 0 and seat.mark_ms - seat.stamp_ms >= usual_ms else 0
+    return left_ms if left_ms > 0 and slot.fence_ms - slot.stamp_ms >= usual_ms else 0
 
 
-def renew(asked: RenewOperation, snapshot: Snapshot, asker: Asker) -> Decision:
+def renew(asked: RenewOperation, snapshot: Snapshot, caller: Caller) -> Decision:
     """Renew a machine id; see `Renewed`."""
     number = asked.machine_id
-    before = snapshot.seats.get(number, Seat())
-    token = _known(asked.token, before, asker)
-    taken = Taken(number, asked.born_ms, asked.bits, token, asked.region_code)
+    before = snapshot.slots.get(number, MachineSlot())
+    token = _known(asked.token, before, caller)
+    taken = GrantReceipt(number, asked.requested_ms, asked.bits, token, asked.region_code)
     decision = rules.renew(
         snapshot,
-        asker,
+        caller,
         number,
         now_ms=asked.now_ms,
-        mark_ms=asked.mark_ms,
-        token=_known(asked.asked, before, asker, otherwise=taken.token),
+        fence_ms=asked.fence_ms,
+        token=_known(asked.asked, before, caller, otherwise=taken.token),
         taken=taken if asked.is_valid and asked.bits else None,
     )
-    seat = decision.changes.seats.get(number, before)
+    slot = decision.changes.slots.get(number, before)
     decision.answer = Renewed(
-        renewal=seat.renewal_of(asked.instance, number),
+        renewal=slot.renewal_of(asked.instance, number),
         found_ms=_stamp_ms(before, asked.instance),
-        stamp_ms=_stamp_ms(seat, asked.instance),
+        stamp_ms=_stamp_ms(slot, asked.instance),
     )
     return decision
 
 
-def give_back(asked: ReleaseOperation, snapshot: Snapshot, asker: Asker) -> Decision:
+def give_back(asked: ReleaseOperation, snapshot: Snapshot, caller: Caller) -> Decision:
     """Give a machine id back."""
     number = asked.machine_id
-    token = _known(asked.token, snapshot.seats.get(number, Seat()), asker)
-    return rules.give_back(snapshot, asker, number, last_ms=asked.last_ms, token=token)
+    token = _known(asked.token, snapshot.slots.get(number, MachineSlot()), caller)
+    return rules.give_back(snapshot, caller, number, last_ms=asked.last_ms, token=token)
 
 
-def _known(token: str, seat: Seat, asker: Asker, *, otherwise: str | None = None) -> str:
+def _known(token: str, slot: MachineSlot, caller: Caller, *, otherwise: str | None = None) -> str:
     """Return a token as it is stored, if it is the id's; its caller may not know who signed it."""
-    found = (seat.note or Note()).token
-    if token and found in {token, asker.signed(token)}:
+    found = (slot.record or MachineRecord()).token
+    if token and found in {token, caller.signed(token)}:
         return found
     return token if otherwise is None else otherwise
 
 
-def _stamp_ms(seat: Seat, instance: str) -> int:
-    return next((each.stamp_ms for each in seat.owners if each.instance == instance), -1)
+def _stamp_ms(slot: MachineSlot, instance: str) -> int:
+    return next((each.stamp_ms for each in slot.owners if each.instance == instance), -1)

@@ -1,7 +1,7 @@
-"""Whether a stable instance that was killed may begin before its time mark, or without its store.
+"""Whether a stable instance that was killed may begin before its fence, or without its store.
 
 An instance writes a record to its machine's disk with each renewal.  Its successor begins above
-the record's bound, instead of above the time mark in the store, if four things hold:
+the record's bound, instead of above the fence in the store, if four things hold:
 
 * the record is of the last renewal that the store has: no later owner, and no later bound; at
   most, the id was taken since and never renewed, so that no id was issued under it;
@@ -10,8 +10,8 @@ the record's bound, instead of above the time mark in the store, if four things 
 * the boot clock has not gone back, as it does when a machine is restored from a snapshot.
 
 An instance that may start without its store issues no id before the record is on the disk, and none
-above the record's own time mark.  Above that one a successor may begin after a boot as well, if its
-lock file is the writer's, and so no copy; and while the store cannot be asked, up to the mark that
+above the record's own fence.  Above that one a successor may begin after a boot as well, if its
+lock file is the writer's, and so no copy; and while the store cannot be asked, up to the fence that
 the store has confirmed: the next owner of the machine id begins above it.
 
 A record may also be made of what another system's process has left.  The store does not know the
@@ -140,7 +140,7 @@ def offline_floor_ms(found: Found, bits: int, now_ms: int) -> int | None:
         now_ms: the wall clock, milliseconds.
     """
     record = found.record
-    if record is None or record.until_ms < 0 or record.bits != bits or record.mark_ms <= now_ms:
+    if record is None or record.until_ms < 0 or record.bits != bits or record.fence_ms <= now_ms:
         return None
     return _floor_ms(found, record)
 
@@ -164,7 +164,7 @@ def unconfirmed_record(
         bound_ms=last_ms,
         floor_ms=last_ms,
         until_ms=last_ms,
-        mark_ms=now_ms + int(offline * 1000),
+        fence_ms=now_ms + int(offline * 1000),
         machine_id=machine_id,
         bits=bits,
     )

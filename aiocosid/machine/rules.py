@@ -29,16 +29,16 @@ from .cells import (
     MAX_MS,
     Changes,
     Count,
+    MachineRecord,
+    MachineSlot,
     NamespaceCount,
-    Need,
-    Note,
+    NamespaceRecord,
     Owner,
-    Seat,
-    Space,
+    ReadRequest,
     freed,
 )
 from .losses import (
-    Asker,
+    Caller,
     Decision,
     Soundness,
     check_format,
@@ -61,9 +61,9 @@ if TYPE_CHECKING:
 
 __all__ = (
     "MOST_AHEAD_MS",
-    "Asker",
+    "Caller",
     "Decision",
-    "Taken",
+    "GrantReceipt",
     "check_format",
     "give_back",
     "hand_out",
@@ -79,12 +79,12 @@ __all__ = (
 )
 
 RELEASE_STAMP_MARGIN: Final = 1000
-"""Milliseconds between the mark and the stamp of an id that is released while its owner may still
+"""Milliseconds between the fence and the stamp of an id that is released while its owner may still
 use it.
 """
 
 MOST_AHEAD_MS: Final = 24 * 3600 * 1000
-"""Milliseconds that a guest's time mark, or an operator's, may be ahead: it stops an id so long."""
+"""Milliseconds that a guest's fence, or an operator's, may be ahead: it stops an id so long."""
 
 MOST_SKEW_MS: Final = 60_000
 """Milliseconds that a guest's clock may be ahead of the store's."""
@@ -94,19 +94,19 @@ HOLDERS_NAMED: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class GrantReceipt:
     """What a caller was given; with it the caller asserts its id in a quarantine.
 
     Attributes:
         machine_id: the id.
-        born_ms: when it asked for the id, by its own clock.
+        requested_ms: when it asked for the id, by its own clock.
         bits: the width of the namespace.
         token: the token of the call.
         region_code: the region of the namespace in this store; 1 for no regions.
     """
 
     machine_id: int
-    born_ms: int
+    requested_ms: int
     bits: int
     token: str
     region_code: int = 1
@@ -115,47 +115,47 @@ class Taken:
 # Guests: callers of a server.
 
 
-def is_its_own(seat: Seat, asker: Asker) -> bool:
+def is_its_own(slot: MachineSlot, caller: Caller) -> bool:
     """Return whether the access that took an id is the guest's; anybody's guest may be anybody."""
-    token = "" if seat.note is None else seat.note.token
-    return not asker.owner or token.partition("@")[2] == asker.owner
+    token = "" if slot.record is None else slot.record.token
+    return not caller.owner or token.partition("@")[2] == caller.owner
 
 
 def _refusal(
-    snapshot: Snapshot, asker: Asker, *, now_ms: int = -1, mark_ms: int = -1
+    snapshot: Snapshot, caller: Caller, *, now_ms: int = -1, fence_ms: int = -1
 ) -> CosIdError | None:
     """Return the error for a guest whose times are too far ahead of the store's clock.
 
     No renewal lowers an id's floor: a clock that counts microseconds would make the id useless.
     """
-    ahead_ms = max(now_ms, mark_ms - MOST_AHEAD_MS) - max(snapshot.now_ms, asker.clock_ms)
-    if not asker.is_guest or ahead_ms <= MOST_SKEW_MS:
+    ahead_ms = max(now_ms, fence_ms - MOST_AHEAD_MS) - max(snapshot.now_ms, caller.clock_ms)
+    if not caller.is_guest or ahead_ms <= MOST_SKEW_MS:
         return None
     return ClockSkewError(snapshot.store, ahead=ahead_ms // 1000, tolerance=MOST_SKEW_MS // 1000)
 
 
-def _careful(snapshot: Snapshot, asker: Asker) -> Asker:
+def _careful(snapshot: Snapshot, caller: Caller) -> Caller:
     """Return a guest with the safe guard of the namespace or the server, if its own is shorter."""
-    if not asker.is_guest:
-        return asker
-    guards = asker.guard_ms, asker.least_guard_ms, (snapshot.space or Space()).guard_ms
-    return replace(asker, guard_ms=max(guards))
+    if not caller.is_guest:
+        return caller
+    guards = caller.guard_ms, caller.least_guard_ms, (snapshot.space or NamespaceRecord()).guard_ms
+    return replace(caller, guard_ms=max(guards))
 
 
-def _stranger(snapshot: Snapshot, asker: Asker) -> CosIdError | None:
+def _stranger(snapshot: Snapshot, caller: Caller) -> CosIdError | None:
     """Return the error for a guest whose instance holds an id that another access has taken.
 
     A process of that name may be running.  Once it was silent for the safe guard it is over.
     """
-    for machine_id, seat in snapshot.seats.items():
-        if asker.instance in seat.holders and not (
-            is_its_own(seat, asker) or _is_expired(snapshot, seat, asker, spares_stable=False)
+    for machine_id, slot in snapshot.slots.items():
+        if caller.instance in slot.holders and not (
+            is_its_own(slot, caller) or _is_expired(snapshot, slot, caller, spares_stable=False)
         ):
             return MachineIdInUseError(
-                f"instance id {asker.instance!r} of namespace {snapshot.namespace!r}",
+                f"instance id {caller.instance!r} of namespace {snapshot.namespace!r}",
                 holder="a process with another token, or one without the server",
                 remedy="take another instance id, or wait for the safe guard after its last "
-                f"renewal; 'aiocosid machines revert {machine_id} --namespace "
+                f"renewal; 'aiocosid machines evict {machine_id} --namespace "
                 f"{quote(snapshot.namespace)} --store URL' takes its id if it is dead",
             )
     return None
@@ -166,7 +166,7 @@ def _stranger(snapshot: Snapshot, asker: Asker) -> CosIdError | None:
 
 def hand_out(
     snapshot: Snapshot,
-    asker: Asker,
+    caller: Caller,
     *,
     bits: int,
     now_ms: int,
@@ -175,32 +175,32 @@ def hand_out(
     spread: int = 0,
     region_code: int = 1,
 ) -> Decision:
-    """Hand out a machine id: the asker's own, else one given back, a new one, or an expired one.
+    """Hand out a machine id: the caller's own, else one given back, a new one, or an expired one.
 
     An id with a floor later than ``latest_ms`` is taken only if there is no other, and then the one
-    with the lowest floor.  If the asker's own id has such a floor, it is given back for another
-    one, unless the asker is stable.
+    with the lowest floor.  If the caller's own id has such a floor, it is given back for another
+    one, unless the caller is stable.
 
     Args:
         snapshot: complete, or a sample; if a sample does not suffice, the decision needs a complete
             one.
-        asker: the caller.
+        caller: the caller.
         bits: width of the machine id.
-        now_ms: the asker's wall clock.
-        latest_ms: the highest floor for which the asker need not wait.
+        now_ms: the caller's wall clock.
+        latest_ms: the highest floor for which the caller need not wait.
         token: names this call; it is stored with the id.
         spread: how many equally good ids are skipped, after conflicts over the first ones.
         region_code: the region of the namespace in this store; 1 for no regions.
     """
     if not (snapshot.is_complete or snapshot.is_sample) or is_uncounted(snapshot):
-        return Decision(need=need_whole(asker))
-    if (damage := _own_damage(snapshot, asker.instance)) is not None:
+        return Decision(need=need_whole(caller))
+    if (damage := _own_damage(snapshot, caller.instance)) is not None:
         return Decision(error=damage)
-    found = examine(snapshot, asker)
+    found = examine(snapshot, caller)
     if found.left_ms:
         return refused(snapshot, found)
-    named_ms, asker = asker.guard_ms, _careful(snapshot, asker)
-    refusal = _refusal(snapshot, asker, now_ms=now_ms) or _stranger(snapshot, asker)
+    named_ms, caller = caller.guard_ms, _careful(snapshot, caller)
+    refusal = _refusal(snapshot, caller, now_ms=now_ms) or _stranger(snapshot, caller)
     ids, space = region_ids(bits, region_code), found.space
     if space.bits and (space.bits, space.region_code) != (bits, region_code):
         raise MachineBitsMismatchError(
@@ -212,36 +212,36 @@ def hand_out(
         )
     is_split = region_code > 1 and not space.bits
     refusal = refusal or (_outsiders(snapshot, ids) if is_split else None)
-    pool = _Pool(snapshot, asker, ids, latest_ms)
+    pool = _Pool(snapshot, caller, ids, latest_ms)
     number = _choose(pool, spread)
     is_unclear = found.is_recounted or is_split or not _is_enough(snapshot, pool, number)
     if snapshot.is_sample and is_unclear:
-        return Decision(need=need_whole(asker))
+        return Decision(need=need_whole(caller))
     if refusal is not None or number is None:
         holders = holders_of(snapshot)
         overflow = MachineIdOverflowError(snapshot.namespace, size=len(ids), holders=holders)
         return Decision(error=refusal or overflow)
-    changes = _taking(snapshot, asker, number, token=token, now_ms=now_ms)
+    changes = _taking(snapshot, caller, number, token=token, now_ms=now_ms)
     gaps = _return_skipped(snapshot, changes, range(ids.start, number), now_ms)
     space = replace(space, bits=bits, region_code=region_code, gaps=space.gaps or gaps)
     changes.space = space_written(snapshot, remembering(space, named_ms))
     recount(snapshot, changes, is_anew=found.is_recounted)
-    seat = snapshot.seats.get(number, Seat())
-    is_marked = seat.note is not None or not seat.owners
-    return Decision(changes, MachineGrant(number, seat.floor_ms, is_marked=is_marked))
+    slot = snapshot.slots.get(number, MachineSlot())
+    is_fenced = slot.record is not None or not slot.owners
+    return Decision(changes, MachineGrant(number, slot.floor_ms, is_fenced=is_fenced))
 
 
 def _outsiders(snapshot: Snapshot, ids: range) -> CosIdError | None:
     """Return the error for a namespace that gets regions while ids outside its region are held."""
-    seats = [seat for number, seat in snapshot.seats.items() if number not in ids and seat.is_held]
-    holders = [each for seat in seats for each in seat.holders or ("an unknown instance",)]
+    slots = [slot for number, slot in snapshot.slots.items() if number not in ids and slot.is_held]
+    holders = [each for slot in slots for each in slot.holders or ("an unknown instance",)]
     what = "another region"
     return bits_in_use(snapshot.namespace, None, holders, what=what) if holders else None
 
 
-def need_whole(asker: Asker, machine_id: int | None = None) -> Need:
+def need_whole(caller: Caller, machine_id: int | None = None) -> ReadRequest:
     """Return the need of everything, for a decision that rests on what is missing."""
-    return Need(asker.instance, machine_id, is_complete=True, namespaces=True)
+    return ReadRequest(caller.instance, machine_id, is_complete=True, namespaces=True)
 
 
 def _own_damage(snapshot: Snapshot, instance: str) -> CorruptMachineStateError | None:
@@ -252,7 +252,7 @@ def _own_damage(snapshot: Snapshot, instance: str) -> CorruptMachineStateError |
 
 
 def holders_of(snapshot: Snapshot) -> tuple[str, ...]:
-    held = [text for _, seat in sorted(snapshot.seats.items()) for text in seat.holders]
+    held = [text for _, slot in sorted(snapshot.slots.items()) for text in slot.holders]
     return tuple(held[:HOLDERS_NAMED])
 
 
@@ -261,30 +261,30 @@ class _Pool:
 
     Attributes:
         ids: the numbers of the namespace, or of its region.
-        own: the number that the asker holds, or None.
+        own: the number that the caller holds, or None.
         keeps_own: whether the own number is taken in any case.
-        latest_ms: the highest floor for which the asker need not wait.
+        latest_ms: the highest floor for which the caller need not wait.
     """
 
-    def __init__(self, snapshot: Snapshot, asker: Asker, ids: range, latest_ms: int) -> None:
-        self._snapshot, self._asker = snapshot, asker
+    def __init__(self, snapshot: Snapshot, caller: Caller, ids: range, latest_ms: int) -> None:
+        self._snapshot, self._caller = snapshot, caller
         self.ids = ids
         self.latest_ms = latest_ms
-        own = _own(snapshot, asker.instance)
+        own = _own(snapshot, caller.instance)
         self.own = own if own in ids else None
-        self.keeps_own = asker.stable and self.own is not None
+        self.keeps_own = caller.stable and self.own is not None
         self._others = [
-            (number, seat)
-            for number, seat in snapshot.seats.items()
+            (number, slot)
+            for number, slot in snapshot.slots.items()
             if number in ids and number != own
         ]
 
     def kinds(self) -> Iterator[Iterable[int]]:
         """Yield numbers given back; new ones, lowest first; expired ones."""
-        yield (number for number, seat in self._others if seat.owners and not seat.is_held)
+        yield (number for number, slot in self._others if slot.owners and not slot.is_held)
         yield self._new()
-        others, asker = self._others, self._asker
-        yield (number for number, seat in others if _is_expired(self._snapshot, seat, asker))
+        others, caller = self._others, self._caller
+        yield (number for number, slot in others if _is_expired(self._snapshot, slot, caller))
 
     def _new(self) -> Iterator[int]:
         """Yield numbers that no process ever had, as many as are considered."""
@@ -295,17 +295,17 @@ class _Pool:
         begin = self.ids.start if has_gaps and begin >= self.ids.stop else begin
         found = 0
         for number in count(begin):
-            is_unread = snapshot.is_sample and number not in snapshot.seats
+            is_unread = snapshot.is_sample and number not in snapshot.slots
             if number >= self.ids.stop or found >= MOST_NEW or is_unread:
                 return
-            seat = snapshot.seats.get(number)
-            if seat is None or not (seat.owners or seat.is_damaged):
+            slot = snapshot.slots.get(number)
+            if slot is None or not (slot.owners or slot.is_damaged):
                 found += 1
                 yield number
 
     def floor_ms(self, number: int) -> int:
         """Return the time that ids of a number have to be above."""
-        return self._snapshot.seats.get(number, Seat()).floor_ms
+        return self._snapshot.slots.get(number, MachineSlot()).floor_ms
 
     def is_early(self, number: int) -> bool:
         """Return whether a number can be used without waiting."""
@@ -338,43 +338,43 @@ def _is_enough(snapshot: Snapshot, pool: _Pool, number: int | None) -> bool:
         return False  # a number is held that was not handed out yet
     if number == pool.own and pool.keeps_own:
         return True
-    seat = snapshot.seats.get(number, Seat())
-    note = seat.note or Note()
+    slot = snapshot.slots.get(number, MachineSlot())
+    record = slot.record or MachineRecord()
     # A note that names an instance may be a holder's; without CosId's cell beside it, that cell was
     # lost.
-    is_nobodys = not note.instance and bool(seat.owners or not note.token)
+    is_nobodys = not record.instance and bool(slot.owners or not record.token)
     return pool.is_early(number) and (number == pool.own or is_nobodys)
 
 
 def _own(snapshot: Snapshot, instance: str) -> int | None:
-    numbers = [number for number, seat in snapshot.seats.items() if instance in seat.holders]
+    numbers = [number for number, slot in snapshot.slots.items() if instance in slot.holders]
     return min(numbers, default=None)
 
 
 def peer_of(snapshot: Snapshot, instance: str) -> str | None:
-    """Return an owner that is CosId on Java, which keeps no notes of ours; not the instance."""
-    for seat in snapshot.seats.values():
-        for owner in seat.owners:
-            note = seat.note_about(owner.instance)
-            if owner.instance not in {"", instance} and (note is None or not note.token):
+    """Return an owner that is CosId on Java, which keeps no records of ours; not the instance."""
+    for slot in snapshot.slots.values():
+        for owner in slot.owners:
+            record = slot.note_about(owner.instance)
+            if owner.instance not in {"", instance} and (record is None or not record.token):
                 return owner.instance
     return None
 
 
 def _is_expired(
-    snapshot: Snapshot, seat: Seat, asker: Asker, *, spares_stable: bool = True
+    snapshot: Snapshot, slot: MachineSlot, caller: Caller, *, spares_stable: bool = True
 ) -> bool:
-    """Return whether no holder of a number has renewed it for the asker's safe guard."""
-    if not seat.holders or seat.is_damaged or asker.guard_ms >= ENDLESS_MS:
+    """Return whether no holder of a number has renewed it for the caller's safe guard."""
+    if not slot.holders or slot.is_damaged or caller.guard_ms >= ENDLESS_MS:
         return False
-    silent_since_ms = snapshot.now_ms - asker.guard_ms
-    for owner in seat.owners:
-        note = seat.note_about(owner.instance)
+    silent_since_ms = snapshot.now_ms - caller.guard_ms
+    for owner in slot.owners:
+        record = slot.note_about(owner.instance)
         if not owner.instance:
             continue
-        is_kept = note is not None and note.stable and spares_stable
+        is_kept = record is not None and record.stable and spares_stable
         # A peer that takes an id from the pool of ZooKeeper keeps the stamp that it finds there.
-        if is_kept or seat.seen_ms > silent_since_ms:
+        if is_kept or slot.seen_ms > silent_since_ms:
             return False
         # By the owner's clock, which may be slow: CosId stores nothing else.
         if snapshot.stamps_tell and owner.stamp_ms > silent_since_ms:
@@ -382,29 +382,29 @@ def _is_expired(
     return True
 
 
-def _taking(snapshot: Snapshot, asker: Asker, number: int, *, token: str, now_ms: int) -> Changes:
-    """Make the asker the holder of this number, and of no other."""
-    changes = Changes(asker.instance, guard_ms=asker.guard_ms, signed=number)
-    for other, seat in snapshot.seats.items():
-        if asker.instance in seat.holders and other != number:
-            changes.seats[other] = _left_by(seat, asker.instance)
-    before = snapshot.seats.get(number, Seat())
-    note = before.note or Note()
-    changes.seats[number] = Seat(
-        (Owner(asker.instance, max(before.stamp_ms, now_ms)),),
-        Note(
-            asker.instance,
-            stable=asker.stable,
-            mark_ms=note.mark_ms,
+def _taking(snapshot: Snapshot, caller: Caller, number: int, *, token: str, now_ms: int) -> Changes:
+    """Make the caller the holder of this number, and of no other."""
+    changes = Changes(caller.instance, guard_ms=caller.guard_ms, signed=number)
+    for other, slot in snapshot.slots.items():
+        if caller.instance in slot.holders and other != number:
+            changes.slots[other] = _left_by(slot, caller.instance)
+    before = snapshot.slots.get(number, MachineSlot())
+    record = before.record or MachineRecord()
+    changes.slots[number] = MachineSlot(
+        (Owner(caller.instance, max(before.stamp_ms, now_ms)),),
+        MachineRecord(
+            caller.instance,
+            stable=caller.stable,
+            fence_ms=record.fence_ms,
             token=token,
-            turn=note.turn + 1,
-            born_ms=max(0, before.floor_ms) if asker.is_guest else 0,
+            version=record.version + 1,
+            requested_ms=max(0, before.floor_ms) if caller.is_guest else 0,
         ),
         snapshot.now_ms,
     )
     for holder in before.holders:
         changes.own[holder] = None
-    changes.own[asker.instance] = number
+    changes.own[caller.instance] = number
     if snapshot.last_new is not None and number > snapshot.last_new:
         changes.last_new = number
     return changes
@@ -419,48 +419,48 @@ def _return_skipped(snapshot: Snapshot, changes: Changes, lower: range, now_ms: 
         return False
     first = snapshot.last_new + 1
     for skipped in lower[max(0, first - lower.start) :]:
-        seat = snapshot.seats.get(skipped, Seat())
-        if not (seat.owners or seat.is_damaged):
+        slot = snapshot.slots.get(skipped, MachineSlot())
+        if not (slot.owners or slot.is_damaged):
             # The present, for a peer keeps it until its first renewal; but by no wrong clock.
-            changes.seats[skipped] = replace(
-                seat, owners=(Owner("", min(now_ms, snapshot.now_ms)),)
+            changes.slots[skipped] = replace(
+                slot, owners=(Owner("", min(now_ms, snapshot.now_ms)),)
             )
     return first < lower.start
 
 
-def _left_by(seat: Seat, instance: str) -> Seat:
-    """Return a seat as released by an owner that may use it until its mark.
+def _left_by(slot: MachineSlot, instance: str) -> MachineSlot:
+    """Return a slot as released by an owner that may use it until its fence.
 
-    The next owner may be CosId: it ignores the mark, and issues ids in the millisecond or the
+    The next owner may be CosId: it ignores the fence, and issues ids in the millisecond or the
     second of the stamp.
     """
-    others = tuple(each for each in seat.owners if each.instance not in {instance, ""})
+    others = tuple(each for each in slot.owners if each.instance not in {instance, ""})
     if others:  # held by two owners, by a fault of another program
-        return replace(seat, owners=others)
-    return _left(seat)
+        return replace(slot, owners=others)
+    return _left(slot)
 
 
-def _left(seat: Seat) -> Seat:
-    """Return a seat as released although its owner may use it until its mark."""
-    stamp_ms = seat.stamp_ms
-    if seat.mark_ms >= 0:
-        stamp_ms = max(stamp_ms, min(seat.mark_ms + RELEASE_STAMP_MARGIN, MAX_MS))
-    return freed(seat, stamp_ms)
+def _left(slot: MachineSlot) -> MachineSlot:
+    """Return a slot as released although its owner may use it until its fence."""
+    stamp_ms = slot.stamp_ms
+    if slot.fence_ms >= 0:
+        stamp_ms = max(stamp_ms, min(slot.fence_ms + RELEASE_STAMP_MARGIN, MAX_MS))
+    return freed(slot, stamp_ms)
 
 
 def recount(snapshot: Snapshot, changes: Changes, *, is_anew: bool) -> None:
-    """Update the count of machine ids that have a note of ours: add one, or count all again."""
+    """Update the count of machine ids that have a record of ours: add one, or count all again."""
     noted, before = noted_in(snapshot, changes), noted_in(snapshot)
     if is_anew or noted > before:
         if snapshot.is_sample and snapshot.count is not None:
             noted += snapshot.count.ids - before
-        space = changes.space or snapshot.space or Space()
+        space = changes.space or snapshot.space or NamespaceRecord()
         changes.count = Count(space.marker_id, noted)
         there = snapshot.counted
         if snapshot.count is None and there is not None and there >= 0:
             # If it still has machine ids it is one of those that are missing, and was counted.
             # Otherwise it counts as new: it must not hide that another one is missing.
-            counted, has_ids = snapshot.namespaces or NamespaceCount(), bool(snapshot.seats)
+            counted, has_ids = snapshot.namespaces or NamespaceCount(), bool(snapshot.slots)
             number = max(counted.number + (not has_ids), there + 1)
             changes.namespaces = NamespaceCount(number)
 
@@ -470,120 +470,127 @@ def recount(snapshot: Snapshot, changes: Changes, *, is_anew: bool) -> None:
 
 def renew(
     snapshot: Snapshot,
-    asker: Asker,
+    caller: Caller,
     machine_id: int,
     *,
     now_ms: int,
-    mark_ms: int,
+    fence_ms: int,
     token: str,
-    taken: Taken | None = None,
+    taken: GrantReceipt | None = None,
 ) -> Decision:
-    """Renew an id and raise its mark; in a quarantine assert that it was taken.
+    """Renew an id and raise its fence; in a quarantine assert that it was taken.
 
     Args:
         snapshot: has at least that machine id; complete where something is wrong.
-        asker: the caller.
-        machine_id: the id that the asker was given.
-        now_ms: the asker's wall clock.
-        mark_ms: no id with a later time will be issued before the next renewal.
+        caller: the caller.
+        machine_id: the id that the caller was given.
+        now_ms: the caller's wall clock.
+        fence_ms: no id with a later time will be issued before the next renewal.
         token: the token of the call that handed it out, as it is stored; empty if it is not known.
-        taken: what the asker was given, if its lease is certainly valid.
+        taken: what the caller was given, if its lease is certainly valid.
     """
-    seat = snapshot.seats.get(machine_id, Seat())
-    is_ours = asker.instance in seat.holders and _is_latest(seat, asker, token)
-    is_sound = is_known(snapshot) and not (snapshot.space or Space()).quarantine
+    slot = snapshot.slots.get(machine_id, MachineSlot())
+    is_ours = caller.instance in slot.holders and _is_latest(slot, caller, token)
+    is_sound = is_known(snapshot) and not (snapshot.space or NamespaceRecord()).quarantine
     is_enough = snapshot.is_complete and not is_uncounted(snapshot)
     if not (is_ours and is_sound) and not is_enough:
-        return Decision(need=need_whole(asker, machine_id))
+        return Decision(need=need_whole(caller, machine_id))
     # A guest that holds nothing does not prolong a quarantine.
-    is_stranger = asker.is_guest and taken is None and not is_ours
-    found = examine(snapshot, replace(asker, guard_ms=0) if is_stranger else asker)
+    is_stranger = caller.is_guest and taken is None and not is_ours
+    found = examine(snapshot, replace(caller, guard_ms=0) if is_stranger else caller)
     if found.left_ms and taken is None:
         return refused(snapshot, found)
-    refusal = _refusal(snapshot, asker, now_ms=now_ms, mark_ms=mark_ms)
+    refusal = _refusal(snapshot, caller, now_ms=now_ms, fence_ms=fence_ms)
     if not (is_ours or found.left_ms):
-        reason = _loss(seat, asker.instance)
+        reason = _loss(slot, caller.instance)
         refusal = MachineIdLostError(snapshot.namespace, machine_id, reason=reason)
     if refusal is not None:
         return Decision(error=refusal)
     if found.left_ms and taken is not None:
-        return _assert(snapshot, asker, taken, found, now_ms=now_ms, mark_ms=mark_ms)
-    changes = Changes(asker.instance, guard_ms=asker.guard_ms, signed=machine_id)
-    note = seat.note or Note()
-    changes.seats[machine_id] = _signed(
-        seat, asker, now_ms=now_ms, mark_ms=mark_ms, token=note.token or token, at=snapshot.now_ms
+        return _assert(snapshot, caller, taken, found, now_ms=now_ms, fence_ms=fence_ms)
+    changes = Changes(caller.instance, guard_ms=caller.guard_ms, signed=machine_id)
+    record = slot.record or MachineRecord()
+    changes.slots[machine_id] = _signed(
+        slot,
+        caller,
+        now_ms=now_ms,
+        fence_ms=fence_ms,
+        token=record.token or token,
+        at=snapshot.now_ms,
     )
-    space = remembering(found.space, asker.guard_ms)
+    space = remembering(found.space, caller.guard_ms)
     changes.space = space_written(snapshot, space)
     if found.is_recounted:
         recount(snapshot, changes, is_anew=True)
     return Decision(changes)
 
 
-def _is_latest(seat: Seat, asker: Asker, token: str) -> bool:
+def _is_latest(slot: MachineSlot, caller: Caller, token: str) -> bool:
     """Return whether the call with that token was the last one that got the number.
 
     A guest has to know the token.  A process on the store itself may renew what CosId has handed to
     its instance, which has none.
     """
-    found = "" if seat.note is None else seat.note.token
-    return found == token if found else not asker.is_guest
+    found = "" if slot.record is None else slot.record.token
+    return found == token if found else not caller.is_guest
 
 
-def _loss(seat: Seat, instance: str) -> str:
-    if instance in seat.holders:
+def _loss(slot: MachineSlot, instance: str) -> str:
+    if instance in slot.holders:
         return f"it was handed out again to the same instance {instance}, which runs twice"
-    return f"{seat.holders[0]} holds it" if seat.holders else "nobody holds it"
+    return f"{slot.holders[0]} holds it" if slot.holders else "nobody holds it"
 
 
-def _signed(seat: Seat, asker: Asker, *, now_ms: int, mark_ms: int, token: str, at: int) -> Seat:
-    note = seat.note or Note()
+def _signed(
+    slot: MachineSlot, caller: Caller, *, now_ms: int, fence_ms: int, token: str, at: int
+) -> MachineSlot:
+    record = slot.record or MachineRecord()
     owners = tuple(
         Owner(each.instance, max(each.stamp_ms, now_ms))
-        if each.instance == asker.instance
+        if each.instance == caller.instance
         else each
-        for each in seat.owners
+        for each in slot.owners
     )
-    note = replace(
-        note,
-        instance=asker.instance,
-        stable=asker.stable,
-        mark_ms=max(note.mark_ms, mark_ms),
+    record = replace(
+        record,
+        instance=caller.instance,
+        stable=caller.stable,
+        fence_ms=max(record.fence_ms, fence_ms),
         token=token,
-        turn=note.turn + 1,
+        version=record.version + 1,
     )
-    return Seat(owners, note, at)
+    return MachineSlot(owners, record, at)
 
 
 def _assert(
     snapshot: Snapshot,
-    asker: Asker,
-    taken: Taken,
+    caller: Caller,
+    taken: GrantReceipt,
     found: Soundness,
     *,
     now_ms: int,
-    mark_ms: int,
+    fence_ms: int,
 ) -> Decision:
     """Give an id to its owner again, unless another instance has a better claim."""
     space, number = found.space, taken.machine_id
-    before = snapshot.seats.get(number, Seat())
-    holder = _rival(snapshot, asker, taken, space)
+    before = snapshot.slots.get(number, MachineSlot())
+    holder = _rival(snapshot, caller, taken, space)
     if holder is None:
-        holder = _living_peer(snapshot, before, asker.instance, space)
+        holder = _living_peer(snapshot, before, caller.instance, space)
     if holder is not None:
-        reason = _loss(Seat((Owner(holder, 0),)), asker.instance)
+        reason = _loss(MachineSlot((Owner(holder, 0),)), caller.instance)
         error = MachineIdLostError(snapshot.namespace, number, reason=reason)
         changes = Changes(space=space_written(snapshot, space))
         return Decision(changes, error=error, is_alarm=found.is_alarm)
-    changes = _taking(snapshot, asker, number, token=taken.token, now_ms=now_ms)
-    seat = changes.seats[number]
-    note = replace(
-        seat.note or Note(),
-        mark_ms=max(before.mark_ms, mark_ms),
+    changes = _taking(snapshot, caller, number, token=taken.token, now_ms=now_ms)
+    slot = changes.slots[number]
+    record = replace(
+        slot.record or MachineRecord(),
+        fence_ms=max(before.fence_ms, fence_ms),
         claimed=space.quarantine,
-        born_ms=taken.born_ms,
+        requested_ms=taken.requested_ms,
     )
-    changes.seats[number] = replace(seat, note=note)
+    changes.slots[number] = replace(slot, record=record)
     # The numbers between may be held by others that have not renewed yet.
     gaps = space.gaps or changes.last_new is not None
     space = replace(space, bits=taken.bits, region_code=taken.region_code, gaps=gaps)
@@ -591,41 +598,45 @@ def _assert(
     return Decision(changes, is_alarm=found.is_alarm)
 
 
-def _rival(snapshot: Snapshot, asker: Asker, taken: Taken, space: Space) -> str | None:
+def _rival(
+    snapshot: Snapshot, caller: Caller, taken: GrantReceipt, space: NamespaceRecord
+) -> str | None:
     """Return the instance whose own assertion comes before this one, if there is one."""
-    for number, seat in snapshot.seats.items():
-        claim = seat.note
+    for number, slot in snapshot.slots.items():
+        claim = slot.record
         if claim is None or claim.claimed != space.quarantine or not claim.instance:
             continue
-        is_rival = number == taken.machine_id or claim.instance == asker.instance
-        if is_rival and _keeps_it(claim, asker.instance, taken, is_proven=bool(asker.owner)):
+        is_rival = number == taken.machine_id or claim.instance == caller.instance
+        if is_rival and _keeps_it(claim, caller.instance, taken, is_proven=bool(caller.owner)):
             return claim.instance
     return None
 
 
-def _keeps_it(claim: Note, instance: str, taken: Taken, *, is_proven: bool) -> bool:
+def _keeps_it(claim: MachineRecord, instance: str, taken: GrantReceipt, *, is_proven: bool) -> bool:
     """Return whether the instance that has asserted an id keeps it.
 
     Of two instances the earlier one wins, then the one with the lower text; the other way round if
     a receipt proves when it took it; of two processes of one instance the later one.
     """
     if claim.instance == instance:
-        return claim.token != taken.token and claim.born_ms >= taken.born_ms
-    claimed = (claim.born_ms, claim.instance.encode())
+        return claim.token != taken.token and claim.requested_ms >= taken.requested_ms
+    claimed = (claim.requested_ms, claim.instance.encode())
     # By the server's times the later one took it after the other lease was over.
-    is_earlier = claimed < (taken.born_ms, instance.encode())
+    is_earlier = claimed < (taken.requested_ms, instance.encode())
     return is_earlier is not is_proven
 
 
-def _living_peer(snapshot: Snapshot, seat: Seat, instance: str, space: Space) -> str | None:
+def _living_peer(
+    snapshot: Snapshot, slot: MachineSlot, instance: str, space: NamespaceRecord
+) -> str | None:
     """Return the CosId peer that holds an id: it ignores quarantines and would not yield."""
     if not snapshot.stamps_tell:
         return None
-    is_unknown = seat.note is None or not seat.note.token
-    for owner in seat.owners:
+    is_unknown = slot.record is None or not slot.record.token
+    for owner in slot.owners:
         if owner.instance in {"", instance}:
             continue
-        claim = seat.note_about(owner.instance)
+        claim = slot.note_about(owner.instance)
         if claim is not None and claim.claimed == space.quarantine:
             continue
         if is_unknown or owner.stamp_ms >= space.since_ms:
@@ -637,47 +648,47 @@ def _living_peer(snapshot: Snapshot, seat: Seat, instance: str, space: Space) ->
 
 
 def give_back(
-    snapshot: Snapshot, asker: Asker, machine_id: int, *, last_ms: int, token: str
+    snapshot: Snapshot, caller: Caller, machine_id: int, *, last_ms: int, token: str
 ) -> Decision:
-    """Give an id back; nothing if it is not the asker's any more, or was handed out again.
+    """Give an id back; nothing if it is not the caller's any more, or was handed out again.
 
     Args:
         snapshot: has at least that machine id.
-        asker: the caller; a stable one stays the owner.
-        machine_id: the id that the asker was given.
+        caller: the caller; a stable one stays the owner.
+        machine_id: the id that the caller was given.
         last_ms: no id with a later time was issued; -1 if none was.
         token: the token of the call that handed it out.
     """
-    if (refusal := _refusal(snapshot, asker, mark_ms=last_ms)) is not None:
+    if (refusal := _refusal(snapshot, caller, fence_ms=last_ms)) is not None:
         return Decision(error=refusal)
-    seat = snapshot.seats.get(machine_id, Seat())
-    if asker.instance not in seat.holders or not _is_latest(seat, asker, token):
+    slot = snapshot.slots.get(machine_id, MachineSlot())
+    if caller.instance not in slot.holders or not _is_latest(slot, caller, token):
         return Decision()
-    note = seat.note or Note()
-    # A guest leaves the mark of the former owner; a process on the store itself tells the truth.
-    least_ms = note.born_ms if asker.is_guest else -1
-    mark_ms = min(max(last_ms, least_ms), note.mark_ms) if last_ms >= 0 else note.mark_ms
-    stamp_ms = max(seat.stamp_ms, last_ms)  # the next owner may be CosId, which ignores the mark
-    changes = Changes(asker.instance)
-    if asker.stable:
-        note = replace(note, mark_ms=mark_ms, turn=note.turn + 1)
-        owners = (Owner(asker.instance, stamp_ms),)
-        changes.seats[machine_id] = Seat(owners, note, seat.seen_ms)
+    record = slot.record or MachineRecord()
+    # A guest leaves the fence of the former owner; a process on the store itself tells the truth.
+    least_ms = record.requested_ms if caller.is_guest else -1
+    fence_ms = min(max(last_ms, least_ms), record.fence_ms) if last_ms >= 0 else record.fence_ms
+    stamp_ms = max(slot.stamp_ms, last_ms)  # the next owner may be CosId, which ignores the fence
+    changes = Changes(caller.instance)
+    if caller.stable:
+        record = replace(record, fence_ms=fence_ms, version=record.version + 1)
+        owners = (Owner(caller.instance, stamp_ms),)
+        changes.slots[machine_id] = MachineSlot(owners, record, slot.seen_ms)
     else:
-        changes.seats[machine_id] = freed(seat, stamp_ms, mark_ms=mark_ms)
-        changes.own[asker.instance] = None
+        changes.slots[machine_id] = freed(slot, stamp_ms, fence_ms=fence_ms)
+        changes.own[caller.instance] = None
     return Decision(changes)
 
 
 def take_away(snapshot: Snapshot, machine_id: int) -> Decision:
-    """Take an id from its holder, on an operator's command; its mark stays."""
-    seat = snapshot.seats.get(machine_id, Seat())
-    if not seat.holders:
+    """Take an id from its holder, on an operator's command; its fence stays."""
+    slot = snapshot.slots.get(machine_id, MachineSlot())
+    if not slot.holders:
         expected = f"one that is held in namespace {snapshot.namespace!r}"
         return Decision(error=InvalidArgumentError("machine_id", machine_id, expected=expected))
     changes = Changes()
-    changes.seats[machine_id] = _left(seat)
-    for holder in seat.holders:
+    changes.slots[machine_id] = _left(slot)
+    for holder in slot.holders:
         changes.own[holder] = None
     return Decision(changes)
 
@@ -686,7 +697,7 @@ def raise_mark(snapshot: Snapshot, machine_id: int, above_ms: int) -> Decision:
     """Let the next owner of an id begin above a time, on an operator's command.
 
     A number that nobody ever had is written as given back.  The stamp is raised as well: CosId
-    ignores the mark, and a holder that gives the id back lowers it.  So a dead holder's id expires
+    ignores the fence, and a holder that gives the id back lowers it.  So a dead holder's id expires
     later.  Answers whether the floor was lower.
 
     Args:
@@ -694,24 +705,24 @@ def raise_mark(snapshot: Snapshot, machine_id: int, above_ms: int) -> Decision:
         machine_id: the id; on a store with CosId's adder at most the next new one.
         above_ms: unix time in milliseconds.
     """
-    seat = snapshot.seats.get(machine_id, Seat())
-    if seat.is_damaged:
+    slot = snapshot.slots.get(machine_id, MachineSlot())
+    if slot.is_damaged:
         place = f"machine id {machine_id} of namespace {snapshot.namespace!r}"
         found = "a cell that cannot be read"
         return Decision(error=CorruptMachineStateError(snapshot.store, place=place, found=found))
-    note = seat.note or Note()
-    if min(note.mark_ms, seat.stamp_ms) >= above_ms:
+    record = slot.record or MachineRecord()
+    if min(record.fence_ms, slot.stamp_ms) >= above_ms:
         return Decision(answer=False)
     changes = Changes()
     owners = tuple(
         Owner(each.instance, max(each.stamp_ms, above_ms))
-        for each in seat.owners or (Owner("", above_ms),)
+        for each in slot.owners or (Owner("", above_ms),)
     )
-    note = replace(note, mark_ms=max(note.mark_ms, above_ms), turn=note.turn + 1)
-    changes.seats[machine_id] = Seat(owners, note, seat.seen_ms)
+    record = replace(record, fence_ms=max(record.fence_ms, above_ms), version=record.version + 1)
+    changes.slots[machine_id] = MachineSlot(owners, record, slot.seen_ms)
     if snapshot.last_new is not None and machine_id > snapshot.last_new:
         changes.last_new = machine_id
-    return Decision(changes, seat.floor_ms < above_ms)
+    return Decision(changes, slot.floor_ms < above_ms)
 
 
 # Looking.
@@ -721,20 +732,20 @@ def seconds_left(snapshot: Snapshot) -> float:
     """Return the seconds left of a quarantine; its whole length, if one is about to begin."""
     if not snapshot.space and not snapshot.is_marked:
         return 0.0
-    return examine(snapshot, Asker("")).left_ms / 1000
+    return examine(snapshot, Caller("")).left_ms / 1000
 
 
 def list_machines(snapshot: Snapshot) -> Iterator[Machine]:
     """Yield all ids that were ever handed out, by number."""
-    for number, seat in sorted(snapshot.seats.items()):
-        owners = [each for each in seat.owners if each.instance] or list(seat.owners)[:1]
+    for number, slot in sorted(snapshot.slots.items()):
+        owners = [each for each in slot.owners if each.instance] or list(slot.owners)[:1]
         for owner in owners:
-            note = seat.note_about(owner.instance)
+            record = slot.note_about(owner.instance)
             yield Machine(
                 namespace=snapshot.namespace,
                 machine_id=number,
                 instance_id=owner.instance,
                 last_timestamp_ms=owner.stamp_ms,
-                mark_ms=note.mark_ms if note is not None else -1,
-                stable=bool(note is not None and note.stable and owner.instance),
+                fence_ms=record.fence_ms if record is not None else -1,
+                stable=bool(record is not None and record.stable and owner.instance),
             )

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .options import SequenceOptions as SequenceOptions
     from .options import StepOptions as StepOptions
     from .store_urls import SYSTEMS as SYSTEMS
-    from .store_urls import open_store as open_store
+    from .store_urls import store_from_url as store_from_url
 
 __all__ = (
     "OPTIONS",
@@ -50,7 +50,7 @@ __all__ = (
     "StepOptions",
     "configure",
     "connect",
-    "open_store",
+    "store_from_url",
 )
 
 if not TYPE_CHECKING:  # else every name would be one of ours
@@ -63,7 +63,7 @@ if not TYPE_CHECKING:  # else every name would be one of ours
                 "NamedSnowflake NamedUncertainty OptionSpec "
                 "SequenceOptions StepOptions"
             ),
-            ".store_urls": "SYSTEMS open_store",
+            ".store_urls": "SYSTEMS store_from_url",
             "._configured": "ConfiguredProvider configure",
             "._id_provider": "IdProvider connect",
         },

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from os import PathLike
 
-    from .._life.loop import Root
+    from .._life.loop import TaskRoot
     from ..abc import AnyGenerator, Clock, Store
     from ..abc.checks import Create
     from ..abc.events import Instrument
@@ -211,7 +211,7 @@ class ConfiguredProvider(Hosting):
     async def _open_one(
         self,
         name: str,
-        root: Root | None,
+        root: TaskRoot | None,
         refused: dict[str, Exception],
         scope: anyio.CancelScope,
         late: list[str],
@@ -228,7 +228,7 @@ class ConfiguredProvider(Hosting):
             refused[name] = error
             scope.cancel()
 
-    async def _follow(self, name: str, root: Root) -> None:
+    async def _follow(self, name: str, root: TaskRoot) -> None:
         """Open one that was left out, as soon as that can be done."""
         generator = component_of(self._generators[name])
         while self._root is root:
@@ -245,7 +245,7 @@ class ConfiguredProvider(Hosting):
                 logger.warning("%r hands out ids now", name)
                 return
 
-    def _check_same_life(self, root: Root | None) -> None:
+    def _check_same_life(self, root: TaskRoot | None) -> None:
         """Raise if the provider was closed while it opened, and perhaps opened again."""
         self._check_usable()
         if root is None or self._root is not root:

@@ -36,7 +36,7 @@ def connect(url: str | Store, options: ConnectOptions, /) -> IdProvider:
     """Return a provider of generators on one store, to be opened by ``async with``.
 
     Args:
-        url: as for `open_store`; or a store made from your own client, which stays open.
+        url: as for `store_from_url`; or a store made from your own client, which stays open.
         options: the keyword arguments: see `ConnectOptions`.
 
     Raises:
@@ -45,9 +45,9 @@ def connect(url: str | Store, options: ConnectOptions, /) -> IdProvider:
         MissingExtraError: the store's driver is not installed.
     """
     from ..abc import Store
-    from .store_urls import open_store
+    from .store_urls import store_from_url
 
-    store = url if isinstance(url, Store) else open_store(url, instrument=options.instrument)
+    store = url if isinstance(url, Store) else store_from_url(url, instrument=options.instrument)
     return IdProvider(store, owns_store=store is not url, **common(options, ProviderOptions))
 
 
@@ -102,13 +102,13 @@ class IdProvider(Hosting):
 
     segment_chain = named(kinds.segment_chain)
     segment = named(kinds.segment)
-    leaf = named(kinds.leaf)
+    leaf_segment = named(kinds.leaf_segment)
     grouped = named(kinds.grouped)
     int32 = named(kinds.int32)
     uncertainty = named(kinds.uncertainty)
     snowflake = shared(kinds.snowflake)
-    cached = shared(kinds.cached)
-    cosid = text(kinds.cosid)
+    cached_snowflake = shared(kinds.cached_snowflake)
+    cosid_text = text(kinds.cosid_text)
     sharded = named(kinds.sharded)
     remote = named(kinds.remote)
     uuid4 = plain(kinds.uuid4)

@@ -21,7 +21,7 @@ from ..errors import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from .._life.loop import Root
+    from .._life.loop import TaskRoot
     from ..abc import AnyGenerator, Clock, Store
     from ..abc.checks import Create
     from ..errors import CosIdError
@@ -54,10 +54,13 @@ def component_of(generator: Any) -> Component:  # noqa: ANN401 - ours, of any ki
     return found
 
 
-def check_type(of: object) -> None:
-    """Raise unless ids can be of this type."""
-    if of is not int and of is not str:
-        raise InvalidArgumentError("type of ids", of, expected="int or str")
+def check_type(of: object) -> type[int | str]:
+    """Return the type; raise unless ids can be of it."""
+    if of is int:
+        return int
+    if of is str:
+        return str
+    raise InvalidArgumentError("type of ids", of, expected="int or str")
 
 
 def check_ids(name: str, generator: AnyGenerator, of: type[int | str]) -> None:
@@ -289,7 +292,7 @@ class StoreHost:
         self.store = store
         self.namespace = namespace
         self.clock: Clock = defaults["clock"]
-        self.root: Root | None = None
+        self.root: TaskRoot | None = None
         self.leases: dict[str, MachineIdLease] = {}
         self.counters: dict[str, CounterId] = {}
         self.floors: dict[tuple[str, str], Any] = {}

@@ -50,7 +50,6 @@ if TYPE_CHECKING:
         CachedSnowflakeId,
         CosIdGenerator,
         ShardedId,
-        ShardedLayout,
         SnowflakeId,
         SnowflakeLayout,
     )
@@ -58,12 +57,12 @@ if TYPE_CHECKING:
 
 __all__ = (
     "KINDS",
-    "cached",
-    "cosid",
+    "cached_snowflake",
+    "cosid_text",
     "counter",
     "grouped",
     "int32",
-    "leaf",
+    "leaf_segment",
     "remote",
     "segment",
     "segment_chain",
@@ -125,7 +124,7 @@ def segment(given: Given) -> GeneratorSpec[SegmentId]:
 
 
 @kind(NamedLeaf)
-def leaf(given: Given) -> GeneratorSpec[LeafSegmentId]:
+def leaf_segment(given: Given) -> GeneratorSpec[LeafSegmentId]:
     """Return the `LeafSegmentId` of this name, which the first call creates.
 
     Args:
@@ -297,7 +296,7 @@ def snowflake(given: Given) -> GeneratorSpec[SnowflakeId]:
 
 
 @kind(NamedCached, SHARE)
-def cached(given: Given) -> GeneratorSpec[CachedSnowflakeId]:
+def cached_snowflake(given: Given) -> GeneratorSpec[CachedSnowflakeId]:
     """Return the `CachedSnowflakeId` of this name, which the first call creates.
 
     Args:
@@ -325,8 +324,8 @@ def _stamped(made: type[F], options: Given, default: SnowflakeLayout) -> Generat
     return GeneratorSpec(made.__name__, f"layout {layout!r}", make)
 
 
-@kind(NamedCosId, "cosid")
-def cosid(given: Given) -> GeneratorSpec[CosIdGenerator]:
+@kind(NamedCosId, "cosid_text")
+def cosid_text(given: Given) -> GeneratorSpec[CosIdGenerator]:
     """Return the `CosIdGenerator` of this name, which the first call creates; its ids are text.
 
     Its machine id has 20 bits, unless ``text`` says otherwise, and comes from the provider's
@@ -357,9 +356,9 @@ def cosid(given: Given) -> GeneratorSpec[CosIdGenerator]:
 
 @kind(NamedSharded)
 def sharded(given: Given) -> GeneratorSpec[ShardedId]:
-    """Return the `ShardedId` of this name, on Redis, which the first call creates.
+    """Return the `ShardedId` of this name, which the first call creates.
 
-    Threads take its ids one by one, and with the generator's own sharding id.
+    The provider's store grants its sequences: Redis or Valkey, a SQLite file, or memory.
 
     Args:
         name: the name under which sequences are granted, in the provider's namespace.
@@ -373,16 +372,17 @@ def sharded(given: Given) -> GeneratorSpec[ShardedId]:
         LayoutExpiredError: the layout has ended.
         ClosedError: the provider is closed.
     """
-    from ..snowflake import ShardedId
+    from ..snowflake import ShardedId, ShardedLayout
     from ..snowflake.sharded_id import LANE_BITS
 
-    layout: ShardedLayout = given["layout"]
     sequence, rest = _split(given, SequenceOptions)
+    layout = rest["layout"] = rest.get("layout") or ShardedLayout()
 
     def make(host: GeneratorHost, name: str) -> ShardedId:
         grants = getattr(host.store, "sequence_distributor", None)
         if grants is None:
-            what, remedy = "it has no sequences of a second", "take one of aiocosid.stores.redis"
+            what = "it does not grant sequences of a second"
+            remedy = "take Redis, Valkey, a SQLite file, or memory"
             raise UnsupportedByStoreError(type(host.store).__name__, what, remedy=remedy)
         if sequence.get("max_sequence") is None:
             sequence["max_sequence"] = layout.max_sequence
@@ -514,11 +514,11 @@ def _split(options: Given, kind: type[Options]) -> tuple[dict[str, Any], dict[st
 KINDS: Final[dict[str, Kind[..., Any]]] = {
     "segment": segment,
     "chain": segment_chain,
-    "leaf": leaf,
+    "leaf_segment": leaf_segment,
     "grouped": grouped,
     "snowflake": snowflake,
-    "cached": cached,
-    "cosid": cosid,
+    "cached_snowflake": cached_snowflake,
+    "cosid_text": cosid_text,
     "sharded": sharded,
     "remote": remote,
     "uuid4": uuid4,

@@ -96,7 +96,7 @@ class NamedChain(StepOptions, SegmentChainOptions):
 
 
 class NamedLeaf(StepOptions, LeafSegmentOptions):
-    """The options of `IdProvider.leaf`."""
+    """The options of `IdProvider.leaf_segment`."""
 
 
 class NamedInner(NamedChain):
@@ -137,11 +137,11 @@ class NamedSnowflake(MachineOptions, SnowflakeOptions):
 
 
 class NamedCached(MachineOptions, CachedOptions):
-    """The options of `IdProvider.cached`."""
+    """The options of `IdProvider.cached_snowflake`."""
 
 
 class NamedCosId(MachineOptions, CosIdOptions):
-    """The options of `IdProvider.cosid`."""
+    """The options of `IdProvider.cosid_text`."""
 
 
 class SequenceOptions(Options):

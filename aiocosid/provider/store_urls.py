@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..abc import Store
     from ..abc.events import Instrument
 
-__all__ = ("SYSTEMS", "open_store", "open_tiered")
+__all__ = ("SYSTEMS", "open_tiered", "store_from_url")
 
 SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
@@ -80,7 +80,7 @@ TIERED: Final[dict[str, Callable[[str], Any]]] = {
 """The options of a tiered store's URL, and how their text is read."""
 
 
-def open_store(url: str, *, instrument: Instrument | None = None) -> Store:
+def store_from_url(url: str, *, instrument: Instrument | None = None) -> Store:
     """Return the store that a URL names; its module is imported here, and nothing is sent yet.
 
     `Store.create_schema` makes a SQLite file that is missing; other calls raise `StoreError`.
@@ -113,7 +113,7 @@ def open_store(url: str, *, instrument: Instrument | None = None) -> Store:
         raise InvalidArgumentError("url", shown, expected=expected)
     if scheme == "tiered":
         return _tiered(url, instrument)
-    more = {"open_store": open_store} if scheme == "striped" else {}
+    more = {"store_from_url": store_from_url} if scheme == "striped" else {}
     made: Store = _class_at(*place).from_url(url, **more)
     return made
 
@@ -161,7 +161,7 @@ def _tiered(url: str, instrument: Instrument | None) -> Store:
     expected = f"tiered:?root=URL&cache=URL, percent-encoded; options are {', '.join(TIERED)}"
     _, read = read_parts(url, "tiered", TIERED, needs={"root", "cache"}, expected=expected)
     root_url = read.pop("root")
-    root, cache = open_store(root_url), open_store(read.pop("cache"))
+    root, cache = store_from_url(root_url), store_from_url(read.pop("cache"))
     return open_tiered(
         root, cache, root_url=root_url, owns_stores=True, instrument=instrument, **read
     )

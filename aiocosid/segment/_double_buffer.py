@@ -1,7 +1,7 @@
 """How much Leaf's double buffer loads, and when.  Pure.
 
 Two segments, the one in use and the next.  The next is loaded when a tenth of the one in use is
-gone, so there is one load in flight and one segment ahead at most.  How long a segment lasted
+gone, so there is one load under way and one segment ahead at most.  How long a segment lasted
 decides how long the next one is.
 """
 

@@ -116,7 +116,7 @@ class SegmentOpening:
         if not self.hand.left:
             self.pace.note(self.hand.chain.remaining, self.life.clock.monotonic())
             if not self.supply.at_once:
-                self.order()  # before the turn, so that it is on its way meanwhile
+                self.request_missing()  # before the turn, so that it is on its way meanwhile
         again = False
         while self._is_turn_spent():
             if self.supply.at_once and self.pace.target < LONG_PIECE:
@@ -157,7 +157,7 @@ class SegmentOpening:
         if self.supply.used_up:
             raise self.supply.overflow()
         self.demand.find_dry(waiting=False)
-        self.order(0 if self.pace.keeps_none else 1)
+        self.request_missing(0 if self.pace.keeps_none else 1)
 
     @atomic_step
     def _refill(self) -> None:
@@ -165,7 +165,7 @@ class SegmentOpening:
         if self.options.lifetime != FOREVER:
             self._expiry.drop_old()
         if not self.hand.left:
-            self.order()
+            self.request_missing()
             self._install()
 
     def _install(self) -> None:
@@ -173,7 +173,7 @@ class SegmentOpening:
         chain = self.hand.chain
         if self.pace.keeps_none:
             # What a caller that gave up leaves behind was fetched before the next caller asked.
-            self.stock.discard(chain.clear(), "order")
+            self.stock.discard(chain.clear(), "out_of_order")
             return
         if self.hand.left or self.line:
             return
@@ -196,7 +196,7 @@ class SegmentOpening:
             return None
         pieces = self.stock.take(n)
         self.demand.expect(n)
-        self.order()
+        self.request_missing()
         return pieces
 
     # Waiting.
@@ -204,7 +204,7 @@ class SegmentOpening:
     async def wait_for_first(self) -> None:
         """Wait for the first segment, if opening has to bring one."""
         if self.pace.keeps_none:
-            self.order()  # for callers that have lined up meanwhile
+            self.request_missing()  # for callers that have lined up meanwhile
         else:
             await self.callers.wait_for_first(self)
 
@@ -241,7 +241,7 @@ class SegmentOpening:
             self.demand.find_dry(waiting=True)
         self.demand.expect(waiter.n)
         if not self.supply.is_under_way:
-            self.order()
+            self.request_missing()
 
     def drop(self, count: int) -> None:
         """Give up ids that were delivered to a caller in the turn in which it was cancelled."""
@@ -270,13 +270,13 @@ class SegmentOpening:
             self._install()
         elif self.pace.keeps_none and line.first.sent >= self.stock.oldest:
             # They asked after the call was sent, and the caller that it was sent for has left.
-            self.stock.discard(self.hand.chain.clear(), "order")
+            self.stock.discard(self.hand.chain.clear(), "out_of_order")
 
     # Ordering.
 
     @atomic_step
-    def order(self, at_least: int = 0) -> None:
-        """See that a flight is under way if segments are missing.  Quick, and never waits.
+    def request_missing(self, at_least: int = 0) -> None:
+        """See that a fetch is under way if segments are missing.  Quick, and never waits.
 
         Args:
             at_least: segments to ask for if none is missing.
@@ -284,14 +284,14 @@ class SegmentOpening:
         supply = self.supply
         while not supply.is_under_way and (segments := self._missing(at_least)):
             at_least = 0
-            self.demand.take_off()
+            self.demand.start_fetch()
             reply = supply.ask_now(segments)
             if reply is None:
                 supply.calls.start(FLIGHT, self._fly, segments, task="prefetch")
                 return
             if not self._take_in(reply):
                 if self.line and isinstance(reply.answer, CosIdError):
-                    # A flight goes on asking.
+                    # A fetch goes on asking.
                     supply.calls.start(FLIGHT, self._fly, segments, task="prefetch")
                 return
 
@@ -310,19 +310,19 @@ class SegmentOpening:
         return min(segments, max(1, supply.most // pace.step))
 
     async def _fly(self, segments: int) -> None:
-        """Fetch until nothing is missing; `order` starts the next flight."""
+        """Fetch until nothing is missing; `request_missing` starts the next fetch."""
         life, supply, stock = self.life, self.supply, self.stock
         try:
             if self.pace.keeps_none:
                 segments = self._missing()  # callers that have come since share this call
             while segments and not life.has_ended():
                 demand = stock.handed_out
-                self.demand.take_off()
+                self.demand.start_fetch()
                 reply = await supply.fetch(segments)
                 # What comes after the end is a gap.
                 if not (life.has_ended() or self._take_in(reply) or life.has_ended()):
                     await supply.back_off()
-                    # No id was taken meanwhile: the next caller starts another flight.
+                    # No id was taken meanwhile: the next caller starts another fetch.
                     if not self.line and stock.handed_out == demand:
                         break
                 segments = self._missing()
@@ -403,7 +403,7 @@ class SegmentOpening:
         self.life.wake()
 
     async def drain(self) -> None:
-        """Give up what is left, and wait for the flight."""
+        """Give up what is left, and wait for the fetch."""
         while self.hand.busy:  # closed in the middle of a step, and run at once as an eager task
             await checkpoint()
         reason = self.life.ended

@@ -157,7 +157,7 @@ class Demand:
     """
 
     __slots__ = (
-        *("_ahead_at_takeoff", "_dry_at", "_hungry", "_life", "_line", "_meter", "_pace"),
+        *("_ahead_at_fetch", "_dry_at", "_found_none", "_life", "_line", "_meter", "_pace"),
         *("_quiet_period", "_stock", "_watched", "is_starved", "starvations"),
     )
 
@@ -168,8 +168,8 @@ class Demand:
         self._pace = pace
         self._quiet_period = quiet_period
         self._meter = RateMeter(self._life.clock.monotonic())
-        self._ahead_at_takeoff = 0  # ids in hand when the latest call to the store was sent
-        self._hungry = False  # a caller found no id, and none have come since
+        self._ahead_at_fetch = 0  # ids in hand when the latest call to the store was sent
+        self._found_none = False  # a caller found no id, and none have come since
         self._dry_at = 0.0  # when that was
         self._watched = False  # the quiet timer is running
         self.is_starved = False
@@ -199,28 +199,28 @@ class Demand:
             self.is_starved = True
             self.starvations += 1
             self._life.emit(Starved)
-        if not self._hungry:
-            self._hungry = True
+        if not self._found_none:
+            self._found_none = True
             self._dry_at = self._life.clock.monotonic()
 
-    def take_off(self) -> None:
+    def start_fetch(self) -> None:
         """A call to the store is sent."""
-        self._ahead_at_takeoff = self._stock.hand.ahead
+        self._ahead_at_fetch = self._stock.hand.ahead
 
     def land(self, sent_at: float, now: float, *, was_down: bool) -> None:
-        """Ids came: fit the distance to what was taken while their flight was under way.
+        """Ids came: fit the distance to what was taken while their fetch was under way.
 
         While the store was down, no distance would have been long enough.
         """
-        hungry = self._hungry
+        hungry = self._found_none
         if not (hungry and was_down):
-            taken = self._ahead_at_takeoff - self._stock.hand.ahead
+            taken = self._ahead_at_fetch - self._stock.hand.ahead
             demand: float = taken
             if hungry:
                 lasted = self._dry_at - sent_at
                 demand = taken * (now - sent_at) / lasted if taken and lasted > 0 else inf
             self._pace.landed(taken=taken, demand=demand, starved=hungry)
-        self._hungry = self.is_starved = False
+        self._found_none = self.is_starved = False
 
     def note(self, now: float) -> None:
         """Take a sample of the rate."""
@@ -269,8 +269,8 @@ class Supply:
     """Asks the store, and judges its answers.
 
     Attributes:
-        at_once: the store is in this process and needs no flight.
-        calls: the flight, if there is one: a task that asks until nothing is missing.
+        at_once: the store is in this process and needs no fetch.
+        calls: the fetch, if there is one: a task that asks until nothing is missing.
         sent: calls sent, answered or not.
         distributor: asks the store.
         attempt: calls that failed in a row.
@@ -282,7 +282,7 @@ class Supply:
     """
 
     __slots__ = (
-        *("_asked", "_clock", "_flights", "_hand", "_life", "_most", "_next", "_options", "_pace"),
+        *("_asked", "_clock", "_fetches", "_hand", "_life", "_most", "_next", "_options", "_pace"),
         *("_row_step", "at_once", "attempt", "calls", "distributor", "failures", "fetches"),
         *("last_error", "last_max_id", "sent", "used_up"),
     )
@@ -313,13 +313,13 @@ class Supply:
         self.last_max_id: int | None = None
         self._most = MAX_ID  # fewer from when the counter had no room for as many
         self._asked = 0  # by the latest call
-        self._flights = 0  # answered, since the store has answered without one
+        self._fetches = 0  # answered, since the store has answered without one
 
     # Asking.
 
     @property
     def is_under_way(self) -> bool:
-        """Whether there is a flight."""
+        """Whether there is a fetch."""
         return bool(self.calls.under_way)
 
     @property
@@ -328,11 +328,11 @@ class Supply:
         return min(self._most, self.distributor.step_limit or MAX_ID)
 
     def ask_now(self, segments: int) -> Reply | None:
-        """Ask a store in this process; None if asking takes a flight.
+        """Ask a store in this process; None if asking takes a fetch.
 
-        A store that has answered flights alone, twice in a row, is not asked this way any more.
+        A store that has answered fetches alone, twice in a row, is not asked this way any more.
         """
-        if self._flights > 1:
+        if self._fetches > 1:
             return None
         count = self._asked = self._ids_of(segments)
         sent_at = self._clock.monotonic()
@@ -345,7 +345,7 @@ class Supply:
         except Exception as error:  # noqa: BLE001 - as in fetch
             answer = as_cosid_error(self.distributor.store, error)
         else:
-            self.at_once, self._flights = True, 0
+            self.at_once, self._fetches = True, 0
         return Reply(answer, count, sent_at)
 
     def _ids_of(self, segments: int) -> int:
@@ -362,7 +362,7 @@ class Supply:
         )
         if isinstance(answer, tuple):
             answer, count = answer
-            self._flights += 1
+            self._fetches += 1
         return Reply(answer, count, sent_at)
 
     async def _ask(self, count: int) -> tuple[object, int]:

@@ -10,10 +10,26 @@ from ..errors import UnsupportedByStoreError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ("MAX_BLOCK", "Block", "BlockDistributor", "BlockSource")
+__all__ = ("MAX_BLOCK", "Block", "BlockDistributor", "BlockSource", "ShardBits")
 
 MAX_BLOCK: Final = 10_000
 """Ids that one call asks for at most: a Snowflake generator has about as many at a time."""
+
+
+class ShardBits(NamedTuple):
+    """Where ids have their sharding id.
+
+    Attributes:
+        shift: bits below it.
+        most: the highest one.
+    """
+
+    shift: int
+    most: int
+
+    def move(self, new_id: int, sharding_id: int) -> int:
+        """Return the id of another shard: its second and sequence are nobody else's on any."""
+        return new_id & ~(self.most << self.shift) | sharding_id << self.shift
 
 
 class Block(NamedTuple):
@@ -21,15 +37,17 @@ class Block(NamedTuple):
 
     Attributes:
         ranges: at least one, none of them empty.
+        shards: where the ids have their sharding id; None if they carry none.
     """
 
     ranges: Sequence[range]
+    shards: ShardBits | None = None
 
 
 class BlockSource(Protocol):
     """A store whose server has generators."""
 
-    async def take_ids(self, name: str, count: int) -> list[range]:
+    async def take_block(self, name: str, count: int) -> Block:
         """Return ``count`` rising ids of one of the server's generators; only the caller has them.
 
         A cancelled call, or one that fails, may have taken ids: a gap.
@@ -51,7 +69,7 @@ class BlockSource(Protocol):
 class BlockDistributor(IdSegmentDistributor):
     """A generator on a server, as a chain asks for its ids."""
 
-    __slots__ = ("_source",)
+    __slots__ = ("_source", "shards")
 
     store = "aiocosid server"
     order_risk = "each process hands out ids of blocks that were taken at different times"
@@ -61,10 +79,13 @@ class BlockDistributor(IdSegmentDistributor):
         """Describe the generator; nothing is sent yet."""
         super().__init__(namespace=namespace, name=name, step=step)
         self._source = source
+        self.shards: ShardBits | None = None  # of the last block
 
     async def next_block(self, count: int) -> Block:
-        """Take a block of ``count`` ids; see `BlockSource.take_ids`."""
-        return Block(await self._source.take_ids(self.name, count))
+        """Take a block of ``count`` ids; see `BlockSource.take_block`."""
+        block = await self._source.take_block(self.name, count)
+        self.shards = block.shards
+        return block
 
     async def aopen(self) -> None:
         """Get ready in this process."""

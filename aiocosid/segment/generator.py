@@ -22,7 +22,7 @@ from .pace import Pace
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from .._life.loop import Root
+    from .._life.loop import TaskRoot
     from ..abc import IdSegmentDistributor
     from ._statistics import SegmentStatistics
     from .chain import IdsInHand
@@ -230,7 +230,7 @@ class SegmentGenerator(Component, IdGenerator):
         )
 
 
-def claim(generator: SegmentGenerator, root: Root | None) -> SegmentOpening:
+def claim(generator: SegmentGenerator, root: TaskRoot | None) -> SegmentOpening:
     """Let a generator hand out ids without an await that opens it; return its opening."""
     generator._claim(root)
     return generator._opening

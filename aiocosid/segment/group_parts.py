@@ -97,7 +97,7 @@ class GroupedStatistics(Statistics):
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """What two askers for a generator of one name have to agree on.
+    """What two callers for a generator of one name have to agree on.
 
     Attributes:
         step: ids per segment; None for strict order, which uses none.
@@ -153,7 +153,7 @@ class Groups:
     Attributes:
         by_key: the groups that are open, the longest unused first.
         dropped: how many were given up.
-        ending: generators that were given up, perhaps in flight still.
+        ending: generators that were given up, perhaps under way still.
         floors: how far groups that are gone have come, of as many as may be open.
     """
 

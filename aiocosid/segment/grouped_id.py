@@ -88,7 +88,7 @@ class GroupedSegmentId(Component, IdGenerator):
         self._store = store
         self._offset = options.offset
         self._step = options.step
-        self._kind, of_kind = KINDS[options.kind]
+        self._kind, of_kind = KINDS[options.group_kind]
         self._max_groups = options.max_groups
         self._options = common(options, of_kind)
         if options.instrument is not None:

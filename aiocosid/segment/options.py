@@ -263,10 +263,10 @@ class GroupOptions(SegmentChainOptions):
         offset: where a new counter starts; the first id of a group is ``offset + 1``.
         step: ids per segment.  At the end of a period, or of the process, the unused ids of a
             segment are a gap.
-        kind: ``"chain"`` fetches ahead, as `SegmentChainId`; ``"segment"`` as `SegmentId`, without
+        group_kind: ``"chain"`` fetches ahead, as `SegmentChainId`; ``"segment"`` as `SegmentId`, without
             the options that only a chain has.
         strict: whether ids of a group are in order over all processes, as by ``strict`` of
-            `SegmentId`; with ``kind="segment"``.
+            `SegmentId`; with ``group_kind="segment"``.
         max_groups: maximum groups in memory, 1 or more.  A new group replaces the least
             recently used one, whose ids in hand are a gap; a group for which a caller waits is
             never replaced.
@@ -275,17 +275,19 @@ class GroupOptions(SegmentChainOptions):
     group_by: "GroupBy"
     offset: int = 0
     step: int = DEFAULT_STEP
-    kind: SegmentKind = "chain"
+    group_kind: SegmentKind = "chain"
     strict: bool = False
     max_groups: Count = MAX_GROUPS
 
     def __post_init__(self) -> None:
         """Raise for the first one outside its range."""
         kinds = get_args(SegmentKind)
-        if self.kind not in kinds:
-            raise InvalidArgumentError("kind", self.kind, expected=f"one of {', '.join(kinds)}")
+        if self.group_kind not in kinds:
+            raise InvalidArgumentError(
+                "group_kind", self.group_kind, expected=f"one of {', '.join(kinds)}"
+            )
         super().__post_init__()
-        if self.kind == "chain":
+        if self.group_kind == "chain":
             if self.strict:
                 expected = "False for chains, which fetch ahead"
                 raise InvalidArgumentError("strict", self.strict, expected=expected)

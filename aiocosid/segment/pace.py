@@ -4,9 +4,9 @@ CosId doubles its distance on every run of its worker for five seconds after one
 much each time.  Here a starvation doubles the distance once, a segment is bought only when one is
 missing, and a quiet period halves the distance again.
 
-A consumer takes at most ``c`` ids while a flight is under way.  The distance settles between
+A consumer takes at most ``c`` ids while a fetch is under way.  The distance settles between
 ``5/3 c`` and ``10/3 c``, mostly below ``25/12 c``: starvations double it, and from there it grows
-by quarters until a flight leaves two fifths of it.  A caller that takes more ids at once than the
+by quarters until a fetch leaves two fifths of it.  A caller that takes more ids at once than the
 distance has makes it twice as long as that.
 
 The distance is for a store that is slow.  The *reserve* is for a store that is down: as many ids as
@@ -72,20 +72,20 @@ QUIET_PERIOD: Final = 5.0
 CALM: Final = 2 / 3
 """The part of the distance that must never have been used up in a quiet period.
 
-A load that left two thirds uses up a third in a flight, and two thirds of the halved distance.
+A load that left two thirds uses up a third in a fetch, and two thirds of the halved distance.
 If that is too tight, growing by a quarter fixes it; so a steady load cannot halve and grow for
 ever.
 """
 
 TIGHT: Final = 3 / 5
-"""The part of a grown distance that one flight may use up.
+"""The part of a grown distance that one fetch may use up.
 
-The next flight may take two thirds more, since the store is slower or the load is higher, without
+The next fetch may take two thirds more, since the store is slower or the load is higher, without
 anybody starving.
 """
 
 FINER: Final = 4
-"""A tight flight makes the distance longer by one such part, where a starvation doubles it."""
+"""A tight fetch makes the distance longer by one such part, where a starvation doubles it."""
 
 
 class Pace:
@@ -133,7 +133,7 @@ class Pace:
         self.distance: int = safe_distance
         self.limit: int = max(safe_distance, min(max_distance, max_ids_ahead) // step)
         self._low_water = 0
-        self._under_way = 0  # segments used up while a flight is under way, by the last ones
+        self._under_way = 0  # segments used up while a fetch is under way, by the last ones
         self._excused = False  # a starvation has been put down to a distance not stocked up yet
         self.reserve: int = 0
         self._max_distance, self._max_ids_ahead = max_distance, max_ids_ahead
@@ -183,7 +183,7 @@ class Pace:
     def missing(self, remaining: int, wanted: int) -> int:
         """Return how many segments to buy when ``remaining`` are ahead and ``wanted`` waited for.
 
-        What is going to be used up while the flight is under way comes on top, so that the distance
+        What is going to be used up while the fetch is under way comes on top, so that the distance
         is full when it lands; but a grown distance is never filled above the limit.
         """
         ahead = remaining - wanted
@@ -216,9 +216,9 @@ class Pace:
         return min(size, self._piece, max(above, SMALLEST_PIECE) if above > 0 else size)
 
     def landed(self, *, taken: int, demand: float, starved: bool) -> bool:
-        """Adapt to what happened while a flight was under way; return whether the distance grew.
+        """Adapt to what happened while a fetch was under way; return whether the distance grew.
 
-        A starvation doubles the distance, and a tight flight makes it longer by a quarter before
+        A starvation doubles the distance, and a tight fetch makes it longer by a quarter before
         anybody starves.  A starvation is excused a single time if the ids in hand at take-off, at
         the speed at which they went, show that the distance would have been long enough: it was
         doubled before, and has not been stocked up to it yet.
@@ -248,7 +248,7 @@ class Pace:
         """Adapt to a caller that takes ``n`` ids at once; return whether the distance grew.
 
         Above the distance it becomes as long as two such calls at once: while one is served, the
-        next one's ids are on their way.  What a flight uses up would say too little, since a caller
+        next one's ids are on their way.  What a fetch uses up would say too little, since a caller
         that waits takes nothing meanwhile.
         """
         if not self.safe_distance or n <= self.target:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from .._life import fork
+from .._life.callers import in_stretches
+from ..abc.checks import check_integer
 from ..abc.options import takes
+from ..abc.shards import refuse_shard
 from .blocks import BlockDistributor
 from .generator import SegmentGenerator
 from .options import RemoteIdOptions
 
 if TYPE_CHECKING:
-    from .blocks import BlockSource
+    from collections.abc import Sequence
+
+    from .blocks import BlockSource, ShardBits
 
 __all__ = ("RemoteId",)
+
+STRETCH: Final = 10_000  # ids between two turns of the event loop, about a millisecond
 
 
 class RemoteId(SegmentGenerator):
@@ -29,12 +37,14 @@ class RemoteId(SegmentGenerator):
 
     __slots__ = ()
 
+    _distributor: BlockDistributor
+
     @takes(RemoteIdOptions)
     def __init__(self, source: BlockSource, options: RemoteIdOptions, /) -> None:
         """Describe a generator; nothing is fetched before it is opened.
 
         Args:
-            source: the store of the server, as ``open_store("aiocosid+unix:///...")`` returns it.
+            source: the store of the server, as ``store_from_url("aiocosid+unix:///...")`` returns it.
             options: the keyword arguments: see `RemoteIdOptions`.
 
         Raises:
@@ -44,3 +54,53 @@ class RemoteId(SegmentGenerator):
             source, namespace=options.namespace, name=options.name, step=options.block
         )
         super().__init__(distributor, options, options.pace())
+
+    # The hot path.
+
+    async def next_id(self, sharding_id: int | None = None) -> int:
+        """Return the next id; see `aiocosid.abc.IdGenerator.next_id`.
+
+        Args:
+            sharding_id: for a generator whose ids carry their shard: 0 to the highest of its
+                layout; None for the generator's own.
+        """
+        if sharding_id is not None:
+            shards = self._shards(sharding_id)
+            return shards.move(await super().next_id(), sharding_id)
+        for new_id in self._hand.exposed:
+            return new_id
+        return await self._next_id_slow()
+
+    def next_id_nowait(self, sharding_id: int | None = None) -> int:
+        """Return the next id in hand; see `aiocosid.abc.IdGenerator.next_id_nowait`."""
+        if sharding_id is None:
+            return super().next_id_nowait()
+        return self._shards(sharding_id).move(super().next_id_nowait(), sharding_id)
+
+    async def next_ids(self, n: int, sharding_id: int | None = None) -> list[int]:
+        """Return exactly ``n`` ids, 1 to 10 million; see `aiocosid.abc.IdGenerator.next_ids`.
+
+        Args:
+            n: the number of ids.
+            sharding_id: as for `next_id`; the same for all of them.
+        """
+        if sharding_id is None:
+            return await super().next_ids(n)
+        process, shards = fork.generation, self._shards(sharding_id)
+
+        def move(ids: Sequence[int]) -> list[int]:
+            return [shards.move(each, sharding_id) for each in ids]
+
+        ids = await in_stretches(await super().next_ids(n), move, STRETCH)
+        fork.ensure_own(process, self._home.label)
+        return ids
+
+    # The boundary.
+
+    def _shards(self, sharding_id: int) -> ShardBits:
+        self._check_usable()  # if it is open, a block has said what the ids are made of
+        shards = self._distributor.shards
+        if shards is None:
+            refuse_shard(sharding_id, "sharding_id")
+        check_integer("sharding_id", sharding_id, at_least=0, at_most=shards.most)
+        return shards

@@ -1,6 +1,6 @@
 """A chain that hands out runs of contiguous ids, for one who passes them on.
 
-Everything else is the chain's: one flight at a time, the distance, the reserve, who waits.
+Everything else is the chain's: one fetch at a time, the distance, the reserve, who waits.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from ._service import Limits as Limits
 from ._span_store import SpanStore as SpanStore
 from ._token_table import token_table as token_table
 from ._tokens import Token as Token
-from ._tokens import Verb as Verb
+from ._tokens import TokenScope as TokenScope
 from ._tokens import digest_of as digest_of
 from ._tokens import new_token as new_token
 
@@ -23,7 +23,7 @@ __all__ = (
     "Limits",
     "SpanStore",
     "Token",
-    "Verb",
+    "TokenScope",
     "app_of",
     "digest_of",
     "new_token",

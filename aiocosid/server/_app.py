@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ..integrations.source import Source
     from ._resp import Adder, Command
     from ._service import Limits
-    from ._tokens import Token, Verb
+    from ._tokens import Token, TokenScope
 
     Dialect = Callable[[Service], Sequence[BaseRoute]]
 
@@ -68,7 +68,7 @@ class App:
         limits: Limits | None = None,
         create: bool = False,
         unix_tokens: bool = True,
-        offers: Iterable[Verb] = EVERY,
+        offers: Iterable[TokenScope] = EVERY,
         hosts: Iterable[str] = (),
         receipt_key: str = "",
         dialects: Iterable[Dialect] = (),

@@ -69,10 +69,10 @@ def _of_store(reading: StoreReading, now_ms: int) -> Iterator[Row]:
             name = Shown(name_text(counter.namespaced_name))
             yield Shown("floor near the end", level="bad"), name, left
     for each in reading.machines:
-        ahead = (each.mark_ms - now_ms) / MS
+        ahead = (each.fence_ms - now_ms) / MS
         if ahead > MOST_AHEAD:
             name = Shown(f"{name_text(each.namespace)}: machine id {each.machine_id}")
-            stands = Shown(f"until {time_text(each.mark_ms)}", f"{seconds_text(ahead)} ahead")
+            stands = Shown(f"until {time_text(each.fence_ms)}", f"{seconds_text(ahead)} ahead")
             yield Shown("mark in the future", level="bad"), name, stands
     for marker in reading.markers:
         if marker.is_quarantined:

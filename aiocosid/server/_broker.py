@@ -14,7 +14,7 @@ from ..provider.settings import RespSettings, configured_stores
 from ._options import BrokerOptions
 from ._run import app_of, run_app
 from ._span_store import SpanStore
-from ._tokens import Verb
+from ._tokens import TokenScope
 
 if TYPE_CHECKING:
     from ..provider.settings import Settings
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ("SOCKET", "run_broker")
 
 MODE: Final = re.compile(r"0?[0-7]{3}")
-OFFERS: Final = (Verb.IDS, Verb.SEGMENTS, Verb.MACHINES, Verb.READ)
+OFFERS: Final = (TokenScope.IDS, TokenScope.SEGMENTS, TokenScope.MACHINES, TokenScope.READ)
 """All that workers need.  Everyone who can open the socket could raise a floor to the end."""
 
 KEY_BYTES: Final = 32

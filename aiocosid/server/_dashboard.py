@@ -26,7 +26,7 @@ from ._page import ActionResult, page, token_page
 from ._parse import parse
 from ._problems import Problem, problem_of
 from ._routes import HttpOperation, as_json
-from ._tokens import Verb
+from ._tokens import TokenScope
 from ._v1 import TREE
 from ._view import name_text
 
@@ -77,7 +77,7 @@ def operations(service: Service) -> Sequence[HttpOperation]:
             check_host(service, call.scope)
         access = service.access(bearer_of(call.scope), SYSTEM_CLOCK.now_ms())
         call.scope[ACCESS] = access
-        service.check(access, Verb.READ)
+        service.check(access, TokenScope.READ)
         overview = await watch.overview(query_of(call.scope).get("find", ""))
         return as_json(overview.as_tree())
 
@@ -174,7 +174,7 @@ class _Dashboard:
             access = scope[ACCESS] = service.access(secret, SYSTEM_CLOCK.now_ms())
             answer = None
             if (name := fields.get("action")) is None:
-                service.check(access, Verb.READ)
+                service.check(access, TokenScope.READ)
             elif (action := self._actions.get(name)) is not None:
                 answer = await action(_Asked(access, fields))
             else:
@@ -206,7 +206,7 @@ class _Dashboard:
         self, scope: Scope, access: Access, answer: ActionResult | None, status: int = 200
     ) -> HttpAnswer:
         """Show the page, or the form that asks for a token, if this one is not for reading."""
-        if not access.allows(Verb.READ):
+        if not access.allows(TokenScope.READ):
             return _as_page(scope, token_page(version=self._version, answer=answer), status)
         find = query_of(scope).get("find", "")
         html = page(
@@ -235,7 +235,7 @@ class _Dashboard:
     async def _try(self, asked: _Asked) -> ActionResult:
         """Take one id."""
         name = asked.text("generator")
-        self._service.check(asked.access, Verb.IDS, name)
+        self._service.check(asked.access, TokenScope.IDS, name)
         asked.confirm("yes", "by its box")
         [new_id] = await self._service.next_ids(name, 1, access=asked.access)
         self._service.note(asked.access, f"took an id of {name!r} by the dashboard")
@@ -244,14 +244,14 @@ class _Dashboard:
     async def _parse(self, asked: _Asked) -> ActionResult:
         """Read an id; changes nothing."""
         name = asked.text("generator")
-        self._service.check(asked.access, Verb.READ, name)
+        self._service.check(asked.access, TokenScope.READ, name)
         found = parse(self._service.known(name), asked.text("id"))
         return ActionResult(
             f"As an id of {name_text(name)}.", {k: str(v) for k, v in found.items()}
         )
 
     async def _drain(self, asked: _Asked, *, is_draining: bool) -> ActionResult:
-        self._service.check(asked.access, Verb.ADMIN)
+        self._service.check(asked.access, TokenScope.ADMIN)
         asked.confirm("yes", "by its box")
         self._service.is_draining = is_draining
         self._service.note(asked.access, "drains" if is_draining else "serves again")
@@ -265,7 +265,7 @@ class _Dashboard:
         """Raise a counter."""
         service, namespace, name = self._service, asked.text("namespace"), asked.text("name")
         full = f"{namespace}.{name}"
-        service.check(asked.access, Verb.ADMIN, full)
+        service.check(asked.access, TokenScope.ADMIN, full)
         asked.confirm(full, f"by typing {full}")
         above = whole(asked.fields, "above")
         create = asked.fields.get("create") == "yes"
@@ -287,12 +287,12 @@ class _Dashboard:
         """Take a machine id from a holder that has died."""
         service, namespace = self._service, asked.text("namespace")
         machine_id = whole(asked.fields, "machine_id")
-        service.check(asked.access, Verb.ADMIN, namespace)
+        service.check(asked.access, TokenScope.ADMIN, namespace)
         holder = asked.text("confirm")
         found = await service.store.machines(namespace=namespace)
         if not any((each.machine_id, each.instance_id) == (machine_id, holder) for each in found):
             raise _refused(f"nothing was done: machine id {machine_id} is not held by that name")
-        await service.store.revert_machine(namespace=namespace, machine_id=machine_id)
+        await service.store.evict_machine(namespace=namespace, machine_id=machine_id)
         what = f"machine id {machine_id} of {namespace!r}"
         service.note(asked.access, f"took {what} from {holder!r}")
         self._watch.refresh()

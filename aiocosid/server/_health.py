@@ -11,7 +11,7 @@ from ..integrations.asgi import check_health
 from ._http import access_of, bearer_of, needs_token
 from ._problems import Problem
 from ._routes import HttpOperation, as_json
-from ._tokens import Verb
+from ._tokens import TokenScope
 
 if TYPE_CHECKING:
     from starlette.types import Scope
@@ -51,6 +51,6 @@ def _may_see_names(service: Service, scope: Scope) -> bool:
     if needs_token(service, scope) and bearer_of(scope) is None:
         return False  # a probe, whose missing token is none of those that are counted
     try:
-        return access_of(service, scope).allows(Verb.READ)
+        return access_of(service, scope).allows(TokenScope.READ)
     except Problem:
         return False

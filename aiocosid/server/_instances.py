@@ -15,10 +15,10 @@ from .._life.clock import SYSTEM_CLOCK
 from ..abc import InstanceId
 from ..errors import MachineIdLostError, UnsupportedByStoreError
 from ..machine import rules
-from ..machine.cells import MAX_MS, Need, Note, Owner
+from ..machine.cells import MAX_MS, MachineRecord, Owner, ReadRequest
 from ..machine.distributor import CellMachineIdDistributor, guard_ms_of, nonce, transact, twin
 from ..machine.operations import TakeOperation
-from ..machine.rules import RELEASE_STAMP_MARGIN, Asker, Decision, Taken
+from ..machine.rules import RELEASE_STAMP_MARGIN, Caller, Decision, GrantReceipt
 from . import _machines
 from ._problems import Problem
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from ..abc import MachineGrant
-    from ..machine.cells import Seat, Snapshot
+    from ..machine.cells import MachineSlot, Snapshot
     from ._service import Service
     from ._tokens import Access
 
-    Rule: TypeAlias = Callable[[Snapshot, int, Seat], Decision]
+    Rule: TypeAlias = Callable[[Snapshot, int, MachineSlot], Decision]
 
 __all__ = ("UNKNOWN", "InstanceMachines")
 
@@ -70,7 +70,7 @@ class InstanceMachines:
 
     With an ``owner`` its callers, who show no token, have no id that others have taken.
 
-    A caller names neither its machine id nor a token, and keeps no time mark.  So its id belongs to
+    A caller names neither its machine id nor a token, and keeps no fence.  So its id belongs to
     the access that took it, and within that it is treated as CosId's own processes on the store:
     only time protects its id.  It loses the id when it has not
     renewed for the safe guard of the instance that takes it, and two callers with one instance id
@@ -125,7 +125,7 @@ class InstanceMachines:
         took = await _machines.take(self._service, access, namespace, asked)
         if took.twin_ms:
             raise twin(namespace, who.text, took)
-        self._remember(namespace, self._asker(access, who), took.machine_id)
+        self._remember(namespace, self._caller(access, who), took.machine_id)
         if took.floor_ms >= 0:
             await self._rest(access, namespace, who, took.floor_ms + RESTING_MS)
         return took.grant
@@ -157,48 +157,48 @@ class InstanceMachines:
             CosIdError: an argument is refused; the store refuses or cannot be reached.
         """
         guard_ms = min(guard_ms_of(safe_guard), MOST_GUARD_MS)
-        asker = self._asker(access, who, guard_ms)
+        caller = self._caller(access, who, guard_ms)
         now_ms = SYSTEM_CLOCK.now_ms()
 
-        def rule(snapshot: Snapshot, number: int, seat: Seat) -> Decision:
-            token = (seat.note or Note()).token  # the caller has none
+        def rule(snapshot: Snapshot, number: int, slot: MachineSlot) -> Decision:
+            token = (slot.record or MachineRecord()).token  # the caller has none
             bits = 0 if snapshot.space is None else snapshot.space.bits
-            taken = Taken(number, max(seat.stamp_ms, 0), bits, token)
+            taken = GrantReceipt(number, max(slot.stamp_ms, 0), bits, token)
             return rules.renew(
-                snapshot, asker, number, now_ms=now_ms, mark_ms=-1, token=token, taken=taken
+                snapshot, caller, number, now_ms=now_ms, fence_ms=-1, token=token, taken=taken
             )
 
-        number = await self._change(namespace, asker, rule)
-        self._remember(namespace, asker, number)
+        number = await self._change(namespace, caller, rule)
+        self._remember(namespace, caller, number)
         return number
 
     async def release(self, access: Access, namespace: str, who: InstanceId) -> None:
         """Give back the id that the instance holds; a stable one stays its holder.
 
         An id that has been lost is given back once.  One that was taken with a lease is left alone:
-        its holder gives it back, with the lease's token.  The mark stays: it is an earlier
+        its holder gives it back, with the lease's token.  The fence stays: it is an earlier
         holder's.
 
         Raises:
             Problem: the instance holds none, of kind `UNKNOWN`.
             CosIdError: an argument is refused; the store refuses or cannot be reached.
         """
-        asker = self._asker(access, who)
+        caller = self._caller(access, who)
         now_ms = SYSTEM_CLOCK.now_ms()
 
-        def rule(snapshot: Snapshot, number: int, seat: Seat) -> Decision:
-            token = (seat.note or Note()).token
-            stamp_ms = max(seat.stamp_ms, now_ms)
-            if seat.mark_ms >= 0:
-                stamp_ms = max(stamp_ms, min(seat.mark_ms + RELEASE_STAMP_MARGIN, MAX_MS))
-            owners = tuple(Owner(each.instance, stamp_ms) for each in seat.owners)
-            stamped = {**snapshot.seats, number: replace(seat, owners=owners)}
-            found = replace(snapshot, seats=stamped)
-            return rules.give_back(found, asker, number, last_ms=-1, token=token)
+        def rule(snapshot: Snapshot, number: int, slot: MachineSlot) -> Decision:
+            token = (slot.record or MachineRecord()).token
+            stamp_ms = max(slot.stamp_ms, now_ms)
+            if slot.fence_ms >= 0:
+                stamp_ms = max(stamp_ms, min(slot.fence_ms + RELEASE_STAMP_MARGIN, MAX_MS))
+            owners = tuple(Owner(each.instance, stamp_ms) for each in slot.owners)
+            stamped = {**snapshot.slots, number: replace(slot, owners=owners)}
+            found = replace(snapshot, slots=stamped)
+            return rules.give_back(found, caller, number, last_ms=-1, token=token)
 
-        was = self._seen.pop((asker.owner, namespace, who.text), None)
+        was = self._seen.pop((caller.owner, namespace, who.text), None)
         try:
-            await self._change(namespace, asker, rule, is_right=_is_given_here)
+            await self._change(namespace, caller, rule, is_right=_is_given_here)
         except Problem as error:
             if was is None or error.kind != UNKNOWN:
                 raise
@@ -206,21 +206,21 @@ class InstanceMachines:
     async def _change(
         self,
         namespace: str,
-        asker: Asker,
+        caller: Caller,
         rule: Rule,
         *,
-        is_right: Callable[[Seat], bool] = lambda _: True,
+        is_right: Callable[[MachineSlot], bool] = lambda _: True,
     ) -> int:
-        instance = asker.instance
-        machines = self._machines(namespace, InstanceId(instance, stable=asker.stable))
-        was = self._seen.get((asker.owner, namespace, instance))
+        instance = caller.instance
+        machines = self._machines(namespace, InstanceId(instance, stable=caller.stable))
+        was = self._seen.get((caller.owner, namespace, instance))
         own: list[int] = []
 
         def decide(snapshot: Snapshot, _: int) -> Decision:
             held = (
                 number
-                for number, seat in snapshot.seats.items()
-                if instance in seat.holders and rules.is_its_own(seat, asker) and is_right(seat)
+                for number, slot in snapshot.slots.items()
+                if instance in slot.holders and rules.is_its_own(slot, caller) and is_right(slot)
             )
             number = min(held, default=None)
             if number is None:
@@ -229,9 +229,9 @@ class InstanceMachines:
                     return Decision(error=MachineIdLostError(namespace, was, reason=reason))
                 raise Problem(HTTPStatus.NOT_FOUND, UNKNOWN, "the instance holds no machine id")
             own[:] = [number]
-            return rule(snapshot, number, snapshot.seats[number])
+            return rule(snapshot, number, snapshot.slots[number])
 
-        await transact(machines._backend, namespace, Need(instance), decide)
+        await transact(machines._backend, namespace, ReadRequest(instance), decide)
         return own[0]
 
     def _machines(self, namespace: str, who: InstanceId) -> CellMachineIdDistributor:
@@ -247,19 +247,19 @@ class InstanceMachines:
             raise Problem(HTTPStatus.NOT_IMPLEMENTED, "not-supported", detail)
         return found
 
-    def _asker(self, access: Access, who: InstanceId, guard_ms: int = 0) -> Asker:
+    def _caller(self, access: Access, who: InstanceId, guard_ms: int = 0) -> Caller:
         owner = _machines.owner_of(access, self._owner)
-        return Asker(who.text, who.stable, guard_ms, owner, nonce=nonce())
+        return Caller(who.text, who.stable, guard_ms, owner, nonce=nonce())
 
-    def _remember(self, namespace: str, asker: Asker, machine_id: int) -> None:
-        key = asker.owner, namespace, asker.instance
+    def _remember(self, namespace: str, caller: Caller, machine_id: int) -> None:
+        key = caller.owner, namespace, caller.instance
         self._seen[key] = machine_id
         self._seen.move_to_end(key)
         if len(self._seen) > REMEMBERED:
             self._seen.popitem(last=False)
 
 
-def _is_given_here(seat: Seat) -> bool:
+def _is_given_here(slot: MachineSlot) -> bool:
     """Return whether an id was taken here, or by a process of CosId's on the store itself."""
-    token = "" if seat.note is None else seat.note.token
+    token = "" if slot.record is None else slot.record.token
     return not token or token.startswith(SIGN)

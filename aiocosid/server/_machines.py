@@ -24,7 +24,7 @@ from ..machine.cells import MAX_MS
 from ..machine.distributor import CellMachineIdDistributor, guard_ms_of
 from ._problems import Problem
 from ._receipts import Lasting, is_signed, receipt_of, times_of
-from ._tokens import Verb
+from ._tokens import TokenScope
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -103,13 +103,13 @@ class Renew(Holder):
     Attributes:
         lease: the lease that `Take` returned.
         now_ms: the instance's clock, unix time in milliseconds.
-        mark_ms: no id is issued with a later time before the next renewal; the next owner begins
+        fence_ms: no id is issued with a later time before the next renewal; the next owner begins
             above it.
     """
 
     lease: Name
     now_ms: Annotated[int, Field(ge=0, le=MAX_MS)]
-    mark_ms: Time
+    fence_ms: Time
 
 
 class Release(Holder):
@@ -175,7 +175,7 @@ async def take(
         machine_id=took.machine_id,
         bits=asked.bits,
         region_code=asked.region_code,
-        born_ms=asked.clock_ms,
+        requested_ms=asked.clock_ms,
         token=took.token,
     )
     return replace(took, receipt=_receipt(service, lease, asked, took.receipt))
@@ -188,21 +188,23 @@ async def renew(
 
     Raises:
         Problem: the store keeps no leases.
-        CosIdError: as for `MachineIdDistributor.guard`.
+        CosIdError: as for `MachineIdDistributor.renew`.
     """
     if asked.bits:
         ids = region_ids(asked.bits, asked.region_code)
         check_integer("machine_id", asked.machine_id, at_least=ids[0], at_most=ids[-1])
     asked = guest(service, access, asked)
     ours, _, further = asked.receipt.partition(FURTHER)
-    until_ms, born_ms = times_of(ours)
-    lease = Lasting.of(namespace, asked.owner, replace(asked, born_ms=born_ms))
+    until_ms, requested_ms = times_of(ours)
+    lease = Lasting.of(namespace, asked.owner, replace(asked, requested_ms=requested_ms))
     if not is_signed(service.receipt_key, lease, ours):
         until_ms = -1
-    if access.token is not None or not access.allows(Verb.ADMIN):
+    if access.token is not None or not access.allows(TokenScope.ADMIN):
         # Without a receipt nothing proves when it was taken, nor that it was.
         asked = replace(
-            asked, is_valid=asked.is_valid and until_ms >= asked.clock_ms, born_ms=max(born_ms, 0)
+            asked,
+            is_valid=asked.is_valid and until_ms >= asked.clock_ms,
+            requested_ms=max(requested_ms, 0),
         )
     machines = machines_of(service, namespace, asked)
     done = await machines.ask_renew(replace(asked, receipt=further))
@@ -225,7 +227,7 @@ async def release(
 
     Raises:
         Problem: the store keeps no leases.
-        CosIdError: as for `MachineIdDistributor.revert`.
+        CosIdError: as for `MachineIdDistributor.release`.
     """
     await machines_of(service, namespace, asked).ask_release(guest(service, access, asked))
 
@@ -237,7 +239,7 @@ async def repair(service: Service, access: Access, namespace: str) -> Sequence[M
         Problem: the caller may not do that.
         CosIdError: as for `Store.repair_machines`.
     """
-    service.check(access, Verb.ADMIN, namespace)
+    service.check(access, TokenScope.ADMIN, namespace)
     service.note(access, f"repair the machine ids of {namespace!r}")
     return await service.store.repair_machines(namespace=namespace)
 
@@ -275,7 +277,7 @@ def machines_of(service: Service, namespace: str, asked: ops.Operation) -> CellM
     """
     who = InstanceId(asked.instance, stable=asked.stable)
     found = service.store.machine_id_distributor(namespace=namespace, instance_id=who)
-    if not isinstance(found, CellMachineIdDistributor) or not found.keeps_marks:
+    if not isinstance(found, CellMachineIdDistributor) or not found.keeps_fences:
         detail = "the server's store keeps no leases of machine ids"
         raise Problem(HTTPStatus.NOT_IMPLEMENTED, "not-supported", detail)
     return found

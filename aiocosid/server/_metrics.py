@@ -21,7 +21,7 @@ from ._meters import (
 )
 from ._problems import Problem
 from ._routes import HttpOperation
-from ._tokens import Verb
+from ._tokens import TokenScope
 
 if TYPE_CHECKING:
     from ._meters import Figures
@@ -63,4 +63,4 @@ async def _metrics(call: HttpCall) -> HttpAnswer:
     return HttpAnswer(text, kind.encode())
 
 
-OPERATIONS: Final = (HttpOperation("GET", "/metrics", _metrics, Verb.READ),)
+OPERATIONS: Final = (HttpOperation("GET", "/metrics", _metrics, TokenScope.READ),)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ._routes import HttpOperation
 
-__all__ = ("COUNT", "tree_of")
+__all__ = ("COUNT", "SHARD", "tree_of")
 
 MODELS: Final = {model.__name__: model for model in (Take, Renew, Release, Lease, Repaired)}
 TEXT: Final = {"type": "string"}
@@ -25,6 +25,12 @@ ATTRIBUTE: Final = re.compile(r"^(?P<name>\w+): (?P<text>.*(?:\n +.*)*)", re.MUL
 """A line of a docstring's attributes, with those that go on."""
 
 COUNT: Final = {"type": "integer", "minimum": 1}
+SHARD: Final = {
+    "description": "The sharding id of all of them; without it the generator's own.",
+    "type": "integer",
+    "minimum": 0,
+    "default": None,
+}
 DECIMAL: Final = {"type": "string", "pattern": "^[0-9]+$"}
 
 
@@ -118,7 +124,12 @@ def _operation(described: HttpOperation) -> dict[str, Any]:
         operation["requestBody"] = {"required": True, "content": content}
     if described.query:
         operation["parameters"] = [
-            {"name": name, "in": "query", "schema": schema, "required": "default" not in schema}
+            {
+                "name": name,
+                "in": "query",
+                "required": "default" not in schema,
+                "schema": {key: each for key, each in schema.items() if each is not None},
+            }
             for name, schema in described.query.items()
         ]
     return operation

@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING
 from ..abc import IdGenerator
 from ..errors import InvalidArgumentError
 from ..segment import GroupedSegmentId
+from ..segment.blocks import Block, ShardBits
+from ..snowflake import ShardedId
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from ..abc import AnyGenerator
 
-__all__ = ("next_ranges", "runs_of")
+__all__ = ("next_block", "runs_of")
 
 
-async def next_ranges(generator: AnyGenerator, count: int) -> list[range]:
+async def next_block(generator: AnyGenerator, count: int) -> Block:
     """Return ``count`` ids of a generator as ranges, for one who hands them out.
 
     Raises:
@@ -25,9 +27,12 @@ async def next_ranges(generator: AnyGenerator, count: int) -> list[range]:
     """
     if not isinstance(generator, IdGenerator) or isinstance(generator, GroupedSegmentId):
         raise InvalidArgumentError("name", "...", expected="a generator of numbers that rise")
+    if isinstance(generator, ShardedId):  # its ranges have no shard yet
+        bits = ShardBits(generator.layout.bits.sequence_bits, generator.layout.max_sharding_id)
+        return Block(runs_of(await generator.next_ids(count)), bits)
     take: Callable[[int], Awaitable[list[range]]] | None
     take = getattr(generator, "_next_ranges", None)
-    return runs_of(await generator.next_ids(count)) if take is None else await take(count)
+    return Block(runs_of(await generator.next_ids(count)) if take is None else await take(count))
 
 
 def runs_of(ids: list[int]) -> list[range]:

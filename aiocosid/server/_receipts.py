@@ -35,7 +35,7 @@ class Lasting:
         machine_id: the machine id.
         bits: its width.
         region_code: its region; 1 for no regions.
-        born_ms: when the instance took it, by the server's clock.
+        requested_ms: when the instance took it, by the server's clock.
         token: the token of the call that got it.
     """
 
@@ -45,7 +45,7 @@ class Lasting:
     machine_id: int
     bits: int
     region_code: int
-    born_ms: int
+    requested_ms: int
     token: str
 
     @classmethod
@@ -58,7 +58,7 @@ class Lasting:
             machine_id=asked.machine_id,
             bits=asked.bits,
             region_code=asked.region_code,
-            born_ms=asked.born_ms,
+            requested_ms=asked.requested_ms,
             token=asked.token,
         )
 
@@ -73,7 +73,7 @@ def receipt_of(key: str, lease: Lasting, until_ms: int) -> str:
     """
     facts = json.dumps([until_ms, *(getattr(lease, name) for name in lease.__slots__)])
     digest = hmac.digest(key.encode(), facts.encode(), hashlib.sha256).hex()
-    return f"{until_ms}.{lease.born_ms}.{digest[:DIGITS]}"
+    return f"{until_ms}.{lease.requested_ms}.{digest[:DIGITS]}"
 
 
 def times_of(receipt: str) -> tuple[int, int]:

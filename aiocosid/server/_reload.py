@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..errors import InvalidArgumentError
 from ._tls import context_of
-from ._tokens import Token, Verb
+from ._tokens import Token, TokenScope
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,7 @@ def tokens_of(server: ServerSettings) -> list[Token]:
         Token(
             name=each.name,
             digest=each.digest,
-            verbs=tuple(map(Verb, each.verbs)),
+            scopes=tuple(map(TokenScope, each.scopes)),
             names=tuple(each.names),
             expires_ms=None if each.expires is None else ceil(each.expires.timestamp() * MS),
             ids_per_second=each.ids_per_second,

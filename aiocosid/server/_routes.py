@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from ._service import Service
-    from ._tokens import Verb
+    from ._tokens import TokenScope
 
 __all__ = ("Direct", "HttpCall", "HttpOperation", "as_json", "routes_of")
 
-NOTHING: Final = Access(verbs=frozenset())
+NOTHING: Final = Access(scopes=frozenset())
 
 
 @dataclass(slots=True)  # a frozen one takes four times as long to make
@@ -56,7 +56,7 @@ class HttpOperation:
         method: GET, which includes HEAD, POST, PATCH or DELETE.
         path: as Starlette has it.
         serve: does it; it is called with the call and, if there is a model of the body, with that.
-        verb: the right that the sender needs for the name or the namespace in the path; None if
+        scope: the right that the sender needs for the name or the namespace in the path; None if
             any valid token is enough.
         is_public: whether it is served without looking for a token, or looks for it itself.
         summary: what it does; empty if OpenAPI does not show it.
@@ -68,7 +68,7 @@ class HttpOperation:
     method: str
     path: str
     serve: Callable[..., Awaitable[HttpAnswer]]
-    verb: Verb | None = None
+    scope: TokenScope | None = None
     _: KW_ONLY
     is_public: bool = False
     summary: str = ""
@@ -99,8 +99,8 @@ class _Endpoint:
         access = NOTHING if operation.is_public else access_of(service, scope)
         path = scope["path_params"]
         call = HttpCall(service, access, scope, receive, path)
-        if operation.verb is not None:
-            service.check(access, operation.verb, path.get("name") or path.get("namespace", ""))
+        if operation.scope is not None:
+            service.check(access, operation.scope, path.get("name") or path.get("namespace", ""))
         if operation.asked is None:
             answer = await operation.serve(call)
         else:

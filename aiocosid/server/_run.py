@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from ..provider.settings import Settings
     from ._service import Service
     from ._sockets import Listener
-    from ._tokens import Verb
+    from ._tokens import TokenScope
 
     Load = Callable[[], Settings]
     Make = Callable[[Settings], App]
@@ -122,7 +122,7 @@ def app_of(
     settings: Settings,
     over: Callable[[Store], Store] | None = None,
     *,
-    offers: Iterable[Verb] = EVERY,
+    offers: Iterable[TokenScope] = EVERY,
 ) -> App:
     """Return the application that settings describe; nothing is opened.
 

@@ -12,10 +12,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from .._life.clock import SYSTEM_CLOCK, call_bounded
 from ..abc import DEFAULT_NAMESPACE, DEFAULT_SAFE_GUARD, IdGenerator
+from ..abc.shards import check_shard
 from ..errors import (
     CosIdError,
     InvalidArgumentError,
@@ -39,7 +40,7 @@ from ._pulse import Pulse
 from ._quotas import Quotas
 from ._room import Room
 from ._tasks import Tasks
-from ._tokens import EVERY, Access, Tokens, Verb
+from ._tokens import EVERY, Access, Tokens, TokenScope
 from ._unfinished import Unfinished
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ class Service:
         limits: Limits | None = None,
         create: bool = False,
         unix_tokens: bool = True,
-        offers: Iterable[Verb] = EVERY,
+        offers: Iterable[TokenScope] = EVERY,
         hosts: Iterable[str] = (),
         receipt_key: str = "",
     ) -> None:
@@ -269,7 +270,7 @@ class Service:
             raise error
         return found
 
-    def check(self, access: Access, verb: Verb, name: str = "") -> None:
+    def check(self, access: Access, wanted: TokenScope, name: str = "") -> None:
         """Raise unless a caller may do that with a name.
 
         Raises:
@@ -278,8 +279,8 @@ class Service:
         if len(name) > self.limits.name:
             detail = f"a name has at most {self.limits.name} characters"
             raise Problem(HTTPStatus.BAD_REQUEST, "invalid-argument", detail)
-        if not access.allows(verb, name):
-            detail = access.refusal(verb, name)
+        if not access.allows(wanted, name):
+            detail = access.refusal(wanted, name)
             raise Problem(HTTPStatus.FORBIDDEN, "not-allowed", detail)
 
     def note(self, access: Access, what: str) -> None:
@@ -328,22 +329,36 @@ class Service:
             return None
         return tags
 
-    async def next_ids(self, name: str, count: int, *, access: Access) -> list[int] | list[str]:
+    async def next_ids(
+        self, name: str, count: int, shard: int | None = None, *, access: Access
+    ) -> list[int] | list[str]:
         """Return exactly ``count`` ids of a generator, at the expense of a caller.
 
         If the caller goes away, they are a gap, and nobody else gets them.
 
+        Args:
+            name: the generator's.
+            count: how many.
+            shard: the sharding id of all of them; None for the generator's own, if it has one.
+            access: the caller's.
+
         Raises:
             Problem: there is none of that name, or the caller is over its quota.
-            CosIdError: there are no ids now, or the count is outside its range.
+            CosIdError: there are no ids now; or the count or the shard is outside its range, or the
+                generator's ids carry no shard.
         """
         generator = await self.generator(name)
-        if count == 1 and isinstance(generator, IdGenerator):
+        sharded: Any = generator  # its methods take the shard
+        if shard is not None:
+            check_shard(sharded, shard)
+        elif count == 1 and isinstance(generator, IdGenerator):
             self.quotas.charge(access, name)
             return [await generator.next_id()]
         self._check_size("count", count, self.limits.ids)
         self.quotas.charge(access, name, count)
-        return await generator.next_ids(count)
+        taking = generator.next_ids(count) if shard is None else sharded.next_ids(count, shard)
+        found: list[int] | list[str] = await taking
+        return found
 
     # Segments.
 

@@ -22,16 +22,16 @@ from ..errors import (
 from ..machine.operations import ReleaseOperation, RenewOperation, TakeOperation
 from ..stores.base import BackendStore, backend_of
 from ..stores.counters import CounterDistributor
-from ..stores.wire import LABEL, as_fault, as_values, ranges_json, values_json
+from ..stores.wire import LABEL, as_fault, as_values, block_json, values_json
 from . import _machines
 from ._http import access_of, answer_of, body_of
 from ._problems import Problem, problem_of
-from ._ranges import next_ranges
+from ._ranges import next_block
 from ._resp import RespError
 from ._routes import HttpOperation, as_json
 from ._service import has_answered
 from ._span_store import SpanDistributor
-from ._tokens import Verb
+from ._tokens import TokenScope
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -100,19 +100,19 @@ class _Asked:
             raise InvalidArgumentError(name, value, expected="a text")
         return value
 
-    def check(self, verb: Verb, name: str = "") -> None:
-        self.service.check(self.access, verb, name)
+    def check(self, wanted: TokenScope, name: str = "") -> None:
+        self.service.check(self.access, wanted, name)
 
     def check_reader(self) -> None:
         """Raise unless the caller may read anything; it is shown only what it may."""
         token = self.access.token
-        if token is not None and Verb.READ not in token.verbs:
+        if token is not None and TokenScope.READ not in token.scopes:
             raise Problem(HTTPStatus.FORBIDDEN, "not-allowed", "this token does not allow 'read'")
 
     def note(self, what: str) -> None:
         self.service.note(self.access, what)
 
-    def counter(self, verb: Verb) -> tuple[str, IdSegmentDistributor, Backend | None]:
+    def counter(self, wanted: TokenScope) -> tuple[str, IdSegmentDistributor, Backend | None]:
         """Return a counter's ``{namespace}.{name}``, if the caller may do that, and the counter.
 
         Behind it is the backend that it is on; None if its distributor does more than to add.
@@ -122,14 +122,14 @@ class _Asked:
         dot = full.find(".", 1)
         if not 0 < dot < len(full) - 1:
             raise InvalidArgumentError("name", full, expected="{namespace}.{name}")
-        self.check(verb, full)
+        self.check(wanted, full)
         found = self.service.counter(full[dot + 1 :], namespace=full[:dot])
         is_plain = type(found) is CounterDistributor
         return full, found, _plain(self.service.store) if is_plain else None
 
 
 async def _create_schema(asked: _Asked) -> dict[str, Any]:
-    asked.check(Verb.ADMIN)
+    asked.check(TokenScope.ADMIN)
     asked.note("create the store's tables")
     given = {name: asked.args.get(name) is True for name in ("disposable", "after_loss")}
     backend = _plain(asked.service.store)
@@ -151,7 +151,7 @@ def _plain(store: Store) -> Backend | None:
 
 async def _add(asked: _Asked) -> dict[str, Any]:
     service = asked.service
-    full, counter, backend = asked.counter(Verb.SEGMENTS)
+    full, counter, backend = asked.counter(TokenScope.SEGMENTS)
     first = None if asked.args.get("first") is None else asked.whole("first", 0)
     by = asked.whole("by", 1 if first is None else 0, service.limits.step)
     if by:
@@ -188,7 +188,7 @@ async def _check_known(counter: IdSegmentDistributor, full: str) -> None:
 
 
 async def _raise_to(asked: _Asked) -> dict[str, Any]:
-    full, counter, backend = asked.counter(Verb.ADMIN)
+    full, counter, backend = asked.counter(TokenScope.ADMIN)
     above, create = asked.whole("above", 0), asked.args.get("create") is True
     asked.note(f"raise {full!r} to {above}")
     if backend is not None:
@@ -200,7 +200,7 @@ async def _raise_to(asked: _Asked) -> dict[str, Any]:
 
 
 async def _peek(asked: _Asked) -> dict[str, Any]:
-    full, counter, backend = asked.counter(Verb.READ)
+    full, counter, backend = asked.counter(TokenScope.READ)
     return {"max_id": await (counter.peek() if backend is None else backend.peek(full))}
 
 
@@ -212,7 +212,7 @@ async def _counters(asked: _Asked) -> dict[str, Any]:
         "counters": [
             [each.namespaced_name, each.last_max_id]
             for each in found
-            if asked.access.allows(Verb.READ, each.namespaced_name)
+            if asked.access.allows(TokenScope.READ, each.namespaced_name)
         ]
     }
 
@@ -225,7 +225,7 @@ def _operation(kind: type[O], serve: Callable[..., Awaitable[Took | Renewed | No
 
     async def served(asked: _Asked) -> dict[str, Any]:
         namespace = asked.text("namespace")
-        asked.check(Verb.MACHINES, namespace)
+        asked.check(TokenScope.MACHINES, namespace)
         try:
             operation = as_values(kind, asked.args.get("asked"))
         except ValueError:
@@ -244,13 +244,13 @@ def _listing(each_of: Callable[[Store], Callable[..., Awaitable[Sequence[L]]]]) 
         namespace = None if asked.args.get("namespace") is None else asked.text("namespace")
         if namespace is None:
             asked.check_reader()
-        elif not access.allows(Verb.ADMIN, namespace):
-            asked.check(Verb.READ, namespace)
+        elif not access.allows(TokenScope.ADMIN, namespace):
+            asked.check(TokenScope.READ, namespace)
         return {
             "answer": [
                 values_json(each)
                 for each in await each_of(asked.service.store)(namespace=namespace)
-                if namespace is not None or access.allows(Verb.READ, each.namespace)
+                if namespace is not None or access.allows(TokenScope.READ, each.namespace)
             ]
         }
 
@@ -262,7 +262,7 @@ def _command(name: str, what: str, *given: str) -> Op:
 
     async def served(asked: _Asked) -> dict[str, Any]:
         of = {"namespace": asked.text("namespace")} if "namespace" in given else {}
-        asked.check(Verb.ADMIN, of.get("namespace", ""))
+        asked.check(TokenScope.ADMIN, of.get("namespace", ""))
         asked.note(" ".join((what, *map(repr, of.values()))))
         others = {each: asked.args[each] for each in given if each in asked.args and each not in of}
         found = await getattr(asked.service.store, name)(**of, **others)
@@ -277,7 +277,7 @@ async def _revert_machine(asked: _Asked) -> dict[str, Any]:
     where, held = await _holders(asked)
     if held == asked.args.get("holders"):  # else it was done already
         asked.note(f"take machine id {where['machine_id']} of {where['namespace']!r}")
-        await asked.service.store.revert_machine(**where)
+        await asked.service.store.evict_machine(**where)
     return {}
 
 
@@ -287,7 +287,7 @@ async def _machine_holders(asked: _Asked) -> dict[str, Any]:
 
 async def _holders(asked: _Asked) -> tuple[dict[str, Any], list[str]]:
     namespace, number = asked.text("namespace"), asked.whole("machine_id", 0, 2**31 - 1)
-    asked.check(Verb.ADMIN, namespace)
+    asked.check(TokenScope.ADMIN, namespace)
     found = await asked.service.store.machines(namespace=namespace)
     held = [each.instance_id for each in found if each.machine_id == number and each.instance_id]
     return {"namespace": namespace, "machine_id": number}, held
@@ -300,14 +300,16 @@ async def _repair_machines(asked: _Asked) -> dict[str, Any]:
 
 async def _machine_bits(asked: _Asked) -> dict[str, Any]:
     namespace = asked.text("namespace")
-    if not any(asked.access.allows(verb, namespace) for verb in (Verb.READ, Verb.ADMIN)):
-        asked.check(Verb.MACHINES, namespace)
+    if not any(
+        asked.access.allows(wanted, namespace) for wanted in (TokenScope.READ, TokenScope.ADMIN)
+    ):
+        asked.check(TokenScope.MACHINES, namespace)
     return {"answer": await asked.service.store.machine_bits(namespace=namespace) or 0}
 
 
 async def _is_initialized(asked: _Asked) -> dict[str, Any]:
     token = asked.access.token
-    if token is None or Verb.ADMIN not in token.verbs:
+    if token is None or TokenScope.ADMIN not in token.scopes:
         asked.check_reader()
     return {"answer": await asked.service.store.is_initialized()}
 
@@ -318,10 +320,10 @@ async def _is_initialized(asked: _Asked) -> dict[str, Any]:
 async def _take(asked: _Asked) -> dict[str, Any]:
     service, name = asked.service, asked.text("name")
     count = asked.whole("count", 1, service.limits.ids)
-    asked.check(Verb.IDS, name)
+    asked.check(TokenScope.IDS, name)
     generator = await service.generator(name)
     service.quotas.charge(asked.access, name, count)
-    return {"ranges": ranges_json(await next_ranges(generator, count))}
+    return block_json(await next_block(generator, count))
 
 
 _OPS: Final[dict[str, Op]] = {
@@ -336,10 +338,10 @@ _OPS: Final[dict[str, Op]] = {
     "machines": _listing(lambda store: store.machines),
     "machine_markers": _listing(lambda store: store.machine_markers),
     "machine_holders": _machine_holders,
-    "revert_machine": _revert_machine,
+    "evict_machine": _revert_machine,
     "repair_machines": _repair_machines,
-    "raise_machine_mark": _command(
-        "raise_machine_mark", "raise a machine id of", "namespace", "machine_id", "above_ms"
+    "raise_machine_fence": _command(
+        "raise_machine_fence", "raise a machine id of", "namespace", "machine_id", "above_ms"
     ),
     "machine_bits": _machine_bits,
     "set_machine_bits": _command(
@@ -350,8 +352,12 @@ _OPS: Final[dict[str, Op]] = {
         "initialize", "mark the store as initialised", "confirm_no_holders", "after_loss"
     ),
     "forget_namespace": _command("forget_namespace", "stop to miss", "namespace"),
-    "mark_machines": _command(
-        "mark_machines", "mark the machine ids of", "namespace", "is_new", "safe_guard"
+    "initialize_namespace": _command(
+        "initialize_namespace",
+        "mark the machine ids of",
+        "namespace",
+        "confirm_no_holders",
+        "safe_guard",
     ),
     "take": _take,
 }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from .._life.clock import SYSTEM_CLOCK
 from ..errors import InvalidArgumentError
-from ._tokens import ANYTHING, Verb, digest_of
+from ._tokens import ANYTHING, TokenScope, digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,7 @@ def token_table(
     secret: str,
     *,
     name: str,
-    verbs: Sequence[str] = (Verb.IDS,),
+    scopes: Sequence[str] = (TokenScope.IDS,),
     names: Sequence[str] = ANYTHING,
     days: int | None = None,
     ids_per_second: int | None = None,
@@ -34,25 +34,25 @@ def token_table(
     Args:
         secret: the token.
         name: names its holder.
-        verbs: what it allows.
+        scopes: what it allows.
         names: patterns of the names that it allows it for.
         days: after which it is refused; None for never.
         ids_per_second: how many ids of each name it may take a second; None for no limit.
         ids_per_request: how many ids one request may take; None for the server's limits alone.
 
     Raises:
-        InvalidArgumentError: a verb is unknown.
+        InvalidArgumentError: a scope is unknown.
     """
-    known = [*map(str, Verb)]
-    for each in verbs:
+    known = [*map(str, TokenScope)]
+    for each in scopes:
         if each not in known:
-            raise InvalidArgumentError("verb", each, expected=f"one of {', '.join(known)}")
+            raise InvalidArgumentError("scope", each, expected=f"one of {', '.join(known)}")
     lines = [
         "",  # a file that it is appended to may have no end of its last line
         "[[server.tokens]]",
         f"name = {_quoted(name)}",
         f'digest = "{digest_of(secret)}"',
-        f"verbs = {_quoted([*map(str, verbs)])}",
+        f"scopes = {_quoted([*map(str, scopes)])}",
         f"names = {_quoted([*names])}",
     ]
     if days is not None:

@@ -20,7 +20,7 @@ from ..errors import InvalidArgumentError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ("ANYTHING", "Access", "Token", "Tokens", "Verb", "digest_of", "new_token")
+__all__ = ("ANYTHING", "Access", "Token", "TokenScope", "Tokens", "digest_of", "new_token")
 
 Refusal: TypeAlias = Literal["missing", "wrong", "expired"]
 
@@ -33,7 +33,7 @@ DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 ANYTHING: Final = ("*",)
 
 
-class Verb(StrEnum):
+class TokenScope(StrEnum):
     """What a token allows."""
 
     IDS = "ids"
@@ -68,7 +68,7 @@ class Token:
     Attributes:
         name: names its owner in the audit log.
         digest: `digest_of` the secret.
-        verbs: what it allows.
+        scopes: what it allows.
         names: patterns of the names that it allows it for, with ``*`` for any characters: of
             generators, and of counters and machine ids as ``{namespace}.{name}`` and
             ``{namespace}``.
@@ -79,7 +79,7 @@ class Token:
 
     name: str
     digest: str
-    verbs: tuple[Verb, ...]
+    scopes: tuple[TokenScope, ...]
     names: tuple[str, ...] = ANYTHING
     expires_ms: int | None = None
     ids_per_second: int | None = None
@@ -102,7 +102,7 @@ class Token:
                 check_integer(what, most, at_least=1)
 
 
-EVERY: Final = frozenset(Verb)
+EVERY: Final = frozenset(TokenScope)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +111,11 @@ class Access:
 
     Attributes:
         token: the caller's; None if it needs none.
-        verbs: what the server offers to anybody.
+        scopes: what the server offers to anybody.
     """
 
     token: Token | None = None
-    verbs: frozenset[Verb] = EVERY
+    scopes: frozenset[TokenScope] = EVERY
 
     @property
     def is_counted(self) -> bool:
@@ -130,21 +130,21 @@ class Access:
         """The caller in the audit log."""
         return "anybody" if self.token is None else self.token.name
 
-    def allows(self, verb: Verb, name: str = "") -> bool:
+    def allows(self, wanted: TokenScope, name: str = "") -> bool:
         """Return whether the caller may do that with a name; an empty name needs all of them."""
         token = self.token
-        if token is None or verb not in self.verbs:
-            return verb in self.verbs
-        return verb in token.verbs and _pattern_of(token.names).fullmatch(name) is not None
+        if token is None or wanted not in self.scopes:
+            return wanted in self.scopes
+        return wanted in token.scopes and _pattern_of(token.names).fullmatch(name) is not None
 
-    def refusal(self, verb: Verb, name: str) -> str:
+    def refusal(self, wanted: TokenScope, name: str) -> str:
         """Return why `allows` is False."""
-        if verb not in self.verbs:
-            return f"this server does not offer {str(verb)!r}"
-        if self.token is not None and verb in self.token.verbs:
+        if wanted not in self.scopes:
+            return f"this server does not offer {str(wanted)!r}"
+        if self.token is not None and wanted in self.token.scopes:
             what = f"for {name!r}" if name else "for all names"
-            return f"this token has the verb {str(verb)!r}, but not {what}"
-        return f"this token lacks the verb {str(verb)!r}"
+            return f"this token has the scope {str(wanted)!r}, but not {what}"
+        return f"this token lacks the scope {str(wanted)!r}"
 
 
 @lru_cache(maxsize=1024)
@@ -166,7 +166,11 @@ class Tokens:
     __slots__ = ("_known", "_on_unix", "anybody")
 
     def __init__(
-        self, tokens: Iterable[Token] = (), *, unix: bool = True, offers: Iterable[Verb] = EVERY
+        self,
+        tokens: Iterable[Token] = (),
+        *,
+        unix: bool = True,
+        offers: Iterable[TokenScope] = EVERY,
     ) -> None:
         """Take the tokens; of several with one digest the last one counts.
 
@@ -176,7 +180,7 @@ class Tokens:
             offers: what the server does at all, whatever a token allows.
         """
         offered = frozenset(offers)
-        self.anybody: Access = Access(verbs=offered)
+        self.anybody: Access = Access(scopes=offered)
         self._on_unix = unix
         # What a caller may do is made once, and not for each request.
         hashes = ((bytes.fromhex(each.digest.removeprefix(KIND)), each) for each in tokens)
@@ -184,7 +188,7 @@ class Tokens:
 
     def replaced(self, tokens: Iterable[Token]) -> Tokens:
         """Return other tokens of the same server."""
-        return Tokens(tokens, unix=self._on_unix, offers=self.anybody.verbs)
+        return Tokens(tokens, unix=self._on_unix, offers=self.anybody.scopes)
 
     def refusal(self, secret: str | None) -> Refusal:
         """Return why `access` has returned None."""

@@ -14,11 +14,11 @@ from ..machine.distributor import guard_ms_of, nonce, twin
 from . import _machines
 from ._http import HttpAnswer, query_of, whole
 from ._machines import Lease, Release, Renew, Repaired, Take
-from ._openapi import COUNT, tree_of
+from ._openapi import COUNT, SHARD, tree_of
 from ._parse import parse
 from ._problems import Problem
 from ._routes import HttpOperation, as_json
-from ._tokens import Verb
+from ._tokens import TokenScope
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
@@ -44,10 +44,12 @@ async def _ids(call: HttpCall) -> HttpAnswer:
     service, name = call.service, call.path["name"]
     if not call.scope["query_string"]:  # the shortest way, for nearly all
         return HttpAnswer(_ids_text(await service.next_ids(name, 1, access=call.access)))
-    count = whole(query_of(call.scope), "count", 1)
+    query = query_of(call.scope)
+    count = whole(query, "count", 1)
+    shard = whole(query, "shard") if "shard" in query else None
 
     async def take() -> bytes:
-        return _ids_text(await service.next_ids(name, count, access=call.access))
+        return _ids_text(await service.next_ids(name, count, shard, access=call.access))
 
     return await service.room.answer(count, take)
 
@@ -101,7 +103,7 @@ async def _renew(call: HttpCall, asked: Renew) -> HttpAnswer:
         **_holder(asked),
         machine_id=whole(call.path, "machine_id"),
         now_ms=asked.now_ms,
-        mark_ms=asked.mark_ms,
+        fence_ms=asked.fence_ms,
         token=asked.lease,
     )
     await _timed(_machines.renew(call.service, call.access, call.path["namespace"], operation))
@@ -167,7 +169,7 @@ async def _generators(call: HttpCall) -> HttpAnswer:
             "ids": "text" if isinstance(provider[name], TextIdGenerator) else "number",
         }
         for name in provider
-        if access.allows(Verb.READ, name) or access.allows(Verb.IDS, name)
+        if access.allows(TokenScope.READ, name) or access.allows(TokenScope.IDS, name)
     ]
     return as_json({"generators": found})
 
@@ -175,7 +177,7 @@ async def _generators(call: HttpCall) -> HttpAnswer:
 async def _all_statistics(call: HttpCall) -> HttpAnswer:
     """Show them as CosId's actuator does."""
     provider = call.service.provider
-    names = [each for each in provider if call.access.allows(Verb.READ, each)]
+    names = [each for each in provider if call.access.allows(TokenScope.READ, each)]
     return as_json({each: provider[each].statistics().as_tree() for each in names})
 
 
@@ -189,42 +191,42 @@ async def _openapi(_call: HttpCall) -> HttpAnswer:
 
 OPERATIONS: Final = (
     HttpOperation(
-        *("POST", "/v1/ids/{name:path}", _ids, Verb.IDS),
+        *("POST", "/v1/ids/{name:path}", _ids, TokenScope.IDS),
         summary="Take exactly so many ids.",
         answer="Ids",
-        query={"count": {**COUNT, "default": 1}},
+        query={"count": {**COUNT, "default": 1}, "shard": SHARD},
     ),
     HttpOperation(
-        *("POST", "/v1/segments/{name:path}", _segment, Verb.SEGMENTS),
+        *("POST", "/v1/segments/{name:path}", _segment, TokenScope.SEGMENTS),
         summary="Take a segment of the counter: one addition.",
         answer="Segment",
         query={"step": COUNT},
     ),
     HttpOperation(
-        *("POST", "/v1/machines/{namespace:path}", _take, Verb.MACHINES),
+        *("POST", "/v1/machines/{namespace:path}", _take, TokenScope.MACHINES),
         summary="Take a machine id.",
         answer="Lease",
         asked=Take,
     ),
     HttpOperation(
-        *("PATCH", "/v1/machines/{namespace:path}/{machine_id}", _renew, Verb.MACHINES),
+        *("PATCH", "/v1/machines/{namespace:path}/{machine_id}", _renew, TokenScope.MACHINES),
         summary="Renew a machine id.",
         answer="Done",
         asked=Renew,
     ),
     HttpOperation(
-        *("DELETE", "/v1/machines/{namespace:path}/{machine_id}", _release, Verb.MACHINES),
+        *("DELETE", "/v1/machines/{namespace:path}/{machine_id}", _release, TokenScope.MACHINES),
         summary="Release a machine id.",
         answer="Done",
         asked=Release,
     ),
     HttpOperation(
-        *("POST", "/v1/repairs/{namespace:path}", _repair, Verb.ADMIN),
+        *("POST", "/v1/repairs/{namespace:path}", _repair, TokenScope.ADMIN),
         summary="Mend machine ids whose times are more than a day ahead.",
         answer="Repaired",
     ),
     HttpOperation(
-        *("GET", "/v1/parse/{name:path}/{id}", _parse, Verb.READ),
+        *("GET", "/v1/parse/{name:path}/{id}", _parse, TokenScope.READ),
         summary="Tell what an id of a generator says.",
         answer="Parts",
     ),
@@ -237,7 +239,7 @@ OPERATIONS: Final = (
         answer="Statistics",
     ),
     HttpOperation(
-        *("GET", "/v1/statistics/{name:path}", _statistics, Verb.READ),
+        *("GET", "/v1/statistics/{name:path}", _statistics, TokenScope.READ),
         summary="Show a generator's statistics.",
         answer="Statistics",
     ),

@@ -340,10 +340,10 @@ def _latency(reading: StoreReading, traffic: Traffic | None) -> Shown:
 
 def _durability(reading: StoreReading) -> Shown:
     facts = reading.server
-    if facts is None or facts.weaknesses is None:
+    if facts is None or facts.durability_warnings is None:
         return _unknown(reading.errors.get("server", "this store cannot be asked"))
-    if facts.weaknesses:
-        texts = *facts.weaknesses, *facts.unproved
+    if facts.durability_warnings:
+        texts = *facts.durability_warnings, *facts.unproved
         return Shown("may lose writes", "; ".join(map(name_text, texts)), "bad")
     if facts.unproved:
         return Shown("not proved", "; ".join(map(name_text, facts.unproved)), "warn")
@@ -390,7 +390,7 @@ def machine_rows(reading: StoreReading, leases: Iterable[MachineIdStatistics]) -
     since_ms = {(e.namespace, e.machine_id, e.instance_id): e.taken_ms for e in leases}
     markers = {each.namespace: each for each in reading.markers}
     for each in sorted(reading.machines, key=lambda each: not each.instance_id):
-        mark = _unknown("no mark") if each.mark_ms <= 0 else Shown(time_text(each.mark_ms))
+        mark = _unknown("no mark") if each.fence_ms <= 0 else Shown(time_text(each.fence_ms))
         holder = since = until = _unknown("free")
         last = _unknown("never renewed")
         if each.last_timestamp_ms > 0:
@@ -461,7 +461,7 @@ def lease_row(each: MachineIdStatistics, now_ms: int) -> Row:
         _unknown("none now") if each.machine_id is None else Shown(str(each.machine_id)),
         Shown(name_text(each.instance_id)),
         Shown(seconds_text(left)) if isfinite(left) else Shown(FOREVER),
-        _unknown("no mark") if each.mark_ms < 0 else Shown(time_text(each.mark_ms)),
+        _unknown("no mark") if each.fence_ms < 0 else Shown(time_text(each.fence_ms)),
         Shown(number_text(each.renewals)),
         _failures(each.failures),
         Shown(number_text(each.losses), level="bad" if each.losses else ""),

@@ -36,6 +36,16 @@ class Sharding(ABC, Generic[K]):
             InvalidArgumentError: no node holds it.
         """
 
+    def sharding_id(self, value: K, /) -> int:
+        """Return the number of the node that holds a key, for ids that carry their shard.
+
+        It is the node's place in `effective_nodes`, from 0.
+
+        Raises:
+            InvalidArgumentError: no node holds the key.
+        """
+        return self.effective_nodes.index(self.exact(value))
+
     @abstractmethod
     def range(self, values: ShardRange[K], /) -> tuple[str, ...]:
         """Return the names of the nodes that may hold a key of a range, each once, in their order.
@@ -99,6 +109,15 @@ class ModCycle(Sharding[int]):
         if not is_integer(value):
             raise InvalidArgumentError("value", value, expected="an integer")
         return self._nodes[value % self.divisor]
+
+    def sharding_id(self, value: int, /) -> int:
+        """Return the number of the node that holds a key: the remainder.
+
+        Raises:
+            InvalidArgumentError: the key is no integer.
+        """
+        self.exact(value)  # raises
+        return value % self.divisor
 
     def range(self, values: ShardRange[int], /) -> tuple[str, ...]:
         """Return the names of the nodes that may hold a key of a range.

@@ -11,7 +11,7 @@ from ..errors import RingEmptyError
 from ._ring import Ring
 from ._sequencer import Behind, Full, Limited
 from ._snowflake_id import SnowflakeId
-from ._stamping import NS_PER_MS, Stamping
+from ._stamping import NS_PER_MS, SnowflakeOpening
 from ._statistics import CachedSnowflakeStatistics, SnowflakeStatistics
 from .options import SECOND_MS, CachedIdOptions
 
@@ -26,7 +26,7 @@ __all__ = ("CachedSnowflakeId",)
 FIGURES: Final = tuple(field.name for field in fields(SnowflakeStatistics))
 
 
-class RingStamping(Stamping):
+class RingOpening(SnowflakeOpening):
     """One opening of a `CachedSnowflakeId`: keeps a ring filled, and asks the lease in time."""
 
     __slots__ = ("_fills_reported", "_ring_options")
@@ -34,7 +34,7 @@ class RingStamping(Stamping):
     def __init__(
         self,
         home: Home,
-        before: Stamping | None,
+        before: SnowflakeOpening | None,
         lease: MachineIdLease,
         options: CachedIdOptions,
     ) -> None:
@@ -102,7 +102,7 @@ class RingStamping(Stamping):
         return error
 
     async def start(self) -> None:
-        """Join the lease with a mark that is far enough ahead, and fill the ring."""
+        """Join the lease with a fence that is far enough ahead, and fill the ring."""
         ahead = min(2 * self._ring_options.seconds, int(self._ring_options.max_borrow))
         self._lease.ask(self.clock.now_ms() + ahead * SECOND_MS)
         await super().start()
@@ -130,12 +130,12 @@ class CachedSnowflakeId(SnowflakeId):
 
     * no id is ahead of the clock by more than ``max_borrow``; then callers wait, in order;
     * ids return to the clock: unused ids of a second that has passed are dropped;
-    * borrowed seconds are below the lease's time mark, so the machine id's next owner, or this
-    process after a crash, begins above them, unless the mark is lost;
+    * borrowed seconds are below the lease's fence, so the machine id's next owner, or this
+    process after a crash, begins above them, unless the fence is lost;
     * callers wait if the ring is empty, unless ``on_empty`` says otherwise, and the layout's end is
       an error, never a negative id.
 
-    Ids of a second are a range, so filling costs almost nothing.  The slow part, writing the mark
+    Ids of a second are a range, so filling costs almost nothing.  The slow part, writing the fence
     ahead of them, happens in the background.
     """
 
@@ -156,7 +156,7 @@ class CachedSnowflakeId(SnowflakeId):
 
         Raises:
             InvalidArgumentError: an argument is outside its range, or the layout is not in seconds,
-                or the machine id's store keeps no time marks: the next owner would begin within the
+                or the machine id's store keeps no fences: the next owner would begin within the
                 borrowed seconds.
             MachineBitsMismatchError: the lease has machine ids of another width.
         """
@@ -164,7 +164,7 @@ class CachedSnowflakeId(SnowflakeId):
         self._lease.let_borrow(options.max_borrow)
 
     def _reset(self) -> None:
-        self._opening = RingStamping(self._home, self._opening, self._lease, self._options)
+        self._opening = RingOpening(self._home, self._opening, self._lease, self._options)
 
     # Statistics.
 

@@ -208,9 +208,9 @@ class Granting(StampOpening[SecondsInHand]):
         if not self.layout.epoch_second <= second <= self.layout.last_second:
             self.layout.check_usable(second * MS)  # raises
         if self.hand.is_open(second):
-            self._take_off(second, wanted, ahead=False)
+            self._start_fetch(second, wanted, ahead=False)
 
-    def _take_off(self, second: int, wanted: int, *, ahead: bool) -> None:
+    def _start_fetch(self, second: int, wanted: int, *, ahead: bool) -> None:
         under_way = self.calls.under_way
         if second in under_way or len(under_way) >= MOST_FLIGHTS or not self.is_alive:
             return
@@ -336,7 +336,7 @@ class Granting(StampOpening[SecondsInHand]):
                 continue
             after = self.hand.target(self.read_ns()) + 1
             if not self.hand.ahead and after <= self.layout.last_second:
-                self._take_off(after, 0, ahead=True)
+                self._start_fetch(after, 0, ahead=True)
             return
 
     # Beginning and end.

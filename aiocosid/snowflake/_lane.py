@@ -1,7 +1,7 @@
 """Sequences without the store: from a lane of its own, or guessed.
 
 A lane is a part of the upper end of the sequences, which the store never grants.  Its number is a
-leased machine id: as with a Snowflake no id is later than the lease's time mark, and the lane's
+leased machine id: as with a Snowflake no id is later than the lease's fence, and the lane's
 next owner begins above that.
 """
 

@@ -2,7 +2,7 @@
 
 uid-generator's ring holds each id; here a second of one machine id is a range, so that the ring is
 the span between the next id and the end of what is prepared.  Three things bound it: its capacity,
-how far ids may be ahead of the clock, and the time mark of the lease.
+how far ids may be ahead of the clock, and the fence of the lease.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Ring(Sequencer):
         """Fill it if it is below its padding factor.
 
         Returns:
-            The mark to request from the lease before it is needed, or None.
+            The fence to request from the lease before it is needed, or None.
         """
         if limit_ms < 0:
             return None
@@ -114,7 +114,7 @@ class Ring(Sequencer):
         return max(0, (latest - tick + 1) * self.layout.ids_per_tick - sequence)
 
     def wanted_ms(self, now_ms: int) -> int:
-        """Return a mark for two rings, or three times the borrowed time, so that calls are few."""
+        """Return a fence for two rings, or three times the borrowed time, so that calls are few."""
         now_tick = self.layout.tick_at(now_ms)
         tick = self._position(now_tick)[0]
         span = max(self.options.seconds, tick - now_tick) * 2

@@ -72,7 +72,7 @@ class Limited:
     """The lease does not allow ids of this time.
 
     Attributes:
-        needed_ms: the time mark that is needed.
+        needed_ms: the fence that is needed.
     """
 
     needed_ms: int

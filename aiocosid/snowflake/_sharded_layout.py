@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from ..abc.checks import check_integer, is_integer
 from ..abc.dates import UNIX_EPOCH, moment_of, resolve_zone
 from ..errors import InvalidArgumentError, InvalidIdError
-from ._layout import PLAINLY_SECONDS, SnowflakeLayout
+from ._layout import COSID_EPOCH_MS, PLAINLY_SECONDS, SnowflakeLayout
 
 __all__ = ("ShardedLayout", "ShardedParts")
 
@@ -67,7 +67,7 @@ class ShardedLayout:
 
     def __init__(
         self,
-        epoch: datetime | int,
+        epoch: datetime | int = COSID_EPOCH_MS,
         *,
         timestamp_bits: int = 32,
         sharding_bits: int = 12,
@@ -78,7 +78,8 @@ class ShardedLayout:
 
         Args:
             epoch: second 0: an aware datetime, or an integer since 1970, of seconds, or from 10^11
-                on of milliseconds.  There is no default that other nodes share.
+                on of milliseconds; by default CosId's, 2019-12-24T16:00Z.  Nodes of the published
+                script have one of their own.
             timestamp_bits: at least 1; 32 last 136 years.
             sharding_bits: 1 to 31.
             sequence_bits: at least 1.

@@ -11,7 +11,7 @@ from ..abc.options import takes
 from ..errors import InvalidArgumentError, MachineBitsMismatchError
 from ._sequencer import Sequencer
 from ._stamped import StampGenerator
-from ._stamping import Stamping
+from ._stamping import SnowflakeOpening
 from .options import SnowflakeIdOptions
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ class SnowflakeId(StampGenerator):
     """Ids made of the time, a leased machine id and a sequence: no store is asked for an id.
 
     Calls wait while the clock is behind, or the tick is used up.  Ids are unique across owners
-    because of the tick: no id is later than the lease's time mark, and the machine id's next owner
-    begins above the mark.
+    because of the tick: no id is later than the lease's fence, and the machine id's next owner
+    begins above the fence.
 
     Attributes:
         layout: the layout of the ids.
@@ -37,7 +37,7 @@ class SnowflakeId(StampGenerator):
 
     layout: SnowflakeLayout
     name: str
-    _opening: Stamping
+    _opening: SnowflakeOpening
     _options: SnowflakeIdOptions | CachedIdOptions
 
     __slots__ = ("_lease", "_options", "layout", "name")
@@ -143,7 +143,7 @@ class SnowflakeId(StampGenerator):
         return f"{type(self).__name__} {self._lease.namespace}.{self.name}"
 
     def _reset(self) -> None:
-        self._opening = Stamping(self._home, self._opening, self._lease, self._options)
+        self._opening = SnowflakeOpening(self._home, self._opening, self._lease, self._options)
 
     async def _release(self) -> None:
         """Nothing to release: the lease has everything."""

@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from ._sequencer import Refusal
     from .options import CachedIdOptions, SnowflakeIdOptions
 
-__all__ = ("MS", "NS_PER_MS", "Stamping")
+__all__ = ("MS", "NS_PER_MS", "SnowflakeOpening")
 
 NS_PER_MS: Final = 1_000_000
 MS: Final = 1000
 LOOK: Final = 0.1  # seconds between two readings of a clock that is behind: it may be corrected
 
 
-class Stamping(StampOpening[Sequencer | Shut]):
+class SnowflakeOpening(StampOpening[Sequencer | Shut]):
     """One opening of a `SnowflakeId`: issues ids at once, or when clock, tick and lease allow it.
 
     Attributes:
@@ -56,7 +56,7 @@ class Stamping(StampOpening[Sequencer | Shut]):
     def __init__(
         self,
         home: Home,
-        before: Stamping | None,
+        before: SnowflakeOpening | None,
         lease: MachineIdLease,
         options: SnowflakeIdOptions | CachedIdOptions,
     ) -> None:
@@ -226,7 +226,7 @@ class Stamping(StampOpening[Sequencer | Shut]):
         """
         lease, callers = self._lease, self.callers
         while callers.line and self.ended is None and lease.lost is None:
-            changed = lease.changed()
+            on_change = lease.on_change()
             # By the current clock: it may have jumped meanwhile, and may be right again.
             limited = self.open_sequencer.check(*self.now_and_limit())
             if not isinstance(limited, Limited):
@@ -238,14 +238,14 @@ class Stamping(StampOpening[Sequencer | Shut]):
                 self.drop(callers.fail_first(self._timed_out(waited)))
                 continue
             with self.clock.move_on_after(left), self.until_woken():
-                await changed()
+                await on_change()
 
     def _ask_for_more(self, refusal: Limited) -> None:
         if self._lease.machine_id >= 0:
             self._lease.ask(refusal.needed_ms)
 
     def _threshold(self, refusal: Behind) -> float | None:
-        """Return seconds to wait; a former owner's time mark may be ahead of a correct clock."""
+        """Return seconds to wait; a former owner's fence may be ahead of a correct clock."""
         if self._options.broken_threshold is not None and refusal.is_floor:
             return self._options.broken_threshold + self._lease.lead + RELEASE_MARGIN
         return self._options.broken_threshold

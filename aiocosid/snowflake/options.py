@@ -149,10 +149,10 @@ class RingOptions(Options):
         max_borrow: seconds that ids may be ahead of the clock, at least ``2^boost`` and at most
             0.9 of the machine id's safe guard.  Callers do not wait for a clock that steps back
             by less.  After a crash in a burst only another `CachedSnowflakeId` can use the
-            machine id at once; other generators wait as long.  If the mark is lost, ids may
+            machine id at once; other generators wait as long.  If the fence is lost, ids may
             repeat for as long: when the ``state_dir`` of a chosen machine id is lost, clean
             close or not (any generator may then repeat ids of one tick), and after a crash in a
-            Java peer of the same stable instance, which does not read the mark.
+            Java peer of the same stable instance, which does not read the fence.
     """
 
     boost: Annotated[int, Bounds(1, 16)] = 3  # at most a ring of 18 hours
@@ -235,7 +235,7 @@ class ShardedOptions(ClockOptions):
     """The options of `ShardedId`.
 
     Attributes:
-        layout: the layout of the ids.
+        layout: the layout of the ids; None for `ShardedLayout()`, with CosId's epoch.
         sharding_id: the default sharding id.
         on_unavailable: what to do while the store cannot be reached and no id is in hand, of
             this second or the next one: ``"raise"`` `SequenceUnavailableError`; ``"wait"`` for
@@ -252,7 +252,7 @@ class ShardedOptions(ClockOptions):
             ids.
     """
 
-    layout: "ShardedLayout"
+    layout: "ShardedLayout | None" = None
     sharding_id: int = 0
     on_unavailable: OnUnavailable = "raise"
     lane: "MachineIdDistributor | MachineIdLease | None" = None
@@ -266,8 +266,6 @@ class ShardedOptions(ClockOptions):
             expected = f"one of {policies}"
             raise InvalidArgumentError("on_unavailable", self.on_unavailable, expected=expected)
         super().__post_init__()
-        highest = self.layout.max_sharding_id
-        check_integer("sharding_id", self.sharding_id, at_least=0, at_most=highest)
 
     @property
     def fetch_timeout(self) -> float:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from .._life import fork
 from .._life.callers import expand_ranges
 from ..abc import MachineIdDistributor, SequenceDistributor
@@ -12,13 +10,11 @@ from ..abc.options import takes
 from ..errors import InvalidArgumentError
 from ..machine import lease_of
 from ._granting import Granting
+from ._sharded_layout import ShardedLayout
 from ._sharded_sequences import grant_size, lane_width
 from ._stamped import StampGenerator
 from ._statistics import ShardedStatistics
 from .options import ShardedOptions
-
-if TYPE_CHECKING:
-    from ._sharded_layout import ShardedLayout
 
 __all__ = ("ShardedId",)
 
@@ -62,7 +58,9 @@ class ShardedId(StampGenerator):
         if not isinstance(distributor, SequenceDistributor):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
             expected = "a SequenceDistributor"  # type: ignore[unreachable]
             raise InvalidArgumentError("distributor", distributor, expected=expected)
-        layout, lane = options.layout, options.lane
+        layout, lane = options.layout or ShardedLayout(), options.lane
+        highest = layout.max_sharding_id
+        check_integer("sharding_id", options.sharding_id, at_least=0, at_most=highest)
         if distributor.max_sequence > layout.max_sequence:
             expected = f"at most {layout.max_sequence}, the highest sequence of the layout"
             raise InvalidArgumentError("max_sequence", distributor.max_sequence, expected=expected)

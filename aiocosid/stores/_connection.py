@@ -176,13 +176,13 @@ class Connection(NotCopyable, ABC, Generic[C]):
         what: the connection in messages, without credentials.
     """
 
-    __slots__ = ("__weakref__", "_born", "_loop", "what")
+    __slots__ = ("__weakref__", "_fork_generation", "_loop", "what")
 
     remedy = REOPEN
 
     def __init__(self, what: str) -> None:
         self.what: str = what
-        self._born = fork.generation
+        self._fork_generation = fork.generation
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @abstractmethod
@@ -206,7 +206,7 @@ class Connection(NotCopyable, ABC, Generic[C]):
             self._loop = loop
 
     def _ensure_own(self) -> None:
-        fork.ensure_own(self._born, self.what, remedy=self.remedy)
+        fork.ensure_own(self._fork_generation, self.what, remedy=self.remedy)
 
     @property
     def _is_in_use(self) -> bool:
@@ -342,7 +342,7 @@ class OwnedConnection(Connection[C]):
     async def aopen(self) -> None:
         """Get ready in this process; it connects on first use."""
         running_loop(self.what)
-        self._born = fork.generation
+        self._fork_generation = fork.generation
 
     async def aclose(self) -> None:
         """Close the client, if there is one; the next use opens a new one.
@@ -350,7 +350,7 @@ class OwnedConnection(Connection[C]):
         Raises:
             WrongLoopError: it is in use on another event loop.
         """
-        if self._born != fork.generation or not self._is_in_use:
+        if self._fork_generation != fork.generation or not self._is_in_use:
             return
         self.ensure_usable()
         # A call that opens it now would leave it open.

@@ -72,8 +72,8 @@ class Schema:
     def read(cls, rows: Iterable[Sequence[object]]) -> Schema:
         """Return the schema from rows of a name and, for the witness, its definition."""
         texts = {str(row[0]): str(row[1]) for row in rows}
-        note = _NOTE.search(texts.get(WITNESS, ""))
-        return cls(frozenset(texts), bool(note and note[2] == "disposable"))
+        record = _NOTE.search(texts.get(WITNESS, ""))
+        return cls(frozenset(texts), bool(record and record[2] == "disposable"))
 
     @property
     def dropped(self) -> tuple[str, ...]:
@@ -303,14 +303,14 @@ class Dialect:
         counter: (name) returns ``last_max_id``.
         counters: (prefix) returns the three columns of every counter whose name begins with it.
         read: (namespace, is_complete, instance, machine_id, marker, namespaces, counts, count,
-            space, mine, note, notes, notes_end, owns, owns_end, own) returns five columns.
+            space, mine, record, records, notes_end, owns, owns_end, own) returns five columns.
             ``'store'``, its identity, an empty text, its clock in milliseconds, and the number of
             counts, if ``counts`` is 2, or is 1 and there is no ``count``, else -1; ``'cell'``,
             name, value and ``written_ms`` of the cells ``marker``, ``namespaces``, ``count``,
             ``space`` and ``mine``, and of each whose name is
             between ``notes`` and ``notes_end`` or ``owns`` and ``owns_end``; ``'machine'``, name,
             instance, machine id and stamp of each row of the namespace, all at one moment.  Unless
-            ``is_complete``, of the notes only ``note`` and those about the instance's rows, of the
+            ``is_complete``, of the records only ``note`` and those about the instance's rows, of the
             own cells those of the value ``own``, and of the rows only the instance's, and the
             machine id's.
         now: the store's clock in milliseconds.

@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary, ref
 
-from ..abc import ServerFacts
+from ..abc import ServerInfo
 from ..errors import InvalidArgumentError, StoreError
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ __all__ = (
 logger = logging.getLogger("aiocosid")
 
 Durability: TypeAlias = Literal["warn", "refuse", "ignore"]
-"""What to do about a store that is not proved to keep what it has granted: log its weaknesses once,
+"""What to do about a store that is not proved to keep what it has granted: log its durability_warnings once,
 refuse to hand out ids, or ignore it.
 """
 
@@ -73,17 +73,19 @@ class Findings(NamedTuple):
     """What follows from a server's settings; it is proved to be durable if both are empty.
 
     Attributes:
-        weaknesses: a text for each setting that may lose grants: its value, what may be lost, what
+        durability_warnings: a text for each setting that may lose grants: its value, what may be lost, what
             to set.
         unproved: a text for each that the server did not tell.
     """
 
-    weaknesses: tuple[str, ...] = ()
+    durability_warnings: tuple[str, ...] = ()
     unproved: tuple[str, ...] = ()
 
-    def facts(self, version: str) -> ServerFacts:
+    def facts(self, version: str) -> ServerInfo:
         """Return them as a server's report, with its version."""
-        return ServerFacts(version=version, weaknesses=self.weaknesses, unproved=self.unproved)
+        return ServerInfo(
+            version=version, durability_warnings=self.durability_warnings, unproved=self.unproved
+        )
 
 
 def findings(rules: Iterable[Rule], settings: Iterable[Sequence[object]]) -> Findings:
@@ -94,7 +96,7 @@ def findings(rules: Iterable[Rule], settings: Iterable[Sequence[object]]) -> Fin
         settings: name and value of each setting that the server has told.
     """
     told = {f"{name}": f"{value}" for name, value in settings}
-    weaknesses: list[str] = []
+    durability_warnings: list[str] = []
     unproved: list[str] = []
     for rule in rules:
         if rule.if_set is not None:
@@ -108,8 +110,8 @@ def findings(rules: Iterable[Rule], settings: Iterable[Sequence[object]]) -> Fin
             )
         for name, value in found.items():
             if not rule.accepts(value):
-                weaknesses.append(f"{name} is {value}: {rule.loss}; {rule.remedy}")
-    return Findings(tuple(weaknesses), tuple(unproved))
+                durability_warnings.append(f"{name} is {value}: {rule.loss}; {rule.remedy}")
+    return Findings(tuple(durability_warnings), tuple(unproved))
 
 
 def _matches(pattern: str, text: str) -> bool:
@@ -286,10 +288,10 @@ class DurabilityCheck:
 
     Attributes:
         is_due: whether the check is still to be done.
-        weaknesses: what it has found; None before.
+        durability_warnings: what it has found; None before.
     """
 
-    __slots__ = ("__weakref__", "_client", "_demand", "is_due", "weaknesses")
+    __slots__ = ("__weakref__", "_client", "_demand", "durability_warnings", "is_due")
 
     def __init__(self, demand: Durability = "warn", client: object = None) -> None:
         """Set what to do.
@@ -306,7 +308,7 @@ class DurabilityCheck:
         self._demand = demand
         self._client = None if client is None else ref(client)
         self.is_due: bool = demand != "ignore" and self._is_first()
-        self.weaknesses: tuple[str, ...] | None = None
+        self.durability_warnings: tuple[str, ...] | None = None
 
     def _is_first(self) -> bool:
         """Whether no other store has warned of this client."""
@@ -317,7 +319,7 @@ class DurabilityCheck:
         return self if client is None else client
 
     def judge(self, label: str, found: Findings) -> None:
-        """Warn of weaknesses, or raise because of them or of what could not be asked.
+        """Warn of durability_warnings, or raise because of them or of what could not be asked.
 
         Args:
             label: the store in messages.
@@ -326,8 +328,8 @@ class DurabilityCheck:
         Raises:
             StoreError: it is not proved to be durable, and the demand is "refuse".
         """
-        self.weaknesses = found.weaknesses
-        reasons = (*found.weaknesses, *found.unproved)
+        self.durability_warnings = found.durability_warnings
+        reasons = (*found.durability_warnings, *found.unproved)
         if reasons and self._demand == "refuse":
             reason = f"durability='refuse' refuses it: {'; '.join(reasons)}"
             remedy = "set what it names, let the store ask for it, or allow it with"
@@ -336,7 +338,7 @@ class DurabilityCheck:
         self.is_due = False
         if self._demand == "warn":
             _looked_at[self._borrowed()] = None
-        for weakness in found.weaknesses if is_first else ():
+        for weakness in found.durability_warnings if is_first else ():
             logger.warning("%s: %s, or durability='ignore'", label, weakness)
         for each in found.unproved if is_first else ():
             logger.info("%s: %s", label, each)

@@ -11,19 +11,19 @@ from ..errors import CorruptMachineStateError
 from ..machine.cells import (
     MAX_MS,
     Count,
+    MachineRecord,
+    MachineSlot,
     Marker,
     NamespaceCount,
-    Note,
+    NamespaceRecord,
     Owner,
-    Seat,
     Snapshot,
-    Space,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..machine.cells import Changes, Need
+    from ..machine.cells import Changes, ReadRequest
 
 __all__ = ("Places", "ShardedPlaces", "is_enough", "leave_out_compared", "quoted")
 
@@ -31,7 +31,7 @@ SEAT: Final = re.compile(r"(.+)\n(-1|[0-9]{1,16})(?:\n(-?[0-9]{1,16}))?")
 
 SHARDS: Final = 64
 
-C = TypeVar("C", Count, Marker, NamespaceCount, Note, Space)
+C = TypeVar("C", Count, Marker, NamespaceCount, MachineRecord, NamespaceRecord)
 
 
 def quoted(name: str) -> str:
@@ -39,23 +39,23 @@ def quoted(name: str) -> str:
     return quote(name, safe="").replace(".", "%2E")
 
 
-def is_enough(snapshot: Snapshot, need: Need) -> bool:
+def is_enough(snapshot: Snapshot, need: ReadRequest) -> bool:
     """Return whether a decision can be based on what was read.
 
-    It cannot if only one machine id was read, and another instance holds it, or the asker holds
+    It cannot if only one machine id was read, and another instance holds it, or the caller holds
     another id.
     """
-    holders = {holder for seat in snapshot.seats.values() for holder in seat.holders}
+    holders = {holder for slot in snapshot.slots.values() for holder in slot.holders}
     is_elsewhere = snapshot.own not in {None, need.machine_id}
     return need.is_complete or not (is_elsewhere or holders - {need.instance})
 
 
 def leave_out_compared(snapshot: Snapshot, changes: Changes) -> None:
     """Leave out machine ids that are written only to be compared."""
-    changes.seats = {
-        number: seat
-        for number, seat in changes.seats.items()
-        if seat.owners != snapshot.seats.get(number, Seat()).owners
+    changes.slots = {
+        number: slot
+        for number, slot in changes.slots.items()
+        if slot.owners != snapshot.slots.get(number, MachineSlot()).owners
     }
 
 
@@ -70,7 +70,7 @@ class Places:
         counts: the prefix of the counts of all namespaces.
         space: the key of the namespace's own cell.
         count: the key of the namespace's count, which is stored with the marker.
-        seats: the prefix of the keys of machine ids.
+        slots: the prefix of the keys of machine ids.
     """
 
     kind: type[Snapshot] = Snapshot
@@ -96,7 +96,7 @@ class Places:
         self.namespaces = f"{start}store{part}namespaces"
         self.counts = f"{start}store{part}count{part}"
         self.count = f"{self.counts}{name}"
-        self.space, self.seats = f"{self.root}space", f"{self.root}id{part}"
+        self.space, self.slots = f"{self.root}space", f"{self.root}id{part}"
         self._owns = f"{self.root}own{part}"
 
     @staticmethod
@@ -104,28 +104,28 @@ class Places:
         """Return the namespace of a key that begins with its `root`."""
         return unquote(key.removeprefix(start).split(start[-1])[1])
 
-    def seat(self, machine_id: int) -> str:
+    def slot(self, machine_id: int) -> str:
         """Return the key of a machine id."""
-        return f"{self.seats}{machine_id:08d}"
+        return f"{self.slots}{machine_id:08d}"
 
     def own(self, instance: str) -> str:
         """Return the key of the cell that has an instance's machine id."""
         return f"{self._owns}{quoted(instance)}"
 
-    def needed(self, need: Need) -> list[str]:
+    def needed(self, need: ReadRequest) -> list[str]:
         """Return the keys to read, in addition to all below `root` where those are needed."""
         keys = [self.marker, self.count]
         keys += [self.namespaces] if need.namespaces else []
         if not need.is_complete:
             keys += [self.space]
             keys += [self.own(need.instance)] if need.instance else []
-            keys += [self.seat(need.machine_id)] if need.machine_id is not None else []
+            keys += [self.slot(need.machine_id)] if need.machine_id is not None else []
         return keys
 
     def texts(self, changes: Changes) -> dict[str, bytes]:
         """Return the texts to write; an empty text removes the key.
 
-        A machine id's text is its note, which names the owner, and its stamp; and unless this is a
+        A machine id's text is its record, which names the owner, and its stamp; and unless this is a
         renewal, the time of the last one.
         """
         cells = {
@@ -135,10 +135,12 @@ class Places:
             self.count: changes.count,
         }
         texts = {key: cell.text() for key, cell in cells.items() if cell is not None}
-        for number, seat in changes.seats.items():
+        for number, slot in changes.slots.items():
             is_new = number == changes.signed or not self.is_timed
-            seen = "" if is_new else f"\n{seat.seen_ms}"
-            texts[self.seat(number)] = f"{(seat.note or Note()).text()}\n{seat.stamp_ms}{seen}"
+            seen = "" if is_new else f"\n{slot.seen_ms}"
+            texts[self.slot(number)] = (
+                f"{(slot.record or MachineRecord()).text()}\n{slot.stamp_ms}{seen}"
+            )
         for instance, own in changes.own.items():
             texts[self.own(instance)] = "" if own is None else str(own)
         return {key: text.encode() for key, text in texts.items()}
@@ -148,7 +150,7 @@ class Places:
         identity: str,
         texts: Mapping[str, bytes],
         written_ms: Mapping[str, int],
-        need: Need,
+        need: ReadRequest,
         **options: Any,  # noqa: ANN401 - a snapshot's
     ) -> Snapshot:
         """Return the snapshot of what was read.
@@ -168,13 +170,13 @@ class Places:
             self.namespace,
             identity,
             marker=self._cell(Marker, self.marker, texts.get(self.marker, b"")),
-            space=self._cell(Space, self.space, texts.get(self.space, b"")),
+            space=self._cell(NamespaceRecord, self.space, texts.get(self.space, b"")),
             count=self._cell(Count, self.count, texts.get(self.count, b"")),
             namespaces=self._cell(NamespaceCount, self.namespaces, texts.get(self.namespaces, b"")),
-            seats={
-                int(key.removeprefix(self.seats)): self._seat(key, texts[key], written_ms[key])
+            slots={
+                int(key.removeprefix(self.slots)): self._slot(key, texts[key], written_ms[key])
                 for key in sorted(texts)
-                if key.startswith(self.seats) and texts[key] and key[len(self.seats) :].isdecimal()
+                if key.startswith(self.slots) and texts[key] and key[len(self.slots) :].isdecimal()
             },
             own=int(own) if own.isdigit() else None,
             is_complete=need.is_complete,
@@ -189,12 +191,14 @@ class Places:
         except ValueError:
             raise self._damage(key, text) from None
 
-    def _seat(self, key: str, text: bytes, written_ms: int) -> Seat:
+    def _slot(self, key: str, text: bytes, written_ms: int) -> MachineSlot:
         found = SEAT.fullmatch(text.decode(errors="replace"))
-        note = self._cell(Note, key, found[1].encode()) if found else None
-        if found is None or note is None or int(found[2]) > MAX_MS:
+        record = self._cell(MachineRecord, key, found[1].encode()) if found else None
+        if found is None or record is None or int(found[2]) > MAX_MS:
             raise self._damage(key, text)
-        return Seat((Owner(note.instance, int(found[2])),), note, int(found[3] or written_ms))
+        return MachineSlot(
+            (Owner(record.instance, int(found[2])),), record, int(found[3] or written_ms)
+        )
 
     def _damage(self, key: str, text: bytes) -> CorruptMachineStateError:
         expected = "a cell as aiocosid writes it"
@@ -207,7 +211,7 @@ class ShardedPlaces(Places):
     Each counts the machine ids of one remainder; the keys begin with `count`.
     """
 
-    def needed(self, need: Need) -> list[str]:
+    def needed(self, need: ReadRequest) -> list[str]:
         """Return the keys to read, in addition to all below `count` and `root` if needed."""
         return [key for key in super().needed(need) if key != self.count]
 
@@ -218,8 +222,8 @@ class ShardedPlaces(Places):
         texts = self.texts(changes)
         if changes.count is not None:
             del texts[self.count]
-            seats = snapshot.seats | changes.seats
-            noted = Tally(number % SHARDS for number, seat in seats.items() if seat.is_noted)
+            slots = snapshot.slots | changes.slots
+            noted = Tally(number % SHARDS for number, slot in slots.items() if slot.is_noted)
             for shard in range(SHARDS):
                 key, ids = self._shard(shard), noted[shard]
                 text = Count(changes.count.marker_id, ids).text().encode()

@@ -121,7 +121,7 @@ _HAS_COUNTERS: Final = (
 _MAY_CREATE: Final = MAY_CREATE.replace(HAS_COUNTERS, _HAS_COUNTERS)
 _IS_THERE: Final = "EXISTS (SELECT 1 FROM cosid WHERE name = :name::varchar)"
 
-# Under a marker without a note a counter that is missing may be created.
+# Under a marker without a record a counter that is missing may be created.
 _NOTED: Final = f"""
 counters AS ({NOTE_COUNTERS.format(counters="SELECT 1")})
 """

@@ -7,8 +7,8 @@ cells: a name, a text, and the time of its last write by the database's clock.  
 A counter is created only under the store's marker.  The cell ``counters`` repeats the marker's text
 once a process has used a counter, or created one: while it does, none is created in an empty table.
 
-Our cells are called ``marker``, ``count/{namespace}``,
-``space/{namespace}``, ``note/{name of CosId's row}`` and ``own/{length}/{namespace}/{instance}``.
+Our cells are called ``marker``, ``count/{namespace}``, ``space/{namespace}``, ``note/{name of
+CosId's row}``, ``own/{length}/{namespace}/{instance}`` and, on SQLite, ``sequence/{full name}``.
 """
 
 # ruff: noqa: S608 - put together from pieces of this package alone
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from ..abc import MAX_ID, Counter, ServerFacts
+from ..abc import MAX_ID, Counter, ServerInfo
 from ..abc.stores import is_disposable
 from ..errors import (
     CorruptCounterError,
@@ -38,12 +38,12 @@ from ..errors import (
 from ..machine.cells import (
     Count,
     Damage,
+    MachineSlot,
     Marker,
     NamespaceCount,
+    NamespaceRecord,
     Owner,
-    Seat,
     Snapshot,
-    Space,
     read_note,
 )
 from ._dialect import (
@@ -64,12 +64,12 @@ from .backend import Backend, as_integer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from ..machine.cells import Changes, Need
+    from ..machine.cells import Changes, ReadRequest
     from ._dialect import Dialect, Value
     from ._durability import Findings
     from ._executor import Executor, Row
 
-__all__ = ("SqlBackend",)
+__all__ = ("SHOWN", "SqlBackend")
 
 MARKER: Final = "marker"
 NAMESPACES: Final = "namespaces"
@@ -108,19 +108,19 @@ class CellNames:
         found = _NUMBER.fullmatch(row, len(self._prefix)) if is_ours else None
         return int(found[0]) if found and int(found[0]) <= MAX_MACHINE_ID else None
 
-    def note(self, machine_id: int) -> str:
-        """Return the name of the note about a machine id."""
+    def record(self, machine_id: int) -> str:
+        """Return the name of the record about a machine id."""
         return f"note/{self.row(machine_id)}"
 
     def noted(self, name: str) -> int | None:
-        """Return the machine id of the note with a cell's name, or None."""
+        """Return the machine id of the record with a cell's name, or None."""
         return self.number(name.removeprefix("note/")) if name.startswith("note/") else None
 
     def own(self, instance: str) -> str:
         """Return the name of an instance's own cell."""
         return f"{self._owns}/{instance}"
 
-    def parameters(self, need: Need) -> dict[str, Value]:
+    def parameters(self, need: ReadRequest) -> dict[str, Value]:
         """Return the parameters of `Dialect.read`."""
         number = -1 if need.machine_id is None else need.machine_id
         return {
@@ -134,7 +134,7 @@ class CellNames:
             "count": self.count,
             "space": self.space,
             "mine": self.own(need.instance),
-            "note": self.note(number),
+            "note": self.record(number),
             "notes": f"note/{self._namespace}.0",
             "notes_end": f"note/{self._namespace}.:",  # the character after 9
             "owns": f"{self._owns}/",
@@ -161,7 +161,7 @@ class Reading:
 
     __slots__ = ("_found", "_names", "_need", "_raw", "_written_ms")
 
-    def __init__(self, label: str, namespace: str, need: Need) -> None:
+    def __init__(self, label: str, namespace: str, need: ReadRequest) -> None:
         self._raw = SqlRaw()
         self._found = Snapshot(
             namespace, "", is_complete=need.is_complete, raw=self._raw, store=label, counted=-1
@@ -180,7 +180,7 @@ class Reading:
                 raise self._corrupt(name)
         else:
             self._add_row(name, text, number, stamp_ms)
-            # Its note has another name.
+            # Its record has another name.
             return self._need.is_complete or self._names.number(name) == as_integer(number)
         return True
 
@@ -193,23 +193,23 @@ class Reading:
             place, wrong = machine_id, columns[2] if type(instance) is str else instance
         else:
             self._raw.rows.setdefault(machine_id, {})[name] = owner = Owner(instance, stamp_ms)
-            self._seat(machine_id, owner)
+            self._slot(machine_id, owner)
             if named is not None and named != machine_id:
-                self._seat(named, None)  # its own row could not be created
+                self._slot(named, None)  # its own row could not be created
             return
         if place is not None:
-            self._seat(place, None)
+            self._slot(place, None)
         of = self._need.instance if instance == self._need.instance else ""
         if place is None or of:
             where = f"row {name!r} of table {MACHINE_TABLE!r}"
             self._found.damages += (Damage(where, f"{wrong!r:.{SHOWN}}", of),)
 
-    def _seat(self, machine_id: int, owner: Owner | None) -> None:
-        """Add an owner to a seat, or mark it as damaged."""
-        seats = self._found.seats
-        before = seats.get(machine_id, Seat())
+    def _slot(self, machine_id: int, owner: Owner | None) -> None:
+        """Add an owner to a slot, or mark it as damaged."""
+        slots = self._found.slots
+        before = slots.get(machine_id, MachineSlot())
         owners = before.owners if owner is None else (*before.owners, owner)
-        seats[machine_id] = Seat(owners, is_damaged=before.is_damaged or owner is None)
+        slots[machine_id] = MachineSlot(owners, is_damaged=before.is_damaged or owner is None)
 
     def snapshot(self) -> Snapshot:
         """Return the snapshot.
@@ -218,17 +218,19 @@ class Reading:
             CorruptMachineStateError: a cell of ours is damaged.
         """
         found, names, cells = self._found, self._names, self._raw.cells
-        seats = found.seats
+        slots = found.slots
         found.marker = self._cell(Marker.read, MARKER)
-        found.space = self._cell(Space.read, names.space)
+        found.space = self._cell(NamespaceRecord.read, names.space)
         found.count = self._cell(Count.read, names.count)
         found.namespaces = self._cell(NamespaceCount.read, NAMESPACES)
         for name in cells:
             if (number := names.noted(name)) is not None:
-                seat, note = seats.get(number, Seat()), self._cell(read_note, name)
-                seats[number] = Seat(seat.owners, note, self._written_ms[name], seat.is_damaged)
+                slot, record = slots.get(number, MachineSlot()), self._cell(read_note, name)
+                slots[number] = MachineSlot(
+                    slot.owners, record, self._written_ms[name], slot.is_damaged
+                )
         found.own = self._cell(_read_own, names.own(self._need.instance))
-        found.seats = dict(sorted(seats.items(), key=lambda item: (item[1].floor_ms, item[0])))
+        found.slots = dict(sorted(slots.items(), key=lambda item: (item[1].floor_ms, item[0])))
         return found
 
     def _cell(self, read: Callable[[str], C], name: str) -> C | None:
@@ -295,9 +297,9 @@ class CommitBuilder:
             names.space: changes.space,
             names.count: changes.count,
         }
-        notes = {names.note(number): seat.note for number, seat in changes.seats.items()}
+        records = {names.record(number): slot.record for number, slot in changes.slots.items()}
         texts = {name: raw.get(name) for name in (MARKER, names.space)}
-        texts |= {name: cell.text() for name, cell in (cells | notes).items() if cell is not None}
+        texts |= {name: cell.text() for name, cell in (cells | records).items() if cell is not None}
         for instance, held in changes.own.items():
             name = names.own(instance)
             if held is not None or name in raw:  # otherwise it cannot be compared
@@ -306,11 +308,11 @@ class CommitBuilder:
 
     def _new_rows(self, names: CellNames) -> Iterator[tuple[str, int, Owner | None, Owner]]:
         """Yield the names of CosId's rows, their machine ids, and their old and new owners."""
-        for number, seat in self._changes.seats.items():
+        for number, slot in self._changes.slots.items():
             rows = self._raw.rows.get(number, {})
-            owners = {each.instance: each for each in seat.owners}
-            if not rows and seat.owners:
-                yield names.row(number), number, None, seat.owners[0]
+            owners = {each.instance: each for each in slot.owners}
+            if not rows and slot.owners:
+                yield names.row(number), number, None, slot.owners[0]
             # First those that stay.
             for name, old in sorted(rows.items(), key=lambda item: item[1].instance not in owners):
                 stays = old.instance if old.instance in owners else next(iter(owners), "")
@@ -433,7 +435,7 @@ class SqlBackend(Backend):
         self.dialect: Dialect = dialect
         self.durability: DurabilityCheck = durability or DurabilityCheck("ignore")
 
-    async def ask_server(self) -> ServerFacts:
+    async def ask_server(self) -> ServerInfo:
         ((version,),) = await self.link.fetch_rows(self.dialect.version)
         migrators = [str(name) for (name,) in await self.link.fetch_rows(self.dialect.migrators)]
         schema = Schema.read(await self.link.fetch_rows(self.dialect.schema))
@@ -612,7 +614,7 @@ class SqlBackend(Backend):
 
     # Cells.
 
-    async def read(self, namespace: str, need: Need) -> Snapshot:
+    async def read(self, namespace: str, need: ReadRequest) -> Snapshot:
         names, reading = CellNames(namespace), Reading(self.label, namespace, need)
         rows = await self._fetch_rows(self.dialect.read, **names.parameters(need))
         if not all(reading.add(*row) for row in rows):

@@ -50,6 +50,7 @@ from ._dialect import (
 )
 from ._durability import SQLITE as RULES
 from ._executor import code_of
+from ._sequence_rules import SequenceRequest, SequenceState, grant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
 __all__ = (
     "BUSY_TIMEOUT",
     "IDENTITY",
+    "SEQUENCE",
     "SQLITE",
     "Door",
     "alone",
@@ -173,6 +175,7 @@ BUSY_TIMEOUT: Final = 1.5  # seconds for a lock: below the 2 s timeout of a gene
 OLDEST: Final = (3, 35)  # the first version of SQLite with RETURNING
 
 _FUNCTION: Final = "aiocosid_identity"
+_GRANT: Final = "aiocosid_sequence"
 IDENTITY: Final = f"{_FUNCTION}()"
 _NO_FILE: Final = "memory"  # its data ends with its connections
 
@@ -217,6 +220,26 @@ UNION ALL SELECT 'synchronous',
     CASE s.synchronous WHEN 0 THEN 'OFF' WHEN 1 THEN 'NORMAL' WHEN 2 THEN 'FULL' ELSE 'EXTRA' END
     FROM pragma_synchronous AS s, {_OF_FILE}
 """
+
+
+# One statement, which has the lock of a writer from its beginning: no other process is between.
+SEQUENCE: Final = f"""
+INSERT INTO {CELL_TABLE} (name, value, written_ms) SELECT :name, {_GRANT}(
+    (SELECT value FROM {CELL_TABLE} WHERE name = :name), {IDENTITY}, {NOW} / 1000,
+    :second, :size, :max_sequence, :tolerance, :margin), {NOW} WHERE true
+ON CONFLICT (name) DO UPDATE SET value = excluded.value, written_ms = excluded.written_ms
+RETURNING value
+"""
+
+
+def _grant(text: str | None, identity: str, now: int, *request: int) -> str | None:
+    """Return a name's new state; what cannot be understood stays as it is."""
+    try:
+        state = None if text is None else SequenceState.read(text)[0]
+    except ValueError:
+        return text
+    state, answer = grant(state, SequenceRequest(*request), identity, now)
+    return state.text(answer)
 
 
 def _commit(changes: SqlCommit) -> str:
@@ -276,7 +299,7 @@ SELECT name FROM sqlite_master WHERE type = 'table' AND lower(name) IN ({MIGRATO
 
 
 def tell_identity(database: sqlite3.Connection, label: str) -> None:
-    """Define the function on a connection.
+    """Define our functions on a connection.
 
     Raises:
         StoreError: other processes may use the file with another journal.
@@ -292,6 +315,7 @@ def tell_identity(database: sqlite3.Connection, label: str) -> None:
     database.execute("SELECT 1 FROM sqlite_master").fetchall()  # creates the log, in WAL mode
     opened.is_there()
     database.create_function(_FUNCTION, 0, lambda: _identity(path, opened))
+    database.create_function(_GRANT, -1, _grant)
 
 
 def file_of(database: sqlite3.Connection) -> str:

@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from .._life.fork import NotCopyable
-from ..abc import MAX_ID, Counter, IdSegmentDistributor, ServerFacts
+from ..abc import MAX_ID, Counter, IdSegmentDistributor, ServerInfo
 from ..errors import (
     CounterMissingError,
     IdOverflowError,
@@ -24,7 +24,7 @@ from ..errors import (
 )
 from ..errors.base import REOPEN
 from ..machine.administration import is_used
-from ..machine.cells import Need
+from ..machine.cells import ReadRequest
 from ._durability import DurabilityCheck
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class Backend(NotCopyable, ABC):
         """Close the connections that it opened; never a user's client.  It may be used again."""
         await self.link.aclose()
 
-    async def ask_server(self) -> ServerFacts:
+    async def ask_server(self) -> ServerInfo:
         """Ask the server who it is, in one round trip; see `aiocosid.abc.Store.ask_server`.
 
         Where it does not tell, a counter that is missing is read (the default).
@@ -142,7 +142,7 @@ class Backend(NotCopyable, ABC):
             StoreError: the store refuses or cannot be reached.
         """
         await self.peek("aiocosid.nothing")
-        return ServerFacts(version="")
+        return ServerInfo(version="")
 
     # Schema.
 
@@ -259,7 +259,7 @@ class Backend(NotCopyable, ABC):
             StoreError: the store refuses or cannot be reached.
         """
 
-    async def read(self, namespace: str, need: Need) -> Snapshot:
+    async def read(self, namespace: str, need: ReadRequest) -> Snapshot:
         """Read a namespace's cells; see `CellBackend.read`."""
         raise self._has_no_machine_ids()
 
@@ -276,7 +276,7 @@ class Backend(NotCopyable, ABC):
         if await self.counters(""):
             return True
         for name in await self.namespaces():
-            if is_used(await self.read(name, Need(is_complete=True))):
+            if is_used(await self.read(name, ReadRequest(is_complete=True))):
                 return True
         return False
 

@@ -30,7 +30,7 @@ from ..errors import (
     UnsupportedByStoreError,
 )
 from ..machine import administration, rules
-from ..machine.cells import ENDLESS_MS, Need
+from ..machine.cells import ENDLESS_MS, ReadRequest
 from ..machine.distributor import (
     MAX_MACHINE_ID,
     CellMachineIdDistributor,
@@ -40,18 +40,18 @@ from ..machine.distributor import (
     transact,
 )
 from ..machine.losses import doubt
-from ..machine.rules import Asker, Decision
+from ..machine.rules import Caller, Decision
 from ._url import address_of
 from .counters import CounterDistributor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ..abc import Machine, ServerFacts
+    from ..abc import Machine, ServerInfo
     from ..machine.cells import Snapshot
     from .backend import Backend
 
-    Rule: TypeAlias = Callable[[Snapshot, Asker], Decision]
+    Rule: TypeAlias = Callable[[Snapshot, Caller], Decision]
 
 __all__ = ("BackendStore", "backend_of")
 
@@ -65,7 +65,7 @@ TREATED_AS_DISPOSABLE: Final = (
 B = TypeVar("B", bound="Backend")
 
 
-WHOLE: Final = Need(is_complete=True)
+WHOLE: Final = ReadRequest(is_complete=True)
 
 EVERYWHERE: Final = "cosid"
 """A namespace for reading the store's marker."""
@@ -95,11 +95,11 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         return f"<{type(self).__name__} {self._backend.name}>"
 
     @property
-    def weaknesses(self) -> Sequence[str] | None:
+    def durability_warnings(self) -> Sequence[str] | None:
         """The settings of the server by which it may lose what it has granted; None if unknown."""
-        return self._backend.durability.weaknesses
+        return self._backend.durability.durability_warnings
 
-    async def ask_server(self) -> ServerFacts:
+    async def ask_server(self) -> ServerInfo:
         """Ask the server for its version, and for settings by which it may lose grants.
 
         Raises:
@@ -158,7 +158,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
                 if not await backend.is_in_use():
                     await backend.mark_counters()
                 return
-            found = await read_cells(backend, EVERYWHERE, Need())
+            found = await read_cells(backend, EVERYWHERE, ReadRequest())
             if not rules.is_initialized(found):
                 # Without witness and marker nothing tells that what is there was made for tests.
                 is_known = backend.has_witness or found.marker is not None
@@ -235,7 +235,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
 
         Raises:
             InvalidArgumentError: an argument is outside its range, or ``state_dir`` is given for an
-                instance that is not stable, or on a store that keeps no time marks.
+                instance that is not stable, or on a store that keeps no fences.
         """
         return self._machine(self._backend, **vars(options))
 
@@ -250,7 +250,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         found = await self._snapshots(namespace)
         return [each for snapshot in found for each in rules.list_machines(snapshot)]
 
-    async def revert_machine(self, *, namespace: str = DEFAULT_NAMESPACE, machine_id: int) -> None:
+    async def evict_machine(self, *, namespace: str = DEFAULT_NAMESPACE, machine_id: int) -> None:
         """Take a machine id from its owner, which must not run any more; its mark stays.
 
         A cancelled call may have taken effect.
@@ -264,19 +264,19 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         owner: list[object] = []
 
         def decide(snapshot: Snapshot, _: int) -> Decision:
-            seat = snapshot.seats.get(machine_id)
-            found = (seat.holders, seat.note and seat.note.token) if seat is not None else None
+            slot = snapshot.slots.get(machine_id)
+            found = (slot.holders, slot.record and slot.record.token) if slot is not None else None
             if owner and found != owner[0]:
                 return Decision()  # applied already; an instance that took the id since keeps it
             owner[:] = [found]
             return rules.take_away(snapshot, machine_id)
 
-        await transact(self._backend, namespace, Need(machine_id=machine_id), decide)
+        await transact(self._backend, namespace, ReadRequest(machine_id=machine_id), decide)
 
-    async def raise_machine_mark(
+    async def raise_machine_fence(
         self, *, namespace: str = DEFAULT_NAMESPACE, machine_id: int, above_ms: int
     ) -> bool:
-        """Raise the time mark of a machine id; see `aiocosid.abc.Store.raise_machine_mark`.
+        """Raise the fence of a machine id; see `aiocosid.abc.Store.raise_machine_fence`.
 
         A cancelled call may have taken effect; it is safe to repeat.
 
@@ -297,7 +297,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         is_raised: bool = await self._change(
             namespace,
             lambda snapshot, _: rules.raise_mark(snapshot, machine_id, above_ms),
-            need=Need(machine_id=machine_id),
+            need=ReadRequest(machine_id=machine_id),
         )
         return is_raised
 
@@ -325,7 +325,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
             StoreError: the store refuses or cannot be reached.
         """
         _check_namespace(namespace)
-        space = (await read_cells(self._backend, namespace, Need())).space
+        space = (await read_cells(self._backend, namespace, ReadRequest())).space
         return space.bits or None if space is not None else None
 
     async def set_machine_bits(
@@ -364,7 +364,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
             reason = "no commit spans its namespaces"
             remedy = "mark each with 'aiocosid init --store URL --namespace NAMESPACE'"
             raise UnsupportedByStoreError(type(self).__name__, reason, remedy=remedy)
-        return rules.is_initialized(await read_cells(self._backend, EVERYWHERE, Need()))
+        return rules.is_initialized(await read_cells(self._backend, EVERYWHERE, ReadRequest()))
 
     async def initialize(
         self, *, confirm_no_holders: bool = False, after_loss: bool = False
@@ -372,7 +372,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         """Write the store's marker; see `aiocosid.abc.Store.initialize`.
 
         On Redis Cluster it lets counters begin; each namespace of machine ids has a marker of its
-        own, see `mark_machines`.  A cancelled call may have taken effect.
+        own, see `initialize_namespace`.  A cancelled call may have taken effect.
 
         Raises:
             StoreNotEmptyError: the store has keys, and neither argument is given.
@@ -389,7 +389,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         is_loss = after_loss and not confirm_no_holders
         if backend.has_marker:
             rule = partial(administration.mark_store, after_loss=is_loss)
-            await self._change(EVERYWHERE, rule, need=Need(namespaces=True))
+            await self._change(EVERYWHERE, rule, need=ReadRequest(namespaces=True))
             return
         for name in await backend.namespaces() if is_loss else ():
             await self._change(name, lambda snapshot, _: doubt(snapshot))
@@ -408,21 +408,21 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         is_forgotten: bool = await self._change(
             namespace,
             lambda snapshot, _: administration.forget(snapshot),
-            need=Need(is_complete=True, namespaces=True),
+            need=ReadRequest(is_complete=True, namespaces=True),
         )
         return is_forgotten
 
-    async def mark_machines(
+    async def initialize_namespace(
         self,
         *,
         namespace: str = DEFAULT_NAMESPACE,
-        is_new: bool = False,
+        confirm_no_holders: bool = False,
         safe_guard: float | None = None,
     ) -> MachineMarker:
         """Mark one namespace as complete: the store has lost nothing of it.
 
         Use it on Redis Cluster, where `initialize` marks no namespace, or for a single namespace.
-        See `aiocosid.abc.Store.mark_machines`.  A cancelled call may have taken effect.
+        See `aiocosid.abc.Store.initialize_namespace`.  A cancelled call may have taken effect.
 
         Raises:
             InvalidArgumentError: the namespace is no text, or too long, or the safe guard is no
@@ -432,9 +432,9 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         """
         _check_namespace(namespace)
         guard_ms = guard_ms_of(check_safe_guard(safe_guard))
-        rule = partial(administration.mark, is_new=is_new)
+        rule = partial(administration.mark, confirm_no_holders=confirm_no_holders)
         marker: MachineMarker = await self._change(namespace, rule, guard_ms=guard_ms)
-        if marker.is_new and not self._backend.has_marker:
+        if marker.is_created and not self._backend.has_marker:
             await self._backend.mark_counters()
         return marker
 
@@ -468,15 +468,15 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         """
         if not (self._backend.has_clock and self._backend.has_marker):
             raise UnsupportedByStoreError(type(self).__name__, "it tells no time")
-        return (await read_cells(self._backend, EVERYWHERE, Need())).now_ms
+        return (await read_cells(self._backend, EVERYWHERE, ReadRequest())).now_ms
 
     async def _change(
-        self, namespace: str, rule: Rule, *, need: Need = WHOLE, guard_ms: int = 0
+        self, namespace: str, rule: Rule, *, need: ReadRequest = WHOLE, guard_ms: int = 0
     ) -> Any:  # noqa: ANN401 - the rule's answer
         """Apply a rule's decision for a caller that is no instance."""
-        asker = Asker("", guard_ms=guard_ms, nonce=nonce())
+        caller = Caller("", guard_ms=guard_ms, nonce=nonce())
         answer, _ = await transact(
-            self._backend, namespace, need, lambda found, _: rule(found, asker)
+            self._backend, namespace, need, lambda found, _: rule(found, caller)
         )
         return answer
 

@@ -37,11 +37,11 @@ class HighWater:
         water.check(distributor, max_id, step=step, baseline=baseline)
     """
 
-    __slots__ = ("_born", "_highest")
+    __slots__ = ("_fork_generation", "_highest")
 
     def __init__(self) -> None:
         self._highest: int | None = None
-        self._born = fork.generation
+        self._fork_generation = fork.generation
 
     def baseline(self) -> int | None:
         """Return the value to compare the reply of a call sent now with; None at first."""
@@ -82,12 +82,12 @@ class HighWater:
         Raises:
             ForkedError: ``what`` belongs to the parent process.
         """
-        if self._born != fork.generation:
+        if self._fork_generation != fork.generation:
             raise ForkedError(str(what), remedy=remedy)
 
     def adopt(self) -> None:
         """Bind it to this process: the values that the parent saw before the fork still hold."""
-        self._born = fork.generation
+        self._fork_generation = fork.generation
 
 
 class CounterOptions(TypedDict, total=False):

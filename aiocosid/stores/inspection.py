@@ -16,7 +16,7 @@ from ..errors import CosIdError, StoreUnavailableError, UnsupportedByStoreError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-    from ..abc import Clock, Counter, Machine, MachineMarker, ServerFacts, Store
+    from ..abc import Clock, Counter, Machine, MachineMarker, ServerInfo, Store
 
 __all__ = (
     "NOT_KEPT",
@@ -67,7 +67,7 @@ class StoreReading:
     took: float | None = None
     silence: CosIdError | str = ""
     clock_error: tuple[float, float] | None = None
-    server: ServerFacts | None = None
+    server: ServerInfo | None = None
     is_initialized: bool | None = None
     counters: Sequence[Counter] = ()
     machines: Sequence[Machine] = ()

@@ -6,39 +6,32 @@ import threading
 from contextlib import contextmanager
 from dataclasses import replace
 from secrets import token_hex
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from .._life import fork
 from .._life.clock import SYSTEM_CLOCK
-from .._life.fork import NotCopyable
 from ..abc import (
     DEFAULT_MAX_SEQUENCE,
     DEFAULT_NAMESPACE,
     DEFAULT_TOLERANCE,
     Counter,
-    SecondFenced,
-    SecondSpent,
-    SequenceDistributor,
-    SequenceGrant,
-    ServerFacts,
+    ServerInfo,
 )
-from ..errors import ClockSkewError, InvalidArgumentError, WouldBlock
-from ..machine.cells import Marker, Need, Seat, Snapshot, Space
-from .backend import Backend, after_add, counters_of
-from .base import BackendStore
+from ..errors import InvalidArgumentError, WouldBlock
+from ..machine.cells import MachineSlot, Marker, NamespaceRecord, ReadRequest, Snapshot
+from ._sequence_rules import SequenceState, grant
+from .backend import after_add, counters_of
+from .sequences import BackendSequenceDistributor, SequenceBackend, SequenceStore
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
     from contextlib import AbstractContextManager
 
-    from ..abc import Clock, SequenceReply
+    from ..abc import Clock
     from ..machine.cells import Changes
+    from ._sequence_rules import SequenceAnswer, SequenceRequest
 
 __all__ = ("MemorySequenceDistributor", "MemoryStore")
-
-
-_SECOND_MS: Final = 1000
-_KEPT: Final = 60  # seconds that a counter is kept after its last possible use
 
 
 class _Steps:
@@ -63,91 +56,44 @@ class _Steps:
                 self._busy = False
 
 
-class MemorySequenceDistributor(NotCopyable, SequenceDistributor):
-    """Counters in memory, one for each second; all generators with this object share them.
+class _InProcess(SequenceBackend):
+    """Sequences in a dictionary, and what holds for all that is in one."""
 
-    Do not use it beside other processes: they would count by themselves.
-    """
+    __slots__ = ("_clock", "_fork_generation", "_sequences", "_steps", "identity")
 
-    __slots__ = ("_born", "_clock", "_counters", "_opens", "_steps")
-
-    store = "memory"
-
-    def __init__(
-        self,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        name: str,
-        max_sequence: int = DEFAULT_MAX_SEQUENCE,
-        tolerance: int = DEFAULT_TOLERANCE,
-        clock: Clock | None = None,
-    ) -> None:
-        """Describe the counters; see `aiocosid.abc.SequenceDistributor`.
-
-        Args:
-            namespace: groups the names of one system.
-            name: the name; sequences are unique under it.
-            max_sequence: the highest sequence.
-            tolerance: whole seconds by which a second may differ from the clock.
-            clock: time; the system's by default.
-        """
-        super().__init__(
-            namespace=namespace, name=name, max_sequence=max_sequence, tolerance=tolerance
-        )
-        self._clock = clock or SYSTEM_CLOCK
-        self._counters: dict[int, int] = {}
-        self._opens = 0  # the first second whose counter cannot have been dropped
-        self._born = fork.generation
+    def __init__(self, clock: Clock) -> None:
+        super().__init__("memory")
+        # It lives as long as the process, so it has lost nothing.
+        self.identity = "memory"
+        self._sequences: dict[str, SequenceState | None] = {}
+        self._clock = clock
+        self._fork_generation = fork.generation
         self._steps = _Steps()
 
-    async def grant(self, second: int, size: int) -> SequenceReply:
-        """Take sequences; see `aiocosid.abc.SequenceDistributor.grant`.
-
-        Raises:
-            InvalidArgumentError: an argument is outside its range.
-            ClockSkewError: the second is further from the clock than the tolerance.
-            ForkedError: the counters are the parent's; another process counts on them.
-            WouldBlock: a signal handler or finalizer calls while a counter is being changed.
-        """
-        self._check(second, size)
-        await self.aopen()
-        with self._steps.one():
-            return self._take(second, size)
-
-    def _take(self, second: int, size: int) -> SequenceReply:
-        now = self._clock.now_ms() // _SECOND_MS
-        if abs(second - now) > self.tolerance:
-            raise ClockSkewError(self.store, ahead=second - now, tolerance=self.tolerance)
-        if second < self._opens:  # the clock was far ahead for a while
-            return SecondFenced(self._opens, now)
-        last = self._counters.get(second, 0)
-        if last >= self.max_sequence:
-            return SecondSpent(second)
-        self._drop_old(now)
-        stop = self._counters[second] = min(last + size, self.max_sequence)
-        return SequenceGrant(second, last + 1, stop)
-
-    def _drop_old(self, now: int) -> None:
-        for each in [each for each in self._counters if each < now - self.tolerance - _KEPT]:
-            del self._counters[each]
-            self._opens = max(self._opens, each + 1)
-
     async def aopen(self) -> None:
-        """Refuse a forked child: it would continue the parent's counters.
+        self._refuse_child()
 
-        Raises:
-            ForkedError: the counters are the parent's.
-        """
-        fork.ensure_own(self._born, repr(self), remedy="create a new one, or count on a server")
+    def _refuse_child(self) -> None:
+        """Raise in a child before the lock is taken: a thread of the parent may have held it."""
+        fork.ensure_own(self._fork_generation, "the memory store", remedy=self.fork_remedy)
+
+    def _changing(self) -> AbstractContextManager[None]:
+        """Change something in one step."""
+        self._refuse_child()
+        return self._steps.one()
+
+    async def grant_sequences(self, name: str, request: SequenceRequest) -> SequenceAnswer:
+        now, new = self._clock.now_ms() // 1000, SequenceState(self.identity)
+        with self._changing():
+            found = self._sequences.get(name, new)
+            self._sequences[name], answer = grant(found, request, self.identity, now)
+        return answer
 
 
-class MemoryBackend(Backend):
+class MemoryBackend(_InProcess):
     """Counters and cells in dictionaries; the event loops of several threads may share one."""
 
-    __slots__ = (
-        *("_born", "_clock", "_counters", "_lock", "_steps"),
-        *("cells", "identity", "marker"),
-    )
+    __slots__ = ("_counters", "_lock", "cells", "marker")
 
     order_risk = ""
     stamps_tell = False
@@ -157,32 +103,20 @@ class MemoryBackend(Backend):
     fork_remedy = "use a store that both processes can reach"
 
     def __init__(self, clock: Clock) -> None:
-        super().__init__("memory")
+        super().__init__(clock)
         self._counters: dict[str, int] = {}
         # Complete except for the marker; `raw` has the machine id of each instance.
         self.cells: dict[str, Snapshot] = {}
-        # It lives as long as the process, so it has lost nothing.
-        self.identity = "memory"
         self.marker: Marker | None = Marker(self.identity, token_hex(8))
-        self._clock = clock
-        self._born = fork.generation
-        self._steps = _Steps()
         self._lock = self._steps.lock  # held for a few steps of Python, never across an await
 
-    async def aopen(self) -> None:
-        self._refuse_child()
-
-    async def ask_server(self) -> ServerFacts:
+    async def ask_server(self) -> ServerInfo:
         self._refuse_child()
         weakness = "counters end with this process, and their ids are issued again; use a file, as"
-        return ServerFacts(version="memory", weaknesses=(f"{weakness} sqlite:///ids.db",))
+        return ServerInfo(version="memory", durability_warnings=(f"{weakness} sqlite:///ids.db",))
 
     async def aclose(self) -> None:
         """Keep everything: other generators share this store."""
-
-    def _refuse_child(self) -> None:
-        """Raise in a child before the lock is taken: a thread of the parent may have held it."""
-        fork.ensure_own(self._born, "the memory store", remedy=self.fork_remedy)
 
     # Counters.
 
@@ -201,11 +135,6 @@ class MemoryBackend(Backend):
             self._counters[name] = max_id
         return max_id
 
-    def _changing(self) -> AbstractContextManager[None]:
-        """Change the counters in one step."""
-        self._refuse_child()
-        return self._steps.one()
-
     async def raise_to(self, name: str, above: int, *, create: bool) -> Counter | None:
         with self._changing():
             found = self._counters.get(name)
@@ -223,7 +152,7 @@ class MemoryBackend(Backend):
 
     # Cells: between a read and its commit only other threads can run.
 
-    async def read(self, namespace: str, need: Need) -> Snapshot:
+    async def read(self, namespace: str, need: ReadRequest) -> Snapshot:
         self._refuse_child()
         with self._lock:
             cells = self.cells.get(namespace) or self._new(namespace)
@@ -232,7 +161,7 @@ class MemoryBackend(Backend):
                 identity=self.identity,
                 now_ms=self._now_ms(),
                 marker=self.marker,
-                seats=dict(cells.seats),
+                slots=dict(cells.slots),
                 own=cells.raw.get(need.instance),  # `raw` is never changed, only replaced
             )
 
@@ -245,16 +174,16 @@ class MemoryBackend(Backend):
                 == (snapshot.identity, snapshot.marker, snapshot.space)
                 and (changes.count is None or cells.count == snapshot.count)
                 and all(
-                    _value(cells.seats.get(number)) == _value(snapshot.seats.get(number))
-                    for number in changes.seats
+                    _value(cells.slots.get(number)) == _value(snapshot.slots.get(number))
+                    for number in changes.slots
                 )
                 and all(cells.raw.get(who) == snapshot.raw.get(who) for who in changes.own)
             )
             if not is_same:
                 return False
             now_ms = self._now_ms()
-            for number, seat in changes.seats.items():
-                changes.seats[number] = Seat(seat.owners, seat.note, now_ms)
+            for number, slot in changes.slots.items():
+                changes.slots[number] = MachineSlot(slot.owners, slot.record, now_ms)
             snapshot.apply(changes)
             cells.apply(changes)
             self.marker = snapshot.marker
@@ -277,22 +206,60 @@ class MemoryBackend(Backend):
         return list(self.cells)
 
     def forget(self, namespace: str, *, everything: bool) -> None:
-        """Lose a namespace's machine ids, or only the memory of having kept them."""
+        """Lose a namespace's machine ids and sequences, or the memory of having kept the ids."""
         self._refuse_child()
         with self._lock:
+            for name in self._sequences if everything else ():
+                if name.startswith(f"{namespace}."):
+                    self._sequences[name] = None
             cells = self.cells_of(namespace)
             longest = 0 if everything or cells.space is None else cells.space.guard_ms
             if everything:
-                cells.seats, cells.raw, cells.count = {}, {}, None
+                cells.slots, cells.raw, cells.count = {}, {}, None
             marker_id = self.marker.marker_id if self.marker is not None else ""
-            cells.space = Space("another", marker_id, guard_ms=longest)
+            cells.space = NamespaceRecord("another", marker_id, guard_ms=longest)
 
 
-def _value(seat: Seat | None) -> tuple[object, object] | None:
-    return None if seat is None else (seat.owners, seat.note)
+def _value(slot: MachineSlot | None) -> tuple[object, object] | None:
+    return None if slot is None else (slot.owners, slot.record)
 
 
-class MemoryStore(BackendStore[MemoryBackend]):
+class MemorySequenceDistributor(BackendSequenceDistributor):
+    """Sequences of a second in memory, apart from any store; all generators with it share them.
+
+    Do not use it beside other processes: they would count by themselves.
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        name: str,
+        max_sequence: int = DEFAULT_MAX_SEQUENCE,
+        tolerance: int = DEFAULT_TOLERANCE,
+        clock: Clock | None = None,
+    ) -> None:
+        """Describe the sequences; see `aiocosid.abc.SequenceDistributor`.
+
+        Args:
+            namespace: groups the names of one system.
+            name: the name; sequences are unique under it.
+            max_sequence: the highest sequence.
+            tolerance: whole seconds by which a second may differ from the clock.
+            clock: time; the system's by default.
+        """
+        super().__init__(
+            MemoryBackend(clock or SYSTEM_CLOCK),
+            namespace=namespace,
+            name=name,
+            max_sequence=max_sequence,
+            tolerance=tolerance,
+        )
+
+
+class MemoryStore(SequenceStore[MemoryBackend]):
     """Counters and machine ids in memory; each store has its own.
 
     The event loops of several threads may share one.
@@ -327,7 +294,7 @@ class MemoryStore(BackendStore[MemoryBackend]):
         """Behave like a server that was emptied; for tests.
 
         Args:
-            namespace: the namespace whose machine ids are lost.
+            namespace: the namespace whose machine ids and sequences of a second are lost.
             everything: False for a server that was restored or failed over: the data is there, and
                 may be old.
 

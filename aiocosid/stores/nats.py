@@ -24,7 +24,7 @@ from urllib.parse import unquote
 import anyio
 
 from .._life.clock import SYSTEM_CLOCK
-from ..abc import MAX_ID, Counter, ServerFacts
+from ..abc import MAX_ID, Counter, ServerInfo
 from ..abc.checks import check_boolean, check_integer
 from ..errors import (
     CounterMissingError,
@@ -66,7 +66,7 @@ except ModuleNotFoundError as _exc:
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from ..machine.cells import Changes, Need, Snapshot
+    from ..machine.cells import Changes, ReadRequest, Snapshot
     from ._url import StoreUrl
 
 __all__ = ("NatsStore",)
@@ -117,7 +117,7 @@ class _OwnClient(Client):
 
     reason: Exception | None = None
 
-    async def note(self, exc: Exception) -> None:
+    async def record(self, exc: Exception) -> None:
         self.reason = exc
 
     async def give_up(self) -> None:
@@ -144,7 +144,7 @@ async def _connect(url: StoreUrl, tls: ssl.SSLContext | None) -> Client:
             user=user,
             password=password,
             tls=tls,
-            error_cb=client.note,
+            error_cb=client.record,
             closed_cb=client.give_up,
             # The next connection would send the data that was meant for this one.
             allow_reconnect=False,
@@ -256,10 +256,10 @@ class NatsBackend(Backend):
             raise SchemaMissingError(self.label, table=stream, kind="stream")
         return info
 
-    async def ask_server(self) -> ServerFacts:
+    async def ask_server(self) -> ServerInfo:
         return await self._call(self._facts)
 
-    async def _facts(self, client: Client) -> ServerFacts:
+    async def _facts(self, client: Client) -> ServerInfo:
         # The server does not show whether it syncs each message.
         told = [("sync_interval", "always")] if self._options["sync_always"] else []
         for stream in (self._counters, self._cells):
@@ -390,10 +390,10 @@ class NatsBackend(Backend):
         found = await self._call(lambda client: _scan(client, self._cells, f"{start}ns.>"))
         return [*{ShardedPlaces.namespace_of(key, start) for key in found}]
 
-    async def read(self, namespace: str, need: Need) -> Snapshot:
+    async def read(self, namespace: str, need: ReadRequest) -> Snapshot:
         return await self._call(lambda client: self._read(client, namespace, need))
 
-    async def _read(self, client: Client, namespace: str, need: Need) -> Snapshot:
+    async def _read(self, client: Client, namespace: str, need: ReadRequest) -> Snapshot:
         places = ShardedPlaces(self.label, f"{self._prefix}.cell.", namespace)
         info = await self._info(client, self._cells)
         if info["config"].get("first_seq", 0) < LOWEST:
@@ -426,7 +426,7 @@ class NatsBackend(Backend):
     async def commit(self, snapshot: Snapshot, changes: Changes) -> bool:
         places = ShardedPlaces(self.label, f"{self._prefix}.cell.", snapshot.namespace)
         before = defaultdict(_Last, snapshot.raw)
-        is_great = len(changes.seats) > MOST_SEATS
+        is_great = len(changes.slots) > MOST_SEATS
         if is_great:  # most cells are written only to be compared: compare the whole stream instead
             leave_out_compared(snapshot, changes)
         known = {key: each.data for key, each in before.items()}

@@ -71,7 +71,7 @@ class Closings:
         """How many were noted, of the whole too."""
         return self._own + (0 if self._whole is None else self._whole.count)
 
-    def note(self) -> None:
+    def record(self) -> None:
         """Record a closing: all calls under way end."""
         self._own += 1
 
@@ -175,7 +175,7 @@ class StoreOverStores(Store, Generic[D]):
         Calls under way end with `StoreUnavailableError`.
         """
         if self._owns_stores:
-            self._closings.note()
+            self._closings.record()
             async with AsyncExitStack() as stack:
                 for store in self._stores:
                     stack.push_async_callback(store.aclose)
@@ -294,7 +294,7 @@ class FailOver(Generic[M]):
         self.order: Sequence[M] = random.sample(members, len(members))
         self._whole, self._water, self._of, self._judge = whole, water, of, judge
 
-    def turn(self) -> list[M]:
+    def candidates(self) -> list[M]:
         """Return the stores in the order to ask: home, the others, and last those in a cooldown."""
         usable = (member for member in self.order if member.ended is None)
         return sorted(usable, key=lambda member: member.health.rank)

@@ -115,7 +115,7 @@ class SeriesKey:
     Attributes:
         name: the series.
         tenant: its tenant; empty without one.
-        grouped_by: how it is grouped, as its rows note it; empty if it is not.
+        grouped_by: how it is grouped, as its rows record it; empty if it is not.
         period: the present period; empty if it is not grouped.
         prefix: the beginning of the text.
         digits: the least number of digits in the text.
@@ -189,7 +189,7 @@ def group_of(group_by: Period | GroupBy | None, zone: tzinfo | str | None) -> Gr
 
 
 def noted(group_by: GroupBy | None) -> str:
-    """Return how the rows of a series note what it is grouped by."""
+    """Return how the rows of a series record what it is grouped by."""
     return repr(group_by).removeprefix("GroupBy.") if group_by else ""
 
 
@@ -420,7 +420,7 @@ class ApprovedRange(NamedTuple):
 
 
 def ranges_of(text: str) -> list[ApprovedRange]:
-    """Return ranges as a row notes them: ``1-1000,5001-6000``.
+    """Return ranges as a row records them: ``1-1000,5001-6000``.
 
     Raises:
         InvalidArgumentError: they are not, do not rise, or overlap.

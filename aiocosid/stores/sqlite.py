@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from contextlib import suppress
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, cast
 
 import aiosqlite
 import anyio
 
-from ..errors import InvalidArgumentError, StoreError, StoreUnavailableError
+from ..errors import CorruptCounterError, InvalidArgumentError, StoreError, StoreUnavailableError
 from ._connection import CLOSE_TIMEOUT, BorrowedConnection, OwnedConnection
 from ._durability import DurabilityCheck
 from ._executor import Executor, as_store_error
-from ._sql import SqlBackend
+from ._sequence_rules import SequenceState
+from ._sql import SHOWN, SqlBackend
 from ._sqlite import (
     IDENTITY,
+    SEQUENCE,
     SQLITE,
     Door,
     check_version,
@@ -28,7 +31,7 @@ from ._sqlite import (
     run,
     tell_identity,
 )
-from .base import BackendStore
+from .sequences import SequenceBackend, SequenceStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,13 +40,29 @@ if TYPE_CHECKING:
     from ._dialect import Value
     from ._durability import Durability
     from ._executor import Row
+    from ._sequence_rules import SequenceAnswer, SequenceRequest
 
 __all__ = ("SqliteStore",)
 
 _T = TypeVar("_T")
 
 
-class SqliteStore(BackendStore[SqlBackend]):
+class _SqliteBackend(SqlBackend, SequenceBackend):
+    """The tables, and sequences of a second in a cell of each name."""
+
+    __slots__ = ()
+
+    async def grant_sequences(self, name: str, request: SequenceRequest) -> SequenceAnswer:
+        cell = f"sequence/{name}"
+        [row] = await self._fetch_rows(SEQUENCE, name=cell, **asdict(request))
+        try:
+            return SequenceState.read(row[0])[1]
+        except ValueError:
+            found = f"{row[0]!r:.{SHOWN}}"
+            raise CorruptCounterError(self.label, counter=cell, found=found) from None
+
+
+class SqliteStore(SequenceStore[_SqliteBackend]):
     """The counters and machine ids in one SQLite file, in CosId's tables, which it creates.
 
     Runs on asyncio.  Safe with any number of processes of one machine on one file, which must not
@@ -70,7 +89,7 @@ class SqliteStore(BackendStore[SqlBackend]):
         """
         executor = _Borrowed(connection)
         check = DurabilityCheck(durability, connection)
-        self._backend = SqlBackend(executor, SQLITE, check)
+        self._backend = _SqliteBackend(executor, SQLITE, check)
 
     @classmethod
     def from_url(cls, url: str) -> Self:
@@ -90,7 +109,7 @@ class SqliteStore(BackendStore[SqlBackend]):
         Raises:
             InvalidArgumentError: the URL is malformed, or names no file.
         """
-        return cls._on(SqlBackend(_Own(path_of(url)), SQLITE), url)
+        return cls._on(_SqliteBackend(_Own(path_of(url)), SQLITE), url)
 
 
 class _Borrowed(Executor):

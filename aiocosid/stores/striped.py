@@ -398,7 +398,7 @@ class StripedIdSegmentDistributor(WatchedDistributor):
         await self._bind()
         baseline = self._water.baseline() or 0
         errors: list[CosIdError] = []
-        for stripe in [each for each in self._fail_over.turn() if each in self._asked]:
+        for stripe in [each for each in self._fail_over.candidates() if each in self._asked]:
             go_on()
             call = partial(stripe.grant, step, above=baseline, go_on=go_on)
             answer = await self._fail_over.ask(stripe, call)
@@ -433,7 +433,9 @@ class StripedIdSegmentDistributor(WatchedDistributor):
         """Return the stores to bind before a grant: none in a cooldown, if another can grant."""
         can_grant = any(each.is_bound and not each.is_new for each in self._asked)
         return [
-            each for each in self._fail_over.turn() if not (can_grant and each.health.is_resting)
+            each
+            for each in self._fail_over.candidates()
+            if not (can_grant and each.health.is_resting)
         ]
 
     def _no_answer(self, errors: list[CosIdError]) -> CosIdError:
@@ -478,7 +480,7 @@ class StripedIdSegmentDistributor(WatchedDistributor):
 
     async def aclose(self) -> None:
         """Release what the stores' distributors have opened themselves; the stores stay open."""
-        self._closings.note()
+        self._closings.record()
         async with AsyncExitStack() as stack:
             for stripe in self._stripes:
                 stack.push_async_callback(stripe.counter.aclose)
@@ -555,13 +557,13 @@ class StripedStore(StoreOverStores[StripedIdSegmentDistributor]):
         self.clock: Clock = clock
 
     @classmethod
-    def from_url(cls, url: str, *, open_store: Callable[[str], Store]) -> Self:
+    def from_url(cls, url: str, *, store_from_url: Callable[[str], Store]) -> Self:
         """Combine the stores of a URL, which are closed with this one.
 
         Args:
             url: ``striped:?store=URL&store=URL``, each percent-encoded; ``store_timeout``, in
                 seconds, and ``region`` may follow.
-            open_store: opens each of them: `aiocosid.open_store`.
+            store_from_url: opens each of them: `aiocosid.store_from_url`.
 
         Raises:
             InvalidArgumentError: the URL, or one within, is malformed.
@@ -569,7 +571,7 @@ class StripedStore(StoreOverStores[StripedIdSegmentDistributor]):
         """
         options: dict[str, Callable[[str], Any]] = {"store_timeout": float, "region": int}
         urls, given = read_parts(url, "striped", options, needs={"store"}, expected=EXPECTED)
-        return cls([*map(open_store, urls)], owns_stores=True, **given)
+        return cls([*map(store_from_url, urls)], owns_stores=True, **given)
 
     def __repr__(self) -> str:
         """Show the stores, without credentials."""

@@ -346,7 +346,7 @@ class TieredIdSegmentDistributor(WatchedDistributor):
 
         Calls under way end with `StoreUnavailableError`.
         """
-        self._closings.note()
+        self._closings.record()
         await self._root.aclose()
 
 

@@ -35,16 +35,17 @@ from ..errors import (
 )
 from ..machine.cells import MAX_MS
 from ..machine.operations import ReleaseOperation, Renewed, RenewOperation, TakeOperation, Took
+from ..segment.blocks import Block, ShardBits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
 __all__ = (
+    "as_block",
     "as_fault",
-    "as_ranges",
     "as_values",
+    "block_json",
     "error_of",
-    "ranges_json",
     "values_json",
 )
 
@@ -74,9 +75,10 @@ def values_json(values: Values) -> dict[str, Any]:
     return {each.name: getattr(values, each.name) for each in fields(values)}
 
 
-def ranges_json(ranges: Sequence[range]) -> list[list[int]]:
+def block_json(block: Block) -> dict[str, Any]:
     """Return rising ids: of each range the first, how many, and from one to the next."""
-    return [[each.start, len(each), each.step] for each in ranges]
+    tree = {"ranges": [[each.start, len(each), each.step] for each in block.ranges]}
+    return tree if block.shards is None else {**tree, "shards": [*block.shards]}
 
 
 # From JSON.  Whatever does not fit is a ValueError: it may come from anybody.
@@ -104,11 +106,11 @@ def _value(kind: object, value: Any) -> Any:  # noqa: ANN401 - whatever came
     return value
 
 
-def as_ranges(tree: object, count: int) -> list[range]:
+def as_block(tree: dict[str, Any], count: int) -> Block:
     """Return rising ids.
 
     Args:
-        tree: what `ranges_json` returned.
+        tree: what `block_json` returned.
         count: how many there have to be.
 
     Raises:
@@ -116,14 +118,17 @@ def as_ranges(tree: object, count: int) -> list[range]:
     """
     found: list[range] = []
     last = 0
-    for each in _list(tree):
+    for each in _list(tree.get("ranges")):
         first, size, step = _list(each, 3)
         _range(first, last + 1, MAX_ID)
         _range(size, 1, count)
         last = _range(first + (size - 1) * _range(step, 1, MAX_ID), first, MAX_ID)
         found.append(range(first, last + 1, step))
     _range(sum(map(len, found)), count, count)
-    return found
+    if "shards" not in tree:
+        return Block(found)
+    shift, most = _list(tree["shards"], 2)
+    return Block(found, ShardBits(_range(shift, 1, 62), _range(most, 1, MAX_ID >> shift)))
 
 
 def _object(tree: object) -> dict[str, Any]:

@@ -11,5 +11,13 @@ from ._provider import SyncIdProvider as SyncIdProvider
 from ._provider import SyncProvider as SyncProvider
 from ._provider import connect as connect
 from ._session import allow_waiting as allow_waiting
+from ._sharded import SyncShardedId as SyncShardedId
 
-__all__ = ("SyncIdGenerator", "SyncIdProvider", "SyncProvider", "allow_waiting", "connect")
+__all__ = (
+    "SyncIdGenerator",
+    "SyncIdProvider",
+    "SyncProvider",
+    "SyncShardedId",
+    "allow_waiting",
+    "connect",
+)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from ..abc import AnyGenerator, IdGenerator, Statistics, TextIdGenerator
 
-__all__ = ("DEFAULT_TIMEOUT", "SyncIdGenerator")
+__all__ = ("AWAIT", "DEFAULT_TIMEOUT", "SyncIdGenerator")
 
 R = TypeVar("R")
 T = TypeVar("T", bound=int | str)
@@ -64,9 +64,9 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
         "_asked_batch",
         "_batch",
         "_find",
-        "_flight",
         "_is_ahead",
         "_owns_session",
+        "_pending",
         "_piece",
         "_session",
         "_timer",
@@ -143,20 +143,20 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
         self._session, self._owns_session = session, owns_session
         self._find = find
         self._asked_batch = batch
-        self._flight: Future[Iterator[T]] | None = None  # the next batch
+        self._pending: Future[Iterator[T]] | None = None  # the next batch
         self._timer: object = None  # of the last batch that grows old
         self._drop()
         session.holders.add(self)
         fork.watch(self)
 
     def _forget(self) -> None:
-        if self._flight is not None:
-            fork.abandoned.append(self._flight)
+        if self._pending is not None:
+            fork.abandoned.append(self._pending)
         self._drop()
 
     def _drop(self) -> None:
         self._piece: Iterator[T] = EMPTY
-        self._flight = None
+        self._pending = None
         self._batch: int | None = self._asked_batch  # None until the kind is known
         self._is_ahead = False  # the next batch is asked for when the last one is put in hand
 
@@ -239,13 +239,13 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
             missing = self._serve(taken, n)
             if missing is None:
                 return taken
-            flight, is_ours = missing
+            fetch, is_ours = missing
             refuse_on_a_loop("waiting for an id", AWAIT)
             try:
-                self._session.outcome(flight, deadline)
+                self._session.outcome(fetch, deadline)
             except CosIdError:
                 # The request of an earlier caller may have failed before this call.
-                if is_ours or not is_first or not flight.done():
+                if is_ours or not is_first or not fetch.done():
                     raise
             is_first = False
         refuse_on_a_loop("waiting for an id", AWAIT)
@@ -253,12 +253,15 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
 
     def _fetch_now(self, n: int, deadline: float) -> list[T]:
         """Take ids from a generator of which none are kept in hand."""
-        flight: Future[Iterator[T]] = self._session.start(lambda value: self._fetch(value, n))
+        return list(self._outcome(lambda value: self._fetch(value, n), deadline))
+
+    def _outcome(self, work: Callable[[Any], Awaitable[R]], deadline: float) -> R:
+        """Do the work on the loop, and cancel it if this call ends before."""
+        fetch = self._session.start(work)
         try:
-            piece = self._session.outcome(flight, deadline)
-            return list(piece)
+            return self._session.outcome(fetch, deadline)
         except BaseException:
-            flight.cancel()
+            fetch.cancel()
             raise
 
     @locked_step
@@ -270,22 +273,22 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
         """
         process = fork.generation
         taken += islice(self._piece, n - len(taken))
-        flight = self._flight
-        if len(taken) < n and flight is not None:
-            if flight.done():
-                self._flight = None  # first: an interruption from here on leaves a gap
-                self._land(flight, taken, n, process)
+        fetch = self._pending
+        if len(taken) < n and fetch is not None:
+            if fetch.done():
+                self._pending = None  # first: an interruption from here on leaves a gap
+                self._finish(fetch, taken, n, process)
             elif not self._session.is_alive:
-                self._flight = None
+                self._pending = None
         if len(taken) == n:
             return None
-        is_ours = self._flight is None
+        is_ours = self._pending is None
         return self._order(n - len(taken)), is_ours
 
-    def _land(self, flight: Future[Iterator[T]], taken: list[T], n: int, process: int) -> None:
-        if flight.cancelled() or flight.exception() is not None:
+    def _finish(self, fetch: Future[Iterator[T]], taken: list[T], n: int, process: int) -> None:
+        if fetch.cancelled() or fetch.exception() is not None:
             return
-        piece = flight.result()
+        piece = fetch.result()
         taken += islice(piece, n - len(taken))
         self._piece = piece if process == fork.generation else EMPTY  # in one line, as above
         if self._is_ahead and len(taken) == n:
@@ -293,9 +296,9 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
                 self._order(1)
 
     def _order(self, missing: int) -> Future[Iterator[T]]:
-        if self._flight is None:
-            self._flight = self._session.submit(lambda value: self._fetch(value, missing))
-        return self._flight
+        if self._pending is None:
+            self._pending = self._session.submit(lambda value: self._fetch(value, missing))
+        return self._pending
 
     # On the background loop.
 

@@ -9,9 +9,11 @@ from ..provider.specs import KindMethod, NamedMethod
 if TYPE_CHECKING:
     from ..abc import AnyGenerator, IdConverter, IdGenerator, TextIdGenerator
     from ..provider.specs import Kind
+    from ..snowflake import ShardedId
     from ._generator import SyncIdGenerator
+    from ._sharded import SyncShardedId
 
-__all__ = ("named", "numbers", "shared", "text", "texts", "unbatched")
+__all__ = ("named", "numbers", "sharded", "shared", "text", "texts")
 
 P = ParamSpec("P")
 Id = TypeVar("Id", int, str)
@@ -120,8 +122,8 @@ def texts(kind: Kind[P, TextIdGenerator]) -> KindMethod[PlainInBatches[str]]:
     return BatchMethod(kind)
 
 
-def unbatched(
-    kind: Kind[P, IdGenerator],
-) -> KindMethod[NamedMethod[P, SyncIdGenerator[int], SyncIdGenerator[str]]]:
-    """Return the method for a kind whose ids threads take one by one."""
+def sharded(
+    kind: Kind[P, ShardedId],
+) -> KindMethod[NamedMethod[P, SyncShardedId, SyncIdGenerator[str]]]:
+    """Return the method for ids that carry their shard, which threads take from the generator."""
     return KindMethod(kind)

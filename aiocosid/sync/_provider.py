@@ -18,7 +18,7 @@ from .._life.fork import NotCopyable
 from ..abc import DEFAULT_NAMESPACE, Provider, Store
 from ..abc.checks import check_text
 from ..abc.options import common, takes
-from ..provider import IdProvider, kinds, open_store
+from ..provider import IdProvider, kinds, store_from_url
 from ..provider.default import generator_named
 from ..provider.hosting import Hosting, StoreHost, check_ids, check_type, wrong_type
 from ..provider.options import HostOptions, ProviderOptions
@@ -27,8 +27,9 @@ from ..stores.memory import MemoryStore
 from ._batches import check_batch, check_make, check_timeout
 from ._generator import DEFAULT_TIMEOUT, SyncIdGenerator
 from ._grouping import check_groups
-from ._methods import named, numbers, shared, text, texts, unbatched
+from ._methods import named, numbers, sharded, shared, text, texts
 from ._session import LoopSession, refuse_on_a_loop
+from ._sharded import SyncShardedId
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = ("SyncIdProvider", "SyncProvider", "connect")
 
 P = TypeVar("P", bound=Provider)
+H = TypeVar("H", bound=SyncIdGenerator[Any])
 
 INSTEAD = "use the asynchronous provider there"
 TRIAL: Final = StoreHost(MemoryStore(), DEFAULT_NAMESPACE, {}, {"clock": SYSTEM_CLOCK})
@@ -96,19 +98,25 @@ class SyncProvider(NotCopyable, Generic[P]):
     @overload
     def __getitem__(self, name: tuple[str, type[str]], /) -> SyncIdGenerator[str]: ...
 
+    @overload
+    def __getitem__(self, name: tuple[str, type[SyncShardedId]], /) -> SyncShardedId: ...
+
     def __getitem__(
-        self, name: str | tuple[str, type[int | str]], /
+        self, name: str | tuple[str, type[int | str | SyncShardedId]], /
     ) -> SyncIdGenerator[int] | SyncIdGenerator[str]:
         """Return the generator of this name, which the provider has to have when it is used.
 
         ``ids["order", int]`` is one whose ids are numbers, and ``ids["order", str]`` one whose ids
-        are text, for a type checker too.  Its first use raises `GeneratorMissingError` if
-        there is none, and `InvalidArgumentError` if its ids are of the other type.
+        are text, for a type checker too.  ``ids["order", SyncShardedId]`` takes a sharding id.  Its
+        first use raises `GeneratorMissingError` if there is none, and `InvalidArgumentError` if
+        it is another one.
         """
         if isinstance(name, str):
             return self._handle(name)
-        name, of = name
-        check_type(of)
+        name, wanted = name
+        if wanted is SyncShardedId:
+            return self._made(SyncShardedId, name)
+        of = check_type(wanted)
         handle, kind = self._handle(name), self._specs.get(name)
         if kind is None or kind.spec.gives is None:  # until the generator exists
             self._types.setdefault(name, set()).add(of)
@@ -118,9 +126,14 @@ class SyncProvider(NotCopyable, Generic[P]):
         return handle
 
     def _handle(self, name: str) -> SyncIdGenerator[Any]:
-        if name in self._generators:
-            return self._generators[name]
+        kind, found = self._specs.get(name), self._generators.get(name)
+        is_sharded = kind is not None and (kind.spec.kind, kind.spec.gives) == ("ShardedId", int)
+        made: type[SyncIdGenerator[Any]] = SyncShardedId if is_sharded else SyncIdGenerator
+        if not isinstance(found, made):  # one that was asked for before the kind was known
+            self._generators[name] = found = self._made(made, name)
+        return found
 
+    def _made(self, made: type[H], name: str) -> H:
         async def find(provider: P) -> AnyGenerator:
             kind = self._specs.get(name)
             found = await kind.find(provider) if kind else generator_named(name, provider)
@@ -128,8 +141,7 @@ class SyncProvider(NotCopyable, Generic[P]):
                 check_ids(name, found, of)
             return found
 
-        handle = SyncIdGenerator[Any]._of(self._session, find)
-        return self._generators.setdefault(name, handle)
+        return made._of(self._session, find)
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names of the generators that were asked for."""
@@ -215,14 +227,14 @@ class SyncIdProvider(SyncProvider[IdProvider]):
 
     segment_chain = named(kinds.segment_chain)
     segment = named(kinds.segment)
-    leaf = named(kinds.leaf)
+    leaf_segment = named(kinds.leaf_segment)
     grouped = named(kinds.grouped)
     int32 = named(kinds.int32)
     uncertainty = named(kinds.uncertainty)
     snowflake = shared(kinds.snowflake)
-    cached = shared(kinds.cached)
-    cosid = text(kinds.cosid)
-    sharded = unbatched(kinds.sharded)
+    cached_snowflake = shared(kinds.cached_snowflake)
+    cosid_text = text(kinds.cosid_text)
+    sharded = sharded(kinds.sharded)
     remote = named(kinds.remote)
     uuid4 = texts(kinds.uuid4)
     uuid7 = texts(kinds.uuid7)
@@ -328,7 +340,7 @@ def connect(url: str | Store, options: SyncOptions, /) -> SyncIdProvider:
     """Return a provider of generators on one store, for threads; nothing is opened yet.
 
     Args:
-        url: as for `aiocosid.open_store`; or a store, which stays open.  A store made on a client
+        url: as for `aiocosid.store_from_url`; or a store, which stays open.  A store made on a client
             of yours cannot be used in a forked child.
         options: the keyword arguments: see `SyncOptions`.
 
@@ -337,6 +349,6 @@ def connect(url: str | Store, options: SyncOptions, /) -> SyncIdProvider:
             outside its range.
         MissingExtraError: the store's driver is not installed.
     """
-    store = url if isinstance(url, Store) else open_store(url, instrument=options.instrument)
+    store = url if isinstance(url, Store) else store_from_url(url, instrument=options.instrument)
     provider = IdProvider(store, owns_store=store is not url, **common(options, ProviderOptions))
     return SyncIdProvider(lambda: provider, timeout=options.timeout)

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 from .._life.clock import SYSTEM_CLOCK
 from ..errors import StoreUnavailableError, WouldBlock
 from ..provider import store_urls
-from ..stores.base import BackendStore
 from ..stores.memory import MemoryBackend
+from ..stores.sequences import SequenceStore
 from ._faults import UNPLUGGED, Failure
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from ..abc import Clock, Counter, Store
-    from ..machine.cells import Changes, Need, Snapshot
+    from ..machine.cells import Changes, ReadRequest, Snapshot
 
 __all__ = ("FailingStore", "use_store")
 
@@ -49,7 +49,11 @@ class FailingBackend(MemoryBackend):
         self.failure.meet()
         return await super().peek(name)
 
-    async def read(self, namespace: str, need: Need) -> Snapshot:
+    async def grant_sequences(self, name: str, request: Any) -> Any:  # noqa: ANN401 - as there
+        self.failure.meet()
+        return await super().grant_sequences(name, request)
+
+    async def read(self, namespace: str, need: ReadRequest) -> Snapshot:
         self.failure.meet()
         return await super().read(namespace, need)
 
@@ -62,8 +66,8 @@ class FailingBackend(MemoryBackend):
         return await super().namespaces()
 
 
-class FailingStore(BackendStore[FailingBackend]):
-    """Counters and machine ids in memory, until `fail` is called.
+class FailingStore(SequenceStore[FailingBackend]):
+    """Counters, machine ids and sequences in memory, until `fail` is called.
 
     It has to be awaited, so that a generator behaves as with a server.
     """

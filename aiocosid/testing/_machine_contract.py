@@ -60,7 +60,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
                 await admin.execute("update ... set last_timestamp = last_timestamp - ...")
 
     Each test uses a namespace of its own, so the store need not be emptied.  If your store needs a
-    marker for each namespace, as by `Store.mark_machines`, ``make_machines`` has to write it for a
+    marker for each namespace, as by `Store.initialize_namespace`, ``make_machines`` has to write it for a
     new namespace.  Your fixture closes what the distributors open.  No test sleeps: `age` makes
     renewals older, and `forget` makes the store forget; tests that need one that you do not
     override are skipped.  Set `has_regions` if the distributor takes ``region`` and
@@ -98,13 +98,13 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         kit = MachineKit(make_machines)
         for number, text in enumerate("ab"):
             await kit.take(text, bits=1)
-            await kit.guard(text, number)
+            await kit.renew(text, number)
         for text, bits in (("a", 2), ("c", 2), ("c", 31)):
             await refused_for_its_width(kit, text, bits=bits, found=1)
         await refused_as_full(kit, "c", bits=1)
         for number, text in enumerate("ab"):
-            await kit.guard(text, number)
-            await kit.of(text).revert(number, last_ms=-1)
+            await kit.renew(text, number)
+            await kit.of(text).release(number, last_ms=-1)
         await refused_for_its_width(kit, "c", bits=2, found=1)
         ids = [(await kit.take(text, bits=1)).machine_id for text in "cd"]
         assert sorted(ids) == [0, 1], f"0 and 1 were given back; {ids} were handed out"
@@ -129,10 +129,10 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
             told = f"with {split} an instance is given"
             await refused(MachineBitsMismatchError, told, other.take, "c", bits=3)
         await refused_for_its_width(kit, "c", bits=4, found=3)
-        await plain.guard("a", 0)
+        await plain.renew("a", 0)
         for text, number in ids.items():
-            await kit.guard(text, number)
-        await kit.of("a").revert(4, last_ms=-1)
+            await kit.renew(text, number)
+        await kit.of("a").release(4, last_ms=-1)
         found = (await kit.take("c", bits=3)).machine_id
         assert found == 4, f"4 was given back; {found} was handed out"
 
@@ -144,7 +144,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         for text, due in ids.items():
             found = (await kit.take(text, bits=6)).machine_id
             assert found == due, f"instance {text!r} had {due} and is given {found}"
-            await kit.guard(text, due)
+            await kit.renew(text, due)
         base = fresh_namespace()
         for text in ODD_TEXTS:
             grant = await MachineKit(make_machines, f"{base}{text}").take("a", bits=6)
@@ -183,7 +183,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
             assert (error.namespace, error.size) == (kit.namespace, 4), f"it says {error}"
             assert error.holders, f"it does not say who holds them: {error}"
             assert set(error.holders) <= set(ids), f"it names strangers: {error.holders}"
-        await kit.of("c:3").revert(ids["c:3"], last_ms=-1)
+        await kit.of("c:3").release(ids["c:3"], last_ms=-1)
         found = (await kit.take("e:5")).machine_id
         assert found == ids["c:3"], f"{ids['c:3']} was given back, and {found} handed out"
 
@@ -191,7 +191,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         """First the own, then one given back, then a new one."""
         kit = MachineKit(make_machines)
         first, second = [(await kit.take(text)).machine_id for text in "ab"]
-        await kit.of("a").revert(first, last_ms=-1)
+        await kit.of("a").release(first, last_ms=-1)
         assert (await kit.take("b")).machine_id == second, "the own id does not come first"
         ids = [(await kit.take(text)).machine_id for text in "cd"]
         assert ids == [first, 2], f"{first} was given back; c and d got {ids}"
@@ -211,9 +211,9 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         one, other = MachineKit(make_machines), MachineKit(make_machines)
         for kit in (one, other):
             await kit.take_all("ab")
-        await one.guard("a", 0)
-        await one.of("a").revert(0, last_ms=-1)
-        await other.guard("a", 0)
+        await one.renew("a", 0)
+        await one.of("a").release(0, last_ms=-1)
+        await other.renew("a", 0)
         await refused_as_lost(one, "a", 0)
 
     # For how long.
@@ -237,7 +237,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         await self.age(kit.namespace, SAFE_GUARD - 60)
         await refused_as_full(kit, "e")
         for number, text in enumerate("abc"):
-            await kit.guard(text, number)
+            await kit.renew(text, number)
         await self.age(kit.namespace, 120)
         found = (await kit.take("e")).machine_id
         assert found == 3, f"only 3 was silent too long; {found} was handed out"
@@ -255,7 +255,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         kit = MachineKit(make_machines)
         await kit.take_all("abcd")
         await self.age(kit.namespace, SAFE_GUARD + 10)
-        await kit.guard("c", 2)
+        await kit.renew("c", 2)
         found = (await kit.take("d")).machine_id
         assert found == 3, f"d had 3, which nobody took, and is given {found}"
         ids = sorted([(await kit.take(text)).machine_id for text in "ef"])
@@ -266,7 +266,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         """Given back or expired, it goes to no other instance, stable or not."""
         kit = MachineKit(make_machines, stable=True)
         await kit.hold("abcd")
-        await kit.of("a").revert(0, last_ms=kit.now_ms())
+        await kit.of("a").release(0, last_ms=kit.now_ms())
         await self.age(kit.namespace, 1000 * SAFE_GUARD)
         await refused_as_full(kit, "e")
         await refused_as_full(MachineKit(make_machines, kit.namespace), "f")
@@ -280,7 +280,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         kit = MachineKit(make_machines)
         await kit.hold("ab")
         for text, machine_id in (("a", 1), ("b", 0), ("a", 2), ("a", 3), ("c", 0), ("c", 2)):
-            error = await refused_as_lost(kit, text, machine_id, mark_ms=FAR_MS)
+            error = await refused_as_lost(kit, text, machine_id, fence_ms=FAR_MS)
             facts = (error.namespace, error.machine_id)
             assert facts == (kit.namespace, machine_id), f"the error tells of {facts}"
         floors = [(await kit.take(text)).floor_ms for text in "abc"]
@@ -290,7 +290,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         """A renewal after that is refused, and does not take the id again."""
         kit = MachineKit(make_machines)
         await kit.take("a")
-        await kit.of("a").revert(0, last_ms=-1)
+        await kit.of("a").release(0, last_ms=-1)
         await refused_as_lost(kit, "a", 0)
         found = (await kit.take("b")).machine_id
         assert found == 0, f"0 was given back; {found} was handed out"
@@ -302,14 +302,14 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         a = kit.of("a")
         await kit.take("a")
         for _ in range(2):
-            await a.revert(0, last_ms=kit.now_ms())
+            await a.release(0, last_ms=kit.now_ms())
         await kit.take("b")
         mark = kit.now_ms() + 50_000
-        await kit.guard("b", 0, mark_ms=mark)
-        await a.revert(0, last_ms=1)
+        await kit.renew("b", 0, fence_ms=mark)
+        await a.release(0, last_ms=1)
         for machine_id in (0, 1, 3):
-            await kit.of("c").revert(machine_id, last_ms=1)
-        await kit.guard("b", 0, mark_ms=-1)
+            await kit.of("c").release(machine_id, last_ms=1)
+        await kit.renew("b", 0, fence_ms=-1)
         grant = await kit.take("b")
         assert grant.machine_id == 0, f"b had 0 and is given {grant.machine_id}"
         assert grant.floor_ms >= mark, f"a stranger lowered b's mark {mark} to {grant.floor_ms}"
@@ -321,9 +321,9 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         kit = MachineKit(make_machines)
         await kit.take_all("ab")
         for machine_id in (1, 2):
-            await kit.of("a").revert(machine_id, last_ms=-1)
-        await kit.guard("a", 0)
-        await kit.guard("b", 1)
+            await kit.of("a").release(machine_id, last_ms=-1)
+        await kit.renew("a", 0)
+        await kit.renew("b", 1)
         found = (await kit.take("c")).machine_id
         assert found == 2, f"nobody gave an id back; 2 was due, not {found}"
 
@@ -341,7 +341,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         found = (await kit.take("b")).machine_id
         assert found != due, f"closing a has given its id {due} to b"
         await a.aopen()
-        await kit.guard("a", due)
+        await kit.renew("a", due)
         found = (await kit.take("a")).machine_id
         assert found == due, f"a had {due} and is given {found}"
         await a.aclose()
@@ -351,7 +351,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
 
         Without the distributors, and without waiting: subtract ``seconds`` from the stamps that the
         store compares with its clock, and from the beginning of a quarantine; or advance that
-        clock.  The time marks stay.  Override it where the store allows it; the tests that need it
+        clock.  The fences stay.  Override it where the store allows it; the tests that need it
         are skipped otherwise.
 
         Args:

@@ -73,9 +73,9 @@ class MachineCrowds(OwnTests):
                 assert found not in held, f"{text} is given {found}, which {held[found]} holds"
                 held[found] = text
                 await checkpoint()  # so that the lives overlap on a store that never suspends
-                await kit.guard(text, found)
+                await kit.renew(text, found)
                 del held[found]
-                await kit.of(text).revert(found, last_ms=kit.now_ms())
+                await kit.of(text).release(found, last_ms=kit.now_ms())
                 await kit.of(text).aclose()
 
         await at_once(partial(live, worker) for worker in "abcd")
@@ -105,8 +105,8 @@ class MachineCrowds(OwnTests):
 
         async def live(text: str) -> None:
             found = (await kit.take(text, bits=3)).machine_id
-            await kit.guard(text, found)
-            await kit.of(text).revert(found, last_ms=kit.now_ms())
+            await kit.renew(text, found)
+            await kit.of(text).release(found, last_ms=kit.now_ms())
 
         for seed in range(3):
             await storm(live, texts, seed)

@@ -110,19 +110,19 @@ class MachineKit:
         """Have instances ask, one after the other; return their machine ids."""
         return {text: (await self.take(text, bits=bits)).machine_id for text in texts}
 
-    async def hold(self, texts: str, *, mark_ms: int = -1) -> None:
+    async def hold(self, texts: str, *, fence_ms: int = -1) -> None:
         """Have instances of one letter each take the machine ids from 0 on, and renew them."""
         for number, text in enumerate(texts):
             await self.take(text)
-            await self.guard(text, number, mark_ms=mark_ms)
+            await self.renew(text, number, fence_ms=fence_ms)
 
-    async def guard(self, text: str, machine_id: int, *, mark_ms: int = -1) -> None:
+    async def renew(self, text: str, machine_id: int, *, fence_ms: int = -1) -> None:
         """Renew an instance's id, now."""
-        await self.of(text).guard(machine_id, now_ms=self.now_ms(), mark_ms=mark_ms)
+        await self.of(text).renew(machine_id, now_ms=self.now_ms(), fence_ms=fence_ms)
 
-    async def reassert(self, text: str, machine_id: int, *, mark_ms: int = -1) -> None:
+    async def reassert(self, text: str, machine_id: int, *, fence_ms: int = -1) -> None:
         """Renew an instance's id, now, whose lease has not ended."""
-        await self.of(text).reassert(machine_id, now_ms=self.now_ms(), mark_ms=mark_ms)
+        await self.of(text).reassert(machine_id, now_ms=self.now_ms(), fence_ms=fence_ms)
 
 
 def assert_different(ids: Mapping[str, int]) -> None:
@@ -145,14 +145,14 @@ async def refused_as_lost(
     who: str | MachineIdDistributor,
     machine_id: int,
     *,
-    mark_ms: int = -1,
+    fence_ms: int = -1,
     reassert: bool = False,
 ) -> MachineIdLostError:
     """Renew an id that the instance does not hold; return the error."""
     distributor = kit.of(who) if isinstance(who, str) else who
-    call = distributor.reassert if reassert else distributor.guard
+    call = distributor.reassert if reassert else distributor.renew
     told = f"{distributor} could guard {machine_id}, which it does not hold:"
-    times = {"now_ms": kit.now_ms(), "mark_ms": mark_ms}
+    times = {"now_ms": kit.now_ms(), "fence_ms": fence_ms}
     return await refused(MachineIdLostError, told, call, machine_id, **times)
 
 

@@ -45,7 +45,7 @@ class MachineQuarantines(OwnTests):
         for everything in (True, False):
             kit = MachineKit(make_machines)
             await kit.hold("abc")
-            await kit.of("c").revert(2, last_ms=-1)
+            await kit.of("c").release(2, last_ms=-1)
             await self.forget(kit.namespace, everything=everything)
             began_ms = kit.now_ms()
             for text in "abcda":
@@ -55,7 +55,7 @@ class MachineQuarantines(OwnTests):
                 is_right = FULL - passed - 1 < left <= FULL
                 assert is_right, f"{passed} of {FULL} s have passed, and {left} s are left"
             await self.age(kit.namespace, SAFE_GUARD - 60)
-            for ahead in (0, 10**12):  # whatever the asker's clock shows
+            for ahead in (0, 10**12):  # whatever the caller's clock shows
                 left = (await refused_by_quarantine(kit, "d", ahead=ahead)).seconds_left
                 assert 0 < left <= 60 + QUARANTINE_MARGIN, f"most is over, and {left} s are left"
             await self.age(kit.namespace, OVER - SAFE_GUARD + 60)
@@ -69,16 +69,16 @@ class MachineQuarantines(OwnTests):
             mark = kit.now_ms() + 63 * SECOND
             for number, text in enumerate("abcd"):
                 await kit.take(text)
-                await kit.reassert(text, number, mark_ms=mark)
+                await kit.reassert(text, number, fence_ms=mark)
             await self.forget(kit.namespace, everything=everything)
             if is_late:
                 await refused_by_quarantine(kit, "e")
             for _ in range(2):  # as a driver that resends
                 for number in (3, 1):
-                    await kit.reassert("abcd"[number], number, mark_ms=mark + number)
+                    await kit.reassert("abcd"[number], number, fence_ms=mark + number)
             await self.age(kit.namespace, OVER)
             for number in (3, 1):
-                await kit.reassert("abcd"[number], number, mark_ms=mark)
+                await kit.reassert("abcd"[number], number, fence_ms=mark)
             await refused_for_its_width(kit, "e", bits=3, found=2)
             ids = [(await kit.take(text)).machine_id for text in "ef"]
             assert sorted(ids) == [0, 2], f"b and d kept 1 and 3; e and f are given {ids}"
@@ -101,7 +101,7 @@ class MachineQuarantines(OwnTests):
         await kit.reassert("d", 3)
         await self.age(kit.namespace, OVER)
         for text, number in (("g", 6), ("d", 3)):
-            await kit.guard(text, number)
+            await kit.renew(text, number)
         ids = await kit.take_all("stuvwx", bits=3)
         assert_different({**ids, "g": 6, "d": 3})
         await refused_as_full(kit, "y", bits=3)
@@ -125,7 +125,7 @@ class MachineQuarantines(OwnTests):
             for number, text in enumerate("abc"):
                 await kit.take(text)
                 await kit.reassert(text, number)
-            await kit.of("c").revert(2, last_ms=-1)
+            await kit.of("c").release(2, last_ms=-1)
             await self.forget(kit.namespace, everything=everything)
             for text, number in (("a", 1), ("a", 3), ("c", 2), ("d", 3)):
                 await refused_by_quarantine(kit, text, machine_id=number, reassert=True)
@@ -137,7 +137,7 @@ class MachineQuarantines(OwnTests):
         kit = MachineKit(make_machines)
         await kit.take("a")
         await kit.reassert("a", 0)
-        await kit.of("a").revert(0, last_ms=-1)
+        await kit.of("a").release(0, last_ms=-1)
         await refused_as_lost(kit, "a", 0, reassert=True)
         await kit.take("b")
         await refused_as_lost(kit, "a", 0, reassert=True)
@@ -187,9 +187,9 @@ class MachineQuarantines(OwnTests):
                 if name == "old" and order[0] == "new":
                     await refused_as_lost(kit, lives[name], 0, reassert=True)
                 else:
-                    await lives[name].reassert(0, now_ms=now_ms, mark_ms=-1)
+                    await lives[name].reassert(0, now_ms=now_ms, fence_ms=-1)
             await refused_as_lost(kit, lives["old"], 0, reassert=True)
-            await lives["new"].reassert(0, now_ms=now_ms, mark_ms=-1)
+            await lives["new"].reassert(0, now_ms=now_ms, fence_ms=-1)
 
     async def test_a_stable_one_is_stable_again(self, make_machines: Make) -> None:
         """An asserted id stays with its owner, even without renewals after that."""
@@ -209,9 +209,9 @@ class MachineQuarantines(OwnTests):
         last = kit.now_ms() + 2 * SECOND
         await kit.hold("ab")
         await self.forget(kit.namespace, everything=True)
-        await kit.reassert("b", 1, mark_ms=last + 60 * SECOND)
+        await kit.reassert("b", 1, fence_ms=last + 60 * SECOND)
         for number, text in enumerate("ab"):
-            await kit.of(text).revert(number, last_ms=last)
+            await kit.of(text).release(number, last_ms=last)
         await refused_by_quarantine(kit, "b")
         await self.age(kit.namespace, OVER)
         floors = {grant.machine_id: grant.floor_ms for grant in [await kit.take(t) for t in "cdef"]}
@@ -290,7 +290,7 @@ class MachineQuarantines(OwnTests):
         await at_once([call for both in zip(asks, asserts, strict=True) for call in both])
         await self.age(kit.namespace, OVER)
         for text, number in ids.items():
-            await kit.guard(text, number)
+            await kit.renew(text, number)
         ids |= await kit.take_all("stuvwxyz", bits=4)
         assert_different(ids)
         await refused_as_full(kit, "one more", bits=4)
@@ -308,7 +308,7 @@ async def refused_by_quarantine(
     """Have an instance ask for an id, or guard one, in a quarantine; return the error."""
     told = f"the store may have forgotten who holds what; {text} is told"
     if machine_id is not None:
-        call = kit.reassert if reassert else kit.guard
+        call = kit.reassert if reassert else kit.renew
         return await refused(MachineIdQuarantineError, told, call, text, machine_id)
     ask = partial(kit.of(text).distribute, bits, now_ms=kit.now_ms() + ahead, latest_ms=2**53)
     return await refused(MachineIdQuarantineError, told, ask)

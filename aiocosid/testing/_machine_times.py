@@ -25,14 +25,14 @@ class MachineTimes(OwnTests):
         """After any owner, and any change: given back, expired, or found again."""
         kit = MachineKit(make_machines)
         mark = kit.now_ms() + 63 * SECOND
-        await kit.hold("a", mark_ms=mark)
+        await kit.hold("a", fence_ms=mark)
         again = kit.anew("a")
         floor = (await again.distribute(2, **kit.times())).floor_ms
         assert floor >= mark, f"found again after a crash: floor {floor}, mark {mark}"
-        await again.revert(0, last_ms=-1)
+        await again.release(0, last_ms=-1)
         floor = (await kit.take("b")).floor_ms
         assert floor >= mark, f"given back unused: floor {floor}, mark {mark}"
-        await kit.of("b").revert(0, last_ms=-1)
+        await kit.of("b").release(0, last_ms=-1)
         floor = (await kit.take("c")).floor_ms
         assert floor >= mark, f"given back twice unused: floor {floor}, mark {mark}"
 
@@ -42,7 +42,7 @@ class MachineTimes(OwnTests):
         mark = kit.now_ms() + 63 * SECOND
         for number, text in enumerate("abcd"):
             await kit.take(text)
-            await kit.guard(text, number, mark_ms=mark + number)
+            await kit.renew(text, number, fence_ms=mark + number)
         for taker in "ef":
             await self.age(kit.namespace, SAFE_GUARD + 10)
             for number, text in enumerate(f"{taker}{each}" for each in "abcd"):
@@ -54,7 +54,7 @@ class MachineTimes(OwnTests):
         """Up to 2^53-1 it is kept to the millisecond: Lua and JSON know no larger integers."""
         kit = MachineKit(make_machines)
         for mark in (99_999_999_999_999, 123_456_789_012_345, 2**53 - 1):
-            await kit.hold("a", mark_ms=mark)
+            await kit.hold("a", fence_ms=mark)
             floor = (await kit.take("a")).floor_ms
             assert floor == mark, f"the mark {mark} came back as {floor}"
 
@@ -63,11 +63,11 @@ class MachineTimes(OwnTests):
         kit = MachineKit(make_machines)
         past, now, stamp, mark = kit.ahead(-3600, 0, 5, 63)
         await kit.take("a")
-        await kit.of("a").guard(0, now_ms=stamp, mark_ms=mark)
-        await kit.of("a").guard(0, now_ms=past, mark_ms=past)
+        await kit.of("a").renew(0, now_ms=stamp, fence_ms=mark)
+        await kit.of("a").renew(0, now_ms=past, fence_ms=past)
         floor = (await kit.take("a")).floor_ms
         assert floor >= mark, f"the mark {mark} was lowered to {floor}"
-        await kit.of("a").revert(0, last_ms=now)
+        await kit.of("a").release(0, last_ms=now)
         grant = await kit.take("b")
         assert grant.floor_ms >= stamp, f"the stamp {stamp} was lowered: {grant.floor_ms}"
         assert grant.machine_id == 0, f"0 was given back; {grant.machine_id} was handed out"
@@ -77,12 +77,12 @@ class MachineTimes(OwnTests):
         kit = MachineKit(make_machines)
         ahead = kit.now_ms() + 40 * SECOND
         await kit.take("a")
-        await kit.of("a").guard(0, now_ms=ahead, mark_ms=-1)
-        await kit.of("a").guard(0, now_ms=ahead - 30 * SECOND, mark_ms=-1)
+        await kit.of("a").renew(0, now_ms=ahead, fence_ms=-1)
+        await kit.of("a").renew(0, now_ms=ahead - 30 * SECOND, fence_ms=-1)
         again = kit.anew("a")
         floor = (await again.distribute(2, **kit.times())).floor_ms
         assert floor >= ahead, f"the stamp was {ahead}; the floor is {floor}"
-        await again.revert(0, last_ms=-1)
+        await again.release(0, last_ms=-1)
         floor = (await kit.take("b")).floor_ms
         assert floor >= ahead, f"the stamp was {ahead}; given back, the floor is {floor}"
 
@@ -91,8 +91,8 @@ class MachineTimes(OwnTests):
         for stable, taker in ((False, "b"), (True, "a")):
             kit = MachineKit(make_machines, stable=stable)
             last, mark = kit.ahead(2, 63)
-            await kit.hold("a", mark_ms=mark)
-            await kit.of("a").revert(0, last_ms=last)
+            await kit.hold("a", fence_ms=mark)
+            await kit.of("a").release(0, last_ms=last)
             floor = (await kit.take(taker)).floor_ms
             assert last <= floor < mark, f"last id {last}, mark {mark}: the floor is {floor}"
 
@@ -101,13 +101,13 @@ class MachineTimes(OwnTests):
         for stable, lead in ((False, 63), (False, 5), (True, 63), (True, 5)):
             kit = MachineKit(make_machines, stable=stable)
             now, used, leading, mark = kit.ahead(0, 1, lead, 63)
-            await kit.hold("a", mark_ms=mark)
+            await kit.hold("a", fence_ms=mark)
             heir = kit.anew("a")
             await heir.distribute(2, **kit.times())
-            await heir.guard(0, now_ms=now, mark_ms=leading)
-            await kit.of("a").revert(0, last_ms=used)
+            await heir.renew(0, now_ms=now, fence_ms=leading)
+            await kit.of("a").release(0, last_ms=used)
             try:
-                await heir.guard(0, now_ms=now, mark_ms=-1)
+                await heir.renew(0, now_ms=now, fence_ms=-1)
             except MachineIdLostError as error:
                 raise AssertionError(f"it took the id from the life after it: {error}") from error
             floor = (await heir.distribute(2, **kit.times())).floor_ms
@@ -117,8 +117,8 @@ class MachineTimes(OwnTests):
         """One that has to wait for its floor is taken only if there is no other."""
         kit = MachineKit(make_machines)
         latest, mark = kit.ahead(2, 63)
-        await kit.hold("a", mark_ms=mark)
-        await kit.of("a").revert(0, last_ms=-1)
+        await kit.hold("a", fence_ms=mark)
+        await kit.of("a").release(0, last_ms=-1)
         ids = [(await kit.take(text, latest_ms=latest)).machine_id for text in "bcd"]
         assert ids == [1, 2, 3], f"0 has to wait, and 1 to 3 were free: {ids}"
         grant = await kit.take("e", latest_ms=latest)
@@ -129,11 +129,11 @@ class MachineTimes(OwnTests):
         """After a crash and a step back the instance takes another; its own goes to the pool."""
         kit = MachineKit(make_machines)
         latest, mark = kit.ahead(2, 63)
-        await kit.hold("a", mark_ms=mark)
+        await kit.hold("a", fence_ms=mark)
         found = (await kit.take("a", latest_ms=latest)).machine_id
         assert found == 1, f"its own has to wait, and 1 was free; a is given {found}"
         await refused_as_lost(kit, "a", 0)
-        await kit.guard("a", 1)
+        await kit.renew("a", 1)
         grant = await kit.take("b")
         assert grant.machine_id == 0, f"0 was given back; {grant.machine_id} was handed out"
         assert grant.floor_ms >= mark, f"the mark was {mark}; the floor is {grant.floor_ms}"
@@ -142,14 +142,14 @@ class MachineTimes(OwnTests):
         """With all ids held, or a stable instance: it gets the floor, and has to wait."""
         full = MachineKit(make_machines)
         latest, mark = full.ahead(2, 63)
-        await full.hold("abcd", mark_ms=mark)
+        await full.hold("abcd", fence_ms=mark)
         stable = MachineKit(make_machines, stable=True)
-        await stable.hold("a", mark_ms=mark)
+        await stable.hold("a", fence_ms=mark)
         for kit in (full, stable):
             grant = await kit.take("a", latest_ms=latest)
             assert grant.machine_id == 0, f"a had 0 and is given {grant.machine_id}"
             assert grant.floor_ms >= mark, f"the mark was {mark}; the floor is {grant.floor_ms}"
-            await kit.guard("a", 0)
+            await kit.renew("a", 0)
         await refused_as_full(full, "e")
 
     async def test_a_late_expired_id_is_left_for_another(self, make_machines: Make) -> None:
@@ -158,7 +158,7 @@ class MachineTimes(OwnTests):
         latest, mark = kit.ahead(2, 63)
         for number, text in enumerate("abcd"):
             await kit.take(text)
-            await kit.guard(text, number, mark_ms=-1 if number == 2 else mark)
+            await kit.renew(text, number, fence_ms=-1 if number == 2 else mark)
         await self.age(kit.namespace, SAFE_GUARD + 10)
         found = (await kit.take("e", latest_ms=latest)).machine_id
         assert found == 2, f"only 2 need not wait; e is given {found}"

@@ -184,7 +184,7 @@ class Arena:
         async def prepare() -> None:
             async with place.opened() as store:
                 await store.create_schema(disposable=True)
-                if machines and (mark := getattr(store, "mark_machines", None)):
+                if machines and (mark := getattr(store, "initialize_namespace", None)):
                     await mark(namespace=NAMESPACE)
 
         asyncio.run(prepare())

@@ -154,14 +154,14 @@ class RecordedGenerator:
         elif isinstance(event, SegmentFetched):
             self._history.happened("lease", 0, event.max_id - event.count + 1, event.max_id)
         elif isinstance(event, MachineIdGuarded) and self._lease is not None:
-            self._leased_until(self._lease, event.mark_ms)
+            self._leased_until(self._lease, event.fence_ms)
 
-    def _leased_until(self, lease: MachineIdLease, mark_ms: int) -> None:
+    def _leased_until(self, lease: MachineIdLease, fence_ms: int) -> None:
         machine_id = lease.machine_id
         first_ms = max(lease.floor_ms + 1, lease.taken_ms, self._marks.get(machine_id, -1) + 1)
-        if first_ms <= mark_ms:
-            self._history.happened("lease", machine_id, first_ms, mark_ms)
-            self._marks[machine_id] = mark_ms
+        if first_ms <= fence_ms:
+            self._history.happened("lease", machine_id, first_ms, fence_ms)
+            self._marks[machine_id] = fence_ms
 
     def end(self) -> None:
         """Write down that a machine id is the store's again; before the generator is closed.

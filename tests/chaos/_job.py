@@ -48,7 +48,7 @@ class Place:
     async def opened(self, instrument: Instrument | None = None) -> AsyncGenerator[Store]:
         """Open it; close it at the end."""
         async with AsyncExitStack() as stack:
-            store = await stack.enter_async_context(aiocosid.open_store(self.url))
+            store = await stack.enter_async_context(aiocosid.store_from_url(self.url))
             if self.cache:
                 from aiocosid.stores.redis import RedisStore
                 from aiocosid.stores.tiered import TieredStore

@@ -19,23 +19,25 @@ from urllib.parse import quote
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from aiocosid import open_store
+from aiocosid import store_from_url
 from aiocosid._life.clock import SystemClock
 from aiocosid.abc import IdSegmentDistributor, Store
 from aiocosid.errors import StoreNotEmptyError
-from aiocosid.machine.cells import Marker, Space
+from aiocosid.machine.cells import Marker, NamespaceRecord
 from aiocosid.stores._engine_url import _OPTIONS
+from aiocosid.stores._sequence_rules import SequenceAnswer, SequenceState
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.stores.nats import BIAS
 from aiocosid.stores.sqlalchemy import SqlAlchemyStore
 from aiocosid.stores.zookeeper._backend import Cells
 from aiocosid.stores.zookeeper.tree import Node, Nodes
 from tests import sql_cells
+from tests.integration._sequences import open_fence
 from tests.machine_marks import (
     etcd_root,
+    initialize_namespace,
     mariadb_run,
     mark_etcd,
-    mark_machines,
     mark_mariadb,
     mark_nats,
     mark_postgres,
@@ -69,7 +71,7 @@ class Backend(ABC):
 
     def open(self) -> Store:
         """Return the store, on the loop that is running."""
-        return open_store(self.url)
+        return store_from_url(self.url)
 
     async def prepare(self, store: Store) -> None:
         """Create what is missing, also where another test has left keys and no marker."""
@@ -95,6 +97,13 @@ class Backend(ABC):
     def forget(self, namespace: str, *, everything: bool) -> None:
         """Lose all of a namespace's machine ids, or become another store that has the same."""
         pytest.skip("this store has no marker yet")
+
+    def open_fence(self, full_name: str) -> None:  # noqa: B027 - one in memory is open
+        """Have nothing forgotten of a name's sequences; a new name makes its callers wait."""
+
+    def lose_sequences(self, namespace: str, name: str) -> None:
+        """Lose a name's sequences behind the store's back."""
+        raise NotImplementedError
 
     def vanish(self, namespace: str) -> None:
         """Remove each key of a namespace, its count too; the store's marker stays."""
@@ -135,6 +144,9 @@ class Memory(Backend):
         store = MemoryStore.from_url(self.url)
         store.forget_machines(namespace=namespace, everything=everything)
 
+    def lose_sequences(self, namespace: str, name: str) -> None:
+        MemoryStore.from_url(self.url).forget_machines(namespace=namespace)
+
 
 class Sqlite(Backend):
     """A file of the test's own."""
@@ -163,6 +175,15 @@ class Sqlite(Backend):
     def forget(self, namespace: str, *, everything: bool) -> None:
         sql_cells.forget(self._run, namespace, everything=everything)
 
+    def open_fence(self, full_name: str) -> None:
+        text = SequenceState(str(self.file.stat().st_ino)).text(SequenceAnswer(0, 1, 1, 0, 0))
+        row = f"'sequence/{full_name}', '{text}', 0"
+        self._run(f"insert into aiocosid_cell values ({row})")  # noqa: S608 - names of a test
+
+    def lose_sequences(self, namespace: str, name: str) -> None:
+        cell = f"sequence/{namespace}.{name}"
+        self._run(f"delete from aiocosid_cell where name = '{cell}'")  # noqa: S608 - as above
+
     def _run(self, sql: str) -> Sequence[Sequence[object]]:
         with closing(sqlite3.connect(self.file)) as connection, connection:
             return connection.execute(sql).fetchall()
@@ -184,6 +205,12 @@ class Valkey(Backend):
         # uvloop looks at its timers first: a busy machine must not have them end what was answered.
         return self.server.patient_url
 
+    def open_fence(self, full_name: str) -> None:
+        open_fence(self.server, f"aiocosid:{{{full_name}}}:<second>")
+
+    def lose_sequences(self, namespace: str, name: str) -> None:
+        self.server.call("DEL", f"aiocosid:{{{namespace}.{name}}}:fence")
+
     def set_counter(self, distributor: IdSegmentDistributor, to: int) -> None:
         self.server.call("SET", f"cosid:{{{distributor.namespaced_name}}}.adder", to)
 
@@ -202,7 +229,7 @@ class Valkey(Backend):
             self._put(namespace, replace(space, since_ms=space.since_ms - older))
 
     def mark(self, namespace: str) -> None:
-        mark_machines(self.server, namespace)
+        initialize_namespace(self.server, namespace)
 
     def forget(self, namespace: str, *, everything: bool) -> None:
         if not everything:
@@ -213,12 +240,12 @@ class Valkey(Backend):
         self.server.call("HDEL", MARKER, f"count:{namespace}")
         # Without a cell it would be sound, for the store is marked as a whole.
         marker = self.server.call("HGET", MARKER, "store")
-        self._put(namespace, Space("another one", Marker.read(f"{marker}").marker_id))
+        self._put(namespace, NamespaceRecord("another one", Marker.read(f"{marker}").marker_id))
 
-    def _space(self, namespace: str) -> Space:
-        return Space.read(str(self.server.call("GET", f"cosid:{{{namespace}}}:space")))
+    def _space(self, namespace: str) -> NamespaceRecord:
+        return NamespaceRecord.read(str(self.server.call("GET", f"cosid:{{{namespace}}}:space")))
 
-    def _put(self, namespace: str, space: Space) -> None:
+    def _put(self, namespace: str, space: NamespaceRecord) -> None:
         self.server.call("SET", f"cosid:{{{namespace}}}:space", space.text())
 
 
@@ -303,14 +330,14 @@ class Zookeeper(Backend):
 
     def age(self, namespace: str, seconds: float) -> None:
         older, at = int(seconds * 1000), Cells("", namespace)
-        space = Space.read(self._text(at.space))
+        space = NamespaceRecord.read(self._text(at.space))
         if space.quarantine:
             self._write(at.space, replace(space, since_ms=space.since_ms - older).text())
         if not self.ages:
             self._show_ages()
         # The server alone says when a node was written: what is read of it is older from now on.
         written_ms: int = self.server.behind.set("/aiocosid/clock", b"").mtime
-        self.ages += [(f"{at.notes}/", written_ms, older), (f"{at.entries}/", written_ms, older)]
+        self.ages += [(f"{at.records}/", written_ms, older), (f"{at.entries}/", written_ms, older)]
         while self.server.behind.set("/aiocosid/clock", b"").mtime == written_ms:
             pass
 
@@ -341,16 +368,16 @@ class Zookeeper(Backend):
 
     def forget(self, namespace: str, *, everything: bool) -> None:
         at = Cells("", namespace)
-        space = Space.read(self._text(at.space))
+        space = NamespaceRecord.read(self._text(at.space))
         if everything:
             for path in (at.space.rpartition("/")[0], at.entries.rpartition("/")[0]):
                 self.server.behind.delete(path, recursive=True)
             # Without a cell it would be sound, for the store is marked as a whole.
             marker = self.server.behind.exists("/aiocosid/marker")
-            space = Space(
+            space = NamespaceRecord(
                 marker_id=Marker.read(self._text("/aiocosid/marker")).marker_id if marker else ""
             )
-            for path in (at.entries, at.pool, at.notes, at.space):
+            for path in (at.entries, at.pool, at.records, at.space):
                 self.server.behind.ensure_path(path)
         self._write(at.space, replace(space, identity="another").text())
 
@@ -391,12 +418,12 @@ class Etcd(Backend):
 
     def forget(self, namespace: str, *, everything: bool) -> None:
         root = etcd_root(namespace)
-        space = Space.read(self.server.get(f"{root}space") or "")
+        space = NamespaceRecord.read(self.server.get(f"{root}space") or "")
         if everything:
             self.server.delete(root)
             # Without a cell it would be sound, for the store is marked as a whole.
             marker = self.server.get(etcd_root("").replace("ns//", "store/marker"))
-            space = Space(marker_id=Marker.read(marker).marker_id if marker else "")
+            space = NamespaceRecord(marker_id=Marker.read(marker).marker_id if marker else "")
         self.server.put(f"{root}space", replace(space, identity="another").text())
 
     def vanish(self, namespace: str) -> None:
@@ -424,12 +451,12 @@ class Nats(Backend):
 
     def age(self, namespace: str, seconds: float) -> None:
         older = int(seconds * 1000)
-        seats = nats_key(namespace, "id", "*")
-        for key in self.server.subjects("aiocosid_cells", seats):
+        slots = nats_key(namespace, "id", "*")
+        for key in self.server.subjects("aiocosid_cells", slots):
             text, seen = self._text(key)
-            note, stamp, *noted = text.split("\n")
+            record, stamp, *noted = text.split("\n")
             seen = int(noted[0]) if noted else seen
-            self.server.put(key, f"{note}\n{stamp}\n{seen - older}".encode())
+            self.server.put(key, f"{record}\n{stamp}\n{seen - older}".encode())
         space = self._space(namespace)
         if space.quarantine:
             self._write(namespace, replace(space, since_ms=space.since_ms - older))
@@ -439,7 +466,7 @@ class Nats(Backend):
             mark_nats(self.server, namespace)
 
     def forget(self, namespace: str, *, everything: bool) -> None:
-        space = Space() if everything else self._space(namespace)
+        space = NamespaceRecord() if everything else self._space(namespace)
         if everything:
             self.server.purge("aiocosid_cells", nats_key(namespace, ">"))
         # Without a cell it would be sound, for the store is marked as a whole.
@@ -455,10 +482,10 @@ class Nats(Backend):
         is_there = marker in self.server.subjects("aiocosid_cells", marker)
         return Marker.read(self._text(marker)[0]).marker_id if is_there else ""
 
-    def _space(self, namespace: str) -> Space:
-        return Space.read(self._text(nats_key(namespace, "space"))[0])
+    def _space(self, namespace: str) -> NamespaceRecord:
+        return NamespaceRecord.read(self._text(nats_key(namespace, "space"))[0])
 
-    def _write(self, namespace: str, space: Space) -> None:
+    def _write(self, namespace: str, space: NamespaceRecord) -> None:
         self.server.put(nats_key(namespace, "space"), space.text().encode())
 
     def _text(self, key: str) -> tuple[str, int]:

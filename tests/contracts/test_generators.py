@@ -28,7 +28,6 @@ from aiocosid.snowflake import (
     CachedSnowflakeId,
     CosIdGenerator,
     ShardedId,
-    ShardedLayout,
     SnowflakeId,
     SnowflakeLayout,
 )
@@ -181,13 +180,25 @@ class Sharded(IdGeneratorContract):
     @pytest.fixture
     def make_generator(self, namespace: str) -> MakeGenerator:
         distributor = MemorySequenceDistributor(namespace=namespace, name="order")
-        layout = ShardedLayout(COSID_S.epoch_ms)
-        return lambda: ShardedId(distributor, layout=layout, sharding_id=7)
+        return lambda: ShardedId(distributor, sharding_id=7)
 
 
 @pytest.mark.asyncio(loop_factories=["asyncio"])
 class TestSharded(Sharded):
-    pass
+    """Each generator has a distributor of its own, as in a process of its own."""
+
+    ids_per_worker = 500
+
+    @pytest.fixture(params=["memory", "sqlite", "valkey"])
+    def backend(self, request: pytest.FixtureRequest) -> Backend:
+        return STORES[request.param](request)
+
+    @pytest.fixture
+    def make_generator(self, backend: Backend, store: Any, namespace: str) -> MakeGenerator:
+        backend.open_fence(f"{namespace}.order")
+        return lambda: ShardedId(
+            store.sequence_distributor(namespace=namespace, name="order"), sharding_id=7
+        )
 
 
 class Grouped(IdGeneratorContract):

@@ -89,11 +89,11 @@ class TestOnOneStore(Machines):
         above_ms = now_ms - 1000
 
         async def take(name: str) -> MachineGrant:
-            asker = store.machine_id_distributor(namespace=namespace, instance_id=name)
-            return await asker.distribute(2, now_ms=now_ms - 60_000, latest_ms=2**53)
+            caller = store.machine_id_distributor(namespace=namespace, instance_id=name)
+            return await caller.distribute(2, now_ms=now_ms - 60_000, latest_ms=2**53)
 
         async def raise_all(to_ms: int) -> list[bool]:
-            lift = partial(store.raise_machine_mark, namespace=namespace, above_ms=to_ms)
+            lift = partial(store.raise_machine_fence, namespace=namespace, above_ms=to_ms)
             return [await lift(machine_id=number) for number in range(4)]
 
         one = store.machine_id_distributor(namespace=namespace, instance_id="one")
@@ -101,8 +101,8 @@ class TestOnOneStore(Machines):
         assert await raise_all(above_ms) == [True] * 4
         assert await raise_all(above_ms) == [False] * 4
         assert await raise_all(above_ms - 1) == [False] * 4
-        await one.guard(held.machine_id, now_ms=now_ms - 50_000, mark_ms=now_ms - 40_000)
-        await one.revert(held.machine_id, last_ms=now_ms - 45_000)
+        await one.renew(held.machine_id, now_ms=now_ms - 50_000, fence_ms=now_ms - 40_000)
+        await one.release(held.machine_id, last_ms=now_ms - 45_000)
         grants = [await take(name) for name in "abcd"]
         assert sorted(each.machine_id for each in grants) == [0, 1, 2, 3]
         assert [each.floor_ms for each in grants if each.floor_ms < above_ms] == []
@@ -110,7 +110,7 @@ class TestOnOneStore(Machines):
             await take("e")
         for wrong in (-1, now_ms + 25 * 3600 * 1000, 2**53, True):
             with pytest.raises(InvalidArgumentError, match="above_ms"):
-                await store.raise_machine_mark(namespace=namespace, machine_id=0, above_ms=wrong)
+                await store.raise_machine_fence(namespace=namespace, machine_id=0, above_ms=wrong)
 
     async def test_ids_that_a_wrong_clock_has_spoilt(self, store: Store) -> None:
         """Free ones are mended; one that is held, and one whose mark may be right, are left."""
@@ -126,20 +126,20 @@ class TestOnOneStore(Machines):
             ]
             for number, machine in enumerate(machines):
                 await machine.distribute(2, now_ms=now_ms, latest_ms=2**53)
-                mark_ms = near_ms if number == 3 else far_ms
-                await machine.guard(number, now_ms=now_ms, mark_ms=mark_ms)
-            await machines[0].revert(0, last_ms=far_ms - 5)
-            await machines[1].revert(1, last_ms=-1)
-            await machines[3].revert(3, last_ms=-1)
+                fence_ms = near_ms if number == 3 else far_ms
+                await machine.renew(number, now_ms=now_ms, fence_ms=fence_ms)
+            await machines[0].release(0, last_ms=far_ms - 5)
+            await machines[1].release(1, last_ms=-1)
+            await machines[3].release(3, last_ms=-1)
         found = await store.repair_machines(namespace=namespace)
         assert [(each.machine_id, each.instance_id) for each in found] == [
             *((0, ""), (1, "")),
             (2, "c"),
         ]
-        assert found[0].mark_ms == far_ms - 5
+        assert found[0].fence_ms == far_ms - 5
         assert [each.machine_id for each in await store.repair_machines(namespace=namespace)] == [2]
         listed = await store.machines(namespace=namespace)
-        floors = [max(each.mark_ms, each.last_timestamp_ms) for each in listed]
+        floors = [max(each.fence_ms, each.last_timestamp_ms) for each in listed]
         assert all(now_ms < each <= now_ms + 2 * 60_000 for each in floors[:2])
         assert floors[2:] == [far_ms, near_ms]
 
@@ -157,7 +157,7 @@ class TestOnOneStore(Machines):
         with pytest.raises(InvalidArgumentError):
             await store.set_machine_bits(namespace=namespace, bits=32)
         assert await store.machine_bits(namespace=namespace) == 2
-        await one.revert(0, last_ms=1)
+        await one.release(0, last_ms=1)
         for _ in range(2):
             await store.set_machine_bits(namespace=namespace, bits=3)
             assert await store.machine_bits(namespace=namespace) == 3
@@ -178,7 +178,7 @@ class TestOnOneStore(Machines):
         self.backend.vanish(namespace)
         with pytest.raises(MachineIdQuarantineError):
             await of("another").distribute(2, **times)
-        await holder.reassert(held.machine_id, now_ms=times["now_ms"], mark_ms=-1)
+        await holder.reassert(held.machine_id, now_ms=times["now_ms"], fence_ms=-1)
         listed = await store.machines(namespace=namespace)
         assert [(each.machine_id, each.instance_id) for each in listed] == [(0, "holder")]
         self.backend.vanish(namespace)
@@ -199,9 +199,11 @@ class TestOnOneStore(Machines):
             times = {"now_ms": SYSTEM_CLOCK.now_ms(), "latest_ms": 2**53}
             return (await one.distribute(2, **times)).machine_id
 
-        async def mark(safe_guard: float | None = None, *, is_new: bool = False) -> MachineMarker:
-            return await store.mark_machines(
-                namespace=namespace, is_new=is_new, safe_guard=safe_guard
+        async def mark(
+            safe_guard: float | None = None, *, confirm_no_holders: bool = False
+        ) -> MachineMarker:
+            return await store.initialize_namespace(
+                namespace=namespace, confirm_no_holders=confirm_no_holders, safe_guard=safe_guard
             )
 
         async def length() -> float:
@@ -213,14 +215,14 @@ class TestOnOneStore(Machines):
             await take(of("short", 40.0))
             return 10 * ceil(caught.value.seconds_left / 10)
 
-        await mark(is_new=True)
+        await mark(confirm_no_holders=True)
         for marked in (20.0, None, 55.0):
             owner = of("owner", 115.0)  # another one each time: else aged stamps are a namesake's
             machine_id = await take(owner)
-            await mark(marked, is_new=True)
-            await owner.guard(machine_id, now_ms=SYSTEM_CLOCK.now_ms(), mark_ms=-1)
+            await mark(marked, confirm_no_holders=True)
+            await owner.renew(machine_id, now_ms=SYSTEM_CLOCK.now_ms(), fence_ms=-1)
             assert await length() == 120
-        await mark(is_new=True)
+        await mark(confirm_no_holders=True)
         assert await length() == 50
         for named, due in ((30.0, 50), (75.0, 80), (None, 80), (55.0, 80)):
             assert not (await mark(named)).is_quarantined
@@ -228,7 +230,7 @@ class TestOnOneStore(Machines):
         await mark(inf)
         self.backend.forget(namespace, everything=False)
         assert (await mark()).seconds_left == inf
-        await mark(55.0, is_new=True)
+        await mark(55.0, confirm_no_holders=True)
         assert await length() == 60
         for wrong in (0.0, -1.0):
             with pytest.raises(InvalidArgumentError):

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from aiocosid.errors import UnsupportedByStoreError
-from aiocosid.provider import open_store
+from aiocosid.provider import store_from_url
 from aiocosid.segment import SegmentId
 from aiocosid.testing._workers import fresh_namespace
 from tests.histories import History
@@ -56,7 +56,7 @@ async def _check_histories(backend: Backend, url: str) -> None:
         for _ in range(CALLS):
             await history.take(generator.next_ids, rng.choice((1, 1, 3)))
 
-    async with open_store(url) as one, open_store(url) as two:
+    async with store_from_url(url) as one, store_from_url(url) as two:
         await backend.prepare(one)
         made = [
             SegmentId(

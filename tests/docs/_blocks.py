@@ -7,6 +7,7 @@ A block is run as it stands.  What a page may say about one:
 * ``<!-- no-run: reason -->`` on a line before the fence: it is only shown.
 * ``print(...)  # text`` in a ``python`` block: what it prints.
 * ``$ command`` in a ``console`` block, with its output below; ``...`` stands for anything.
+* A ``sh`` block has commands alone, without prompts: other sites than ours copy them as they are.
 
 Blocks of one page share a directory and the names that they define, as in a REPL, where a bare
 ``await`` is allowed as well.
@@ -43,6 +44,7 @@ ROOT: Final = Path(__file__).parents[2]
 SERVERS: Final = {
     "redis://localhost:6379/0": "valkey_factory",
     "postgresql://app:secret@localhost/shop": "postgres_database",
+    "postgresql://app:secret@localhost/orders": "postgres_database",
     "http://localhost:8688": "cosid_proxy_url",
     "mysql://app:secret@localhost/shop": "mariadb_database",
     "zookeeper://localhost:2181": "zookeeper_tree",
@@ -147,6 +149,7 @@ class Reader:
     names: dict[str, Any] = field(default_factory=lambda: {"__name__": "__main__"})
     exported: dict[str, str] = field(default_factory=dict)
     _stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    _web: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
         self._stack.enter_context(contextlib.chdir(self.directory))
@@ -175,6 +178,8 @@ class Reader:
             self._run_python(block, source)
         elif block.language == "console":
             self._run_console(block, source)
+        elif block.language == "sh":
+            self._run_console(block, re.sub(r"^(?=\S)", "$ ", source, flags=re.MULTILINE))
 
     def _forget_modules(self) -> None:
         """Let the next reader's files of the same names be imported."""
@@ -219,9 +224,7 @@ class Reader:
                 del self.exported[command.split()[1]]
                 continue
             if command.startswith("uvicorn "):
-                port = free_port()
-                self.urls[f"http://127.0.0.1:{WEB_PORT}"] = base = f"http://{HOST}:{port}"
-                self._serve(f"{command} --port {port}", base)
+                self._serve_web(command)
                 continue
             if command.startswith("aiocosid serve "):  # its settings name the address
                 self._serve(command, f"http://{self.urls[ID_SERVICE]}")
@@ -254,7 +257,18 @@ class Reader:
             **self.exported,
         }
 
-    def _serve(self, command: str, base: str) -> None:
+    def _serve_web(self, command: str) -> None:
+        """Start a web server on the port of all pages; the one before has to end first."""
+        base = f"http://{HOST}:{(port := free_port())}"
+        written = f"http://127.0.0.1:{WEB_PORT}"
+        if self._web is not None:
+            self._web.terminate()
+            self._web.wait(timeout=COMMAND_TIMEOUT)
+            self.urls[self.urls[written]] = base  # in the rest of this block
+        self.urls[written] = base
+        self._web = self._serve(f"{command} --port {port}", base)
+
+    def _serve(self, command: str, base: str) -> subprocess.Popen[bytes]:
         """Start a web server that answers there; it ends with the page."""
         server = subprocess.Popen(
             command.split(),
@@ -271,6 +285,7 @@ class Reader:
             deadline=COMMAND_TIMEOUT,
         )
         assert server.poll() is None, f"{command} ended with {server.returncode}"
+        return server
 
     def _request(self, command: str) -> str:
         """Play curl, which not every machine has."""

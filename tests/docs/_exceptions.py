@@ -1,7 +1,9 @@
-"""The box of exceptions, which is written once and shown on several pages.
+"""The box of exceptions, which is written once and included by several pages.
 
-The pages include it.  The README cannot, so it has a copy: ``python -m tests.docs._exceptions``
-writes it, and a test compares the two.
+The README cannot include it.  It has a short form, which names each kind of exception: a test goes
+through the box and the README, item by item.  An item of the box may get a further kind, so its
+words are recorded.  After a change look at the README and at the list in the test, then run
+``python -m tests.docs._exceptions``.
 """
 
 from __future__ import annotations
@@ -14,44 +16,43 @@ from ._blocks import ROOT
 
 BOX: Final = ROOT / "docs" / "_includes" / "exceptions.md"
 README: Final = ROOT / "README.md"
-SITE: Final = "https://aiocosid.readthedocs.io/en/latest"
+RECORD: Final = ROOT / "tests" / "docs" / "exceptions.txt"
 
-_TITLE: Final = re.compile(r'!!! warning "(.+)"\n')
-_TO_A_PLACE: Final = re.compile(r"\[([^\]]+)\]\(/[\w/-]+\.md#[\w-]+\)")
-_TO_A_PAGE: Final = re.compile(r"\]\((/[\w/-]+)\.md\)")
-_COPY: Final = re.compile(
-    r"(<!-- docs/_includes/exceptions.md -->\n).*?(<!-- end -->\n)", re.DOTALL
-)
+_HEADING: Final = "### When ids may repeat, have a gap, or stop\n"
+_PART: Final = re.compile(r"^(?=\*\*[^*]+\*\*)", re.MULTILINE)
+_ITEM: Final = re.compile(r"\n(?=\* |\n)")
+_LINK: Final = re.compile(r"\[([^\]]+)\]\([^)]*\)")
 
 
-def for_the_readme() -> str:
-    """Return the box as the README shows it: with links to pages alone, so that it stays short."""
-    text = textwrap.dedent(_TITLE.sub("", BOX.read_text("utf-8")))
-    text = _TO_A_PAGE.sub(rf"]({SITE}\1.html)", _TO_A_PLACE.sub(r"\1", text))
-    return "\n".join(_filled(text))
+def plain(text: str) -> str:
+    """Return a text in one line, with the words of its links alone."""
+    return " ".join(_LINK.sub(r"\1", text).split())
 
 
-def _filled(text: str) -> list[str]:
-    """Return the lines of a text, each paragraph and each item filled again."""
-    lines = [""]
-    for item in re.split(r"\n(?=\* |\n)", text.strip()):
-        body = " ".join(item.split())
-        if item.startswith("\n") or not body:
-            lines.append("")
-        lines += textwrap.wrap(
-            body,
-            110,
-            subsequent_indent="  " if body.startswith("* ") else "",
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-    return [*lines[1:], ""]
+def box() -> dict[str, list[str]]:
+    """Return the items of the box by the bold words above them; those words begin the first."""
+    return _parts(textwrap.dedent(BOX.read_text("utf-8").partition("\n")[2]))
 
 
-def with_copy(readme: str) -> str:
-    """Return the text of a README with the present copy between its two comments."""
-    return _COPY.sub(lambda found: found[1] + for_the_readme() + found[2], readme)
+def recorded() -> str:
+    """Return the words of the box as they are recorded: a line for each item."""
+    return "".join(f"{item}\n" for items in box().values() for item in items)
+
+
+def in_short() -> dict[str, list[str]]:
+    """Return the same of the README's short form."""
+    text = README.read_text("utf-8").partition(_HEADING)[2].partition("\n## ")[0]
+    return _parts(text)
+
+
+def _parts(text: str) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for part in _PART.split(text):
+        if part.startswith("**"):
+            items = [plain(item) for item in _ITEM.split(part) if item.strip()]
+            found[part.split("**")[1]] = items
+    return found
 
 
 if __name__ == "__main__":
-    README.write_text(with_copy(README.read_text("utf-8")), "utf-8")
+    RECORD.write_text(recorded(), "utf-8")

@@ -1,4 +1,4 @@
-"""For the site: tables that a phone can show by rows, and an index for programs that read text."""
+"""For the site: tables as rows on a phone, commands to copy, and an index for programs."""
 
 from __future__ import annotations
 
@@ -20,6 +20,10 @@ GROUP: Final = re.compile(
 FEW: Final = 2  # columns: a phone shows them side by side
 ROOMY: Final = 4  # columns: a wide window has room for whole words in them
 WORD: Final = re.compile(r"<code>([^<\s]{1,24})</code>")
+
+CODE: Final = re.compile(r'<div class="highlight">(?=<pre>(.*?)</pre>)', re.DOTALL)
+PROMPT: Final = re.compile(r'<span class="gp">.*?</span>')
+OUTPUT: Final = '<span class="go">'
 
 _index: list[str] = []
 
@@ -54,8 +58,18 @@ def by_rows(match: re.Match[str]) -> str:
     return f"<table data-by-rows{mark}><thead>{head}</thead><tbody>{rows}</tbody>"
 
 
+def with_commands(match: re.Match[str]) -> str:
+    """Write the commands of a console block where the theme's button takes what it copies from."""
+    if not PROMPT.search(match[1]):
+        return match[0]
+    lines = (PROMPT.sub("", line) for line in match[1].split("\n") if OUTPUT not in line)
+    commands = unescape(re.sub(r"<[^>]*>", "", "\n".join(lines))).strip()
+    return f'<div class="highlight" data-copy="{escape(commands)}">'
+
+
 def on_page_content(html: str, **_: object) -> str:
-    """Mark the tables of a page; a column without a name has no header."""
+    """Mark the tables and the console blocks of a page; a column without a name has no header."""
+    html = CODE.sub(with_commands, html)
     return TABLE.sub(by_rows, html).replace("<th></th>", "<td></td>")
 
 

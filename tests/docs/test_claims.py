@@ -34,7 +34,7 @@ ALONE: Final = (
 UNDETECTED: Final = ""  # the row says that ids repeat, and why this library cannot see it
 
 CLAIMS: Final[dict[tuple[str, str], dict[str, str]]] = {
-    ("README.md", "Why"): {
+    ("docs/howto/do-i-need-this.md", "How they differ"): {
         "an id is": f"{OF_COUNTERS}::test_a_counter_begins_with_its_first_step",
         "order": f"{OF_GENERATORS}::test_ids_are_positive_and_rising",
         "callers that wait for the store": "tests/unit/segment/test_distance.py"
@@ -50,7 +50,7 @@ CLAIMS: Final[dict[tuple[str, str], dict[str, str]]] = {
         "No id of a counter": f"{CHAOS}::test_nothing_comes_twice",
         "Ids of one generator": f"{OF_GENERATORS}::test_two_generators_are_disjoint",
         "Gaps are allowed": "tests/docs/test_facts.py"
-        "::test_the_tickets_of_the_readme_have_a_gap_for_each_insert_that_fails",
+        "::test_numbers_with_a_step_of_1_have_a_gap_for_each_insert_that_fails",
         "The event loop": f"{OF_GENERATORS}::test_a_greedy_consumer_lets_others_run",
         "If a generator sees": f"{OF_COUNTERS}::test_a_counter_that_went_back_is_noticed",
     },

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +13,14 @@ import aiocosid
 
 from ._blocks import ROOT, SERVERS, Block, Reader, blocks, is_named, pages
 
-LANGUAGES = {"console", "go", "lua", "php", "python", "sql", "text", "toml", "yaml"}
+LANGUAGES = {"console", "go", "json", "lua", "php", "python", "sh", "sql", "text", "toml", "yaml"}
 
 ALONE = (
     "README.md",
     "docs/index.md",
     "docs/tutorial.md",
     "docs/fastapi-",
+    "docs/order-",
     "docs/howto/",
     "docs/migrate/",
 )
@@ -70,6 +73,18 @@ def test_every_block_of_a_page_runs(
     with reader:
         for block in blocks(page):
             reader.follow(block)
+
+
+def test_the_readme_runs_on_each_store_that_it_names(reader: Reader) -> None:
+    """The comment above `connect` says where else the block runs as it stands."""
+    (block,) = (each for each in blocks(PAGES["README.md"]) if each.language == "python")
+    (url,) = re.findall(r'connect\("([^"]+)"', block.source)
+    others = re.findall(r'# .*"(\w+://[^"]*)"', block.source)
+    assert others
+    reader.pastes_alone = True
+    with reader:
+        for other in others:
+            reader.follow(replace(block, source=block.source.replace(url, other)))
 
 
 def test_the_block_of_the_package_runs(tmp_path: Path) -> None:
@@ -148,3 +163,14 @@ def test_blocks_are_found() -> None:
         Block(page, 4, "python", "x = 1\n", "a.py", None),
         Block(page, 10, "console", "$ b\n", None, "why"),
     ]
+
+
+def test_commands_without_prompts_run(reader: Reader) -> None:
+    with reader:
+        reader.follow(planted("echo one > a\npip install nothing\n", "sh"))
+        assert (reader.directory / "a").read_text() == "one\n"
+
+
+def test_the_readme_has_no_prompts() -> None:
+    """Where it is shown, a button copies what is in a block."""
+    assert not [line for line in PAGES["README.md"].read_text().splitlines() if line[:2] == "$ "]

@@ -17,7 +17,7 @@ from aiocosid._life import open_state
 from aiocosid.segment import _opening, options, pace
 from aiocosid.stores._mysql import MYSQL
 from aiocosid.stores._postgres import POSTGRES
-from aiocosid.stores._sqlite import SQLITE
+from aiocosid.stores._sqlite import SEQUENCE, SQLITE
 from aiocosid.stores.redis._backend import ADD, RAISE
 from tests.servers import (
     PASSWORD,
@@ -68,7 +68,7 @@ async def test_the_rights_that_a_redis_url_needs_besides(
         "health_check_interval": f"redis://{valkey.host}:{valkey.port}?health_check_interval=1",
         "redis+cluster://": valkey_cluster.url,
     }
-    async with aiocosid.open_store(urls["a db other than 0"]) as store:
+    async with aiocosid.store_from_url(urls["a db other than 0"]) as store:
         await store.initialize(confirm_no_holders=True)
     for what, url in urls.items():
         servers = valkey_cluster.masters if "cluster" in what else [valkey]
@@ -76,10 +76,10 @@ async def test_the_rights_that_a_redis_url_needs_besides(
             user = f"{' '.join(base)} {extra[what]}".split()
             server.call("ACL", "SETUSER", namespace, "reset", "on", f">{PASSWORD}", *user)
         if "/9" in url:  # the test's servers are initialised, but for their other databases
-            async with aiocosid.open_store(url) as store:
+            async with aiocosid.store_from_url(url) as store:
                 await store.initialize(confirm_no_holders=True)
         login = f"//{namespace}:{quote(PASSWORD, safe='')}@"
-        async with aiocosid.open_store(url.replace("//", login)) as store:
+        async with aiocosid.store_from_url(url.replace("//", login)) as store:
             for name in "abc":  # on a cluster on several of its servers
                 counter = store.segment_distributor(namespace=namespace, name=name, offset=7)
                 await counter.next_max_id(1)
@@ -97,7 +97,7 @@ async def test_the_markers_that_a_restore_deletes(
     """Each command names something that an initialised store has."""
     page = RESTORED.read_text()
     for url in (valkey.url, etcd.url, zookeeper.url):
-        async with aiocosid.open_store(url) as store:
+        async with aiocosid.store_from_url(url) as store:
             await store.initialize(confirm_no_holders=True)
     (key,) = re.findall(r"`redis-cli DEL (\S+)`", page)
     assert valkey.call("EXISTS", key) == 1
@@ -115,7 +115,7 @@ def test_every_url_in_a_table_names_a_store(page: Path, tmp_path: Path) -> None:
     for url in URL.findall(page.read_text()):
         if url.endswith(("://", "...", "?")):
             continue
-        aiocosid.open_store(re.sub(r"(ssl_ca_certs=)[^&]*", rf"\g<1>{authority}", url))
+        aiocosid.store_from_url(re.sub(r"(ssl_ca_certs=)[^&]*", rf"\g<1>{authority}", url))
 
 
 def unpadded(text: str) -> str:
@@ -134,6 +134,7 @@ def test_the_statements_are_those_that_are_sent() -> None:
     sent |= {f'--8<-- "{path.relative_to(ROOT)}"' for path in included}
     for dialect in (POSTGRES, MYSQL, SQLITE):
         sent |= {*dialect.add, dialect.raise_to.creating}
+    sent.add(SEQUENCE)
     assert shown == {unpadded(statement) for statement in sent}
 
 
@@ -208,19 +209,19 @@ def test_the_api_pages_have_every_module() -> None:
     assert set(aiocosid.__all__) - first <= {"errors"}
 
 
-async def test_the_tickets_of_the_readme_have_a_gap_for_each_insert_that_fails(
+async def test_numbers_with_a_step_of_1_have_a_gap_for_each_insert_that_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A restart leaves none."""
     monkeypatch.chdir(tmp_path)
-    config = block_of(ROOT / "README.md", "toml", "store = ")
+    config = block_of(ROOT / "docs" / "howto" / "configure.md", "toml", "namespace = ")
     settings = tomllib.loads(config) | {"store": "sqlite:///ids.db", "create": True}
     table = sqlite3.connect(":memory:")
     table.execute("CREATE TABLE tickets (number TEXT, title TEXT UNIQUE)")
     for titles in (["tea", "tea"], ["cups"]):  # in two lives of the application
         async with aiocosid.configure(settings) as ids:
             for title in titles:
-                row = (str(await ids["ticket"].next_id()), title)
+                row = (str(await ids["bill"].next_id()), title)
                 with suppress(sqlite3.IntegrityError), table:
                     table.execute("INSERT INTO tickets VALUES (?, ?)", row)
     numbers = [number[-6:] for (number,) in table.execute("SELECT number FROM tickets")]
@@ -231,6 +232,10 @@ def anchors(page: Path) -> set[str]:
     """What the headings of a page may be linked by, on a web page made from it."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", each).lower().replace(" ", "-") for each in headings}
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_bytes()) <= 7 * 1024
 
 
 def test_the_links_of_the_readme_lead_somewhere() -> None:

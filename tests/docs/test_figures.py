@@ -84,13 +84,22 @@ STRICT: Final = [
 
 FACTS: Final[dict[Path, tuple[str, ...]]] = {
     README: (
+        f"(a chain goes on for {pace.ENDURANCE:g} seconds,",
+        f"a Snowflake for {UNNOTICED} seconds",
+        f"a stable instance for {UNNOTICED_IF_STABLE} seconds",
+        f"set back by more than {BEHIND:g} seconds",
+        f"NATS {'.'.join(map(str, OLDEST))} and later",
+    ),
+    DOCS / "howto" / "do-i-need-this.md": (
         f"{8 * len(uuid4().bytes)} bits, {len(str(uuid4()))} characters",
-        f"ids for the next {WORDS[pace.ENDURANCE]}, at the measured rate",
-        f"[NATS] {'.'.join(map(str, OLDEST))} and later",
     ),
     DOCS / "index.md": (
-        "up to 124 segments for one short wait",  # 4 + 8 + 16 + 32 + 64: CosId's
         f"adds a *step* to it, say {DEFAULT_STEP}",
+        f"ids for the next {WORDS[pace.ENDURANCE]}, at the measured rate",
+        f"NATS {'.'.join(map(str, OLDEST))} and later",
+    ),
+    DOCS / "reference" / "cosid-names.md": (
+        "up to 124 segments for one short wait",  # 4 + 8 + 16 + 32 + 64: CosId's
         f"`step=`, {pace.CHAIN_STEP} by default for a chain, else {DEFAULT_STEP};",
         f"`safe_distance=`, {default(SegmentChainId, 'safe_distance')} ",
     ),
@@ -210,9 +219,8 @@ ELSEWHERE: Final = {  # what other pages say of the same constants
 
 
 def prose(page: Path) -> str:
-    """The text of a page in one line, without code, the targets of links and the README's copy."""
+    """The text of a page in one line, without code and the targets of links."""
     text = page.read_text("utf-8")
-    text = re.sub(r"<!-- docs/_includes/.*?<!-- end -->", "", text, flags=re.DOTALL)
     text = re.sub(r"^ *```.*?^ *```$", "", text, flags=re.DOTALL | re.MULTILINE)
     return " ".join(re.sub(r"\]\([^)]*\)", "]", text).split())
 

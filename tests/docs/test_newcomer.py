@@ -31,6 +31,7 @@ FIRST = [
     pytest.param("README.md", marks=pytest.mark.stress),
     pytest.param("docs/tutorial.md", marks=pytest.mark.nightly),
     pytest.param("docs/fastapi-sqlalchemy-postgresql.md", marks=pytest.mark.stress),
+    pytest.param("docs/order-service.md", marks=pytest.mark.nightly),
 ]
 GUIDES = [
     pytest.param(name, marks=pytest.mark.nightly)

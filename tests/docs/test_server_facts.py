@@ -10,7 +10,7 @@ from typing import Any
 from starlette.routing import Route
 
 import aiocosid
-from aiocosid.server import App, Verb
+from aiocosid.server import App, TokenScope
 from aiocosid.server._problems import _STATUSES
 from aiocosid.server.dialects import cosid, leaf, resp, tinyid
 
@@ -87,7 +87,7 @@ def test_the_page_has_each_kind_of_problem() -> None:
 
 
 def test_the_page_has_each_verb() -> None:
-    assert [*cells("## Tokens", 0)] == [*Verb]
+    assert [*cells("## Tokens", 0)] == [*TokenScope]
 
 
 def test_the_page_has_each_command() -> None:

@@ -147,6 +147,27 @@ async def test_axe_has_nothing_to_say(browser: Browser, site: Path, scheme: str)
 
 
 @in_browser
+async def test_a_copy_has_no_prompt(browser: Browser, url: str) -> None:
+    """The button leaves out the output as well; a selection keeps it."""
+    async with visit(browser, permissions=["clipboard-read", "clipboard-write"]) as visitor:
+        page = visitor.page
+        await page.goto(f"{url}/tutorial.html")
+        block = page.locator(".highlight", has_text="curl -s -X POST").first
+        await block.hover()
+        await block.locator("button[data-clipboard-target]").click()
+        command = "curl -s -X POST http://127.0.0.1:8000/orders"
+        assert await copied(page) == f"{command}\n{command}"
+        await block.locator("code").evaluate("code => getSelection().selectAllChildren(code)")
+        await page.keyboard.press("Control+C")
+        assert (await copied(page)).split("\n") == [command, '{"id":1}', command, '{"id":2}']
+
+
+async def copied(page: Page) -> str:
+    text: str = await page.evaluate("navigator.clipboard.readText()")
+    return text
+
+
+@in_browser
 async def test_the_search_finds_the_guide_first(browser: Browser, url: str) -> None:
     """Before the reference, which has each word more often."""
     async with visit(browser) as visitor:

@@ -15,7 +15,7 @@ from aiocosid import snowflake
 from aiocosid.abc import DEFAULT_GUARD_INTERVAL, DEFAULT_SAFE_GUARD, InstanceId, Store
 from aiocosid.machine import _options as machine_options
 from aiocosid.machine._manual import DEFAULT_MARK_INTERVAL
-from aiocosid.machine.cells import Count, Marker, NamespaceCount, Note, Space
+from aiocosid.machine.cells import Count, MachineRecord, Marker, NamespaceCount, NamespaceRecord
 from aiocosid.machine.distributor import CellMachineIdDistributor
 from aiocosid.snowflake import LAYOUTS, _sequencer, _stamping
 from aiocosid.stores._dialect import (
@@ -30,7 +30,7 @@ from aiocosid.stores._mysql import MYSQL
 from aiocosid.stores._postgres import POSTGRES
 from aiocosid.stores._sqlite import SQLITE
 from aiocosid.stores.redis._backend import CellCodec
-from tests.machine_marks import mark_machines
+from tests.machine_marks import initialize_namespace
 from tests.servers import GUEST, GUEST_PASSWORD, PASSWORD, PostgresServer, ValkeyServer
 
 from ._blocks import ROOT, blocks
@@ -87,7 +87,7 @@ def test_the_schema_page_has_every_column() -> None:
     assert said == sorted(re.findall(r"^    ([a-z_]+) [a-z]+", tables, re.MULTILINE))
 
 
-@pytest.mark.parametrize("cell", [Count, Marker, NamespaceCount, Note, Space])
+@pytest.mark.parametrize("cell", [Count, Marker, NamespaceCount, MachineRecord, NamespaceRecord])
 def test_the_schema_page_has_every_field_of_a_cell(cell: Any) -> None:
     """A new field needs its words."""
     page = SCHEMA.read_text().split("\n### Cells\n")[1].split("\n### ")[0]
@@ -96,7 +96,9 @@ def test_the_schema_page_has_every_field_of_a_cell(cell: Any) -> None:
         for line in page.splitlines()
         if line.startswith(f"| {CELL_NAMES.get(cell, cell.__name__.lower())} |")
     ]
-    written = Space(region_code=2) if cell is Space else cell()  # with all that it may have
+    written = (
+        NamespaceRecord(region_code=2) if cell is NamespaceRecord else cell()
+    )  # with all that it may have
     stored = json.loads(written.text()).keys()
     assert set(re.findall(r"`(\w+)`", row.split("|")[3])) == stored
 
@@ -106,7 +108,7 @@ async def lease_and_give_back(store: Store) -> None:
         machine = store.machine_id_distributor(instance_id=instance_id)
         async with aiocosid.SnowflakeId(machine) as generator:
             await generator.next_id()
-    await store.revert_machine(machine_id=0)
+    await store.evict_machine(machine_id=0)
 
 
 @pytest.mark.integration
@@ -116,12 +118,12 @@ async def test_the_rights_on_redis_suffice(valkey_factory: Callable[..., ValkeyS
     few, more = block_of(SCHEMA, "text", "~cosid:* ~aiocosid:marker").splitlines()
     for user, rights in (("app", few), ("operator", f"{few} {more}")):
         server.call("ACL", "SETUSER", user, "reset", "on", f">{PASSWORD}", *rights.split())
-    mark_machines(server, "cosid")
-    async with aiocosid.open_store(server.url_for(username="app", password=PASSWORD)) as store:
+    initialize_namespace(server, "cosid")
+    async with aiocosid.store_from_url(server.url_for(username="app", password=PASSWORD)) as store:
         await lease_and_give_back(store)
         assert len(await store.machines(namespace="cosid")) == 1
     url = server.url_for(username="operator", password=PASSWORD)
-    async with aiocosid.open_store(url) as store:
+    async with aiocosid.store_from_url(url) as store:
         assert len(await store.machines()) == 1
 
 
@@ -130,12 +132,12 @@ async def test_the_rights_on_postgresql_suffice(
     postgres: PostgresServer, postgres_database: str, namespace: str
 ) -> None:
     """A role with the grants of the page leases, gives back, frees and looks."""
-    async with aiocosid.open_store(postgres_database) as store:
+    async with aiocosid.store_from_url(postgres_database) as store:
         await store.create_schema()  # which marks what it creates
     grant = block_of(SCHEMA, "sql", "GRANT").replace("TO app", f"TO {GUEST}")
     postgres.execute(grant, database=namespace)
     url = postgres.url_for(user=GUEST, password=GUEST_PASSWORD, database=namespace)
-    async with aiocosid.open_store(url) as store:
+    async with aiocosid.store_from_url(url) as store:
         await lease_and_give_back(store)
         assert len(await store.machines()) == 1
 

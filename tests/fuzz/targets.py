@@ -33,7 +33,7 @@ from aiocosid.errors import (
 )
 from aiocosid.machine._held_id import HeldId, MachineState
 from aiocosid.machine._manual import ordinal_of
-from aiocosid.provider import IdProvider, open_store
+from aiocosid.provider import IdProvider, store_from_url
 from aiocosid.provider.settings import check_settings
 from aiocosid.provider.settings._values import shown_url
 from aiocosid.server import App
@@ -101,7 +101,7 @@ def may_hold(url: str) -> bool:
 def urls(text: str) -> None:
     """A store or InvalidArgumentError, and no password in what either says."""
     try:
-        said = repr(open_store(text))
+        said = repr(store_from_url(text))
     except InvalidArgumentError as error:
         said = f"{error} {error!r} {error.value!r} {error.__cause__!r}"
     said += shown_url(text)
@@ -234,11 +234,11 @@ def state_files(text: str) -> None:
         directory=folder(),
     )
     paths = {
-        "m": held._mark_path,
+        "m": held._fence_path,
         "b": held._bits_path,
         "s": held._states.path("n", held._instance_id),
     }
-    path = paths.get(kind, held._mark_path)
+    path = paths.get(kind, held._fence_path)
     path.write_bytes(content)
     try:
         held.take(10, 5, leavings=0)

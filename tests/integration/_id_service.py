@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import uvicorn
 
-from aiocosid import connect, open_store
+from aiocosid import connect, store_from_url
 from aiocosid.abc import MAX_ID
 from aiocosid.server import App, Limits, Token
 from aiocosid.server._listen import EitherProtocol
@@ -38,7 +38,7 @@ def app_on(
     receipt_key: str = "",
 ) -> tuple[App, dict[str, Any]]:
     """Return a server on a store, and the options of uvicorn that it needs."""
-    store = open_store(url)
+    store = store_from_url(url)
     app = App(
         connect("memory://"),
         store=store,

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, TypeVar
 import pytest
 
 from aiocosid.abc import InstanceId
-from aiocosid.machine.cells import Note
+from aiocosid.machine.cells import MachineRecord
 from aiocosid.machine.distributor import CellMachineIdDistributor
 from aiocosid.stores._dialect import Value
 from aiocosid.stores._executor import Executor, Row
@@ -106,20 +106,22 @@ class Tables(ABC):
         """Run one statement, as `tests.sql_cells` does."""
         return self.execute(sql)
 
-    def read_note(self, machine_id: int, namespace: str = "dev") -> Note | None:
-        """Our note on an id."""
+    def read_note(self, machine_id: int, namespace: str = "dev") -> MachineRecord | None:
+        """Our record on an id."""
         text = sql_cells.read_cell(self.run, sql_cells.note_name(namespace, machine_id))
-        return Note.read(text) if text is not None else None
+        return MachineRecord.read(text) if text is not None else None
 
-    def write_note(self, machine_id: int, note: Note, seen_ms: int, namespace: str = "dev") -> None:
+    def write_note(
+        self, machine_id: int, record: MachineRecord, seen_ms: int, namespace: str = "dev"
+    ) -> None:
         """Write it, as of that time by the store's clock."""
         name = sql_cells.note_name(namespace, machine_id)
-        sql_cells.write_cell(self.run, name, note.text(), seen_ms)
+        sql_cells.write_cell(self.run, name, record.text(), seen_ms)
 
-    def note(self, machine_id: int, namespace: str = "dev") -> int | None:
+    def record(self, machine_id: int, namespace: str = "dev") -> int | None:
         """The mark."""
         found = self.read_note(machine_id, namespace)
-        return found.mark_ms if found is not None else None
+        return found.fence_ms if found is not None else None
 
     def holder(self, machine_id: int) -> str:
         """Who holds an id."""

@@ -176,7 +176,7 @@ def in_threads(func: Callable[[str], list[int]], place: str) -> list[int]:
 
 def openings(url: str) -> Iterator[AbstractAsyncContextManager[object]]:
     """Yield generators by themselves, and a provider."""
-    store = aiocosid.open_store(url)
+    store = aiocosid.store_from_url(url)
     yield from (Uuid4Id(), Uuid7Id(), CounterId())
     yield SegmentId(store.segment_distributor(name="order"))
     yield SegmentChainId(store.segment_distributor(name="order"))

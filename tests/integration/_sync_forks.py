@@ -50,9 +50,9 @@ async def _quiet(provider: aiocosid.IdProvider) -> None:
 
 def quiet() -> None:
     """Wait until no statement is under way: a child could not use SQLite otherwise."""
-    flight = orders._flight
-    if flight is not None:
-        flight.exception()
+    fetch = orders._pending
+    if fetch is not None:
+        fetch.exception()
     if ids._session.is_alive:
         ids._session.call(_quiet)
 
@@ -278,8 +278,8 @@ def forked_at(k: int, call: Callable[[sync.SyncIdGenerator[int]], list[int]]) ->
     )
     with suppress(SegmentUnavailableError):  # a slow machine
         mine.next_ids(5)  # all that is in hand; the next batch has landed, or is about to
-        if mine._flight is not None:
-            mine._flight.exception(10)
+        if mine._pending is not None:
+            mine._pending.exception(10)
     got: list[int] = []
     # The child may wait in vain for a loop that only the parent has.
     with (

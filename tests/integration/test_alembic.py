@@ -30,7 +30,7 @@ from sqlmodel import SQLModel
 
 from aiocosid.integrations import alembic as aiocosid_alembic
 from aiocosid.integrations.sqlalchemy import SegmentPrimaryKey, SnowflakePrimaryKey, cosid_default
-from aiocosid.provider.models import CosId
+from aiocosid.provider.models import GeneratedId
 from aiocosid.stores.schema import NAMES
 from aiocosid.stores.sqlalchemy import SqlAlchemyStore, schema_metadata
 
@@ -64,7 +64,7 @@ class Event(SnowflakePrimaryKey, Base):
 class Marked(Base):
     __tablename__ = "only_marked"
 
-    id: Mapped[Annotated[int, CosId("order")]] = mapped_column(BigInteger, primary_key=True)
+    id: Mapped[Annotated[int, GeneratedId("order")]] = mapped_column(BigInteger, primary_key=True)
 
 
 class Constrained(Base):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aiocosid import connect, open_store
+from aiocosid import connect, store_from_url
 from aiocosid.abc import Store
 from aiocosid.errors import CounterNotCreatedError
 from aiocosid.server import SpanStore
@@ -53,7 +53,7 @@ async def test_not_in_a_new_or_emptied_store(
     found = request.getfixturevalue(server)()
     if isinstance(found, ValkeyServer):
         found.call("FLUSHALL")  # the fixture has initialised it
-    async with open_store(found.url) as store:
+    async with store_from_url(found.url) as store:
         assert isinstance(store, BackendStore)
         with pytest.raises(CounterNotCreatedError):
             await store.begin_counter(name="order", offset=offset)
@@ -64,7 +64,7 @@ async def test_not_in_a_new_or_emptied_store(
 async def test_not_in_an_emptied_table(
     mariadb: MariadbServer, mariadb_database: str, namespace: str, offset: int
 ) -> None:
-    async with open_store(mariadb_database) as store:
+    async with store_from_url(mariadb_database) as store:
         assert isinstance(store, BackendStore)
         await store.create_schema()
         assert await store.begin_counter(name="order", offset=offset) == offset
@@ -80,7 +80,7 @@ def whole(
     request: pytest.FixtureRequest, etcd_factory: Callable[[], EtcdServer], valkey: ValkeyServer
 ) -> Store:
     """A store over others, whose root was never initialised, as one that was emptied."""
-    new = open_store(etcd_factory().url)
+    new = store_from_url(etcd_factory().url)
     if request.param == "tiered":
         return TieredStore(new, RedisStore.from_url(valkey.url), root_name="r", owns_stores=True)
     if request.param == "striped":

@@ -19,7 +19,7 @@ from aiocosid.abc import MAX_ID
 from aiocosid.errors import InvalidArgumentError, StoreAuthenticationError, StoreError
 from aiocosid.provider import configure
 from aiocosid.segment import RemoteId
-from aiocosid.server import App, Limits, SpanStore, Token, Verb, digest_of, new_token
+from aiocosid.server import App, Limits, SpanStore, Token, TokenScope, digest_of, new_token
 from aiocosid.server._listen import EitherProtocol
 from aiocosid.server.dialects import resp
 from aiocosid.stores.remote import RemoteStore
@@ -36,7 +36,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "chain": {"kind": "chain"},
     "segment": {"kind": "segment", "step": 7},
     "snowflake": {"kind": "snowflake"},
-    "cached": {"kind": "cached"},
+    "cached": {"kind": "cached_snowflake"},
     "counter": {"kind": "counter"},
     "int32": {"kind": "int32", "inner": {"kind": "chain"}},
     "uncertainty": {"kind": "uncertainty", "bits": 5, "inner": {"kind": "chain"}},
@@ -47,7 +47,7 @@ OTHERS: dict[str, dict[str, Any]] = {
     "grouped": {"kind": "grouped", "group_by": "year", "zone": "UTC"},
 }
 SECRET = new_token()
-TOKEN = Token(name="shop", digest=digest_of(SECRET), verbs=(Verb.IDS,), names=("chain",))
+TOKEN = Token(name="shop", digest=digest_of(SECRET), scopes=(TokenScope.IDS,), names=("chain",))
 
 
 @pytest.fixture

@@ -12,7 +12,15 @@ from typing import Any, Final
 import pytest
 import pytest_asyncio
 
-from aiocosid.machine.cells import Changes, Marker, Need, Note, Owner, Seat, Snapshot
+from aiocosid.machine.cells import (
+    Changes,
+    MachineRecord,
+    MachineSlot,
+    Marker,
+    Owner,
+    ReadRequest,
+    Snapshot,
+)
 from aiocosid.stores.backend import Backend as CellBackend
 from aiocosid.stores.base import BackendStore
 from aiocosid.stores.zookeeper._backend import Cells
@@ -21,7 +29,7 @@ from tests.contracts._stores import ENGINES, STORES, Backend, Etcd, Nats, Sqlite
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
 T0: Final = 1_700_000_000_000
-ALL: Final = Need(is_complete=True)
+ALL: Final = ReadRequest(is_complete=True)
 TURNS: Final = 12  # of each writer
 
 KINDS: Final = [
@@ -60,11 +68,13 @@ async def opened(stack: AsyncExitStack, kind: Backend, namespace: str) -> CellBa
 
 def signed(snapshot: Snapshot, number: int, by: int = 1) -> Changes:
     """A renewal, one unit later; turn, stamp and mark tell how many there were."""
-    seat = snapshot.seats[number]
-    note = seat.note or Note()
-    note = replace(note, turn=note.turn + by, mark_ms=note.turn + by)
-    owners = tuple(Owner(each.instance, each.stamp_ms + by) for each in seat.owners)
-    return Changes(seat.owners[0].instance, seats={number: Seat(owners, note)}, signed=number)
+    slot = snapshot.slots[number]
+    record = slot.record or MachineRecord()
+    record = replace(record, version=record.version + by, fence_ms=record.version + by)
+    owners = tuple(Owner(each.instance, each.stamp_ms + by) for each in slot.owners)
+    return Changes(
+        slot.owners[0].instance, slots={number: MachineSlot(owners, record)}, signed=number
+    )
 
 
 def taken(snapshot: Snapshot, number: int, who: str) -> Changes:
@@ -73,7 +83,7 @@ def taken(snapshot: Snapshot, number: int, who: str) -> Changes:
     return Changes(
         who,
         count=replace(snapshot.count, ids=snapshot.count.ids + 1),
-        seats={number: Seat((Owner(who, T0),), Note(who, token="t", turn=1))},  # noqa: S106
+        slots={number: MachineSlot((Owner(who, T0),), MachineRecord(who, token="t", version=1))},  # noqa: S106
         own={who: number},
         last_new=None if snapshot.last_new is None else max(snapshot.last_new, number),
         signed=number,
@@ -82,8 +92,8 @@ def taken(snapshot: Snapshot, number: int, who: str) -> Changes:
 
 def state(snapshot: Snapshot) -> Any:
     """All that a commit writes."""
-    seats = {number: (seat.owners, seat.note) for number, seat in snapshot.seats.items()}
-    return snapshot.marker, snapshot.space, snapshot.count, seats
+    slots = {number: (slot.owners, slot.record) for number, slot in snapshot.slots.items()}
+    return snapshot.marker, snapshot.space, snapshot.count, slots
 
 
 async def test_a_commit_that_is_sent_twice(backend: CellBackend, namespace: str) -> None:
@@ -104,10 +114,10 @@ async def test_a_new_id_that_is_sent_twice(backend: CellBackend, namespace: str)
     assert await backend.commit(one, taken(one, 2, "c"))
     assert not await backend.commit(copy, taken(copy, 2, "c"))
     assert not await backend.commit(copy, taken(copy, 2, "d"))
-    found = await backend.read(namespace, Need("c", is_complete=True))
+    found = await backend.read(namespace, ReadRequest("c", is_complete=True))
     assert state(found) == state(one)
     assert found.own in {2, None}  # where CosId's own entry is keyed by the instance
-    assert found.seats[2].seen_ms > 0
+    assert found.slots[2].seen_ms > 0
 
 
 async def test_two_are_counted_at_once(kind: Backend, backend: CellBackend, namespace: str) -> None:
@@ -125,13 +135,13 @@ async def test_who_is_gone_is_counted_no_more(backend: CellBackend, namespace: s
     """When all are counted anew, after a quarantine."""
     found = await backend.read(namespace, ALL)
     assert found.count is not None
-    del found.seats[1]
+    del found.slots[1]
     assert await backend.commit(found, replace(signed(found, 0), count=replace(found.count, ids=1)))
     again = await backend.read(namespace, ALL)
     assert again.count == replace(found.count, ids=1)
 
 
-STALE = ["marker", "space", "count", "epoch", "seat", "note", "own", "absent seat"]
+STALE = ["marker", "space", "count", "epoch", "slot", "note", "own", "absent slot"]
 
 
 @pytest.mark.parametrize("stale", STALE)
@@ -156,15 +166,19 @@ async def test_one_stale_cell_refuses_all(
             space=replace(new.space, gaps=True), count=replace(new.count, marker_id=f"{epoch}x")
         ),
         "epoch": Changes(count=replace(new.count, marker_id=f"{epoch}x")),
-        "seat": signed(new, 1),
-        "note": Changes("b", seats={1: Seat(new.seats[1].owners, Note("b", turn=9))}, signed=1),
+        "slot": signed(new, 1),
+        "note": Changes(
+            "b",
+            slots={1: MachineSlot(new.slots[1].owners, MachineRecord("b", version=9))},
+            signed=1,
+        ),
         "own": replace(taken(new, 3, "c"), count=None),
-        "absent seat": replace(taken(new, 2, "d"), count=None),
+        "absent slot": replace(taken(new, 2, "d"), count=None),
     }[stale]
     assert await backend.commit(new, meanwhile)
     found = state(await backend.read(namespace, ALL))
     changes = taken(old, 2, "c")
-    changes.seats |= signed(old, 1).seats
+    changes.slots |= signed(old, 1).slots
     try:
         assert not await backend.commit(old, changes)
         assert state(await backend.read(namespace, ALL)) == found
@@ -225,7 +239,7 @@ async def test_many_who_change_the_namespace(backend: CellBackend, namespace: st
 async def test_renewals_are_in_nobodys_way(backend: CellBackend, namespace: str) -> None:
     """Neither those of other ids, nor hand-outs."""
     snapshots = [
-        await backend.read(namespace, Need(who, number)) for number, who in enumerate("ab")
+        await backend.read(namespace, ReadRequest(who, number)) for number, who in enumerate("ab")
     ]
 
     async def renew(number: int) -> None:
@@ -241,7 +255,7 @@ async def test_renewals_are_in_nobodys_way(backend: CellBackend, namespace: str)
     found = await backend.read(namespace, ALL)
     assert found.count is not None
     assert found.count.ids == 2 + TURNS
-    assert [found.seats[number].note.turn for number in range(2)] == [TURNS + 1] * 2  # type: ignore[union-attr]
+    assert [found.slots[number].record.version for number in range(2)] == [TURNS + 1] * 2  # type: ignore[union-attr]
 
 
 class Writer:
@@ -262,7 +276,7 @@ class Writer:
     async def _once(self) -> bool:
         snapshot = await self.backend.read(self.namespace, ALL)
         changes = signed(snapshot, 0)
-        changes.seats |= signed(snapshot, 1).seats
+        changes.slots |= signed(snapshot, 1).slots
         return await self.backend.commit(snapshot, changes)
 
     async def _torn(self) -> None:
@@ -291,9 +305,11 @@ async def test_many_writers(
     confirmed = sum(each.confirmed for each in writers)
     unknown = sum(each.unknown for each in writers)
     found = await backend.read(namespace, ALL)
-    notes = [found.seats[number].note or Note() for number in range(2)]
-    assert [each.turn for each in notes] == [each.mark_ms for each in notes]
-    assert notes[0].turn == notes[1].turn
-    assert confirmed <= notes[0].turn - 1 <= confirmed + unknown
+    records = [found.slots[number].record or MachineRecord() for number in range(2)]
+    assert [each.version for each in records] == [each.fence_ms for each in records]
+    assert records[0].version == records[1].version
+    assert confirmed <= records[0].version - 1 <= confirmed + unknown
     assert confirmed >= TURNS // 2
-    assert [found.seats[number].stamp_ms - T0 for number in range(2)] == [notes[0].turn - 1] * 2
+    assert [found.slots[number].stamp_ms - T0 for number in range(2)] == [
+        records[0].version - 1
+    ] * 2

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.command import Command, Ended, command, environment, in_process, run
-from tests.machine_marks import mark_machines
+from tests.machine_marks import initialize_namespace
 from tests.servers.postgres import EXECUTED, GUEST, GUEST_PASSWORD, PostgresServer
 from tests.servers.proxy import FaultProxy
 from tests.servers.valkey import READER, ValkeyServer
@@ -152,7 +152,7 @@ class TestRefusals:
         """Without the right to write there are no ids, and looking still works."""
         url = valkey_password.url_for(username=READER, password=valkey_password.password)
         where = ("--store", url, "--namespace", namespace)
-        mark_machines(valkey_password, namespace)
+        initialize_namespace(valkey_password, namespace)
         self.check_refused(aiocosid("next", "order", *where))
         done = aiocosid("inspect", *where)
         assert done.code == 0

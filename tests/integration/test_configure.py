@@ -8,9 +8,9 @@ import pytest
 from pydantic import SecretStr
 
 from aiocosid.errors import StoreAuthenticationError
-from aiocosid.provider import configure, open_store
+from aiocosid.provider import configure, store_from_url
 from aiocosid.provider.settings import check_settings, load_settings
-from tests.machine_marks import mark_machines
+from tests.machine_marks import initialize_namespace
 from tests.servers.valkey import ValkeyServer
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 @pytest.fixture
 def file(valkey: ValkeyServer, postgres_database: str, namespace: str, tmp_path: Path) -> Path:
     """Settings with three stores."""
-    mark_machines(valkey, namespace)
+    initialize_namespace(valkey, namespace)
     path = tmp_path / "ids.toml"
     path.write_text(
         f"""
@@ -50,7 +50,7 @@ kind = "segment"
 store = "books"
 
 [generators.token]
-kind = "cosid"
+kind = "cosid_text"
 store = "books"
 namespace = "{namespace}.token"
 """
@@ -65,8 +65,8 @@ async def test_every_store_in_one_file(file: Path, namespace: str) -> None:
     await create_tables(file)
     books = load_settings(file).stores["books"]
     assert isinstance(books, SecretStr)
-    async with open_store(books.get_secret_value()) as store:
-        await store.mark_machines(namespace=f"{namespace}.token")
+    async with store_from_url(books.get_secret_value()) as store:
+        await store.initialize_namespace(namespace=f"{namespace}.token")
     for _ in range(2):
         async with provider as ids:
             for name in ids:
@@ -79,7 +79,7 @@ async def test_every_store_in_one_file(file: Path, namespace: str) -> None:
     assert {each.store.partition(":")[0] for each in report.generators} >= {"sqlite", "postgresql"}
     for url in urls:
         assert isinstance(url, SecretStr)
-        async with open_store(url.get_secret_value()) as store:
+        async with store_from_url(url.get_secret_value()) as store:
             machines = await store.machines(namespace=namespace)
             assert {machine.instance_id for machine in machines} <= {""}
 
@@ -88,7 +88,7 @@ async def create_tables(file: Path) -> None:
     """Get the stores ready."""
     for url in load_settings(file).stores.values():
         assert isinstance(url, SecretStr)
-        async with open_store(url.get_secret_value()) as store:
+        async with store_from_url(url.get_secret_value()) as store:
             await store.create_schema()
 
 

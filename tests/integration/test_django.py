@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,15 @@ from django.test.utils import isolate_apps
 import aiocosid
 import aiocosid.sync
 from aiocosid.errors import InvalidArgumentError, WouldBlock
-from aiocosid.integrations.django import CosIdDefault, CosIdField, SnowflakeField
+from aiocosid.integrations.django import (
+    CosIdDefault,
+    CosIdField,
+    CosIdQuerySet,
+    ShardedField,
+    SnowflakeField,
+)
+from aiocosid.sharding import ModCycle
+from aiocosid.snowflake import ShardedLayout
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.sync import SyncProvider
 
@@ -61,10 +70,10 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture
 def note(project: None) -> Iterator[Any]:
     """A model whose key has a default; its table is empty."""
-    from shop.models import Note  # type: ignore[import-not-found]
+    from shop.models import MachineRecord  # type: ignore[import-not-found]
 
-    Note.objects.all().delete()
-    yield Note
+    MachineRecord.objects.all().delete()
+    yield MachineRecord
     connections.close_all()
 
 
@@ -209,6 +218,154 @@ def test_the_kind_of_the_field_is_the_kind_of_a_missing_generator(project: None)
         "SnowflakeStatistics",
     ]
     ids.close()
+
+
+# Ids that carry the shard of their row
+
+
+class Shards:
+    """Ids of sharded sequences, and how many of which shard were asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, int]] = []
+        self._sequences = count(1)
+
+    def next_id(self, sharding_id: int) -> int:
+        return self.next_ids(1, sharding_id)[0]
+
+    def next_ids(self, n: int, sharding_id: int) -> list[int]:
+        self.asked.append((n, sharding_id))
+        return [
+            SHARDED.compose(1_700_000_000, sharding_id, next(self._sequences)) for _ in range(n)
+        ]
+
+
+SHARDED = ShardedLayout(1_546_300_800)
+
+
+def by_customer(row: Any) -> int:
+    return ModCycle(4, "orders_").sharding_id(row.customer_id)
+
+
+@contextmanager
+def parcels(shard: Any) -> Generator[tuple[Any, Shards]]:
+    """A model with its table, whose keys carry their shard, and where they come from."""
+    queries: Any = CosIdQuerySet
+    fields = {
+        "id": ShardedField(primary_key=True, shard=shard),
+        "customer_id": models.IntegerField(null=True),
+        "objects": queries.as_manager(),
+    }
+    ids = Shards()
+    with isolate_apps("shop"), override_settings(AIOCOSID={"__sharded__": ids}):
+        model = _model("Parcel", **fields)
+        with connections["default"].schema_editor() as editor:
+            editor.create_model(model)
+        yield model, ids
+        with connections["default"].schema_editor() as editor:
+            editor.delete_model(model)
+
+
+def shards(made: Iterable[Any]) -> list[int]:
+    return [SHARDED.parse(each.pk).sharding_id for each in made]
+
+
+def test_a_key_carries_the_shard_of_its_row(project: None) -> None:
+    """By an attribute or a function; `bulk_create` asks once for each shard."""
+    customers = [7, 0, 7, 3]
+    for shard, wanted in {"customer_id": customers, by_customer: [3, 0, 3, 3]}.items():
+        with parcels(shard) as (parcel, ids):
+            assert shards([parcel.objects.create(customer_id=6)]) == [by_customer_or(shard, 6)]
+            made = [parcel(customer_id=each) for each in customers]
+            given = parcel(id=4711)
+            parcel.objects.bulk_create([*made, given])
+            assert shards(made) == wanted
+            assert made[0].pk < made[2].pk
+            assert ids.asked[1:] == [(wanted.count(each), each) for each in dict.fromkeys(wanted)]
+            models.QuerySet(parcel).bulk_create([parcel(customer_id=1), parcel(customer_id=2)])
+            assert ids.asked[-2:] == [(1, 1), (1, 2)]
+            assert parcel.objects.count() == 8
+
+
+def by_customer_or(shard: Any, value: int) -> int:
+    return value if isinstance(shard, str) else value % 4
+
+
+def test_an_object_without_its_shard(project: None) -> None:
+    """No id is taken, and none of its batch is saved."""
+    with parcels("customer_id") as (parcel, ids):
+        said = r"customer_id, the shard of shop\.Parcel\.id, is None; it has to be an integer"
+        with pytest.raises(InvalidArgumentError, match=said):
+            parcel.objects.create()
+        with pytest.raises(InvalidArgumentError, match=said):
+            parcel.objects.bulk_create([parcel(customer_id=1), parcel()])
+        assert ids.asked == []
+        assert not parcel.objects.exists()
+    with (
+        parcels("customer_id") as (parcel, _),
+        override_settings(AIOCOSID={"__sharded__": Numbers(7)}),
+        pytest.raises(InvalidArgumentError, match=r"is 1; .* carry no shard"),
+    ):
+        parcel.objects.create(customer_id=1)
+
+
+def test_the_kind_of_a_sharded_field(project: None, tmp_path: Path) -> None:
+    """A provider of `connect` gets a missing one; one of a settings file is asked for the kind."""
+    path = tmp_path / "ids.toml"
+    path.write_text(
+        'store = "memory://"\n[generators.__sharded__]\nkind = "sharded"\n'
+        '[generators.plain]\nkind = "chain"\n'
+    )
+    connected = aiocosid.sync.connect(MemoryStore())
+    configured = SyncProvider(lambda: aiocosid.configure(path))
+    for ids in (connected, configured):
+        with parcels("customer_id") as (parcel, _), override_settings(AIOCOSID=ids):
+            made = [parcel(customer_id=each) for each in (7, 0, 7)]
+            parcel.objects.bulk_create(made)
+            last = parcel.objects.create(customer_id=4095)
+            told = [ShardedLayout().parse(each.pk).sharding_id for each in (*made, last)]
+            assert told == [7, 0, 7, 4095]
+            with pytest.raises(InvalidArgumentError, match="from 0 to 4095"):
+                parcel.objects.create(customer_id=4096)
+    with isolate_apps("shop"), override_settings(AIOCOSID=configured):
+        field = ShardedField(primary_key=True, generator="plain", shard="pk")
+        model = _model("Plain", id=field)
+        with pytest.raises(InvalidArgumentError, match="a ShardedId; other kinds"):
+            model._meta.pk.get_pk_value_on_save(model(id=1))
+    connected.close()
+    configured.close()
+
+
+def test_the_attribute_of_a_shard_is_checked(project: None) -> None:
+    ids = {"__sharded__": Shards()}
+    wrong = ShardedField(primary_key=True, shard="regoin")
+    ((number, text),) = _checked(ids, id=wrong, region=models.IntegerField())
+    assert number == "aiocosid.E002"
+    assert text == "The shard is 'regoin', but the model has no such attribute."
+    right = ShardedField(primary_key=True, shard="region")
+    assert not _checked(ids, id=right, region=models.IntegerField())
+    order = models.ForeignKey("shop.Order", models.CASCADE)
+    assert not _checked(ids, id=ShardedField(primary_key=True, shard="order_id"), order=order)
+
+
+def test_a_migration_keeps_the_shard(project: None) -> None:
+    """By its name, or by that of the function; another one alters no column."""
+    serialize: Any = MigrationWriter.serialize
+    written, _ = serialize(ShardedField(primary_key=True, shard="region"))
+    assert written == (
+        "aiocosid.integrations.django.ShardedField(primary_key=True, shard='region')"
+    )
+    written, imports = serialize(ShardedField(primary_key=True, shard=by_customer))
+    assert f"shard={__name__}.by_customer" in written
+    assert f"import {__name__}" in imports
+    editor = connections["default"].schema_editor(collect_sql=True)
+    with isolate_apps("shop"):
+        old, new = (
+            _model(name, id=ShardedField(primary_key=True, shard=name))._meta.pk
+            for name in ("one", "two")
+        )
+        new.column = old.column
+        assert not editor._field_should_be_altered(old, new)
 
 
 # What `manage.py check` says

@@ -18,7 +18,7 @@ from asyncmy.pool import Pool
 from redis.asyncio import Redis
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from aiocosid import open_store
+from aiocosid import store_from_url
 from aiocosid.abc import MachineIdDistributor, Store
 from aiocosid.errors import (
     InvalidArgumentError,
@@ -55,7 +55,7 @@ async def test_redis(
 ) -> None:
     """A server without a log of its writes, and one that evicts."""
     server = valkey_factory()
-    async with open_store(server.url) as store:
+    async with store_from_url(server.url) as store:
         each = [store.segment_distributor(name=name) for name in "abcde"]
         await asyncio.gather(*(one.next_max_id(1) for one in each))
         await each[0].next_max_id(1)
@@ -70,7 +70,7 @@ async def test_redis(
         await RedisStore(client, durability="refuse").segment_distributor(name="a").next_max_id(1)
     server.call("CONFIG", "SET", "maxmemory", "1gb")
     server.call("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
-    async with open_store(f"{server.url}?durability=refuse") as store:
+    async with store_from_url(f"{server.url}?durability=refuse") as store:
         for _ in range(2):
             with pytest.raises(StoreError, match=r"maxmemory-policy is allkeys-lru.*appendonly"):
                 await store.segment_distributor(name="a").next_max_id(1)
@@ -91,7 +91,7 @@ async def test_a_log_on_redis(
     url = server.url_for(username=namespace, password="x")  # noqa: S106 - the test's
 
     async def grant(demand: str = "refuse") -> int:
-        async with open_store(f"{url}?durability={demand}") as store:
+        async with store_from_url(f"{url}?durability={demand}") as store:
             return await store.segment_distributor(name="a").next_max_id(1)
 
     with pytest.raises(StoreError, match=r"appendfsync is everysec.*aof-load-truncated is yes"):
@@ -112,19 +112,19 @@ async def test_postgres(
     postgres: PostgresServer, postgres_database: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What counts is the session: a role or a URL may set it. The test's server has no fsync."""
-    async with open_store(postgres_database) as store:
+    async with store_from_url(postgres_database) as store:
         await store.create_schema()
         await store.segment_distributor(name="a").next_max_id(1)
         (told,) = warnings(caplog)
         assert told.startswith("postgres: fsync is off: a power cut may damage the database")
     for value in ("off", "local", "remote_write"):
         weak = f"{postgres_database}?durability=refuse&synchronous_commit={value}"
-        async with open_store(weak) as store:
+        async with store_from_url(weak) as store:
             for _ in range(2):
                 with pytest.raises(StoreError, match=rf"commit is {value}.*fsync is off"):
                     await store.segment_distributor(name="a").next_max_id(1)
     postgres.execute("ALTER TABLE cosid SET UNLOGGED", database=database_of(postgres_database))
-    async with open_store(f"{postgres_database}?durability=refuse") as store:
+    async with store_from_url(f"{postgres_database}?durability=refuse") as store:
         with pytest.raises(StoreError, match=r"table cosid is unlogged: .*SET LOGGED") as found:
             await store.segment_distributor(name="a").next_max_id(1)
     assert not re.search("synchronous_commit|full_page|aiocosid_", str(found.value))
@@ -140,7 +140,7 @@ async def test_postgres(
         assert len(warnings(caplog)) == 1
     for wrong in ("maybe", ""):
         with pytest.raises(InvalidArgumentError, match="warn, refuse or ignore for durability"):
-            open_store(f"{postgres_database}?durability={wrong}")
+            store_from_url(f"{postgres_database}?durability={wrong}")
 
 
 async def test_sqlite(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -175,7 +175,7 @@ async def test_sqlite(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
                 await call
     async with aiosqlite.connect(":memory:") as connection:
         await SqliteStore(connection).segment_distributor(name="a").next_max_id(1)
-    async with open_store(f"sqlite:///{path}") as own:
+    async with store_from_url(f"sqlite:///{path}") as own:
         await own.segment_distributor(name="a").next_max_id(1)
     assert not warnings(caplog)
 
@@ -189,7 +189,7 @@ async def test_machine_ids(
 ) -> None:
     """A holder may outlive the crash that has taken its id back: told as for counters."""
     for url in (mariadb_alone_database, postgres_database):
-        async with open_store(f"{url}?durability=ignore") as store:
+        async with store_from_url(f"{url}?durability=ignore") as store:
             await store.create_schema()
     engine = create_async_engine(mariadb_alone_database.replace(":", "+asyncmy:", 1))
     login: dict[str, Any] = {"host": engine.url.host, "port": engine.url.port}

@@ -253,7 +253,7 @@ class TestValues:
             await store.initialize()
             counter = store.segment_distributor(namespace="a", name="b", step=10)
             assert await counter.next_max_id(10) == 10
-            await store.mark_machines(namespace="a.b")
+            await store.initialize_namespace(namespace="a.b")
             machine = store.machine_id_distributor(namespace="a.b", instance_id="5")
             await machine.distribute(1, now_ms=1, latest_ms=1)
             found = [each.namespaced_name for each in await store.counters()]
@@ -325,10 +325,10 @@ class TestLogin:
             server.restart()  # which forgets who has logged in
             assert await eventually(lambda: counter.next_max_id(10), StoreUnavailableError) == 20
         async with EtcdStore.from_url(login.replace("root", "app")) as store:
-            await store.mark_machines(namespace=namespace)
+            await store.initialize_namespace(namespace=namespace)
             machine = store.machine_id_distributor(namespace=namespace)
             await machine.distribute(1, now_ms=1, latest_ms=1)
-            await machine.guard(0, now_ms=2, mark_ms=3)
+            await machine.renew(0, now_ms=2, fence_ms=3)
             assert len(await store.counters()) == len(await store.machines()) == 1
             await store.set_floor(namespace=namespace, name="order", above=100)
         elsewhere = login.replace("root", "app") + "/other"
@@ -455,11 +455,11 @@ machine = EtcdStore.from_url(url).machine_id_distributor(namespace=namespace)
 parents = machine.instance_id
 
 async def early():
-    assert await outcome(machine.guard(0, now_ms=1, mark_ms=1)) == "ForkedError"
+    assert await outcome(machine.renew(0, now_ms=1, fence_ms=1)) == "ForkedError"
     await counter.aopen()
     await machine.aopen()
     assert machine.instance_id != parents
-    assert await outcome(machine.guard(0, now_ms=1, mark_ms=1)) == "StoreNotInitializedError"
+    assert await outcome(machine.renew(0, now_ms=1, fence_ms=1)) == "StoreNotInitializedError"
     return [await counter.next_max_id(10)]
 
 told = {"before": forked(early)}

@@ -18,7 +18,14 @@ from aiocosid.errors import (
     StoreNotInitializedError,
     StoreRolledBackError,
 )
-from aiocosid.machine.cells import Changes, Marker, Need, Note, Snapshot, Space
+from aiocosid.machine.cells import (
+    Changes,
+    MachineRecord,
+    Marker,
+    NamespaceRecord,
+    ReadRequest,
+    Snapshot,
+)
 from aiocosid.machine.distributor import CellMachineIdDistributor
 from aiocosid.stores.etcd import EtcdStore
 from aiocosid.stores.etcd._backend import EtcdBackend
@@ -77,7 +84,7 @@ class TestTrips:
         for turn in range(3):
             for owner, machine_id in zip(owners, ids, strict=True):
                 calls.clear()
-                await owner.guard(machine_id, now_ms=T + turn, mark_ms=T + turn)
+                await owner.renew(machine_id, now_ms=T + turn, fence_ms=T + turn)
                 assert calls == ["TxnRequest"]
 
     async def test_a_conflict_costs_no_lease(
@@ -105,8 +112,8 @@ class TestTrips:
         assert calls == ["TxnRequest"] * 3  # in vain, read, done
 
 
-async def read(store: EtcdStore, need: Need | None = None) -> Snapshot:
-    return await store._backend.read("n", need or Need("a", is_complete=True))
+async def read(store: EtcdStore, need: ReadRequest | None = None) -> Snapshot:
+    return await store._backend.read("n", need or ReadRequest("a", is_complete=True))
 
 
 class TestCommits:
@@ -118,7 +125,7 @@ class TestCommits:
         for number, machine in enumerate(machines):
             assert await take(machine, 8) == number
         for number, machine in enumerate(machines):
-            await machine.revert(number, last_ms=T)
+            await machine.release(number, last_ms=T)
         write: Any = Member.write
         with pytest.MonkeyPatch.context() as patch:
 
@@ -127,17 +134,17 @@ class TestCommits:
                 await take(machines[0], 8)
                 return await write(member, *args, **how)
 
-            snapshot = await read(store, Need(is_complete=True))
-            seats = {
-                n: replace(seat, note=replace(seat.note or Note(), turn=99))
-                for n, seat in snapshot.seats.items()
+            snapshot = await read(store, ReadRequest(is_complete=True))
+            slots = {
+                n: replace(slot, record=replace(slot.record or MachineRecord(), version=99))
+                for n, slot in snapshot.slots.items()
             }
-            space = replace(snapshot.space or Space(), bits=9)
+            space = replace(snapshot.space or NamespaceRecord(), bits=9)
             patch.setattr(Member, "write", interrupted)
-            assert not await store._backend.commit(snapshot, Changes(space=space, seats=seats))
+            assert not await store._backend.commit(snapshot, Changes(space=space, slots=slots))
         with pytest.raises(MachineIdInUseError):
             await store.set_machine_bits(namespace="n", bits=9)
-        await machines[0].revert(0, last_ms=T)
+        await machines[0].release(0, last_ms=T)
         await store.set_machine_bits(namespace="n", bits=9)
         assert await store.machine_bits(namespace="n") == 9
         assert await take(machines[1], 9) == 0
@@ -153,7 +160,7 @@ class TestChangedUnderneath:
         """No second owner: some are counted that are not there.  Who holds one asserts it."""
         owner, other = machine_of(store, "a"), machine_of(store, "b")
         assert [await take(owner), await take(other)] == [0, 1]
-        await other.revert(1, last_ms=T)
+        await other.release(1, last_ms=T)
         etcd.delete(f"{root}{lost}")
         newcomer = machine_of(store, "c")
         if lost == "own/":  # which machine ids are held is known all the same
@@ -161,11 +168,11 @@ class TestChangedUnderneath:
             return
         with pytest.raises(MachineIdQuarantineError):
             await take(newcomer)
-        await owner.reassert(0, now_ms=T, mark_ms=T + 5)
+        await owner.reassert(0, now_ms=T, fence_ms=T + 5)
         with pytest.raises(MachineIdQuarantineError):
             await take(newcomer)
         (found,) = await store.machines(namespace="n")
-        assert (found.machine_id, found.instance_id, found.mark_ms) == (0, "a", T + 5)
+        assert (found.machine_id, found.instance_id, found.fence_ms) == (0, "a", T + 5)
 
     async def test_initialising_is_for_all_namespaces(
         self, etcd: EtcdServer, namespace: str
@@ -218,13 +225,13 @@ class TestChangedUnderneath:
         async with EtcdStore.from_url(f"{etcd.url}/cosid/{namespace}") as other:
             owner, second = await owning(store, "a"), await owning(other, "b")
             with pytest.raises(MachineIdQuarantineError):
-                await owner.guard(0, now_ms=T, mark_ms=T)
-            begun = Space.read(etcd.get(f"{root}space") or "").quarantine
+                await owner.renew(0, now_ms=T, fence_ms=T)
+            begun = NamespaceRecord.read(etcd.get(f"{root}space") or "").quarantine
             with pytest.raises(MachineIdQuarantineError):
                 await take(machine_of(store, "c"))
-            await second.reassert(1, now_ms=T, mark_ms=T)
-            await owner.reassert(0, now_ms=T, mark_ms=T)
-            assert Space.read(etcd.get(f"{root}space") or "").quarantine == begun != ""
+            await second.reassert(1, now_ms=T, fence_ms=T)
+            await owner.reassert(0, now_ms=T, fence_ms=T)
+            assert NamespaceRecord.read(etcd.get(f"{root}space") or "").quarantine == begun != ""
 
 
 async def test_a_term_that_rises_is_noted_by_hand_outs_alone(
@@ -235,11 +242,11 @@ async def test_a_term_that_rises_is_noted_by_hand_outs_alone(
     await take(owner)
     keys = (root.replace("ns/n/", "store/marker"), f"{root}space")
     sound = [etcd.get(key) or "" for key in keys]
-    cluster, _, term = Space.read(sound[1]).identity.partition(" ")
+    cluster, _, term = NamespaceRecord.read(sound[1]).identity.partition(" ")
     for key, text in zip(keys, sound, strict=True):
         etcd.put(key, text.replace(f"{cluster} {term}", f"{cluster} {int(term) - 1}"))
     earlier = [etcd.get(key) for key in keys]
-    await owner.guard(0, now_ms=T, mark_ms=T)
+    await owner.renew(0, now_ms=T, fence_ms=T)
     assert [etcd.get(key) for key in keys] == earlier
     await take(machine_of(store, "b"))
     assert [etcd.get(key) for key in keys] == sound

@@ -20,7 +20,7 @@ from aiocosid.errors import (
     MachineIdQuarantineError,
     StoreUnavailableError,
 )
-from aiocosid.machine.cells import Space
+from aiocosid.machine.cells import NamespaceRecord
 from aiocosid.machine.distributor import CellMachineIdDistributor
 from aiocosid.machine.rules import RELEASE_STAMP_MARGIN
 from aiocosid.stores.etcd import EtcdStore
@@ -40,7 +40,7 @@ FAR: Final = 2**62  # no floor is too late
 async def store(etcd: EtcdServer, namespace: str) -> AsyncIterator[EtcdStore]:
     """The session's etcd, marked."""
     async with EtcdStore.from_url(etcd.url) as store:
-        await store.mark_machines(namespace=namespace)
+        await store.initialize_namespace(namespace=namespace)
         yield store
 
 
@@ -92,10 +92,10 @@ class TestLeases:
         await take(owner)
         assert leases.granted("alive/00000000") == 100
         before = leases.of("alive/00000000")
-        await owner.guard(0, now_ms=T + 1, mark_ms=T + 2)
+        await owner.renew(0, now_ms=T + 1, fence_ms=T + 2)
         assert leases.of("alive/00000000") == before
         leases.end("alive/00000000")
-        await owner.guard(0, now_ms=T + 3, mark_ms=T + 2)
+        await owner.renew(0, now_ms=T + 3, fence_ms=T + 2)
         assert leases.of("alive/00000000") != before
         assert leases.granted("alive/00000000") == 100
 
@@ -111,7 +111,7 @@ class TestLeases:
             return int(etcd.call("lease/timetolive", ID=leases.of("alive/00000000"))["TTL"])
 
         await until(lambda: left() < 19)
-        await owner.guard(0, now_ms=T, mark_ms=-1)
+        await owner.renew(0, now_ms=T, fence_ms=-1)
         assert left() >= 19
 
     async def test_nobody_waits_less_than_the_owner_said(
@@ -135,29 +135,29 @@ class TestLeases:
         grant = await eventually(lambda: take(heir), MachineIdOverflowError)
         assert grant == MachineGrant(0, T)
         with pytest.raises(MachineIdLostError, match="c holds it"):
-            await owner.guard(0, now_ms=T, mark_ms=-1)
+            await owner.renew(0, now_ms=T, fence_ms=-1)
 
     async def test_who_lets_go_is_not_alive(
         self, etcd: EtcdServer, store: EtcdStore, namespace: str
     ) -> None:
         """Given back or taken away: only the entry stays."""
         leases = Leases(etcd, namespace)
-        for call in ("revert", "revert_machine"):
+        for call in ("revert", "evict_machine"):
             owner = machine_of(store, namespace, "a")
             await take(owner)
-            await owner.guard(0, now_ms=T, mark_ms=T)
+            await owner.renew(0, now_ms=T, fence_ms=T)
             assert leases.keys() == {"space", "id/00000000", "alive/00000000", "own/a"}
             if call == "revert":
-                await owner.revert(0, last_ms=T)
+                await owner.release(0, last_ms=T)
             else:
-                await store.revert_machine(namespace=namespace, machine_id=0)
+                await store.evict_machine(namespace=namespace, machine_id=0)
             assert leases.keys() == {"space", "id/00000000", "free/00000000"}
         machine = Machine(
             namespace=namespace,
             machine_id=0,
             instance_id="",
             last_timestamp_ms=T + RELEASE_STAMP_MARGIN,
-            mark_ms=T,
+            fence_ms=T,
         )
         assert list(await store.machines(namespace=namespace)) == [machine]
 
@@ -177,7 +177,7 @@ class TestLeases:
                     assert due - 3 < leases.granted("quarantine") <= due
             (marker,) = await store.machine_markers(namespace=namespace)
             assert marker.seconds_left == inf
-            await store.mark_machines(namespace=namespace, is_new=True)
+            await store.initialize_namespace(namespace=namespace, confirm_no_holders=True)
             assert leases.keys() == {"space"}
             assert (await take(machine_of(store, namespace, "a"))).machine_id == 0
 
@@ -192,18 +192,18 @@ class TestForgetting:
         """It has the same id, and no marker: owners assert theirs, nobody else is handed one."""
         server = etcd_factory()
         async with EtcdStore.from_url(server.url) as store:
-            await store.mark_machines(namespace=namespace)
+            await store.initialize_namespace(namespace=namespace)
             owner = machine_of(store, namespace, "a")
             await take(owner)
             server.wipe()
 
             async def assert_it() -> None:
-                await owner.reassert(0, now_ms=T + 5, mark_ms=T + 6)
+                await owner.reassert(0, now_ms=T + 5, fence_ms=T + 6)
 
             await eventually(assert_it, StoreUnavailableError)
             with pytest.raises(MachineIdQuarantineError):
                 await take(machine_of(store, namespace, "b"))
-            assert [each.mark_ms for each in await store.machines()] == [T + 6]
+            assert [each.fence_ms for each in await store.machines()] == [T + 6]
 
     async def test_a_restored_cluster(
         self, etcd_factory: Callable[..., EtcdServer], namespace: str
@@ -212,22 +212,22 @@ class TestForgetting:
         server = etcd_factory()
         data, copy = server.directory / "data", server.directory / "copy"
         async with EtcdStore.from_url(server.url) as store:
-            await store.mark_machines(namespace=namespace)
+            await store.initialize_namespace(namespace=namespace)
             first, second = (machine_of(store, namespace, text) for text in "ab")
             await take(first)
             server.stop()
             shutil.copytree(data, copy)
             server.start()
             await eventually(lambda: take(second), StoreUnavailableError)
-            await first.guard(0, now_ms=T, mark_ms=-1)
+            await first.renew(0, now_ms=T, fence_ms=-1)
             server.kill()
             shutil.rmtree(data)
             copy.rename(data)
             server.start()
 
             async def assert_both() -> None:
-                await first.reassert(0, now_ms=T, mark_ms=-1)
-                await second.reassert(1, now_ms=T, mark_ms=-1)
+                await first.reassert(0, now_ms=T, fence_ms=-1)
+                await second.reassert(1, now_ms=T, fence_ms=-1)
 
             await eventually(assert_both, StoreUnavailableError)
             assert [each.instance_id for each in await store.machines()] == ["a", "b"]
@@ -242,11 +242,11 @@ class TestForgetting:
         """As after a restoration with etcdctl; one that rose is noted."""
         await take(machine_of(store, namespace, "a"))
         key = f"{etcd_root(namespace)}space"
-        sound = Space.read(etcd.get(key) or "")
+        sound = NamespaceRecord.read(etcd.get(key) or "")
         cluster, _, term = sound.identity.partition(" ")
         etcd.put(key, replace(sound, identity=f"{cluster} {int(term) - 1}").text())
         await take(machine_of(store, namespace, "a"))
-        assert Space.read(etcd.get(key) or "") == sound
+        assert NamespaceRecord.read(etcd.get(key) or "") == sound
         etcd.put(key, replace(sound, identity=f"{cluster} {int(term) + 1}").text())
         (marker,) = await store.machine_markers(namespace=namespace)
         assert marker.seconds_left == 305
@@ -272,19 +272,19 @@ class TestCalls:
                 again = machine_of(behind, namespace, "a")
                 await take(again)
                 proxy.swallow_replies(1, to=b'"instance":"a"')
-                await again.guard(0, now_ms=T + 1, mark_ms=T + 2)
+                await again.renew(0, now_ms=T + 1, fence_ms=T + 2)
                 proxy.swallow_replies(1, to=b'"instance":""')
-                await again.revert(0, last_ms=T + 1)
+                await again.release(0, last_ms=T + 1)
                 assert proxy.swallowed >= 1
         async with FaultProxy(etcd.host, etcd.port) as proxy:
             await take(machine_of(store, namespace, "b"))
             url = f"etcd://{proxy.host}:{proxy.port},{etcd.address}"
             async with EtcdStore.from_url(url) as behind:
                 proxy.swallow_replies(1, to=b'"instance":""')
-                await behind.revert_machine(namespace=namespace, machine_id=0)
+                await behind.evict_machine(namespace=namespace, machine_id=0)
                 assert proxy.swallowed == 1
         (machine_found,) = await store.machines(namespace=namespace)
-        assert (machine_found.instance_id, machine_found.mark_ms) == ("", T + 1)
+        assert (machine_found.instance_id, machine_found.fence_ms) == ("", T + 1)
 
     async def test_an_own_client(self, etcd: EtcdServer, store: EtcdStore, namespace: str) -> None:
         """A generator on a lease of it."""
@@ -303,7 +303,7 @@ class TestCalls:
         await take(owner)
         before = leases.of("alive/00000000")
         leases.end("alive/00000000")  # before it is written
-        await owner.guard(0, now_ms=T, mark_ms=T + 7)
+        await owner.renew(0, now_ms=T, fence_ms=T + 7)
         assert leases.of("alive/00000000") not in {0, before}
         before = leases.of("alive/00000000")
         shipped = Member.write_and_keep
@@ -315,7 +315,7 @@ class TestCalls:
             return reply, 0
 
         monkeypatch.setattr(Member, "write_and_keep", ends)
-        await owner.guard(0, now_ms=T, mark_ms=T + 8)
+        await owner.renew(0, now_ms=T, fence_ms=T + 8)
         assert leases.of("alive/00000000") not in {0, before}
         assert leases.granted("alive/00000000") == 300
-        assert [each.mark_ms for each in await store.machines(namespace=namespace)] == [T + 8]
+        assert [each.fence_ms for each in await store.machines(namespace=namespace)] == [T + 8]

@@ -10,19 +10,26 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import anyio
 import httpx
 import pytest
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
+from pydantic import BaseModel
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Mount, Route
 
 import aiocosid
-from aiocosid.abc import Machine
-from aiocosid.converter import OpaqueIdConverter
-from aiocosid.integrations.fastapi import handle_errors, lifespan
+from aiocosid.abc import IdGenerator, Machine
+from aiocosid.converter import OpaqueIdConverter, Radix62IdConverter, TypedId
+from aiocosid.integrations.asgi import HealthApp, StatisticsApp
+from aiocosid.integrations.fastapi import Ids, generator, handle_errors, lifespan
+from aiocosid.integrations.starlette import provider_of
 from tests.docs._blocks import ROOT, blocks
-from tests.machine_marks import mark_machines
+from tests.machine_marks import initialize_namespace
 from tests.servers import ValkeyServer, wait_until
 
 from ._web import Process, StartError, serve
@@ -48,15 +55,29 @@ async def held(orders: OrderIds) -> Order:
     return Order(id=await orders.next_id())
 """
 
-PATIENT, HASTY = '"order")\n        yield', '"order", wait_timeout=0.5)\n        yield'
+# What the page's application may have besides.
+MORE = """
+from fastapi import Query
+
+@app.post("/orders/bulk")
+async def create_orders(
+    orders: OrderIds, count: Annotated[int, Query(ge=1, le=10_000)] = 10
+) -> list[Order]:
+    return [Order(id=Int64Text(each)) for each in await orders.next_ids(count)]
+
+@app.get("/orders/{order_id}")
+async def read_order(order_id: Int64Text) -> Order:
+    return Order(id=order_id)
+"""
 
 Shop = Callable[[str], httpx.Client]
 
 
-def names_of(folder: Path, file: str) -> dict[str, Any]:
-    """Write and run one of the page's files; what it defines."""
+def names_of(folder: Path, file: str, more: str = "") -> dict[str, Any]:
+    """Write and run one of the page's files, and more; what it defines."""
+    (folder / "ids.toml").write_text(FILES["ids.toml"])
     path = folder / file
-    path.write_text(FILES[file].replace(PATIENT, HASTY))
+    path.write_text(FILES[file] + more)
     return runpy.run_path(str(path))
 
 
@@ -66,8 +87,10 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
     with ExitStack() as stack:
 
         def start(url: str) -> httpx.Client:
-            monkeypatch.setenv("IDS_URL", url)
-            return stack.enter_context(serve(names_of(tmp_path, "shop.py")["app"]))
+            monkeypatch.chdir(tmp_path)
+            monkeypatch.setenv("AIOCOSID_STORE", url)
+            monkeypatch.setenv("AIOCOSID_GENERATORS__ORDER__WAIT_TIMEOUT", "0.5")
+            return stack.enter_context(serve(names_of(tmp_path, "shop.py", MORE)["app"]))
 
         yield start
 
@@ -110,17 +133,35 @@ def test_an_application_gives_ids_and_tells_about_them(shop: Shop, file_url: str
     assert (parameter["schema"]["type"], parameter["schema"]["format"]) == ("string", "int64")
 
 
-def test_converted_ids_in_paths_and_bodies(tmp_path: Path) -> None:
+class ShortId(TypedId, inner=Radix62IdConverter()):
+    """Eleven characters."""
+
+
+class AccountId(TypedId, inner=OpaqueIdConverter(bytes(16))):
+    """A text that tells nothing."""
+
+
+class Transfer(BaseModel):
+    account: AccountId
+
+
+def test_converted_ids_in_paths_and_bodies() -> None:
     """Texts come in and go out; numbers where a key is to hide them do not; OpenAPI knows."""
-    coded = names_of(tmp_path, "coded.py")
     app = FastAPI()
-    app.include_router(coded["router"])
-    opaque = OpaqueIdConverter(coded["KEY"])
+
+    @app.get("/coded/{order_id}")
+    async def read_coded(order_id: ShortId) -> ShortId:
+        return order_id
+
+    @app.post("/transfers")
+    async def transfer(asked: Transfer) -> ShortId:
+        return ShortId(int(asked.account))
+
     with serve(app) as client:
         assert client.get("/coded/0000000000g").json() == "0000000000g"
         refused = client.get("/coded/!").json()["detail"][0]
         assert (refused["type"], refused["loc"]) == ("id_text", ["path", "order_id"])
-        account = {"account": opaque.as_str(42)}
+        account = {"account": str(AccountId(42))}
         assert client.post("/transfers", json=account).json() == "0000000000g"
         assert client.post("/transfers", json={"account": 42}).status_code == 422
         (parameter,) = client.get("/openapi.json").json()["paths"]["/coded/{order_id}"]["get"][
@@ -132,8 +173,9 @@ def test_converted_ids_in_paths_and_bodies(tmp_path: Path) -> None:
 @pytest.mark.stress  # three interpreters that import a framework
 def test_workers_share_the_counter_and_no_id(tmp_path: Path, file_url: str) -> None:
     """Two workers reserve segments of their own, and close them in order."""
-    (tmp_path / "shop.py").write_text(FILES["shop.py"])
-    with Process(tmp_path, "shop:app", "--workers", "2", IDS_URL=file_url) as served:
+    for name in ("ids.toml", "shop.py"):
+        (tmp_path / name).write_text(FILES[name])
+    with Process(tmp_path, "shop:app", "--workers", "2", AIOCOSID_STORE=file_url) as served:
         ids = ordered(served.client, 200)
         log = served.stop()
     assert len(set(ids)) == 200
@@ -194,7 +236,7 @@ def test_it_does_not_start_without_its_store(shop: Shop, valkey_password: Valkey
         shop(valkey_password.url_for())
 
 
-def test_the_pages_other_endpoints_work(tmp_path: Path, namespace: str) -> None:
+def test_other_endpoints_work(namespace: str) -> None:
     """Several generators, the provider itself, and an endpoint that runs in a thread."""
 
     @asynccontextmanager
@@ -206,18 +248,45 @@ def test_the_pages_other_endpoints_work(tmp_path: Path, namespace: str) -> None:
 
     app = FastAPI(lifespan=lifespan(open_ids))
     handle_errors(app)
-    for file in ("payments.py", "threads.py"):
-        app.include_router(names_of(tmp_path, file)["router"])
-    with serve(app) as client:
-        assert client.post("/payments").json()["id"] > 2**53
-        assert client.get("/generators").json() == ["order", "payment"]
-        assert [client.post("/orders/sync").json()["id"] for _ in range(3)] == [1, 2, 3]
-    create_app = names_of(tmp_path, "plain.py")["create_app"]
 
-    with serve(create_app(open_ids)) as client:
+    @app.post("/payments")
+    async def create_payment(
+        payments: Annotated[IdGenerator, Depends(generator("payment"))],
+    ) -> int:
+        return await payments.next_id()
+
+    @app.get("/generators")
+    async def generators(ids: Ids) -> list[str]:
+        return sorted(ids)
+
+    @app.post("/orders/sync")
+    def create_order(orders: Annotated[IdGenerator, Depends(generator("order"))]) -> int:
+        return anyio.from_thread.run(orders.next_id)
+
+    with serve(app) as client:
+        assert client.post("/payments").json() > 2**53
         assert client.get("/generators").json() == ["order", "payment"]
-        assert client.post("/orders").json() == {"id": "201"}
-        assert client.get("/ids/payment").json()["name"] == "payment"
+        assert [client.post("/orders/sync").json() for _ in range(3)] == [1, 2, 3]
+
+
+def test_starlette(tmp_path: Path, file_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page's application, with what the page does not show."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AIOCOSID_STORE", file_url)
+    app: Starlette = names_of(tmp_path, "plain.py")["app"]
+
+    async def generators(request: Request) -> JSONResponse:
+        return JSONResponse(sorted(provider_of(request)))
+
+    app.router.routes += [
+        Route("/generators", generators),
+        Route("/health", HealthApp()),
+        Mount("/ids", StatisticsApp()),
+    ]
+    with serve(app) as client:
+        assert client.get("/generators").json() == ["order"]
+        assert client.post("/orders").json() == {"id": "1"}
+        assert client.get("/ids/order").json()["name"] == "order"
         assert client.get("/ids", follow_redirects=True).status_code == 200
         assert client.get("/health").json()["status"] == "up"
         assert client.post("/health").status_code == 405
@@ -228,7 +297,7 @@ def test_sigterm_answers_what_is_under_way_and_then_gives_the_machine_id_back(
 ) -> None:
     """First no new connections, then the last ids, then the return."""
     server = valkey_factory()
-    mark_machines(server, "web")
+    initialize_namespace(server, "web")
     for name, source in (("web.py", FILES["web.py"]), ("held.py", HELD)):
         (tmp_path / name).write_text(source)
     with (
@@ -257,7 +326,7 @@ def machines(url: str) -> list[Machine]:
     """Who holds which machine id."""
 
     async def ask() -> list[Machine]:
-        async with aiocosid.open_store(url) as store:
+        async with aiocosid.store_from_url(url) as store:
             return list(await store.machines(namespace="web"))
 
     return anyio.run(ask)

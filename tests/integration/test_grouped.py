@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from aiocosid import open_store
+from aiocosid import store_from_url
 from aiocosid.abc import Store
 from aiocosid.segment import GroupBy, GroupedSegmentId
 from aiocosid.testing import ManualClock
@@ -49,7 +49,7 @@ async def nodes_cross_midnight(store: Store, namespace: str) -> dict[str, set[in
 
 async def test_on_redis(valkey: ValkeyServer, namespace: str) -> None:
     """One key for each day, by the name that CosId gives it."""
-    async with open_store(valkey.url) as store:
+    async with store_from_url(valkey.url) as store:
         found = await nodes_cross_midnight(store, namespace)
     for day in DAYS:
         last = valkey.call("GET", f"cosid:{{{namespace}.order@{day}}}.adder")
@@ -59,7 +59,7 @@ async def test_on_redis(valkey: ValkeyServer, namespace: str) -> None:
 
 async def test_on_postgresql(postgres: PostgresServer, namespace: str) -> None:
     """One row for each day, by the name that CosId gives it."""
-    async with open_store(postgres.url) as store:
+    async with store_from_url(postgres.url) as store:
         await store.create_schema()
         found = await nodes_cross_midnight(store, namespace)
         counters = await store.counters(namespace=namespace)

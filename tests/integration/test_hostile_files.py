@@ -46,7 +46,7 @@ async def used(folder: Path) -> dict[str, bytes]:
     """The files of one who has used ids up to `MARK`, and was killed."""
     machine = manual(folder)
     await machine.distribute(10, now_ms=NOW, latest_ms=2**53)
-    await machine.guard(7, now_ms=NOW, mark_ms=MARK)
+    await machine.renew(7, now_ms=NOW, fence_ms=MARK)
     await machine.aclose()
     return files_in(folder)
 

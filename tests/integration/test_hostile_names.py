@@ -16,7 +16,7 @@ import pytest_asyncio
 from aiocosid import GroupBy, GroupedSegmentId
 from aiocosid.abc import InstanceId, Store
 from aiocosid.errors import InvalidArgumentError, NameTooLongError, StoreError
-from aiocosid.provider import open_store
+from aiocosid.provider import store_from_url
 from aiocosid.stores.memory import MemoryStore
 from tests.command import in_process
 from tests.contracts._stores import STORES, Backend
@@ -115,7 +115,7 @@ async def test_what_no_store_can_hold(store: Store, namespace: str) -> None:
             with pytest.raises(InvalidArgumentError):
                 machines(**arguments)  # type: ignore[arg-type]  # texts
         with pytest.raises(InvalidArgumentError):
-            await store.revert_machine(namespace=name, machine_id=0)
+            await store.evict_machine(namespace=name, machine_id=0)
         with suppress(InvalidArgumentError):
             assert await store.machine_bits(namespace=name) is None
     assert await listed(store) == before
@@ -160,7 +160,7 @@ async def test_instances_and_their_namespaces(store: Store, namespace: str) -> N
     ids, some = {}, ACCEPTED[::4]
     for of in ("", *some[::2]):
         marked = f"{namespace}{of}"
-        assert not (await store.mark_machines(namespace=marked)).is_quarantined
+        assert not (await store.initialize_namespace(namespace=marked)).is_quarantined
         markers = await store.machine_markers(namespace=marked)
         assert {each.namespace for each in markers} <= {marked}
     for name in some:
@@ -177,7 +177,7 @@ async def test_instances_and_their_namespaces(store: Store, namespace: str) -> N
     held = await store.machines(namespace=namespace)
     assert {each.machine_id: each.instance_id for each in held} == ids
     for machine_id in (*ids,)[::7]:
-        await store.revert_machine(namespace=namespace, machine_id=machine_id)
+        await store.evict_machine(namespace=namespace, machine_id=machine_id)
         del ids[machine_id]
     held = await store.machines(namespace=namespace)
     assert {each.machine_id: each.instance_id for each in held if each.instance_id} == ids
@@ -254,7 +254,7 @@ def test_the_command_line(
 
 async def test_braces_on_a_cluster(valkey_cluster: ValkeyCluster, namespace: str) -> None:
     """One slot for all keys of a namespace; where a brace would scatter them, none is written."""
-    async with open_store(valkey_cluster.url) as store:
+    async with store_from_url(valkey_cluster.url) as store:
         for number, name in enumerate(("{", "}", "{}", "}{", "{a}", "a}b{", "}}", "a")):
             counter = store.segment_distributor(namespace=f"{name}{namespace}", name=name, offset=7)
             assert await counter.next_max_id(5) == 12, name
@@ -262,7 +262,7 @@ async def test_braces_on_a_cluster(valkey_cluster: ValkeyCluster, namespace: str
             assert await counter.next_max_id(1) == 101, name
             machine = store.machine_id_distributor(namespace=f"{name}{namespace}", instance_id=name)
             try:
-                await store.mark_machines(namespace=f"{name}{namespace}")
+                await store.initialize_namespace(namespace=f"{name}{namespace}")
                 grant = await machine.distribute(3, now_ms=1, latest_ms=2**53)
             except StoreError as error:
                 assert name.startswith("}"), (name, error)  # noqa: PT017 - or none

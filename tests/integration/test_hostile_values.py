@@ -22,8 +22,8 @@ from aiocosid.errors import (
     StoreError,
 )
 from aiocosid.machine.distributor import CellMachineIdDistributor
-from aiocosid.provider import open_store
-from tests.machine_marks import mark_machines
+from aiocosid.provider import store_from_url
+from tests.machine_marks import initialize_namespace
 from tests.servers import PostgresServer, ValkeyServer
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
@@ -79,7 +79,7 @@ REDIS_COUNTERS: Final = (
 async def test_counters_on_redis(valkey: ValkeyServer, namespace: str) -> None:
     """Nothing of it is changed; what is listed beside it is right; repaired, it goes on."""
     key = f"cosid:{{{namespace}.n}}.adder"
-    async with open_store(valkey.url) as store:
+    async with store_from_url(valkey.url) as store:
         await store.segment_distributor(namespace=namespace, name="sound").next_max_id(7)
         for command, *words in REDIS_COUNTERS:
             valkey.call("DEL", key)
@@ -122,7 +122,7 @@ async def test_counters_on_sqlite(tmp_path: Path, namespace: str) -> None:
             "SELECT last_max_id, typeof(last_max_id) FROM cosid WHERE name = ?",
             (f"{namespace}.n",),
         )
-        async with open_store(f"sqlite:///{path}") as store:
+        async with store_from_url(f"sqlite:///{path}") as store:
             await store.create_schema()
             await store.initialize(confirm_no_holders=True)
             await store.segment_distributor(namespace=namespace, name="sound").next_max_id(7)
@@ -165,7 +165,7 @@ async def test_counters_on_postgresql(
         *(("boolean", "true"), ("bigint[]", "{1}")),
         *(("float8", "Infinity"),),
     )
-    async with open_store(postgres_database) as store:
+    async with store_from_url(postgres_database) as store:
         for kind, value in planted:
             given = "NULL" if value is None else f"'{value}'::{kind}"
             sql = (
@@ -255,11 +255,11 @@ async def test_machine_ids_on_redis(valkey: ValkeyServer, namespace: str) -> Non
     But for what is about one machine id, which keeps nobody from another.
     """
     keys = [f"cosid:{{{namespace}}}:{suffix}" for suffix in MACHINE_KEYS]
-    async with open_store(valkey.url) as store:
+    async with store_from_url(valkey.url) as store:
         for first, *rest in planted_on_redis(namespace)[::2]:
             valkey.call("DEL", *keys)
             valkey.call("HDEL", "aiocosid:marker", f"count:{namespace}")
-            mark_machines(valkey, namespace)
+            initialize_namespace(valkey, namespace)
             mine = store.machine_id_distributor(namespace=namespace, instance_id="one")
             await mine.distribute(10, now_ms=1, latest_ms=LATEST)
             assert isinstance(mine, CellMachineIdDistributor)
@@ -272,7 +272,7 @@ async def test_machine_ids_on_redis(valkey: ValkeyServer, namespace: str) -> Non
             failures = 0
             for ask in (
                 partial(newcomer.distribute, 10, now_ms=9, latest_ms=LATEST),
-                partial(mine.guard, 0, now_ms=9, mark_ms=9),
+                partial(mine.renew, 0, now_ms=9, fence_ms=9),
                 lambda: store.machines(namespace=namespace),
                 lambda: store.set_machine_bits(namespace=namespace, bits=9),
             ):
@@ -296,7 +296,7 @@ async def test_machine_ids_on_redis(valkey: ValkeyServer, namespace: str) -> Non
                     pass
         valkey.call("DEL", *keys)
         valkey.call("HDEL", "aiocosid:marker", f"count:{namespace}")
-        mark_machines(valkey, namespace)
+        initialize_namespace(valkey, namespace)
         async with SnowflakeId(store.machine_id_distributor(namespace=namespace)) as generator:
             assert await generator.next_id() > 0
 
@@ -304,21 +304,21 @@ async def test_machine_ids_on_redis(valkey: ValkeyServer, namespace: str) -> Non
 async def test_entries_of_others_on_redis(valkey: ValkeyServer, namespace: str) -> None:
     """Nobody fails for them, they stay, and their machine id, if there is one, is nobody's."""
     keys = [f"cosid:{{{namespace}}}:{suffix}" for suffix in MACHINE_KEYS]
-    async with open_store(valkey.url) as store:
+    async with store_from_url(valkey.url) as store:
         for command in strange_on_redis(namespace):
             valkey.call("DEL", *keys)
             valkey.call("HDEL", "aiocosid:marker", f"count:{namespace}")
-            mark_machines(valkey, namespace)
+            initialize_namespace(valkey, namespace)
             mine = store.machine_id_distributor(namespace=namespace, instance_id="one")
             assert (await mine.distribute(10, now_ms=1, latest_ms=LATEST)).machine_id == 0
             valkey.call(*command)
-            await mine.guard(0, now_ms=9, mark_ms=9)
+            await mine.renew(0, now_ms=9, fence_ms=9)
             await store.machines(namespace=namespace)
             for text in ("two", "three"):
                 newcomer = store.machine_id_distributor(namespace=namespace, instance_id=text)
                 grant = await newcomer.distribute(10, now_ms=9, latest_ms=LATEST)
                 assert grant.machine_id > 0
-                await newcomer.guard(grant.machine_id, now_ms=9, mark_ms=9)
+                await newcomer.renew(grant.machine_id, now_ms=9, fence_ms=9)
             assert valkey.call("HGET", *command[1:3]) == command[3], command
         valkey.call("DEL", *keys)
 
@@ -344,7 +344,7 @@ async def test_machine_ids_on_sqlite(tmp_path: Path) -> None:
     """Whatever lies there: errors are ours, what fails writes nothing, and no id has two owners."""
     path = tmp_path / "ids.db"
     tables = ("cosid_machine", "aiocosid_cell")
-    async with open_store(f"sqlite:///{path}") as store:
+    async with store_from_url(f"sqlite:///{path}") as store:
         await store.create_schema()
         with closing(sqlite3.connect(path, isolation_level=None)) as database:
             columns = {
@@ -367,7 +367,7 @@ async def test_machine_ids_on_sqlite(tmp_path: Path) -> None:
                 found: dict[str, int] = {}
                 for name, ask in (
                     ("two", partial(two.distribute, 3, now_ms=9, latest_ms=LATEST)),
-                    ("guard", partial(one.guard, 0, now_ms=9, mark_ms=9)),
+                    ("guard", partial(one.renew, 0, now_ms=9, fence_ms=9)),
                     ("list", partial(store.machines, namespace="n")),
                     ("one", partial(one.distribute, 3, now_ms=9, latest_ms=LATEST)),
                 ):

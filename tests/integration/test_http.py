@@ -216,10 +216,10 @@ class TestAnswers:
                 store.counters(),
                 store.set_floor(name="order", above=1),
                 store.machines(),
-                store.revert_machine(machine_id=1),
+                store.evict_machine(machine_id=1),
                 store.machine_bits(),
                 store.set_machine_bits(bits=3),
-                store.mark_machines(),
+                store.initialize_namespace(),
                 store.machine_markers(),
             ):
                 with pytest.raises(

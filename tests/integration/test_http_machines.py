@@ -29,7 +29,7 @@ from tests.servers import CosIdProxy
 pytestmark = [pytest.mark.integration]
 
 TIMES: Final[dict[str, Any]] = {"now_ms": 1, "latest_ms": 2**53}
-SIGN: Final[dict[str, Any]] = {"now_ms": 1, "mark_ms": 2}
+SIGN: Final[dict[str, Any]] = {"now_ms": 1, "fence_ms": 2}
 
 
 @pytest.fixture
@@ -57,9 +57,9 @@ class TestWire:
             cosid_proxy, who, namespace=f"{namespace}/1", safe_guard=inf
         ) as machines:
             grant = await machines.distribute(10, **TIMES)
-            await machines.guard(grant.machine_id, **SIGN)
+            await machines.renew(grant.machine_id, **SIGN)
             await machines.reassert(grant.machine_id, **SIGN)
-            await machines.revert(grant.machine_id, last_ms=5)
+            await machines.release(grant.machine_id, last_ms=5)
         ours = {"instanceId": "pod 1/é", "stable": "true"}
         guarded = {**ours, "safeGuardDuration": "PT2562047788015H12M55.807S"}
         assert cosid_proxy.asked[before:] == [
@@ -67,7 +67,7 @@ class TestWire:
             *[("PATCH", path, guarded)] * 4,
         ]
         async with machines_at(cosid_proxy, "b", namespace=f"{namespace}/1") as machines:
-            await machines.revert((await machines.distribute(10, **TIMES)).machine_id, last_ms=5)
+            await machines.release((await machines.distribute(10, **TIMES)).machine_id, last_ms=5)
         ours = {"instanceId": "b", "stable": "false"}
         assert cosid_proxy.asked[-1] == ("DELETE", path, ours)
 
@@ -103,7 +103,7 @@ def test_nothing_is_borrowed(proxy: CosIdProxy) -> None:
     """The next owner would begin within the borrowed seconds: no mark tells it where they end."""
     machine = HttpStore.from_url(proxy.url).machine_id_distributor()
     for each in (machine, MachineIdLease(machine)):
-        with pytest.raises(InvalidArgumentError, match="keeps time marks"):
+        with pytest.raises(InvalidArgumentError, match="keeps fences"):
             CachedSnowflakeId(each)
 
 
@@ -127,9 +127,9 @@ class TestLosses:
             await machines.distribute(10, **TIMES)
             proxy.restart()
             with pytest.raises(MachineIdLostError, match="after its own restart"):
-                await machines.guard(0, **SIGN)
+                await machines.renew(0, **SIGN)
             await machines.reassert(0, **SIGN)
-            await machines.guard(0, **SIGN)
+            await machines.renew(0, **SIGN)
             proxy.restart()
             proxy.pools["cosid"].entries = {"b": (0, proxy.now)}
             with pytest.raises(MachineIdLostError, match="handed this instance 1 instead"):
@@ -141,7 +141,7 @@ class TestLosses:
         async with machines_at(proxy) as machines:
             await machines.distribute(10, **TIMES)
             proxy.pools["cosid"].entries = {"b": (0, proxy.now)}
-            for call in (machines.guard, machines.reassert):
+            for call in (machines.renew, machines.reassert):
                 with pytest.raises(MachineIdLostError, match="another instance may hold it"):
                     await call(0, **SIGN)
 
@@ -152,7 +152,7 @@ class TestLosses:
         proxy.pools["cosid"].entries = {"b": (0, proxy.now)}
         async with machines_at(proxy) as later:
             assert (await later.distribute(10, **TIMES)).machine_id == 1
-            await later.guard(1, **SIGN)
+            await later.renew(1, **SIGN)
         assert {who: entry[0] for who, entry in proxy.pools["cosid"].entries.items()} == {
             "b": 0,
             "a:1": 1,
@@ -176,7 +176,7 @@ class TestLosses:
                     assert proxy.pools["cosid"].entries == held
                     proxy.restart()
                 assert (await machines.distribute(10, **TIMES)).machine_id == 1
-                await machines.guard(1, **SIGN)
+                await machines.renew(1, **SIGN)
                 assert proxy.pools["cosid"].entries["b"] == held["b"]
 
     async def test_a_stable_one_that_lost_its_id(self, proxy: CosIdProxy) -> None:
@@ -184,7 +184,7 @@ class TestLosses:
         async with machines_at(proxy, InstanceId("a:1", stable=True)) as machines:
             await machines.distribute(10, **TIMES)
             proxy.pools["cosid"].entries = {"b": (0, proxy.now)}
-            await machines.revert(0, last_ms=5)
+            await machines.release(0, last_ms=5)
             assert list(proxy.pools["cosid"].entries) == ["b"]
 
     async def test_another_id_is_not_ours(self, proxy: CosIdProxy) -> None:
@@ -192,13 +192,13 @@ class TestLosses:
         async with machines_at(proxy) as machines:
             await machines.distribute(10, **TIMES)
             asked = len(proxy.asked)
-            for call in (machines.guard, machines.reassert):
+            for call in (machines.renew, machines.reassert):
                 with pytest.raises(MachineIdLostError, match="did not get it"):
                     await call(1, **SIGN)
-            await machines.revert(1, last_ms=-1)
+            await machines.release(1, last_ms=-1)
             assert len(proxy.asked) == asked
-            await machines.revert(0, last_ms=-1)
-            await machines.revert(0, last_ms=-1)
+            await machines.release(0, last_ms=-1)
+            await machines.release(0, last_ms=-1)
             assert [method for method, _, _ in proxy.asked[asked:]] == ["DELETE"]
 
     async def test_giving_back_to_a_server_that_knows_nothing(self, proxy: CosIdProxy) -> None:
@@ -207,9 +207,9 @@ class TestLosses:
             await machines.distribute(10, **TIMES)
             proxy.answer(503)
             with pytest.raises(StoreUnavailableError):
-                await machines.revert(0, last_ms=-1)
+                await machines.release(0, last_ms=-1)
             proxy.restart()
-            await machines.revert(0, last_ms=-1)
+            await machines.release(0, last_ms=-1)
             assert list(proxy.pools["cosid"].entries) == ["a:1"]
 
     async def test_a_farewell_that_comes_late(self, proxy: CosIdProxy) -> None:
@@ -218,10 +218,10 @@ class TestLosses:
             await machines.distribute(10, **TIMES)
             proxy.answer(503, method="DELETE")
             with pytest.raises(StoreUnavailableError):
-                await machines.revert(0, last_ms=-1)
+                await machines.release(0, last_ms=-1)
             farewell = proxy.asked[-1]
             held = (await machines.distribute(10, **TIMES)).machine_id
-            await machines.guard(held, **SIGN)
+            await machines.renew(held, **SIGN)
             assert proxy.respond(*farewell)[0] == 200
             assert (await other.distribute(10, **TIMES)).machine_id != held
 
@@ -245,7 +245,7 @@ class TestLosses:
                         await machines.distribute(3, **TIMES)
             grant = await machines.distribute(3, **TIMES)
             for status, error in errors.items():
-                for call in (machines.guard, machines.reassert):
+                for call in (machines.renew, machines.reassert):
                     proxy.answer(status)
                     with pytest.raises(error, match=f"HTTP {status}"):
                         await call(grant.machine_id, **SIGN)

@@ -33,7 +33,7 @@ import pytest_asyncio
 
 from aiocosid.abc import InstanceId, MachineGrant
 from aiocosid.errors import MachineIdLostError, MachineIdOverflowError, SchemaMissingError
-from aiocosid.machine.cells import Note
+from aiocosid.machine.cells import MachineRecord
 from aiocosid.stores.mysql import MysqlStore
 from aiocosid.stores.postgres import PostgresStore
 
@@ -225,10 +225,10 @@ class Step:
         )
         return grant
 
-    async def guard(self) -> None:
+    async def renew(self) -> None:
         """Send a renewal."""
         number = self.replay.local[self.args["process"]]
-        guarding = self.make().guard(number, now_ms=self.now, mark_ms=-1)
+        guarding = self.make().renew(number, now_ms=self.now, fence_ms=-1)
         if self.raised is not None:
             assert self.raised == "MachineIdLostException"
             with pytest.raises(MachineIdLostError):
@@ -237,11 +237,11 @@ class Step:
             await guarding
         assert await self.replay.rows() == self.due
 
-    async def revert(self) -> None:
+    async def release(self) -> None:
         """Give it back."""
         assert self.raised is None
         number = self.replay.local[self.args["process"]]
-        await self.make().revert(number, last_ms=self.now)
+        await self.make().release(number, last_ms=self.now)
         if self.before[number]["instance_id"] != self.who.text and self.due != self.before:
             self.replay.differences.add("another id")
             assert await self.replay.rows() == self.before
@@ -285,12 +285,12 @@ class Replay:
         elif step.args["do"] == "revert":
             self.local.pop(process, None)
 
-    def note(self, row: Row) -> tuple[str, str]:
-        """The name and value of our note on a stable owner."""
-        return f"note/{row['name']}", Note(row["instance_id"], stable=True).text()
+    def record(self, row: Row) -> tuple[str, str]:
+        """The name and value of our record on a stable owner."""
+        return f"note/{row['name']}", MachineRecord(row["instance_id"], stable=True).text()
 
     async def put(self, rows: list[Row], now: int) -> None:
-        """Write the table as CosId has left it, our notes on stable owners, and the clock."""
+        """Write the table as CosId has left it, our records on stable owners, and the clock."""
         await self.raw.execute("TRUNCATE cosid_machine")
         await self.raw.execute("DELETE FROM aiocosid_cell WHERE name <> 'marker'")
         await self.raw.executemany(
@@ -300,7 +300,7 @@ class Replay:
         )
         await self.raw.executemany(
             "INSERT INTO aiocosid_cell (name, value, written_ms) VALUES ($1, $2, 0)",
-            [self.note(row) for row in rows if self.is_stable(row)],
+            [self.record(row) for row in rows if self.is_stable(row)],
         )
         await self.raw.execute("UPDATE test_clock SET ms = $1", now)
 

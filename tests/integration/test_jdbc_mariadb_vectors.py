@@ -179,7 +179,7 @@ class MachineReplay(test_jdbc_machine_vectors.Replay):
             )
             cursor.executemany(
                 "INSERT INTO aiocosid_cell (name, value, written_ms) VALUES (%s, %s, 0)",
-                [self.note(row) for row in rows if self.is_stable(row)],
+                [self.record(row) for row in rows if self.is_stable(row)],
             )
         fetch(self.raw, "UPDATE test_clock SET ms = ?", now)
 

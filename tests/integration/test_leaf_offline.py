@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from aiocosid import open_store
+from aiocosid import store_from_url
 from aiocosid._life.clock import SYSTEM_CLOCK
 from aiocosid.compat.leaf_snowflake.mysql import LeafWorkerIdStore
 from aiocosid.compat.leaf_snowflake.zookeeper import LeafZkNormalStore
@@ -41,7 +41,7 @@ from aiocosid.snowflake import LEAF, SnowflakeId
 
 async def main():
     began = time.monotonic()
-    async with aiocosid.open_store(sys.argv[1]) as store:
+    async with aiocosid.store_from_url(sys.argv[1]) as store:
         lease = MachineIdLease(store.machine_id_distributor())
         async with SnowflakeId(lease, layout=LEAF) as gen:
             ours = [await gen.next_id()]
@@ -169,11 +169,11 @@ async def test_another_process_took_the_address(server: Server, link: Link, tmp_
     url = url_of(link, tmp_path)
     await asyncio.to_thread(live, url, dies=True)
     link.cut()
-    async with open_store(url) as store:
+    async with store_from_url(url) as store:
         lease = MachineIdLease(store.machine_id_distributor(), on_lost="raise")
         async with SnowflakeId(lease, layout=LEAF) as gen:
             number = LEAF.parse(await gen.next_id()).machine_id
-            async with open_store(url_of(server, tmp_path / "elsewhere")) as direct:
+            async with store_from_url(url_of(server, tmp_path / "elsewhere")) as direct:
                 other = direct.machine_id_distributor()
                 now_ms = SYSTEM_CLOCK.now_ms()
                 grant = await other.distribute(10, now_ms=now_ms, latest_ms=2**60)
@@ -181,9 +181,9 @@ async def test_another_process_took_the_address(server: Server, link: Link, tmp_
                 assert grant.floor_ms >= lease.limit_ms()
                 await link.proxy.accept()
                 await eventually(partial(is_silent, lease), deadline=30)
-                await other.guard(number, now_ms=now_ms, mark_ms=grant.floor_ms + 1000)
+                await other.renew(number, now_ms=now_ms, fence_ms=grant.floor_ms + 1000)
     link.cut()
-    async with open_store(url) as store:
+    async with store_from_url(url) as store:
         again = MachineIdLease(store.machine_id_distributor(), start_timeout=2)
         with pytest.raises(MachineIdUnavailableError):
             await again.__aenter__()
@@ -209,7 +209,7 @@ async def test_after_a_leaf_node(zookeeper_factory: Any, tmp_path: Path) -> None
         for _ in range(2):
             _, *ids = await asyncio.to_thread(live, url, dies=True)
             bounds += map(int, ids)
-        async with open_store(url) as store:
+        async with store_from_url(url) as store:
             lease = MachineIdLease(store.machine_id_distributor(), on_lost="raise")
             async with SnowflakeId(lease, layout=LEAF) as gen:
                 bounds.append(await gen.next_id())

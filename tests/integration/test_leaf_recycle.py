@@ -70,7 +70,7 @@ class Pools:
 
     async def holds(self, one: MachineIdDistributor, number: int) -> bool:
         try:
-            await one.guard(number, now_ms=self.now_ms, mark_ms=self.now_ms + 4500)
+            await one.renew(number, now_ms=self.now_ms, fence_ms=self.now_ms + 4500)
         except MachineIdLostError:
             return False
         return True
@@ -99,7 +99,7 @@ async def test_golden_nodes(pools: Pools) -> None:
     assert await pools.holds(one, number)
     (node,) = pools.held().values()
     assert 4500 <= node["lastUsedTimestamp"] - pools.now_ms < 4564
-    await one.revert(number, last_ms=pools.now_ms + 10)
+    await one.release(number, last_ms=pools.now_ms + 10)
     assert pools.held() == {}
     free = pools.read("notuse")
     assert free.keys() == before.keys()
@@ -117,7 +117,7 @@ async def test_many_at_once_where_nothing_was(pools: Pools) -> None:
     with pytest.raises(MachineIdOverflowError, match=r"all 16 .*10\.0\.0"):
         await pools.take(pools.make("10.0.1.1"))
     number = await pools.take(crowd[3])
-    await crowd[3].revert(number, last_ms=pools.now_ms)
+    await crowd[3].release(number, last_ms=pools.now_ms)
     assert await pools.take(pools.make("10.0.1.1")) == number
 
 
@@ -145,7 +145,7 @@ async def test_forks_beside_us(pools: Pools) -> None:
                 each.report(pools.now_ms - HOUR - 5000)
                 each.reclaim(pools.now_ms)
             else:
-                await each.revert(number, last_ms=pools.now_ms - 100)
+                await each.release(number, last_ms=pools.now_ms - 100)
         elif turn % 2:
             one = pools.make(f"10.0.1.{turn}")
             held[one] = await pools.take(one)
@@ -199,7 +199,7 @@ async def test_a_life_before(pools: Pools) -> None:
     assert grant.machine_id == number
     assert grant.floor_ms >= pools.now_ms + 4500
     assert not await pools.holds(one, number)
-    await one.revert(number, last_ms=pools.now_ms)
+    await one.release(number, last_ms=pools.now_ms)
     assert await pools.holds(two, number)
     # A fork's copy of bytes that are an hour old is the fork's, although they name us.
     stale = {"workId": 1, "lastUsedIp": "10.0.0.3", "lastUsedPort": "8080"}
@@ -222,7 +222,7 @@ async def test_we_were_stopped_for_an_hour(pools: Pools) -> None:
     before = pools.held()
     assert before["workId:0"]["lastUsedIp"] == "10.0.0.1"
     assert not await pools.holds(one, number)
-    await one.revert(number, last_ms=pools.now_ms - HOUR)
+    await one.release(number, last_ms=pools.now_ms - HOUR)
     for each in (one, pools.make()):
         with pytest.raises(MachineIdOverflowError):
             await pools.take(each)
@@ -238,7 +238,7 @@ async def test_about_to_be_reclaimed(pools: Pools) -> None:
         assert await pools.holds(one, number) is is_held
     for each in (one, pools.make(size=2)):
         assert await pools.take(each) == 1 - number
-        await each.revert(1 - number, last_ms=pools.now_ms)
+        await each.release(1 - number, last_ms=pools.now_ms)
 
 
 async def test_without_rights_beside_leafs(zookeeper: ZookeeperServer, namespace: str) -> None:
@@ -281,7 +281,7 @@ async def test_a_crash_after_each_step(pools: Pools, namespace: str) -> None:
             with crash_after(one._registry.door._wire, step):  # type: ignore[attr-defined]
                 try:
                     number = await other.take(one)
-                    await one.revert(number, last_ms=other.now_ms)
+                    await one.release(number, last_ms=other.now_ms)
                 except (CosIdError, ConnectionAbortedError):
                     assert step == steps
             if step == 100:

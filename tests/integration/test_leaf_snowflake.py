@@ -48,10 +48,10 @@ async def take(one: MachineIdDistributor, *, now_ms: int = NOW, bits: int = 10) 
     return grant.machine_id, grant.floor_ms
 
 
-async def holds(one: MachineIdDistributor, machine_id: int, *, mark_ms: int = NOW) -> bool:
+async def holds(one: MachineIdDistributor, machine_id: int, *, fence_ms: int = NOW) -> bool:
     """Send a renewal; False if the worker id is lost."""
     try:
-        await one.guard(machine_id, now_ms=NOW, mark_ms=mark_ms)
+        await one.renew(machine_id, now_ms=NOW, fence_ms=fence_ms)
     except MachineIdLostError:
         return False
     return True
@@ -131,7 +131,7 @@ async def test_ours_in_turn_with_old_nodes(registry: Registry, turns: int) -> No
         else:
             one = registry.make(ip)
             number, _ = await take(one, now_ms=now_ms)
-            await one.revert(number, last_ms=now_ms + 2)
+            await one.release(number, last_ms=now_ms + 2)
         numbers.setdefault(ip, set()).add(number)
     assert sorted(each for found in numbers.values() for each in found) == sorted(
         {next(iter(found)) for found in numbers.values()}
@@ -152,15 +152,15 @@ async def test_two_of_one_address(registry: Registry) -> None:
     """The later has it, above every time that the earlier may use, and the earlier is told: N13."""
     one, two = registry.make("10.0.0.1"), registry.make("10.0.0.1")
     number, _ = await take(one)
-    assert await holds(one, number, mark_ms=NOW + 4500)
+    assert await holds(one, number, fence_ms=NOW + 4500)
     assert 0 <= (await take(two))[1] - NOW - 4500 < 64
-    assert not await holds(one, number, mark_ms=NOW + 9000)
-    assert await holds(two, number, mark_ms=NOW + 6000)
-    await one.revert(number, last_ms=NOW)
-    assert await holds(two, number, mark_ms=NOW + 7000)
+    assert not await holds(one, number, fence_ms=NOW + 9000)
+    assert await holds(two, number, fence_ms=NOW + 6000)
+    await one.release(number, last_ms=NOW)
+    assert await holds(two, number, fence_ms=NOW + 7000)
     three, four = registry.make("10.0.0.1"), registry.make("10.0.0.1")
     await asyncio.gather(take(three), take(four))
-    held = [await holds(each, number, mark_ms=NOW + 8000) for each in (two, three, four)]
+    held = [await holds(each, number, fence_ms=NOW + 8000) for each in (two, three, four)]
     assert held.count(True) == 1
     assert three._life % 64 != four._life % 64
     assert not held[0]
@@ -186,14 +186,14 @@ async def test_a_life_that_sleeps_between_reading_and_writing(registry: Registry
             if self is not other._registry and other._worker_id < 0:
                 await take(other)
                 if last != "nothing":
-                    await other.guard(worker_id, now_ms=NOW, mark_ms=NOW + 4500)
+                    await other.renew(worker_id, now_ms=NOW, fence_ms=NOW + 4500)
                 if last == "farewell":
-                    await other.revert(worker_id, last_ms=NOW + 4500)
+                    await other.release(worker_id, last_ms=NOW + 4500)
             return entry
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(kind, "read", sleepy)
-            assert not await holds(one, number, mark_ms=NOW + 4500)
+            assert not await holds(one, number, fence_ms=NOW + 4500)
         assert await holds(two, number) is (last != "farewell")
 
 
@@ -213,8 +213,8 @@ async def test_a_mark_whose_answer_was_lost(registry: Registry) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(kind, "write", torn)
             with pytest.raises(ConnectionError):
-                await one.guard(number, now_ms=NOW, mark_ms=NOW + 4000)
-        assert await holds(one, number, mark_ms=NOW + 5000)
+                await one.renew(number, now_ms=NOW, fence_ms=NOW + 4000)
+        assert await holds(one, number, fence_ms=NOW + 5000)
     assert len(one._stamps) == 1
     floor_ms = (await take(registry.make("10.0.0.1")))[1]
     assert floor_ms >= NOW + 5000
@@ -224,12 +224,12 @@ async def test_marks_never_go_down(registry: Registry) -> None:
     """Not by a clock that steps back; only a farewell lowers it, not below who was before."""
     one = registry.make("10.0.0.1")
     number, _ = await take(one)
-    await one.guard(number, now_ms=NOW, mark_ms=NOW + 4000)
-    await one.guard(number, now_ms=NOW - 60_000, mark_ms=NOW - 55_000)
+    await one.renew(number, now_ms=NOW, fence_ms=NOW + 4000)
+    await one.renew(number, now_ms=NOW - 60_000, fence_ms=NOW - 55_000)
     two = registry.make("10.0.0.1")
     _, floor_ms = await take(two)
     assert NOW + 4000 < floor_ms < NOW + 4130
-    await two.revert(number, last_ms=NOW)
+    await two.release(number, last_ms=NOW)
     assert floor_ms <= (await take(registry.make("10.0.0.1")))[1] < floor_ms + 64
 
 
@@ -271,7 +271,7 @@ async def test_an_old_node_under_our_address(registry: Registry) -> None:
     assert node.start(NOW + 10) == number
     node.report(NOW + 3000)
     assert not await holds(one, number)
-    await one.revert(number, last_ms=NOW)
+    await one.release(number, last_ms=NOW)
     assert (await take(registry.make("10.0.0.1")))[1] == NOW + 3000
 
 
@@ -283,8 +283,8 @@ async def test_bad_arguments(registry: Registry) -> None:
     with pytest.raises(InvalidArgumentError):
         await one.distribute(0, now_ms=NOW, latest_ms=LATE)
     with pytest.raises(MachineIdLostError, match="does not hold"):
-        await one.guard(5, now_ms=NOW, mark_ms=NOW)
-    await one.revert(5, last_ms=NOW)
+        await one.renew(5, now_ms=NOW, fence_ms=NOW)
+    await one.release(5, last_ms=NOW)
 
 
 async def test_a_forked_child(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,8 +298,8 @@ async def test_a_forked_child(registry: Registry, monkeypatch: pytest.MonkeyPatc
         with pytest.raises(ForkedError):
             await take(one)
         with pytest.raises(ForkedError):
-            await one.guard(number, now_ms=NOW, mark_ms=NOW)
-        await one.revert(number, last_ms=NOW)
+            await one.renew(number, now_ms=NOW, fence_ms=NOW)
+        await one.release(number, last_ms=NOW)
     assert await holds(one, number)
 
 
@@ -325,9 +325,9 @@ async def test_golden_rows(engine: AsyncEngine, connection: Any) -> None:
     one = mysql(engine, ip="10.0.0.1", port=PORT)
     assert await take(one) == (3, 0)
     assert rows() == (*before, (3, "10.0.0.1", "8080", "10.0.0.1:8080", NOW + 1, 0))
-    await one.guard(3, now_ms=NOW + 3, mark_ms=NOW + 4500)
+    await one.renew(3, now_ms=NOW + 3, fence_ms=NOW + 4500)
     assert rows()[2][4] == NOW + 4545  # the first of this life's, of 64
-    await one.revert(3, last_ms=NOW + 100)
+    await one.release(3, last_ms=NOW + 100)
     assert rows()[2][4] == NOW + 129
     null = mysql(engine, ip="10.0.0.7", port=PORT)
     assert await take(null) == (2, -1)
@@ -424,9 +424,9 @@ async def test_golden_nodes(zookeeper: ZookeeperServer, namespace: str, forever:
     data, stat = behind.get(path)
     assert data == b'{"ip":"pod-1","port":"8080","timestamp":1790000000000}'
     assert stat.ephemeralOwner == 0
-    await one.guard(1, now_ms=NOW + 3, mark_ms=NOW + 4500)
+    await one.renew(1, now_ms=NOW + 3, fence_ms=NOW + 4500)
     assert behind.get(path)[0] == b'{"ip":"pod-1","port":"8080","timestamp":1790000004544}'
-    await one.revert(1, last_ms=NOW + 100)
+    await one.release(1, last_ms=NOW + 100)
     assert json.loads(behind.get(path)[0])["timestamp"] == NOW + 128
     leafs = normal(behind, name=namespace, ip="10.0.0.9", port=8081)
     assert await take(leafs) == (0, NOW - 5)

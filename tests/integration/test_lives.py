@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aiocosid import open_store
+from aiocosid import store_from_url
 from aiocosid.errors import UnsupportedByStoreError, UnsupportedRuntimeError, WrongLoopError
 from tests.script import run_python
 
@@ -49,7 +49,7 @@ def url(request: pytest.FixtureRequest) -> str:
 
 
 async def _create_schema(url: str) -> None:
-    async with open_store(url) as store:
+    async with store_from_url(url) as store:
         await store.create_schema(disposable=True)
 
 
@@ -58,7 +58,7 @@ class TestLoops:
 
     def test_closed_and_used_again(self, url: str, namespace: str) -> None:
         """After aclose, also in another asyncio.run, it connects anew; trio is refused."""
-        own = open_store(url)
+        own = store_from_url(url)
         counter = own.segment_distributor(namespace=namespace, name="order")
 
         async def life() -> int:
@@ -77,7 +77,7 @@ class TestLoops:
 
     def test_never_closed(self, url: str, namespace: str) -> None:
         """The connections end with their loop, politely; the next loop gets others."""
-        counter = open_store(url).segment_distributor(namespace=namespace, name="order")
+        counter = store_from_url(url).segment_distributor(namespace=namespace, name="order")
         assert [asyncio.run(counter.next_max_id(10)) for _ in range(3)] == [10, 20, 30]
 
     @pytest.mark.parametrize("url", ["postgres", "mariadb", *ENGINES], indirect=True)
@@ -87,7 +87,7 @@ class TestLoops:
 
     def test_two_live_loops(self, url: str, namespace: str) -> None:
         """A second loop is refused while the first one lives."""
-        own = open_store(url)
+        own = store_from_url(url)
         counter = own.segment_distributor(namespace=namespace, name="order")
         with asyncio.Runner() as one, asyncio.Runner() as other:
             assert one.run(counter.next_max_id(10)) == 10
@@ -160,13 +160,13 @@ class TestFork:
 BEGIN = """
 import asyncio, ctypes, gc, json, os, sys, warnings
 import uvloop
-from aiocosid import open_store
+from aiocosid import store_from_url
 from tests.integration import _clients as pools
 
 warnings.simplefilter("ignore", DeprecationWarning)  # of 3.12: a fork beside threads
 url, namespace = sys.argv[1:]
 named = {"namespace": namespace, "name": "order"}
-own = open_store(url)
+own = store_from_url(url)
 counter = own.segment_distributor(**named)
 """
 
@@ -174,7 +174,7 @@ FORK = (
     BEGIN
     + """
 new_loop = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}["LOOP"]
-store = open_store(url)
+store = store_from_url(url)
 
 async def outcome(awaitable):
     try:
@@ -185,7 +185,7 @@ async def outcome(awaitable):
 async def take(machine):
     return (await machine.distribute(4, now_ms=1, latest_ms=2**53)).machine_id
 
-SIGN = {"now_ms": 1, "mark_ms": 1}
+SIGN = {"now_ms": 1, "fence_ms": 1}
 
 async def child(borrowed, before, machines, ids):
     refused = [await outcome(each) for each in (
@@ -195,7 +195,7 @@ async def child(borrowed, before, machines, ids):
     if machines:
         unique, called = machines
         told["no machine ids"] = [await outcome(each) for each in (
-            take(unique), take(called), unique.guard(0, **SIGN), unique.revert(0, last_ms=-1))]
+            take(unique), take(called), unique.renew(0, **SIGN), unique.release(0, last_ms=-1))]
     gc.collect()
     await counter.aopen()
     granted = [await counter.next_max_id(10)]
@@ -238,7 +238,7 @@ async def main():
     told = {"parent": granted, "same session": before == await sessions()}
     if machines:
         told["parent's"] = [
-            await outcome(each.guard(number, **SIGN)) for each, number in zip(machines, ids)]
+            await outcome(each.renew(number, **SIGN)) for each, number in zip(machines, ids)]
     is_file = pools.scheme_of(url) == "sqlite"
     told["sound"] = await pools.fetch(own, "PRAGMA integrity_check") if is_file else "ok"
     await own.aclose()

@@ -33,7 +33,7 @@ from aiocosid.machine import ManualMachineIdDistributor
 async def main():
     who = ManualMachineIdDistributor(7, state_dir=sys.argv[1])
     await who.distribute(10, now_ms=1, latest_ms=1)
-    await who.guard(7, now_ms=1, mark_ms=1700000000000)
+    await who.renew(7, now_ms=1, fence_ms=1700000000000)
     print(os.getpid(), flush=True)
     if len(sys.argv) > 2 and not os.fork():
         print(os.getpid(), flush=True)
@@ -55,9 +55,9 @@ async def answers():
     said = []
     for call in (
         lambda: who.distribute(10, **TIMES),
-        lambda: who.guard(7, now_ms=1, mark_ms=1),
+        lambda: who.renew(7, now_ms=1, fence_ms=1),
         lambda: who.aopen(),
-        lambda: who.revert(7, last_ms=1),
+        lambda: who.release(7, last_ms=1),
         lambda: who.aclose(),
         lambda: ManualMachineIdDistributor(7, state_dir=sys.argv[1]).distribute(10, **TIMES),
         lambda: ManualMachineIdDistributor(8, state_dir=sys.argv[1]).distribute(10, **TIMES),
@@ -69,7 +69,7 @@ async def answers():
     return said
 
 asyncio.run(who.distribute(10, **TIMES))
-asyncio.run(who.guard(7, now_ms=1, mark_ms=2))
+asyncio.run(who.renew(7, now_ms=1, fence_ms=2))
 reader, writer = os.pipe()
 who._held._mutex.acquire()  # as if a worker thread were at it: nobody releases it in the child
 pid = os.fork()
@@ -78,7 +78,7 @@ if not pid:
     os._exit(0)
 os.waitpid(pid, 0)
 who._held._mutex.release()
-asyncio.run(who.guard(7, now_ms=1, mark_ms=3))
+asyncio.run(who.renew(7, now_ms=1, fence_ms=3))
 print(os.read(reader, 10000).decode())
 """
 
@@ -164,7 +164,7 @@ def test_in_the_child_it_is_refused(tmp_path: Path) -> None:
     answers = run_python(FORKED, str(tmp_path))
     assert answers == [
         *("ForkedError", "ForkedError", "ForkedError", "None", "None", "MachineIdInUseError"),
-        "MachineGrant(machine_id=8, floor_ms=-1, is_marked=True)",
+        "MachineGrant(machine_id=8, floor_ms=-1, is_fenced=True)",
     ]
     assert (tmp_path / "aiocosid.Y29zaWQ.7.mark").read_text() == "7|3\n"
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from aiocosid import open_store
+from aiocosid import store_from_url
 from aiocosid.abc import InstanceId
 from aiocosid.errors import (
     MachineIdLostError,
@@ -22,7 +22,7 @@ from aiocosid.errors import (
 )
 from aiocosid.machine import MachineIdLease
 from aiocosid.snowflake import SnowflakeId
-from tests.machine_marks import mark_machines
+from tests.machine_marks import initialize_namespace
 from tests.servers import EXECUTED, FaultProxy, PostgresServer, ValkeyServer, eventually
 
 from ._snowflakes import LAYOUT, Consumer, check_owners, check_unique, consuming, lease_on, until
@@ -55,13 +55,13 @@ async def server(request: pytest.FixtureRequest, namespace: str) -> AsyncIterato
     proxy = FaultProxy(made.host, made.port)
     if request.param == "valkey":
         assert isinstance(made, ValkeyServer)
-        mark_machines(made, namespace)
+        initialize_namespace(made, namespace)
         yield Server(made.url, proxy, namespace, to=b"EVALSHA")
         return
     url: str = request.getfixturevalue("postgres_database")
-    async with open_store(url) as store:
+    async with store_from_url(url) as store:
         await store.create_schema()
-        await store.mark_machines(namespace=namespace)
+        await store.initialize_namespace(namespace=namespace)
     yield Server(url, proxy, namespace, matching=EXECUTED)
 
 
@@ -84,8 +84,8 @@ class Outage:
         """Open the owners, and let them work."""
         server, enter = self.server, self._stack.enter_async_context
         await enter(server.proxy)
-        self.direct = await enter(open_store(server.url))
-        store = await enter(open_store(server.proxied_url))
+        self.direct = await enter(store_from_url(server.url))
+        store = await enter(store_from_url(server.proxied_url))
         # A mark as far ahead as may be: they go on until shortly before others may begin.
         options: dict[str, Any] = {"lead": 0.5, "call_timeout": 0.1}
         self.leases = [
@@ -108,7 +108,7 @@ class Outage:
         proxy.blackhole(requests=True, replies=True)
         if lose_replies:
             rows = await self.direct.machines(namespace=self.server.namespace)
-            marks = {each.machine_id: each.mark_ms for each in rows}
+            marks = {each.machine_id: each.fence_ms for each in rows}
             assert any(marks[each.machine_id] > each.limit_ms() > 0 for each in self.leases)
 
     async def inherit(self) -> None:
@@ -132,7 +132,7 @@ class Outage:
     async def give_up(self, machine_id: int) -> None:
         """Have an heir return its id."""
         await self.heirs[machine_id].generator.aclose()
-        await self.direct.revert_machine(namespace=self.server.namespace, machine_id=machine_id)
+        await self.direct.evict_machine(namespace=self.server.namespace, machine_id=machine_id)
 
 
 class TestCutLine:
@@ -176,7 +176,7 @@ class TestStart:
     async def test_it_stays_away(self, server: Server) -> None:
         """Refused, then silent: the store's error is behind ours, and a later opening works."""
         async with AsyncExitStack() as stack:
-            store = await stack.enter_async_context(open_store(server.proxied_url))
+            store = await stack.enter_async_context(store_from_url(server.proxied_url))
             lease = lease_on(store, server.namespace, start_timeout=0.3)
             generator = SnowflakeId(lease, layout=LAYOUT)
             await unavailable(generator)  # refused
@@ -190,7 +190,7 @@ class TestStart:
 
     async def test_it_comes_up_late(self, server: Server) -> None:
         """Within the start timeout: as if it had been there."""
-        async with open_store(server.proxied_url) as store:
+        async with store_from_url(server.proxied_url) as store:
             lease = lease_on(store, server.namespace, start_timeout=30.0)
             async with asyncio.TaskGroup() as tasks:
                 opening = tasks.create_task(one_id(SnowflakeId(lease, layout=LAYOUT)))

@@ -34,7 +34,7 @@ async def tables(postgres: PostgresServer, postgres_database: str) -> PostgresTa
     """The tables in a database of the test's own."""
     async with PostgresStore.from_url(postgres_database) as store:
         await store.create_schema()
-        await store.mark_machines(namespace="dev")
+        await store.initialize_namespace(namespace="dev")
     return PostgresTables(postgres, postgres_database)
 
 
@@ -82,13 +82,13 @@ async def test_thirty_behind_a_bouncer(tables: PostgresTables, pgbouncer: PgBoun
 
         async def live(machine: MachineIdDistributor) -> int:
             grant = await machine.distribute(5, now_ms=NOW, latest_ms=FAR)
-            await machine.guard(grant.machine_id, now_ms=NOW + 1, mark_ms=NOW + 2)
+            await machine.renew(grant.machine_id, now_ms=NOW + 1, fence_ms=NOW + 2)
             return grant.machine_id
 
         assert sorted(await asyncio.gather(*map(live, machines))) == list(range(30))
         held = {row["instance_id"]: row["machine_id"] for row in tables.rows()}
         await asyncio.gather(
-            *(each.revert(held[each.instance_id.text], last_ms=NOW) for each in machines)
+            *(each.release(held[each.instance_id.text], last_ms=NOW) for each in machines)
         )
         assert {row["instance_id"] for row in tables.rows()} == {""}
 
@@ -150,13 +150,13 @@ async def test_cancelled_at_each_await(pool: Any, tables: PostgresTables, late: 
     async def take() -> MachineGrant:
         return await machine.distribute(2, now_ms=NOW, latest_ms=FAR)
 
-    async def guard() -> None:
-        await machine.guard(0, now_ms=NOW + 1, mark_ms=NOW + 2)
+    async def renew() -> None:
+        await machine.renew(0, now_ms=NOW + 1, fence_ms=NOW + 2)
 
-    async def revert() -> None:
-        await machine.revert(0, last_ms=NOW)
+    async def release() -> None:
+        await machine.release(0, last_ms=NOW)
 
-    for call in (take, guard, revert):
+    for call in (take, renew, release):
         at, is_torn = 0, True
         while is_torn:
             at += 1
@@ -167,7 +167,7 @@ async def test_cancelled_at_each_await(pool: Any, tables: PostgresTables, late: 
             held = [each["machine_id"] for each in tables.rows() if each["instance_id"]]
             assert held in ([], [0])
             assert (await take()).machine_id == 0
-            await machine.revert(0, last_ms=NOW)
+            await machine.release(0, last_ms=NOW)
         assert at > 2, "it was torn at several awaits"
     assert pool.get_size() == 1
     gc.collect()

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from aiocosid import open_store
+from aiocosid import store_from_url
 from aiocosid.snowflake import SnowflakeId
-from tests.machine_marks import mark_machines
+from tests.machine_marks import initialize_namespace
 
 from ._snowflakes import LAYOUT, check_unique, consuming, lease_on, until
 
@@ -31,7 +31,7 @@ async def test_at_the_same_time(
     url = f"sqlite:///{tmp_path}/ids.db"
     if kind == "valkey":
         server = request.getfixturevalue("valkey")
-        mark_machines(server, namespace)
+        initialize_namespace(server, namespace)
         url = server.url
     elif kind == "postgres":
         url = request.getfixturevalue("postgres_database")
@@ -39,9 +39,9 @@ async def test_at_the_same_time(
         url = request.getfixturevalue(kind).url
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
-        stores = [await enter(open_store(url)) for _ in range(2)]
+        stores = [await enter(store_from_url(url)) for _ in range(2)]
         await stores[0].create_schema()
-        await stores[0].mark_machines(namespace=namespace)
+        await stores[0].initialize_namespace(namespace=namespace)
         leases = [lease_on(each, namespace, INSTANCE, lead=LEAD) for each in stores]
         generators = [await enter(SnowflakeId(each, layout=LAYOUT)) for each in leases]
         twins = await enter(consuming(*generators))
@@ -64,13 +64,13 @@ async def test_at_the_same_time(
 CHILD = f"""
 import asyncio, os, sys
 from contextlib import suppress
-from aiocosid import open_store
+from aiocosid import store_from_url
 from aiocosid.errors import CosIdError, MachineIdUnavailableError
 from aiocosid.snowflake import SnowflakeId
 from tests.integration._snowflakes import LAYOUT, lease_on
 
 async def main():
-    async with open_store(sys.argv[1]) as store:
+    async with store_from_url(sys.argv[1]) as store:
         lease = lease_on(store, "dev", "{INSTANCE}", lead={LEAD})
         async with SnowflakeId(lease, layout=LAYOUT) as gen:
             os.write(1, b"\\n")

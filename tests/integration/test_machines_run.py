@@ -309,7 +309,7 @@ def test_the_renewer_knows_the_program_at_once(runs: Runs, how: signal.Signals) 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="libfaketime is preloaded on Linux")
 def test_runs_on_after_a_clock_that_steps_back(runs: Runs, tmp_path: Path) -> None:
-    """The time mark stands still then; renewals move the end of the lease."""
+    """The fence stands still then; renewals move the end of the lease."""
     faketime = pytest.importorskip("libfaketime")
     (clock := tmp_path / "clock").write_text("+0")
     words = ("sh", "-c", "echo here; sleep 8; echo done")
@@ -386,7 +386,7 @@ def test_a_supervisor_that_stops_just_before_the_deadline(runs: Runs) -> None:
     process, file = runs.stubborn()
     program = pid_of(file)
     runs.folder.joinpath("ids.db").rename(runs.folder / "away.db")
-    mark_ms = (time.time() + 3) * 1000  # --lead: no renewal comes after this
+    fence_ms = (time.time() + 3) * 1000  # --lead: no renewal comes after this
     process.send_signal(signal.SIGSTOP)
     wait_until(lambda: not is_running(program), "the end of the program")
-    assert int(file.read_text().splitlines()[-1].split()[2]) < mark_ms
+    assert int(file.read_text().splitlines()[-1].split()[2]) < fence_ms

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from aiocosid import open_store
+from aiocosid import store_from_url
 from aiocosid.abc import Store
 from aiocosid.errors import CounterNotCreatedError, StoreNotEmptyError
 from tests.servers import EtcdServer, NatsServer, ValkeyServer, ZookeeperServer
@@ -44,7 +44,7 @@ async def check_unmarked(store: Store) -> None:
 
 async def test_redis(valkey_factory: Callable[..., ValkeyServer]) -> None:
     server = valkey_factory()
-    async with open_store(server.url) as store:
+    async with store_from_url(server.url) as store:
         await lived(store)
         assert server.call("DEL", *of_page("redis-cli DEL")) == 1
         await check_unmarked(store)
@@ -53,7 +53,7 @@ async def test_redis(valkey_factory: Callable[..., ValkeyServer]) -> None:
 async def test_etcd(etcd_factory: Callable[..., EtcdServer]) -> None:
     server = etcd_factory()
     [key] = of_page("etcdctl del")
-    async with open_store(server.url) as store:
+    async with store_from_url(server.url) as store:
         await lived(store)
         assert server.get(key) is not None
         server.delete(key)
@@ -63,7 +63,7 @@ async def test_etcd(etcd_factory: Callable[..., EtcdServer]) -> None:
 async def test_zookeeper(zookeeper_factory: Callable[..., ZookeeperServer]) -> None:
     server = zookeeper_factory()
     [path] = of_page("deleteall")
-    async with open_store(server.url) as store:
+    async with store_from_url(server.url) as store:
         await lived(store)
         server.behind.delete(path, recursive=True)
         await check_unmarked(store)
@@ -73,7 +73,7 @@ async def test_nats(nats_factory: Callable[..., NatsServer]) -> None:
     server = nats_factory()
     stream, option, subject, force = of_page("nats stream purge")
     assert (option, force) == ("--subject", "--force")
-    async with open_store(server.url) as store:
+    async with store_from_url(server.url) as store:
         await lived(store)
         assert server.subjects(stream, subject)
         server.purge(stream, subject)

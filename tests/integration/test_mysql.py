@@ -126,15 +126,15 @@ class TestSessions:
 
     async def test_machine_ids_on_it(self, store: MysqlStore, mariadb_database: str) -> None:
         """The same, in another time zone, and with other numbers of affected rows."""
-        await store.mark_machines(namespace="shop")
+        await store.initialize_namespace(namespace="shop")
         for init in ("SET time_zone = '-11:00'", "SET time_zone = '+13:00', sql_mode = ''"):
             async with pool_of(mariadb_database, init_command=init, client_flag=2) as pool:
                 mine = MysqlStore(pool)
                 one = mine.machine_id_distributor(namespace="shop", instance_id=init)
                 grant = await one.distribute(4, now_ms=T0, latest_ms=T0)
-                await one.guard(grant.machine_id, now_ms=T0 + 1, mark_ms=T0 + 2)
+                await one.renew(grant.machine_id, now_ms=T0 + 1, fence_ms=T0 + 2)
         assert [each.machine_id for each in await store.machines()] == [0, 1]
-        assert {each.mark_ms for each in await store.machines()} == {T0 + 2}
+        assert {each.fence_ms for each in await store.machines()} == {T0 + 2}
 
     async def test_durability(
         self,
@@ -254,7 +254,7 @@ class TestSchema:
                 await store.segment_distributor(name=name).next_max_id(10) for name in ("ä", "Ä")
             ]
             assert ends == ([10, 10] if is_exact else [10, 20])
-            await store.mark_machines(namespace="shop", safe_guard=1)
+            await store.initialize_namespace(namespace="shop", safe_guard=1)
             made = [
                 store.machine_id_distributor(namespace="shop", instance_id=name, safe_guard=300)
                 for name in ("ä", "Ä", "a ")
@@ -262,15 +262,15 @@ class TestSchema:
             for number, each in enumerate(made):
                 grant = await each.distribute(2, now_ms=T0, latest_ms=2 * T0)
                 assert grant.machine_id == number, "an instance is another, however it is compared"
-                await each.guard(number, now_ms=T0 + 1, mark_ms=T0 + 5)
+                await each.renew(number, now_ms=T0 + 1, fence_ms=T0 + 5)
             run = mariadb_run(mariadb, mariadb_database.rpartition("/")[2])
             sql_cells.forget(run, "shop", everything=False)
             assert (await store.machine_markers())[0].is_quarantined
             for number, each in enumerate(made):
-                await each.reassert(number, now_ms=T0 + 2, mark_ms=T0 + 6)
-                await each.revert(number, last_ms=T0 + 3)
+                await each.reassert(number, now_ms=T0 + 2, fence_ms=T0 + 6)
+                await each.release(number, last_ms=T0 + 3)
             assert {each.instance_id for each in await store.machines()} == {""}
-            await store.mark_machines(namespace="shop", is_new=True)
+            await store.initialize_namespace(namespace="shop", confirm_no_holders=True)
             await store.set_machine_bits(namespace="shop", bits=5)
 
 

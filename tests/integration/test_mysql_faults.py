@@ -69,16 +69,16 @@ class TestTornCalls:
                 assert grant.machine_id == number
                 proxy.swallow_replies(1, to=b"START TRANSACTION")
                 with pytest.raises(StoreUnavailableError):
-                    await node.guard(number, now_ms=T0 + 2, mark_ms=T0 + 9)
-                await node.guard(number, now_ms=T0 + 3, mark_ms=T0 + 4)
+                    await node.renew(number, now_ms=T0 + 2, fence_ms=T0 + 9)
+                await node.renew(number, now_ms=T0 + 3, fence_ms=T0 + 4)
                 (found,) = [each for each in await store.machines() if each.machine_id == number]
-                assert (found.last_timestamp_ms, found.mark_ms) == (T0 + 3, T0 + 9)
+                assert (found.last_timestamp_ms, found.fence_ms) == (T0 + 3, T0 + 9)
 
     async def test_a_call_is_one_round_trip(
         self, store: MysqlStore, mariadb: MariadbServer, mariadb_database: str
     ) -> None:
         """Whatever it takes: nobody is waited for in the middle of a step."""
-        await store.mark_machines(namespace="cosid")
+        await store.initialize_namespace(namespace="cosid")
         async with proxied(mariadb, mariadb_database) as (proxy, url), both(url) as stores:
             for mine in stores:
                 node = mine.machine_id_distributor(instance_id="node")
@@ -90,9 +90,9 @@ class TestTornCalls:
                     (counters[1].next_max_id(1), 1),
                     (mine.set_floor(name="order", above=1, create=False), 1),
                     (mine.set_floor(name="order", above=1), 3),  # it asks before, and notes it
-                    (node.guard(grant.machine_id, now_ms=T0 + 1, mark_ms=T0 + 2), 1),
-                    (node.guard(grant.machine_id, now_ms=T0 + 2, mark_ms=T0 + 3), 1),
-                    (node.revert(grant.machine_id, last_ms=T0 + 3), 2),  # it reads first
+                    (node.renew(grant.machine_id, now_ms=T0 + 1, fence_ms=T0 + 2), 1),
+                    (node.renew(grant.machine_id, now_ms=T0 + 2, fence_ms=T0 + 3), 1),
+                    (node.release(grant.machine_id, last_ms=T0 + 3), 2),  # it reads first
                 ):
                     before = proxy.requests
                     await call
@@ -119,7 +119,7 @@ class TestOutages:
         server.spawn()
         again = await eventually(lambda: counter.next_max_id(10), StoreUnavailableError)
         assert again == 20
-        await node.guard(0, now_ms=T0 + 1, mark_ms=T0 + 2)
+        await node.renew(0, now_ms=T0 + 1, fence_ms=T0 + 2)
 
         # What a dump holds, read in again: the tables are others.
         asked = "select convert(name using utf8mb4), value, written_ms from aiocosid_cell"
@@ -132,9 +132,9 @@ class TestOutages:
         await store.create_schema(after_loss=True)
         server.execute(f"insert into aiocosid_cell values {', '.join(map(repr, cells))}")
         with pytest.raises(MachineIdQuarantineError):
-            await node.guard(0, now_ms=T0 + 1, mark_ms=T0 + 2)
+            await node.renew(0, now_ms=T0 + 1, fence_ms=T0 + 2)
         await store.initialize(confirm_no_holders=True)
-        await node.guard(0, now_ms=T0 + 1, mark_ms=T0 + 2)
+        await node.renew(0, now_ms=T0 + 1, fence_ms=T0 + 2)
         server.stop()
         assert shutil.move(server.directory / "data", tmp_path / "data")
         server.directory, old = tmp_path, server.directory
@@ -142,7 +142,7 @@ class TestOutages:
         # MySQL's identity lies in the directory.
         with nullcontext() if IS_MYSQL else pytest.raises(MachineIdQuarantineError):
             await eventually(
-                lambda: node.guard(0, now_ms=T0 + 1, mark_ms=T0 + 2), StoreUnavailableError
+                lambda: node.renew(0, now_ms=T0 + 1, fence_ms=T0 + 2), StoreUnavailableError
             )
         await store.aclose()
         server.stop()
@@ -212,7 +212,7 @@ class TestOutages:
         self, store: MysqlStore, mariadb: MariadbServer, mariadb_database: str
     ) -> None:
         """Its row stays, and ours is the next."""
-        await store.mark_machines(namespace="dev")
+        await store.initialize_namespace(namespace="dev")
         node = store.machine_id_distributor(namespace="dev", instance_id="ours")
         with closing(mariadb.connect(mariadb_database.rpartition("/")[2])) as raw:
             with raw.cursor() as cursor:

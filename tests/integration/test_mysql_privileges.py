@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from aiocosid.errors import SchemaDroppedError, StoreAuthenticationError
-from aiocosid.machine.cells import Marker, Space
+from aiocosid.machine.cells import Marker, NamespaceRecord
 from aiocosid.stores.mysql import MysqlStore
 from tests import sql_cells
 from tests.machine_marks import mariadb_run, mark_mariadb
@@ -60,7 +60,7 @@ class Database:
         if task in OVER:
             run = mariadb_run(self.server, self.name)
             mark_mariadb(self.server, "shop", database=self.name)
-            space = sql_cells.read_space(run, "shop") or Space()
+            space = sql_cells.read_space(run, "shop") or NamespaceRecord()
             over = replace(space, guard_ms=1, quarantine="over", since_ms=1)
             sql_cells.write_space(run, "shop", over)
 

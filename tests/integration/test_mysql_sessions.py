@@ -15,7 +15,7 @@ from asyncmy.pool import Pool
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from aiocosid import open_store
+from aiocosid import store_from_url
 from aiocosid.abc import Store
 from aiocosid.errors import StoreUnavailableError
 from aiocosid.stores._executor import code_of
@@ -90,7 +90,7 @@ class TestChains:
         """One process after the other: nobody is granted what the one before had."""
         urls = [mariadb_database, *(by(each, mariadb_database) for each in DRIVERS)]
         for number, url in enumerate(urls * 2):
-            async with open_store(url) as store:
+            async with store_from_url(url) as store:
                 assert await self._ends(store) == [40 * number + end for end in (10, 20, 30, 40)]
 
     async def _ends(self, store: Store) -> list[int]:
@@ -197,7 +197,7 @@ class TestOddSessions:
             await engine.dispose()
         with setting(mariadb, "sql_select_limit", "1", "18446744073709551615"):
             for each in (mariadb_database, *(by(driver, mariadb_database) for driver in DRIVERS)):
-                async with open_store(each) as own:
+                async with store_from_url(each) as own:
                     await self._list(own)
 
     async def test_a_lock_on_a_table_does_not_last_a_day(
@@ -232,7 +232,7 @@ class TestOddSessions:
         for name in "ab":
             await store.segment_distributor(name=name).next_max_id(10)
         assert [each.namespaced_name for each in await store.counters()] == ["cosid.a", "cosid.b"]
-        await store.mark_machines(is_new=True, safe_guard=10.0)
+        await store.initialize_namespace(confirm_no_holders=True, safe_guard=10.0)
         for name in "ab":
             machine = store.machine_id_distributor(instance_id=name)
             await machine.distribute(4, now_ms=T0, latest_ms=T0)

@@ -38,7 +38,7 @@ from aiocosid.errors import (
     StoreUnavailableError,
     UnsupportedByStoreError,
 )
-from aiocosid.machine.cells import Changes, Need
+from aiocosid.machine.cells import Changes, ReadRequest
 from aiocosid.machine.distributor import CellMachineIdDistributor
 from aiocosid.stores import nats as stores_nats
 from aiocosid.stores.nats import BIAS, NatsBackend, NatsStore
@@ -502,7 +502,7 @@ class TestFaults:
                     await counter.next_max_id(10)
             server.start()
             assert await eventually(lambda: counter.next_max_id(10), StoreUnavailableError) == 20
-            await machine.guard(number, now_ms=T + 1, mark_ms=T + 1)
+            await machine.renew(number, now_ms=T + 1, fence_ms=T + 1)
             assert await store.is_initialized()
             server.wipe()
             with pytest.raises(SchemaMissingError):
@@ -590,7 +590,7 @@ class TestLogin:
         async with NatsStore.from_url(server_url.format("app")) as store:
             assert await store.segment_distributor(name="order").next_max_id(10) == 10
             machine = machine_of(store, "a")
-            await machine.guard(await take(machine), now_ms=T + 1, mark_ms=T)
+            await machine.renew(await take(machine), now_ms=T + 1, fence_ms=T)
             assert len(await store.counters()) == len(await store.machines()) == 1
             monkeypatch.setattr("aiocosid.stores.nats.CREATE_TIMEOUT", 0.5)
             with pytest.raises(StoreAuthenticationError, match=r"(?i)permissions violation"):
@@ -611,7 +611,7 @@ class TestClients:
             counter = store.segment_distributor(name="order")
             assert await counter.next_max_id(10) == 10
             machine = machine_of(store, "a")
-            await machine.guard(await take(machine), now_ms=T + 1, mark_ms=T)
+            await machine.renew(await take(machine), now_ms=T + 1, fence_ms=T)
         assert client.is_connected
         assert await counter.next_max_id(10) == 20
         await client.close()
@@ -669,14 +669,14 @@ class TestCells:
             for turn in range(4):
                 before = proxy.requests
                 reply = proxy.next_reply()
-                await owner.guard(number, now_ms=T + turn, mark_ms=T + turn)
+                await owner.renew(number, now_ms=T + turn, fence_ms=T + turn)
                 await reply
                 assert proxy.requests == before + 1
                 other = machine_of(store, f"b{turn}")
                 theirs = await take(other)
-                await other.guard(theirs, now_ms=T, mark_ms=T)
+                await other.renew(theirs, now_ms=T, fence_ms=T)
                 if turn % 2:
-                    await other.revert(theirs, last_ms=T)
+                    await other.release(theirs, last_ms=T)
 
     async def test_a_lost_reply_of_a_commit(
         self, nats: NatsServer, store: NatsStore, namespace: str
@@ -692,9 +692,9 @@ class TestCells:
             assert len(await store.machines()) == 1
             proxy.swallow_replies(1, matching=b'"batch"')
             with pytest.raises(StoreUnavailableError):
-                await owner.guard(0, now_ms=T + 5, mark_ms=T + 5)
-            await owner.guard(0, now_ms=T + 6, mark_ms=T + 4)
-            assert [each.mark_ms for each in await store.machines()] == [T + 5]
+                await owner.renew(0, now_ms=T + 5, fence_ms=T + 5)
+            await owner.renew(0, now_ms=T + 6, fence_ms=T + 4)
+            assert [each.fence_ms for each in await store.machines()] == [T + 5]
             assert proxy.swallowed == 2
 
     async def test_the_clock_is_the_servers(
@@ -704,15 +704,15 @@ class TestCells:
         backend = backend_of(store)
         owner = machine_of(store, "a")
         number = await take(owner)
-        snapshot = await backend.read("n", Need("a", number))
-        seen_ms = snapshot.seats[number].seen_ms
+        snapshot = await backend.read("n", ReadRequest("a", number))
+        seen_ms = snapshot.slots[number].seen_ms
         assert 0 <= snapshot.now_ms - seen_ms < 60_000
-        seat = snapshot.seats[number]
-        while (await backend.read("n", Need("a", number))).now_ms <= seen_ms:
-            assert await backend.commit(snapshot, Changes(seats={number: seat}))
-        assert (await backend.read("n", Need("a", number))).seats[number].seen_ms == seen_ms
-        await owner.guard(number, now_ms=1, mark_ms=1)
-        assert (await backend.read("n", Need("a", number))).seats[number].seen_ms > seen_ms
+        slot = snapshot.slots[number]
+        while (await backend.read("n", ReadRequest("a", number))).now_ms <= seen_ms:
+            assert await backend.commit(snapshot, Changes(slots={number: slot}))
+        assert (await backend.read("n", ReadRequest("a", number))).slots[number].seen_ms == seen_ms
+        await owner.renew(number, now_ms=1, fence_ms=1)
+        assert (await backend.read("n", ReadRequest("a", number))).slots[number].seen_ms > seen_ms
 
     async def test_what_is_removed_goes_away_by_itself(
         self, nats: NatsServer, store: NatsStore, namespace: str
@@ -720,7 +720,7 @@ class TestCells:
         """An hour later: others may still compare it."""
         owner = machine_of(store, "a")
         number = await take(owner)
-        await owner.revert(number, last_ms=T)
+        await owner.release(number, last_ms=T)
         subject = f"{namespace}.cell.ns.n.own.a"
         assert nats.request(f"$JS.API.DIRECT.GET.{namespace}_cells.{subject}").headers[
             "Nats-TTL"
@@ -754,17 +754,17 @@ class TestCells:
         for number, each in enumerate(owners):
             assert await take(each) == number
         for number, each in enumerate(owners):
-            await each.revert(number, last_ms=T)
+            await each.release(number, last_ms=T)
         read, calls = NatsBackend.read, 0
 
-        async def interrupted(backend: NatsBackend, name: str, need: Need) -> Any:
+        async def interrupted(backend: NatsBackend, name: str, need: ReadRequest) -> Any:
             nonlocal calls
             found = await read(backend, name, need)
             calls += 1
             if calls == 1:
                 monkeypatch.setattr(NatsBackend, "read", read)
                 assert await take(owners[0]) == 0
-                await owners[0].revert(0, last_ms=T)
+                await owners[0].release(0, last_ms=T)
                 monkeypatch.setattr(NatsBackend, "read", interrupted)
             return found
 
@@ -787,7 +787,7 @@ class TestLosses:
         nats.purge(f"{namespace}_cells", f"{namespace}.cell.{below}")
         with pytest.raises(MachineIdQuarantineError):
             await take(machine_of(store, "b"))
-        await owner.reassert(number, now_ms=T + 1, mark_ms=T + 1)
+        await owner.reassert(number, now_ms=T + 1, fence_ms=T + 1)
         with pytest.raises(MachineIdQuarantineError):
             await take(machine_of(store, "b"))
         held = [each.instance_id for each in await store.machines()]
@@ -805,11 +805,11 @@ class TestLosses:
         else:
             nats.call(f"STREAM.DELETE.{namespace}_cells")
             with pytest.raises(SchemaMissingError):
-                await owner.guard(number, now_ms=T, mark_ms=T)
+                await owner.renew(number, now_ms=T, fence_ms=T)
             assert not await backend_of(store).create_schema()
         with pytest.raises(MachineIdQuarantineError):
-            await owner.guard(number, now_ms=T + 1, mark_ms=T + 1)
-        await owner.reassert(number, now_ms=T + 2, mark_ms=T + 2)
+            await owner.renew(number, now_ms=T + 1, fence_ms=T + 1)
+        await owner.reassert(number, now_ms=T + 2, fence_ms=T + 2)
         with pytest.raises(MachineIdQuarantineError):
             await take(machine_of(store, "b"))
         await store.initialize(confirm_no_holders=True)
@@ -825,7 +825,7 @@ class TestLosses:
         await store.create_schema(disposable=True)
         assert await take(machine_of(store, "b")) == number
         with pytest.raises(MachineIdLostError, match="b holds it"):
-            await owner.guard(number, now_ms=T + 1, mark_ms=T + 1)
+            await owner.renew(number, now_ms=T + 1, fence_ms=T + 1)
 
     async def test_a_generator_on_an_emptied_stream(
         self, nats: NatsServer, store: NatsStore, namespace: str
@@ -867,11 +867,11 @@ class TestLosses:
             server.start()
 
             async def renew() -> None:
-                await late.guard(1, now_ms=T + 1, mark_ms=T + 1)
+                await late.renew(1, now_ms=T + 1, fence_ms=T + 1)
 
             with pytest.raises(MachineIdLostError, match="nobody holds it"):
                 await eventually(renew, StoreUnavailableError)
-            await early.guard(0, now_ms=T + 1, mark_ms=T + 1)
+            await early.renew(0, now_ms=T + 1, fence_ms=T + 1)
             with pytest.raises(StoreRolledBackError):
                 await counter.next_max_id(10)
 
@@ -906,7 +906,7 @@ class TestClusters:
                 numbers = [await take(each, 5) for each in owners]
                 for turn in range(20):
                     for each, number in zip(owners, numbers, strict=True):
-                        await each.guard(number, now_ms=T + turn, mark_ms=T)
+                        await each.renew(number, now_ms=T + turn, fence_ms=T)
                 behind.resume()
                 late = await eventually(
                     lambda: take(machine_of(near, "late"), 5), StoreUnavailableError

@@ -28,8 +28,8 @@ from aiocosid.errors import (
     StoreAuthenticationError,
     StoreIdentityHiddenError,
 )
-from aiocosid.machine.cells import Marker, Space
-from aiocosid.provider import open_store
+from aiocosid.machine.cells import Marker, NamespaceRecord
+from aiocosid.provider import store_from_url
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.stores.redis import RedisStore
 from aiocosid.stores.tiered import TieredStore
@@ -41,7 +41,7 @@ from aiocosid.testing import (
 )
 from tests import sql_cells
 from tests.contracts._stores import Valkey
-from tests.machine_marks import identity, mark_machines, mark_postgres
+from tests.machine_marks import identity, initialize_namespace, mark_postgres
 from tests.servers import (
     GUEST,
     GUEST_PASSWORD,
@@ -105,21 +105,21 @@ async def init(store: Store) -> None:
     await store.machine_markers()
     await store.is_initialized()
     await store.initialize(confirm_no_holders=True)
-    assert (await store.mark_machines(namespace="shop", is_new=True)).is_new
+    assert (await store.initialize_namespace(namespace="shop", confirm_no_holders=True)).is_created
 
 
 async def machine_ids(store: Store) -> None:
     one = store.machine_id_distributor(namespace="shop", instance_id="one")
     for _ in range(2):
         grant = await one.distribute(3, now_ms=1000, latest_ms=LATEST)
-        await one.guard(grant.machine_id, now_ms=2000, mark_ms=3000)
-        await one.revert(grant.machine_id, last_ms=2500)
+        await one.renew(grant.machine_id, now_ms=2000, fence_ms=3000)
+        await one.release(grant.machine_id, last_ms=2500)
     pod = store.machine_id_distributor(
         namespace="shop", instance_id=InstanceId(f"pod{uuid.uuid4().hex}", stable=True)
     )
     grant = await pod.distribute(3, now_ms=1000, latest_ms=LATEST)
-    await pod.revert(grant.machine_id, last_ms=-1)
-    await store.revert_machine(namespace="shop", machine_id=grant.machine_id)
+    await pod.release(grant.machine_id, last_ms=-1)
+    await store.evict_machine(namespace="shop", machine_id=grant.machine_id)
 
 
 async def set_floor(store: Store) -> None:
@@ -145,7 +145,7 @@ async def machines_list(store: Store) -> None:
 async def machines_revert(store: Store) -> None:
     for machine in await store.machines(namespace="shop"):
         if machine.instance_id:
-            await store.revert_machine(namespace="shop", machine_id=machine.machine_id)
+            await store.evict_machine(namespace="shop", machine_id=machine.machine_id)
 
 
 async def machines_bits(store: Store) -> None:
@@ -166,7 +166,7 @@ TASKS: Final[dict[str, Callable[[Store], Awaitable[None]]]] = {
     "aiocosid set-floor of a tiered store": set_floor_of_a_tiered_store,
     "aiocosid inspect": inspect,
     "aiocosid machines list": machines_list,
-    "aiocosid machines revert": machines_revert,
+    "aiocosid machines evict": machines_revert,
     "aiocosid machines bits": machines_bits,
     "quarantines that inspect and machines list tell of": quarantines,
 }
@@ -178,8 +178,8 @@ async def prepare(task: str, owner: Store) -> None:
     if task in {"aiocosid inspect", "segments"}:
         await segments(owner)
     if "machine" in task:
-        await owner.mark_machines(namespace="shop")
-    if task in {"aiocosid machines list", "aiocosid machines revert"}:
+        await owner.initialize_namespace(namespace="shop")
+    if task in {"aiocosid machines list", "aiocosid machines evict"}:
         one = owner.machine_id_distributor(namespace="shop", instance_id="held")
         assert (await one.distribute(3, now_ms=1, latest_ms=LATEST)).machine_id == HELD
 
@@ -190,7 +190,7 @@ OVER: Final = {"machine ids", "aiocosid init", "aiocosid machines bits"}
 
 async def can(task: str, url: str) -> bool:
     """Do what a line is for; any other error than one about rights is one of the test."""
-    async with open_store(url) as store:
+    async with store_from_url(url) as store:
         try:
             await TASKS[task](store)
         except (StoreAuthenticationError, StoreIdentityHiddenError) as error:
@@ -228,10 +228,12 @@ async def empty(server: ValkeyServer, task: str) -> None:
     server.call("FLUSHALL")
     server.call(*MARK)
     server.call("SCRIPT", "FLUSH")
-    async with open_store(server.url) as owner:
+    async with store_from_url(server.url) as owner:
         await prepare(task, owner)
     if task in OVER:
-        over = Space(identity(server), quarantine="over", since_ms=1, guard_ms=1, gaps=True)
+        over = NamespaceRecord(
+            identity(server), quarantine="over", since_ms=1, guard_ms=1, gaps=True
+        )
         server.call("SET", "cosid:{shop}:space", over.text())
         server.call("SET", "cosid:{shop}:adder", 7)  # the last that there is, with gaps below it
     if task == "sharded ids":  # the server is known, and its fence lies behind
@@ -266,7 +268,7 @@ async def test_the_application_of_the_page(own_valkey: ValkeyServer) -> None:
     for task in ("segments", "segments of counters that are new", "machine ids"):
         await empty(own_valkey, task)
         assert await can(task, url)
-    async with open_store(url) as store:
+    async with store_from_url(url) as store:
         others = store.segment_distributor(namespace="shop2", name="order")
         with pytest.raises(StoreAuthenticationError):
             await others.next_max_id(1)
@@ -310,7 +312,7 @@ JAVA: Final = """
     VALUES ('shop.00000006', 'shop', 6, 1, '{}'), ('shop.00000007', 'shop', 7, 1, '')
 """
 BESIDE_JAVA: Final = {
-    "aiocosid machines revert": JAVA.format("java"),
+    "aiocosid machines evict": JAVA.format("java"),
     "aiocosid machines bits": JAVA.format(""),
 }
 
@@ -352,7 +354,7 @@ class Postgres:
     async def empty(self, task: str) -> None:
         self.execute(f"TRUNCATE {TABLES}")
         sql_cells.write_cell(self.execute_cell, "marker", Marker().text())
-        async with open_store(self.owner) as owner:
+        async with store_from_url(self.owner) as owner:
             await prepare(task, owner)
         if task in BESIDE_JAVA:
             self.execute(BESIDE_JAVA[task])
@@ -368,7 +370,7 @@ class Postgres:
 async def database(
     postgres: PostgresServer, postgres_database: str, namespace: str
 ) -> AsyncIterator[Postgres]:
-    async with open_store(postgres_database) as owner:
+    async with store_from_url(postgres_database) as owner:
         await owner.create_schema()
     yield Postgres(postgres, namespace)
 
@@ -381,7 +383,7 @@ async def test_the_grants_for_postgresql_are_enough(database: Postgres) -> None:
         database.grant(around() + rights)
         await database.empty(task)
         assert await can(task, database.url), task
-        async with open_store(database.url) as store:
+        async with store_from_url(database.url) as store:
             await store.create_schema()
 
 
@@ -403,9 +405,9 @@ async def test_namespaces_are_parted_by_row_security(database: Postgres) -> None
     """As the page says."""
     database.execute(fenced("sql", "ALTER TABLE").replace("TO app", f"TO {GUEST}"))
     database.grant(around() + grants()["segments of counters that are new"])
-    async with open_store(database.owner) as owner:
+    async with store_from_url(database.owner) as owner:
         await owner.segment_distributor(namespace="shop2", name="a").next_max_id(1)
-    async with open_store(database.url) as store:
+    async with store_from_url(database.url) as store:
         await segments(store)
         assert len(await store.counters()) == 1
         for name in ("a", "b"):
@@ -443,7 +445,7 @@ class Least:
         if isinstance(self.server, Postgres):
             mark_postgres(self.server.server, namespace, database=self.server.database)
         else:
-            mark_machines(self.server, namespace)
+            initialize_namespace(self.server, namespace)
 
     def age(self, namespace: str, seconds: float) -> None:
         if isinstance(self.server, Postgres):
@@ -483,7 +485,7 @@ class TestContractOfDistributors(IdSegmentDistributorContract):
     async def make_distributor(self, least: Least) -> AsyncIterator[DistributorFactory]:
         self.least = least
         async with AsyncExitStack() as stack:
-            yield (await stack.enter_async_context(open_store(least.url))).segment_distributor
+            yield (await stack.enter_async_context(store_from_url(least.url))).segment_distributor
 
     async def set_back(self, distributor: IdSegmentDistributor, to: int) -> None:
         self.least.set_counter(distributor.namespaced_name, to)
@@ -496,7 +498,7 @@ class TestContractOfMachineIds(MachineIdDistributorContract):
     async def make_machines(self, least: Least) -> AsyncIterator[MakeMachineIdDistributor]:
         self.least = least
         async with AsyncExitStack() as stack:
-            store = await stack.enter_async_context(open_store(least.url))
+            store = await stack.enter_async_context(store_from_url(least.url))
 
             def made(*, namespace: str, **about: Any) -> MachineIdDistributor:
                 least.mark(namespace)

@@ -18,9 +18,9 @@ from aiocosid.errors import (
     UnsupportedByStoreError,
 )
 from aiocosid.machine import MachineIdLease
-from aiocosid.machine.cells import Need
+from aiocosid.machine.cells import ReadRequest
 from aiocosid.machine.distributor import CellMachineIdDistributor
-from aiocosid.machine.rules import Asker, hand_out
+from aiocosid.machine.rules import Caller, hand_out
 from aiocosid.snowflake import SnowflakeId
 from aiocosid.stores.redis import RedisStore
 from aiocosid.stores.redis._backend import COMMIT
@@ -72,14 +72,14 @@ async def test_a_renewal_is_one_trip(store: RedisStore, server: ValkeyServer) ->
     await take(other)
     before = scripts_run(server)
     for turn in range(5):
-        await one.guard(0, now_ms=T + turn, mark_ms=T + turn)
-        await other.guard(1, now_ms=T + turn, mark_ms=T + turn)
+        await one.renew(0, now_ms=T + turn, fence_ms=T + turn)
+        await other.renew(1, now_ms=T + turn, fence_ms=T + turn)
     assert scripts_run(server) - before == 10
     third = of(store, "third")
     await take(third)
-    await third.revert(2, last_ms=-1)
+    await third.release(2, last_ms=-1)
     before = scripts_run(server)
-    await one.guard(0, now_ms=T + 9, mark_ms=T + 9)
+    await one.renew(0, now_ms=T + 9, fence_ms=T + 9)
     assert scripts_run(server) - before == 1
 
 
@@ -93,16 +93,16 @@ async def test_a_commit_whose_reply_is_lost_or_that_is_cancelled(
     ):
         one = of(far, "one")
         await take(one)
-        await one.revert(0, last_ms=T)
+        await one.release(0, last_ms=T)
         proxy.swallow_replies(to=COMMIT.digest)
         with pytest.raises(StoreUnavailableError):
             await take(one)
         assert server.call("HKEYS", CELLS[0]) == ["one"]
         assert await take(one) == MachineGrant(0, T)
         two, backend = of(far, "two"), far._backend
-        snapshot = await backend.read(NS, Need("two"))
-        asker = Asker("two", nonce="nonce")
-        decision = hand_out(snapshot, asker, bits=3, now_ms=T, latest_ms=FAR, token="x")  # noqa: S106
+        snapshot = await backend.read(NS, ReadRequest("two"))
+        caller = Caller("two", nonce="nonce")
+        decision = hand_out(snapshot, caller, bits=3, now_ms=T, latest_ms=FAR, token="x")  # noqa: S106
         proxy.blackhole(replies=True)
         call = asyncio.ensure_future(backend.commit(snapshot, decision.changes))
         await until(lambda: server.call("HLEN", CELLS[0]) == 2)
@@ -128,13 +128,13 @@ async def test_what_is_deleted_under_a_living_marker(
         with pytest.raises(MachineIdQuarantineError):
             await take(of(store, "newcomer"))
     for each, number in zip(owners, numbers, strict=True):
-        await each.reassert(number, now_ms=T, mark_ms=T)
+        await each.reassert(number, now_ms=T, fence_ms=T)
     held = {each.machine_id: each.instance_id for each in await store.machines(namespace=NS)}
     assert held == {0: "a", 1: "b", 2: "c"}
 
 
 async def test_one_of_several_is_deleted(store: RedisStore, server: ValkeyServer) -> None:
-    """The entry and the note of one machine id alone."""
+    """The entry and the record of one machine id alone."""
     for text in "abc":
         await take(of(store, text))
     server.call("HDEL", CELLS[0], "b")
@@ -153,13 +153,13 @@ async def test_databases_that_are_swapped(store: RedisStore, server: ValkeyServe
     await store.initialize(confirm_no_holders=True)
     assert await take(of(store, "newcomer")) == MachineGrant(0, -1)
     with pytest.raises(MachineIdLostError, match="newcomer holds it"):
-        await owner.guard(0, now_ms=T, mark_ms=T)
+        await owner.renew(0, now_ms=T, fence_ms=T)
 
 
 async def test_java_takes_and_gives_back_without_an_alarm(
     store: RedisStore, server: ValkeyServer
 ) -> None:
-    """What ours had may be Java's since: its note is still there, and so is the count right."""
+    """What ours had may be Java's since: its record is still there, and so is the count right."""
     for text in "ab":
         await take(of(store, text))
     server.call("HDEL", CELLS[0], "a")
@@ -204,7 +204,7 @@ async def test_an_instance_that_is_no_utf8(store: RedisStore, server: ValkeyServ
         client.hset(CELLS[0], "other", f"1|{2**45}")
         one = store.machine_id_distributor(namespace=NS, instance_id="one", safe_guard=300)
         grant = await one.distribute(1, now_ms=T, latest_ms=FAR)
-        assert grant == MachineGrant(0, T, is_marked=False)
+        assert grant == MachineGrant(0, T, is_fenced=False)
         assert set(client.hkeys(CELLS[0])) == {b"one", b"other"}
 
 
@@ -216,7 +216,7 @@ async def test_on_a_cluster(valkey_cluster: ValkeyCluster, namespace: str) -> No
         one = store.machine_id_distributor(namespace=namespace, instance_id="one")
         with pytest.raises(StoreNotInitializedError):
             await take(one)
-        await store.mark_machines(namespace=namespace, is_new=True)
+        await store.initialize_namespace(namespace=namespace, confirm_no_holders=True)
         assert await take(one) == MachineGrant(0, -1)
         key = f"cosid:{{{namespace}}}:count"
         assert valkey_cluster.owner(key).call("HLEN", key) == 1
@@ -241,10 +241,10 @@ async def test_a_replica_shows_what_it_has(
         assert await store.machine_bits(namespace=NS) == 3
         for refused in (
             lambda: take(of(store, "one")),
-            lambda: of(store, "one").guard(0, now_ms=T, mark_ms=T),
-            lambda: of(store, "one").revert(0, last_ms=T),
-            lambda: store.revert_machine(namespace=NS, machine_id=0),
-            lambda: store.mark_machines(namespace=NS, is_new=True),
+            lambda: of(store, "one").renew(0, now_ms=T, fence_ms=T),
+            lambda: of(store, "one").release(0, last_ms=T),
+            lambda: store.evict_machine(namespace=NS, machine_id=0),
+            lambda: store.initialize_namespace(namespace=NS, confirm_no_holders=True),
             lambda: store.initialize(confirm_no_holders=True),
         ):
             with pytest.raises(StoreUnavailableError):

@@ -9,7 +9,7 @@ import pytest
 from redis import Redis as SyncRedis
 from redis.asyncio import Redis
 
-from aiocosid import open_store
+from aiocosid import store_from_url
 from aiocosid.compat import Examined
 from aiocosid.compat.redis_lua import RedisLuaStore
 from aiocosid.errors import InvalidArgumentError, StoreUnavailableError, UnsupportedByStoreError
@@ -45,7 +45,7 @@ def alone(valkey_factory: Callable[..., ValkeyServer]) -> ValkeyServer:
 
 async def examined(url: str, **options: object) -> Sequence[Examined]:
     query = "&".join(f"{name}={value}" for name, value in options.items())
-    async with open_store(f"redis-lua+{url}?{query}") as store:
+    async with store_from_url(f"redis-lua+{url}?{query}") as store:
         assert isinstance(store, RedisLuaStore)
         return await store.examine()
 

@@ -22,11 +22,11 @@ from aiocosid.errors import (
     StoreAuthenticationError,
     StoreUnavailableError,
 )
-from aiocosid.machine.cells import Note, Space
+from aiocosid.machine.cells import MachineRecord, NamespaceRecord
 from aiocosid.machine.distributor import CellMachineIdDistributor
 from aiocosid.stores._connection import CALL_TIMEOUT
 from aiocosid.stores.redis import RedisStore, _link
-from tests.machine_marks import mark_machines
+from tests.machine_marks import initialize_namespace
 from tests.servers import PASSWORD, READER, FaultProxy, ValkeyServer
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
@@ -72,13 +72,13 @@ class Keys:
         return self.hash("revert")
 
     @property
-    def notes(self) -> dict[str, Note]:
-        return {number: Note.read(text) for number, text in self.hash("note").items()}
+    def records(self) -> dict[str, MachineRecord]:
+        return {number: MachineRecord.read(text) for number, text in self.hash("note").items()}
 
     @property
     def marks(self) -> dict[str, str]:
-        found = self.notes.items()
-        return {number: str(note.mark_ms) for number, note in found if note.mark_ms >= 0}
+        found = self.records.items()
+        return {number: str(record.fence_ms) for number, record in found if record.fence_ms >= 0}
 
     @property
     def adder(self) -> str | None:
@@ -97,7 +97,7 @@ class Keys:
 @pytest.fixture
 def keys(server: ValkeyServer, namespace: str) -> Iterator[Keys]:
     keys = Keys(server, namespace)
-    mark_machines(server, namespace)
+    initialize_namespace(server, namespace)
     yield keys
     keys.delete()  # damaged ones would be found by whoever lists all
 
@@ -138,7 +138,7 @@ class Instances:
 
 @pytest.fixture
 def instances(store: RedisStore, server: ValkeyServer, namespace: str) -> Instances:
-    mark_machines(server, namespace)
+    initialize_namespace(server, namespace)
     return Instances(store, namespace)
 
 
@@ -168,8 +168,8 @@ class TestDamage:
                 ("itc_idx", "a", text)
                 for text in ("0|1e+14", "0|1.5", f"0|{2**53}", " 0|1", "0|1\n")
             ),
-            ("note", "0", Space().text()),
-            *(("note", text, Note().text()) for text in ("x", "-1", "")),
+            ("note", "0", NamespaceRecord().text()),
+            *(("note", text, MachineRecord().text()) for text in ("x", "-1", "")),
         ],
     )
     async def test_own_entry_and_ours(
@@ -182,8 +182,8 @@ class TestDamage:
         before = keys.dump()
         for call in (
             instances.take("a"),
-            instances("a").guard(0, now_ms=T, mark_ms=T),
-            instances("a").revert(0, last_ms=T),
+            instances("a").renew(0, now_ms=T, fence_ms=T),
+            instances("a").release(0, last_ms=T),
         ):
             with pytest.raises(CorruptMachineStateError) as caught:
                 await call
@@ -215,15 +215,15 @@ class TestStore:
         """CosId's keys, whatever the text; and all is found again."""
         keys = Keys(server, text)
         keys.delete()
-        mark_machines(server, text)
+        initialize_namespace(server, text)
         instances = Instances(store, text)
         assert (await instances.take(text)).machine_id == 0
         assert keys.entries == {text: f"0|{T}"}
-        await instances(text).guard(0, now_ms=T + 1, mark_ms=-1)
+        await instances(text).renew(0, now_ms=T + 1, fence_ms=-1)
         (listed,) = await store.machines(namespace=text)
         assert (listed.namespace, listed.instance_id) == (text, text)
         assert listed in await store.machines()
-        await store.revert_machine(namespace=text, machine_id=0)
+        await store.evict_machine(namespace=text, machine_id=0)
         assert keys.pool == {"0": f"{T + 1}"}
 
     async def test_counters_and_machines_do_not_meet(
@@ -251,18 +251,18 @@ async def check_client(client: Any, keys: Keys) -> None:
     store = RedisStore(client)
     instances = Instances(store, keys.namespace)
     assert await instances.take("é") == MachineGrant(0, -1)
-    await instances("é").guard(0, now_ms=T + 1, mark_ms=T + 2)
+    await instances("é").renew(0, now_ms=T + 1, fence_ms=T + 2)
     assert await instances.take("é") == MachineGrant(0, T + 2)
     assert keys.entries == {"é": f"0|{T + 1}"}
     (listed,) = [each for each in await store.machines() if each.namespace == keys.namespace]
-    assert (listed.instance_id, listed.mark_ms) == ("é", T + 2)
+    assert (listed.instance_id, listed.fence_ms) == ("é", T + 2)
     with pytest.raises(MachineIdLostError, match="é holds it"):
-        await instances("ü").guard(0, now_ms=T + 1, mark_ms=T + 2)
+        await instances("ü").renew(0, now_ms=T + 1, fence_ms=T + 2)
     await instances.take("ü")
     with pytest.raises(MachineIdOverflowError) as caught:
         await instances.take("x")
     assert set(caught.value.holders) == {"é", "ü"}
-    await instances("é").revert(0, last_ms=T + 1)
+    await instances("é").release(0, last_ms=T + 1)
     keys.set("itc_idx", "x", "é")
     with pytest.raises(CorruptMachineStateError, match="'é'"):
         await instances.take("x")
@@ -349,12 +349,12 @@ class TestOutages:
                 return await machine.distribute(1, now_ms=T, latest_ms=FAR)
 
             await distribute()
-            await machine.revert(0, last_ms=T)
+            await machine.release(0, last_ms=T)
             grant = await lossy(distribute)
             assert grant == MachineGrant(0, T)
-            await lossy(lambda: machine.guard(0, now_ms=T + 5, mark_ms=T + 9))
+            await lossy(lambda: machine.renew(0, now_ms=T + 5, fence_ms=T + 9))
             assert (keys.entries, keys.marks) == ({"a": f"0|{T + 5}"}, {"0": f"{T + 9}"})
-            await lossy(lambda: machine.revert(0, last_ms=T + 6))
+            await lossy(lambda: machine.release(0, last_ms=T + 6))
             assert (keys.entries, keys.pool) == ({}, {"0": f"{T + 6}"})
             assert proxy.swallowed == 3
 
@@ -366,7 +366,7 @@ class TestOutages:
         for _ in range(2):
             server.call("SCRIPT", "FLUSH")
             assert (await machine.distribute(1, now_ms=T, latest_ms=FAR)).machine_id == 0
-            await machine.guard(0, now_ms=T, mark_ms=T)
+            await machine.renew(0, now_ms=T, fence_ms=T)
 
 
 class CosIdPeer:
@@ -401,7 +401,7 @@ class CosIdPeer:
         self._keys.set("itc_idx", self.text, f"{machine_id}|{stamp}")
         return machine_id
 
-    def revert(self, stamp: int) -> None:
+    def release(self, stamp: int) -> None:
         machine_id, _, _ = self._keys.entries[self.text].partition("|")
         self._keys.server.call("HDEL", self._keys("itc_idx"), self.text)
         self._keys.set("revert", machine_id, stamp)
@@ -415,10 +415,10 @@ class TestBesideCosId:
         java = CosIdPeer(keys, "java")
         assert java.distribute(3, T, 0) == 0
         assert await instances.take("a", 2) == MachineGrant(1, -1)
-        java.revert(T + 5)
-        assert await instances.take("b", 2) == MachineGrant(0, T + 5, is_marked=False)
-        await instances("a").guard(1, now_ms=T, mark_ms=T + 60)
-        await instances("a").revert(1, last_ms=T + 7)
+        java.release(T + 5)
+        assert await instances.take("b", 2) == MachineGrant(0, T + 5, is_fenced=False)
+        await instances("a").renew(1, now_ms=T, fence_ms=T + 60)
+        await instances("a").release(1, last_ms=T + 7)
         assert java.distribute(3, T, 0) == 1
         assert keys.entries["java"] == f"1|{T + 7}"  # it waits for what ours issued
 
@@ -431,10 +431,10 @@ class TestBesideCosId:
             now = T + turn
             if text in held:
                 if text.startswith("java"):
-                    CosIdPeer(keys, text).revert(now)
+                    CosIdPeer(keys, text).release(now)
                 else:
-                    await instances(text).guard(held[text], now_ms=now, mark_ms=now + 60)
-                    await instances(text).revert(held[text], last_ms=now)
+                    await instances(text).renew(held[text], now_ms=now, fence_ms=now + 60)
+                    await instances(text).release(held[text], last_ms=now)
                 del held[text]
             elif text.startswith("java"):
                 held[text] = CosIdPeer(keys, text).distribute(15, now, 0)

@@ -55,17 +55,17 @@ async def take_expired(machine: CellMachineIdDistributor) -> MachineGrant:
 
 async def check(store: RedisStore, namespace: str) -> None:
     """All that a store can do."""
-    await store.mark_machines(namespace=namespace)
+    await store.initialize_namespace(namespace=namespace)
     first = machine_of(store, namespace, "a")
     assert await first.distribute(1, now_ms=T, latest_ms=FAR) == MachineGrant(0, -1)
-    await first.guard(0, now_ms=T + 1, mark_ms=T + 9)
+    await first.renew(0, now_ms=T + 1, fence_ms=T + 9)
     assert await take(store, namespace, "b") == MachineGrant(1, -1)
     hasty = hasty_of(store, namespace, "c")
     assert await take_expired(hasty) == MachineGrant(0, T + 9)
     with pytest.raises(MachineIdLostError, match="c holds it"):
-        await first.guard(0, now_ms=T + 2, mark_ms=T + 9)
-    await store.revert_machine(namespace=namespace, machine_id=1)
-    await hasty.revert(0, last_ms=T + 3)
+        await first.renew(0, now_ms=T + 2, fence_ms=T + 9)
+    await store.evict_machine(namespace=namespace, machine_id=1)
+    await hasty.release(0, last_ms=T + 3)
     listed = [each for each in await store.machines() if each.namespace == namespace]
     assert [(each.machine_id, each.instance_id) for each in listed] == [(0, ""), (1, "")]
     assert listed == list(await store.machines(namespace=namespace))
@@ -110,7 +110,7 @@ class TestCluster:
         """CosId's keys then have no hash tag: refused, and nothing is written."""
         async with cluster_store(valkey_cluster, "url") as store:
             with pytest.raises(StoreError, match="slot"):
-                await store.mark_machines(namespace="}x")
+                await store.initialize_namespace(namespace="}x")
             with pytest.raises(StoreError, match="slot"):
                 await take(store, "}x", "a")
 
@@ -121,19 +121,19 @@ class TestCluster:
         """The replica knows who holds what, also after a recycling by the master's clock."""
         cluster = await asyncio.to_thread(cluster_factory, replicas=True)
         async with cluster_store(cluster, "url") as store:
-            await store.mark_machines(namespace=namespace)
+            await store.initialize_namespace(namespace=namespace)
             for text in ("a", "b"):
                 await take(store, namespace, text)
             assert await take_expired(hasty_of(store, namespace, "c")) == MachineGrant(0, T)
             machine = machine_of(store, namespace, "c")
             await machine.distribute(1, now_ms=T, latest_ms=FAR)
-            await machine.guard(0, now_ms=T, mark_ms=T + 9)
+            await machine.renew(0, now_ms=T, fence_ms=T + 9)
             owner = cluster.owner(f"cosid:{{{namespace}}}:itc_idx")
             await caught_up(owner, cluster.replicas[cluster.masters.index(owner)])
             owner.kill()
-            again = partial(machine.reassert, 0, now_ms=T + 1, mark_ms=T + 10)
+            again = partial(machine.reassert, 0, now_ms=T + 1, fence_ms=T + 10)
             await eventually(again, StoreUnavailableError, deadline=FAILOVER)
-            held = [(each.instance_id, each.mark_ms) for each in await store.machines()]
+            held = [(each.instance_id, each.fence_ms) for each in await store.machines()]
             assert held == [("c", T + 10), ("b", -1)]
 
 
@@ -172,14 +172,14 @@ class TestSentinel:
         """The id is still ours."""
         group = await asyncio.to_thread(sentinel_factory)
         async with RedisStore.from_url(group.url) as store:
-            await store.mark_machines(namespace=namespace)
+            await store.initialize_namespace(namespace=namespace)
             machine = machine_of(store, namespace, "a")
             await machine.distribute(1, now_ms=T, latest_ms=FAR)
             await caught_up(group.master, group.replica)
             group.master.kill()
-            again = partial(machine.reassert, 0, now_ms=T + 1, mark_ms=T + 10)
+            again = partial(machine.reassert, 0, now_ms=T + 1, fence_ms=T + 10)
             await eventually(again, StoreUnavailableError, deadline=FAILOVER)
-            assert (await store.machines(namespace=namespace))[0].mark_ms == T + 10
+            assert (await store.machines(namespace=namespace))[0].fence_ms == T + 10
 
 
 @pytest.mark.parametrize(
@@ -206,8 +206,8 @@ async def test_replica_has_the_same(request: pytest.FixtureRequest, factory: str
         machine = machine_of(store, "ns", "c")
         for call in (
             machine.distribute(1, now_ms=T, latest_ms=FAR),
-            machine.guard(0, now_ms=T, mark_ms=T),
-            machine.revert(0, last_ms=T),
+            machine.renew(0, now_ms=T, fence_ms=T),
+            machine.release(0, last_ms=T),
         ):
             with pytest.raises(StoreUnavailableError):
                 await call  # not what it knows, which may be old

@@ -27,9 +27,9 @@ from aiocosid.errors import (
     MachineIdOverflowError,
 )
 from aiocosid.machine import rules
-from aiocosid.machine.cells import Need, Seat, Snapshot, Space
+from aiocosid.machine.cells import MachineSlot, NamespaceRecord, ReadRequest, Snapshot
 from aiocosid.machine.distributor import transact
-from aiocosid.machine.rules import Asker, Decision
+from aiocosid.machine.rules import Caller, Decision
 from aiocosid.stores.redis import RedisStore
 from aiocosid.stores.redis._backend import RedisBackend
 from tests.servers import ValkeyServer
@@ -111,7 +111,7 @@ def put(server: ValkeyServer, theirs: State) -> None:
     spaces = server.call("KEYS", "*:space")
     assert isinstance(spaces, list)
     for key in map(str, spaces):
-        space = Space.read(str(server.call("GET", key)))
+        space = NamespaceRecord.read(str(server.call("GET", key)))
         server.call("SET", key, replace(space, bits=0).text())
     for key in (*state(server), "aiocosid:marker"):
         server.call("DEL", key)
@@ -130,10 +130,10 @@ class AtTheTime(RedisBackend):
 
     server_ms: ClassVar[int] = 0
 
-    async def read(self, namespace: str, need: Need) -> Snapshot:
+    async def read(self, namespace: str, need: ReadRequest) -> Snapshot:
         found = await super().read(namespace, need)
-        seats = {number: replace(seat, seen_ms=-1) for number, seat in found.seats.items()}
-        return replace(found, seats=seats, now_ms=self.server_ms)
+        slots = {number: replace(slot, seen_ms=-1) for number, slot in found.slots.items()}
+        return replace(found, slots=slots, now_ms=self.server_ms)
 
 
 class TestDistributor:
@@ -153,7 +153,7 @@ class TestDistributor:
     ) -> None:
         """Every machine id, and all of CosId's keys after every step."""
         number, namespace = vector["args"]["no"], vector["args"]["namespace"]
-        await store.mark_machines(namespace=namespace)
+        await store.initialize_namespace(namespace=namespace)
         processes: defaultdict[str, Process] = defaultdict(Process)
         before: State = {}
         compared = 0
@@ -197,9 +197,11 @@ class Process:
             safe_guard=inf if forever else step["safe_guard_ms"] / 1000,
         )
         # CosId's process has no token.
-        found = await store._backend.read(namespace, Need(step["instance_id"]))
-        notes = [each.note for each in found.seats.values() if step["instance_id"] in each.holders]
-        machine._token = next((each.token for each in notes if each is not None), "")
+        found = await store._backend.read(namespace, ReadRequest(step["instance_id"]))
+        records = [
+            each.record for each in found.slots.values() if step["instance_id"] in each.holders
+        ]
+        machine._token = next((each.token for each in records if each is not None), "")
         AtTheTime.server_ms = now = step["now_ms"]
         held = -1 if self.machine_id is None else self.machine_id
         try:
@@ -208,9 +210,9 @@ class Process:
                     return await machine.distribute(step["machine_bit"], now_ms=now, latest_ms=FAR)
                 case "guard":
                     # CosId keeps stamps from falling here; ours does so in the script.
-                    return await machine.guard(held, now_ms=now, mark_ms=-1)
+                    return await machine.renew(held, now_ms=now, fence_ms=-1)
                 case _:
-                    return await machine.revert(held, last_ms=now)
+                    return await machine.release(held, last_ms=now)
         except CosIdError as exc:
             return exc
 
@@ -318,21 +320,21 @@ TOKEN = "of any call"  # noqa: S105 - no secret
 async def run_script(store: RedisStore, step: dict[str, Any], before: State) -> Any:
     """Our rules for CosId's script: the reply in CosId's form, or the error."""
     namespace = step["keys"][0].strip("{}")
-    await store.mark_machines(namespace=namespace)
+    await store.initialize_namespace(namespace=namespace)
     instance, *argv = step["argv"]
-    asker = Asker(instance)
+    caller = Caller(instance)
     held = dict(before.get(f"cosid:{{{namespace}}}:itc_idx", {"value": []})["value"])
     # CosId's guard and revert do not say which machine id they are about.
     machine_id = int(re.match(r"\d*", held.get(instance, ""))[0] or 0)  # type: ignore[index]
 
     def decide(found: Snapshot, _: int) -> Decision:
-        is_ours = instance in found.seats.get(machine_id, Seat()).holders
+        is_ours = instance in found.slots.get(machine_id, MachineSlot()).holders
         match step["script"]:
             case "machine_id_distribute.lua":
                 bits, now = int(argv[0]).bit_length(), int(argv[1])
                 return rules.hand_out(
                     found,
-                    asker,
+                    caller,
                     bits=bits,
                     now_ms=now,
                     latest_ms=FAR,
@@ -340,16 +342,16 @@ async def run_script(store: RedisStore, step: dict[str, Any], before: State) -> 
                 )
             case "machine_id_guard.lua":
                 now = int(argv[0])
-                return rules.renew(found, asker, machine_id, now_ms=now, mark_ms=-1, token=TOKEN)
+                return rules.renew(found, caller, machine_id, now_ms=now, fence_ms=-1, token=TOKEN)
             case name:
-                by = replace(asker, stable=name == "machine_id_revert_stable.lua")
+                by = replace(caller, stable=name == "machine_id_revert_stable.lua")
                 last = int(argv[0])
                 decision = rules.give_back(found, by, machine_id, last_ms=last, token=TOKEN)
                 return replace(decision, answer=is_ours)
 
     try:
         AtTheTime.server_ms = int(argv[-1])
-        answer, _ = await transact(store._backend, namespace, Need(instance), decide)
+        answer, _ = await transact(store._backend, namespace, ReadRequest(instance), decide)
     except MachineIdOverflowError:
         return [-1, -1]
     except MachineIdLostError:

@@ -18,11 +18,11 @@ from aiocosid.errors import (
     StoreNotInitializedError,
 )
 from aiocosid.machine import MachineIdLease
-from aiocosid.machine.cells import Space
+from aiocosid.machine.cells import NamespaceRecord
 from aiocosid.machine.distributor import CellMachineIdDistributor
 from aiocosid.snowflake import SnowflakeId
 from aiocosid.stores.redis import RedisStore
-from tests.machine_marks import identity, mark_machines
+from tests.machine_marks import identity, initialize_namespace
 from tests.servers import ValkeyServer, wait_until
 
 from ._snowflakes import LAYOUT, check_unique, consuming, until
@@ -56,8 +56,8 @@ async def take(machine: CellMachineIdDistributor, *, now: int = T) -> MachineGra
     return await machine.distribute(3, now_ms=now, latest_ms=FAR)
 
 
-def space(server: ValkeyServer, namespace: str = NS) -> Space:
-    return Space.read(str(server.call("GET", key("space", namespace))))
+def space(server: ValkeyServer, namespace: str = NS) -> NamespaceRecord:
+    return NamespaceRecord.read(str(server.call("GET", key("space", namespace))))
 
 
 def alter(server: ValkeyServer, namespace: str = NS, **about: Any) -> None:
@@ -67,7 +67,7 @@ def alter(server: ValkeyServer, namespace: str = NS, **about: Any) -> None:
 
 
 async def keep(machine: CellMachineIdDistributor, number: int, mark: int = -1) -> None:
-    await machine.reassert(number, now_ms=T, mark_ms=mark)
+    await machine.reassert(number, now_ms=T, fence_ms=mark)
 
 
 def pass_time(server: ValkeyServer, seconds: float, namespace: str = NS) -> None:
@@ -103,7 +103,7 @@ def patient_lease(store: RedisStore, **options: Any) -> MachineIdLease:
 
 async def test_emptied_while_two_leases_live(server: ValkeyServer) -> None:
     """They go on with their ids; a newcomer is told why, and gets another one afterwards."""
-    mark_machines(server, NS)
+    initialize_namespace(server, NS)
     async with store_on(server) as store:
         leases = [patient_lease(store) for _ in range(2)]
         async with (
@@ -133,7 +133,7 @@ async def test_started_anew(valkey_factory: Callable[..., ValkeyServer]) -> None
     for persistent in (False, True):
         server = valkey_factory(persistent=persistent)
         async with store_on(server) as store:
-            await store.mark_machines(namespace=NS)
+            await store.initialize_namespace(namespace=NS)
             owner = make(store, "owner")
             assert await take(owner) == MachineGrant(0, -1)
             await asyncio.to_thread(server.kill)
@@ -168,7 +168,7 @@ async def test_failed_over_to_a_replica_that_lags_and_back(
 
     await linked(two)
     async with store_on(one) as first, store_on(two) as second:
-        await first.mark_machines(namespace=NS)
+        await first.initialize_namespace(namespace=NS)
         known = make(first, "known")
         await take(known)
         await asyncio.to_thread(
@@ -203,7 +203,7 @@ async def test_a_damaged_marker(server: ValkeyServer, field: str, value: str) ->
     """It is named, and nothing is written."""
     async with store_on(server) as store:
         owner = make(store, "a")
-        await store.mark_machines(namespace=NS)
+        await store.initialize_namespace(namespace=NS)
         await take(owner)
         server.call("HSET", "aiocosid:marker", field, value)
         owner._snapshot = None  # of a process that was started since
@@ -211,7 +211,7 @@ async def test_a_damaged_marker(server: ValkeyServer, field: str, value: str) ->
         for call in (
             keep(owner, 0),
             take(make(store, "b")),
-            store.mark_machines(namespace=NS),
+            store.initialize_namespace(namespace=NS),
             store.machine_markers(),
         ):
             with pytest.raises(CorruptMachineStateError) as caught:
@@ -222,7 +222,7 @@ async def test_a_damaged_marker(server: ValkeyServer, field: str, value: str) ->
 
 async def test_a_server_that_hides_who_it_is(server: ValkeyServer) -> None:
     """Without a right to INFO nothing is handed out or guarded; the error says what to allow."""
-    mark_machines(server, NS)
+    initialize_namespace(server, NS)
     rights = "evalsha eval type time get set hget hmget hset hdel hgetall hlen"
     allowed = [f"+{each}" for each in rights.split()] + ["~aiocosid:marker"]
     server.call("ACL", "SETUSER", "app", "on", ">secret", "~cosid:*", *allowed)
@@ -241,9 +241,9 @@ async def test_a_server_that_hides_who_it_is(server: ValkeyServer) -> None:
         assert await is_quarantined(store)
         pass_time(server, 305)
         assert not await is_quarantined(store)
-        await machine.revert(0, last_ms=T)
+        await machine.release(0, last_ms=T)
         assert (await mark(store)).seconds_left == 0
 
 
 async def mark(store: RedisStore) -> Any:
-    return await store.mark_machines(namespace=NS)
+    return await store.initialize_namespace(namespace=NS)

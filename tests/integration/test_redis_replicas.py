@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from redis.asyncio import Redis, RedisCluster
 
-from aiocosid import open_store
+from aiocosid import store_from_url
 from aiocosid.abc import IdSegmentDistributor
 from aiocosid.errors import (
     CounterNotCreatedError,
@@ -134,7 +134,7 @@ async def test_a_counter_that_is_not_created_waits_for_no_replica(
     """Nothing was written, so there is nothing to confirm."""
     server = valkey_factory()
     server.call("DEL", MARK[1])
-    async with open_store(f"{server.url}?replicas=1&replica_timeout=0.05") as store:
+    async with store_from_url(f"{server.url}?replicas=1&replica_timeout=0.05") as store:
         with pytest.raises(CounterNotCreatedError):
             await store.segment_distributor(name="n").next_max_id(10)
 
@@ -144,7 +144,7 @@ async def test_a_cluster_asks_the_node_of_the_key(
 ) -> None:
     """None of its masters has a replica here; the grant is made, and burnt."""
     url = f"{valkey_cluster.url}?replicas=1&replica_timeout=0.05"
-    async with open_store(url) as store:
+    async with store_from_url(url) as store:
         for name in ("a", "b", "c", "d"):
             distributor = store.segment_distributor(namespace=namespace, name=name)
             with pytest.raises(StoreUnavailableError, match="0 of 1 replicas"):
@@ -176,7 +176,7 @@ async def test_a_slot_that_is_on_its_way_and_one_that_has_moved(
     after = next(each for each in cluster_alone.masters if each is not before)
     slot, its_id = str(before.call("CLUSTER", "KEYSLOT", key)), str(after.call("CLUSTER", "MYID"))
     url = cluster_alone.url.replace("://", f"://{namespace}:x@")
-    async with open_store(f"{url}?replicas=1&replica_timeout=0.05") as store:
+    async with store_from_url(f"{url}?replicas=1&replica_timeout=0.05") as store:
         distributor = store.segment_distributor(namespace=namespace, name="n")
 
         async def burn() -> None:
@@ -215,7 +215,7 @@ async def test_on_a_cluster_with_replicas(
 ) -> None:
     """They confirm, also for a slot that has moved since the client looked."""
     cluster = cluster_factory(replicas=True)
-    async with open_store(cluster.url + "?replicas=1&replica_timeout=1") as store:
+    async with store_from_url(cluster.url + "?replicas=1&replica_timeout=1") as store:
         for name in ("a", "b", "c", "d"):
             distributor = store.segment_distributor(namespace=namespace, name=name)
 
@@ -245,8 +245,8 @@ async def test_arguments(valkey: ValkeyServer, namespace: str) -> None:
         {"durability": "maybe"},
     )
     with pytest.raises(InvalidArgumentError, match="less than socket_timeout"):
-        open_store(f"{valkey.url}?replicas=1&replica_timeout=2")
-    open_store(f"{valkey.url}?replicas=1&replica_timeout=2&socket_timeout=3")
+        store_from_url(f"{valkey.url}?replicas=1&replica_timeout=2")
+    store_from_url(f"{valkey.url}?replicas=1&replica_timeout=2&socket_timeout=3")
     for hasty in (
         Redis.from_url(valkey.url, socket_timeout=0.3),
         RedisCluster(host="127.0.0.1", socket_timeout=0.3),
@@ -261,7 +261,7 @@ async def test_arguments(valkey: ValkeyServer, namespace: str) -> None:
             RedisStore(client, **each)
         ((name, value),) = each.items()
         with pytest.raises(InvalidArgumentError, match=name):
-            open_store(f"{valkey.url}?{name}={value}")
+            store_from_url(f"{valkey.url}?{name}={value}")
     await client.aclose()
 
 

@@ -543,7 +543,7 @@ async def test_a_forked_child_and_another_loop(valkey: ValkeyServer) -> None:
     """A client of the parent's is refused."""
     client: Redis = Redis.from_url(valkey.url)
     distributor = RedisStore(client).sequence_distributor(name="n")
-    distributor._link._connection._born -= 1  # what a fork comes to
+    distributor._link._connection._fork_generation -= 1  # what a fork comes to
     with pytest.raises(ForkedError):
         await distributor.aopen()
     with pytest.raises(ForkedError):

@@ -173,7 +173,7 @@ async def test_what_is_no_utf8(
         assert [each.namespaced_name for each in counters] == [f"{namespace}.good"]
         machines = [each for each in await store.machines() if namespace in each.namespace]
         assert [each.instance_id for each in machines] == ["\\xff"]
-        await store.mark_machines(namespace=namespace)
+        await store.initialize_namespace(namespace=namespace)
         one = store.machine_id_distributor(namespace=namespace)
         assert (await one.distribute(2, now_ms=1, latest_ms=9)).machine_id == 1
 
@@ -409,7 +409,7 @@ class TestMovingSlot:
     ) -> None:
         """No server runs it meanwhile: an outage, and nobody gets another machine id."""
         async with RedisStore.from_url(cluster_alone.url) as store:
-            await store.mark_machines(namespace=namespace)
+            await store.initialize_namespace(namespace=namespace)
             node = store.machine_id_distributor(namespace=namespace, instance_id="node")
             when = {"now_ms": 1, "latest_ms": 2**53}
             held = await node.distribute(3, **when)

@@ -18,7 +18,7 @@ from typing import Any, Final
 import pytest
 import pytest_asyncio
 
-from aiocosid import open_store
+from aiocosid import store_from_url
 from aiocosid.errors import MachineBitsMismatchError, StoreError
 from aiocosid.stores.striped import StripedStore
 from tests.region_worker import LAYOUT, REGION_BITS
@@ -100,7 +100,7 @@ async def regions(valkey_factory: Callable[..., ValkeyServer]) -> AsyncIterator[
         ]
         made = Regions(servers, proxies)
         for url in made.direct:
-            store = await stack.enter_async_context(open_store(url))
+            store = await stack.enter_async_context(store_from_url(url))
             await store.initialize(confirm_no_holders=True)
         yield made
 
@@ -144,7 +144,7 @@ async def test_two_regions_that_are_cut_apart(regions: Regions) -> None:
 async def test_a_process_that_names_another_region(regions: Regions, wrong: Any) -> None:
     """It is refused at its start; those that run notice nothing, and none gets an id twice."""
     running = await regions.start_all()
-    async with open_store(regions.direct[0]) as store:
+    async with store_from_url(regions.direct[0]) as store:
         machines = store.machine_id_distributor(namespace="shop", **wrong)
         before = await store.machines(namespace="shop")
         with pytest.raises(MachineBitsMismatchError, match="region=0, region_bits=1 in this store"):
@@ -155,7 +155,7 @@ async def test_a_process_that_names_another_region(regions: Regions, wrong: Any)
     assert {each >> LAYOUT.machine_bits - REGION_BITS for each, _ in held} == {0}
     # The same mistake with the counter: the stores in another order, or one more.
     async with AsyncExitStack() as stack:
-        stores = [await stack.enter_async_context(open_store(url)) for url in regions.direct]
+        stores = [await stack.enter_async_context(store_from_url(url)) for url in regions.direct]
         swapped = StripedStore([*reversed(stores)], region=0)
         with pytest.raises(StoreError, match="was asked for as place 0 of 2"):
             await swapped.segment_distributor(namespace="shop", name="order").next_max_id(1)

@@ -17,7 +17,7 @@ from urllib.parse import quote
 import anyio
 import pytest
 
-from aiocosid import connect, open_store
+from aiocosid import connect, store_from_url
 from aiocosid._life.clock import SYSTEM_CLOCK
 from aiocosid.abc import IdSegmentDistributor
 from aiocosid.errors import (
@@ -36,7 +36,7 @@ from aiocosid.errors import (
     StoreUnavailableError,
     UnsupportedByStoreError,
 )
-from aiocosid.server import Limits, Token, Verb, digest_of, new_token
+from aiocosid.server import Limits, Token, TokenScope, digest_of, new_token
 from aiocosid.stores.memory import MemoryStore
 from tests.servers import (
     HOST,
@@ -68,7 +68,7 @@ def socket_path() -> Generator[Path]:
 @asynccontextmanager
 async def counter_at(url: str, namespace: str) -> AsyncGenerator[IdSegmentDistributor]:
     """A counter on connections of its own."""
-    async with open_store(url) as store:
+    async with store_from_url(url) as store:
         yield store.segment_distributor(namespace=namespace, name="order")
 
 
@@ -89,7 +89,7 @@ async def test_two_servers_are_killed_in_turn(
 ) -> None:
     """The others go on without an error, and no segment is handed out twice."""
     server: ValkeyServer | PostgresServer = request.getfixturevalue(behind)
-    async with open_store(server.url) as store:
+    async with store_from_url(server.url) as store:
         await store.create_schema(disposable=True)
     ports = [free_port() for _ in range(2)]
     hosts = ",".join(f"{HOST}:{port}" for port in ports)
@@ -187,16 +187,16 @@ async def test_a_machine_id_whose_answer_is_lost(namespace: str) -> None:
     with serve_store("memory://") as url:
         async with (
             FaultProxy(HOST, int(url.rpartition(":")[2])) as proxy,
-            open_store(f"aiocosid+http://{HOST}:{proxy.port}?timeout=10") as store,
+            store_from_url(f"aiocosid+http://{HOST}:{proxy.port}?timeout=10") as store,
         ):
             machine = store.machine_id_distributor(namespace=namespace, instance_id="a")
             proxy.swallow_replies(1, to=b"/take_machine")
             assert (await machine.distribute(2, now_ms=1, latest_ms=FAR)).machine_id == 0
             proxy.swallow_replies(1, to=b"/renew_machine")
-            await machine.guard(0, now_ms=5, mark_ms=9)
-            await machine.guard(0, now_ms=6, mark_ms=10)
+            await machine.renew(0, now_ms=5, fence_ms=9)
+            await machine.renew(0, now_ms=6, fence_ms=10)
             proxy.swallow_replies(1, to=b"/release_machine")
-            await machine.revert(0, last_ms=7)
+            await machine.release(0, last_ms=7)
             held = await store.machines(namespace=namespace)
             assert [(each.machine_id, each.instance_id) for each in held] == [(0, "")]
 
@@ -256,7 +256,7 @@ async def test_many_at_once(namespace: str, *, is_unix: bool) -> None:
 async def test_closed_under_a_call(namespace: str, *, is_unix: bool) -> None:
     """It ends with an error, and the store can be used again."""
     with serve_store("memory://", is_unix=is_unix) as url:
-        async with open_store(url) as store:
+        async with store_from_url(url) as store:
             counter = store.segment_distributor(namespace=namespace, name="order")
             calls = [asyncio.ensure_future(counter.next_max_id(1)) for _ in range(64)]
             await asyncio.sleep(0)
@@ -269,11 +269,11 @@ async def test_closed_under_a_call(namespace: str, *, is_unix: bool) -> None:
 # Tokens.
 
 
-def tokens(secret: str, *verbs: Verb, **options: Any) -> list[Token]:
+def tokens(secret: str, *scopes: TokenScope, **options: Any) -> list[Token]:
     """One token for the namespace ``mine``, beside another one."""
     names = options.pop("names", ("mine", "mine.*"))
-    mine = Token(name="me", digest=digest_of(secret), verbs=verbs, names=names, **options)
-    other = Token(name="other", digest=digest_of(new_token()), verbs=tuple(Verb))
+    mine = Token(name="me", digest=digest_of(secret), scopes=scopes, names=names, **options)
+    other = Token(name="other", digest=digest_of(new_token()), scopes=tuple(TokenScope))
     return [mine, other]
 
 
@@ -282,11 +282,11 @@ async def test_tokens(caplog: pytest.LogCaptureFixture, *, is_unix: bool) -> Non
     """A token allows what it says; nothing shows it."""
     secret, wrong = new_token(), new_token()
     caplog.set_level(1)
-    allowed = tokens(secret, Verb.SEGMENTS, Verb.MACHINES)
+    allowed = tokens(secret, TokenScope.SEGMENTS, TokenScope.MACHINES)
     shown: list[str] = []
     with serve_store("memory://", is_unix=is_unix, tokens=allowed) as url:
         for token, is_right in ((secret, True), (wrong, False), ("", False)):
-            async with open_store(f"{url}?token={token}" if token else url) as store:
+            async with store_from_url(f"{url}?token={token}" if token else url) as store:
                 shown += [repr(store), repr(store._backend), store._backend.address]  # type: ignore[attr-defined]
                 mine = store.segment_distributor(namespace="mine", name="a")
                 theirs = store.segment_distributor(namespace="theirs", name="a")
@@ -294,7 +294,7 @@ async def test_tokens(caplog: pytest.LogCaptureFixture, *, is_unix: bool) -> Non
                 if is_right:
                     assert await mine.next_max_id(10) >= 10
                     grant = await machine.distribute(4, now_ms=1, latest_ms=FAR)
-                    await machine.revert(grant.machine_id, last_ms=-1)
+                    await machine.release(grant.machine_id, last_ms=-1)
                 calls: list[Any] = [theirs.next_max_id, *(() if is_right else (mine.next_max_id,))]
                 refused = [call(10) for call in calls]
                 refused += [store.set_floor(namespace="mine", name="a", above=5)]
@@ -317,7 +317,7 @@ async def test_a_token_in_front_of_the_host_that_expires(*, is_unix: bool) -> No
     """Also on a connection that is open already."""
     secret = new_token()
     until_ms = SYSTEM_CLOCK.now_ms() + 1_000
-    allowed = tokens(secret, *Verb, names=("*",), expires_ms=until_ms)
+    allowed = tokens(secret, *TokenScope, names=("*",), expires_ms=until_ms)
     with serve_store("memory://", is_unix=is_unix, tokens=allowed) as url:
         async with counter_at(url.replace("://", f"://{secret}@"), "mine") as counter:
             await counter.next_max_id(1)
@@ -329,7 +329,7 @@ async def test_a_token_in_front_of_the_host_that_expires(*, is_unix: bool) -> No
 
 async def test_who_may_read_sees_what_it_may() -> None:
     secret = new_token()
-    allowed = tokens(secret, Verb.READ)
+    allowed = tokens(secret, TokenScope.READ)
     with serve_store("memory://", tokens=allowed) as url:
         shared = MemoryStore.from_url()
         for namespace in ("mine", "theirs"):
@@ -337,7 +337,7 @@ async def test_who_may_read_sees_what_it_may() -> None:
             await shared.machine_id_distributor(namespace=namespace).distribute(
                 4, now_ms=1, latest_ms=FAR
             )
-        async with open_store(url.replace("://", f"://{secret}@")) as store:
+        async with store_from_url(url.replace("://", f"://{secret}@")) as store:
             for found in (await store.counters(), await store.counters(namespace="mine")):
                 assert {each.namespaced_name.partition(".")[0] for each in found} == {"mine"}
             assert {each.namespace for each in await store.machines()} == {"mine"}
@@ -348,7 +348,7 @@ async def test_who_may_read_sees_what_it_may() -> None:
 
 async def test_two_tokens_in_a_url() -> None:
     with pytest.raises(InvalidArgumentError) as caught:
-        open_store("aiocosid+http://horse@h?token=battery")
+        store_from_url("aiocosid+http://horse@h?token=battery")
     assert not re.search("horse|battery", str(caught.value))
 
 
@@ -359,10 +359,10 @@ async def test_two_tokens_in_a_url() -> None:
 async def test_errors(namespace: str, tmp_path: Path, *, is_unix: bool) -> None:
     """Each has its class and facts, and none names what the server's store is."""
     limits = Limits(step=1_000, name=300)
-    async with open_store(f"sqlite:///{tmp_path}/hidden.db") as store:
+    async with store_from_url(f"sqlite:///{tmp_path}/hidden.db") as store:
         await store.create_schema(disposable=True)
     with serve_store(f"sqlite:///{tmp_path}/hidden.db", is_unix=is_unix, limits=limits) as url:
-        async with open_store(url) as store:
+        async with store_from_url(url) as store:
             counter = store.segment_distributor(namespace=namespace, name="a")
             long = store.segment_distributor(namespace=namespace, name="n" * 150)
             longer = store.segment_distributor(namespace=namespace, name="n" * 400)
@@ -402,7 +402,7 @@ async def test_a_striped_store_behind(tmp_path: Path, namespace: str) -> None:
     files = [quote(f"sqlite:///{tmp_path}/{name}.db", safe="") for name in "ab"]
     striped = "striped:?" + "&".join(f"store={each}" for each in files)
     with serve_store(striped, is_unix=True) as url:
-        async with open_store(url) as store:
+        async with store_from_url(url) as store:
             await store.create_schema(disposable=True)
             counter = store.segment_distributor(namespace=namespace, name="order")
             with pytest.raises(UnsupportedByStoreError, match="no contiguous ranges"):
@@ -425,7 +425,7 @@ async def test_a_cluster_behind(cluster_factory: Callable[..., ValkeyCluster]) -
             assert await counter.next_max_id(10) == 10
             with pytest.raises(StoreNotInitializedError):
                 await ids.snowflake("event")
-            await store.mark_machines(namespace="shop", is_new=True)
+            await store.initialize_namespace(namespace="shop", confirm_no_holders=True)
             assert await (await ids.snowflake("event")).next_id()
 
 
@@ -446,7 +446,7 @@ async def test_tables_that_were_dropped_behind(
     given = "striped:?" + "&".join(f"store={quote(each, safe='')}" for each in urls)
     used = files if is_striped else files[:1]
     with serve_store(given if is_striped else urls[0], is_unix=True) as url:
-        async with open_store(url) as store:
+        async with store_from_url(url) as store:
             await store.create_schema()
             for each in used:
                 drop(each)
@@ -470,7 +470,7 @@ async def test_a_table_that_was_emptied_behind(tmp_path: Path, namespace: str) -
     """Its witness knows that there was something: an initialisation by habit is refused."""
     path = tmp_path / "ids.db"
     with serve_store(f"sqlite:///{path}") as url:
-        async with open_store(url) as store:
+        async with store_from_url(url) as store:
             await store.create_schema()
             await store.segment_distributor(namespace=namespace, name="a").next_max_id(10)
             with closing(sqlite3.connect(path)) as database:
@@ -488,7 +488,7 @@ async def test_a_tiered_store_behind(valkey: ValkeyServer, tmp_path: Path, names
     parts = (f"sqlite:///{tmp_path}/ids.db", valkey.patient_url)
     root, cache = (quote(each, safe="") for each in parts)
     with serve_store(f"tiered:?root={root}&cache={cache}&span=1000", is_unix=True) as url:
-        async with open_store(url) as store:
+        async with store_from_url(url) as store:
             await store.create_schema(disposable=True)
             counter = store.segment_distributor(namespace=namespace, name="order")
             assert [await counter.next_max_id(10) for _ in range(3)] == [10, 20, 30]
@@ -498,7 +498,7 @@ async def test_a_tiered_store_behind(valkey: ValkeyServer, tmp_path: Path, names
             assert await counter.next_max_id(10) > 5000
             machine = store.machine_id_distributor(namespace=namespace)
             await machine.distribute(4, now_ms=1, latest_ms=FAR)
-    async with open_store(f"sqlite:///{tmp_path}/ids.db") as store:
+    async with store_from_url(f"sqlite:///{tmp_path}/ids.db") as store:
         assert len(await store.machines()) == 1
 
 
@@ -516,7 +516,7 @@ async def test_it_is_another_server(cosid_proxy: CosIdProxy, namespace: str) -> 
 async def test_a_forked_child(socket_path: Path, namespace: str) -> None:
     """Its parent's connections are none of its business; the parent goes on with them."""
     with ServerProcess("memory://", socket_path) as server:
-        async with open_store(server.url) as store:
+        async with store_from_url(server.url) as store:
             counter = store.segment_distributor(namespace=namespace, name="order")
             before = await counter.next_max_id(1)
             pid = os.fork()
@@ -548,7 +548,7 @@ async def _in_child(counter: IdSegmentDistributor) -> None:
 async def test_one_store_on_two_loops_in_turn(namespace: str, *, is_unix: bool) -> None:
     """It opens anew on the next loop."""
     with serve_store("memory://", is_unix=is_unix) as url:
-        store = open_store(url)
+        store = store_from_url(url)
 
         async def use() -> int:
             counter = store.segment_distributor(namespace=namespace, name="order")
@@ -563,26 +563,26 @@ async def test_a_server_behind_a_server(namespace: str, *, is_unix: bool) -> Non
     """As a broker that takes from the service: operations are passed on, with who asks."""
     secret, far = new_token(), new_token()
     with (
-        serve_store("memory://", tokens=tokens(far, *Verb, names=("*",))) as behind,
+        serve_store("memory://", tokens=tokens(far, *TokenScope, names=("*",))) as behind,
         serve_store(
             behind.replace("://", f"://{far}@"),
             is_unix=is_unix,
-            tokens=tokens(secret, *Verb, names=("*",)),
+            tokens=tokens(secret, *TokenScope, names=("*",)),
         ) as url,
     ):
         async with (
-            open_store(f"{url}?token={secret}") as store,
-            open_store(behind.replace("://", f"://{far}@")) as other,
+            store_from_url(f"{url}?token={secret}") as store,
+            store_from_url(behind.replace("://", f"://{far}@")) as other,
         ):
             machine = store.machine_id_distributor(namespace=namespace, instance_id="a")
             await machine.distribute(2, now_ms=1, latest_ms=FAR)
-            await machine.guard(0, now_ms=5, mark_ms=9)
+            await machine.renew(0, now_ms=5, fence_ms=9)
             twin = other.machine_id_distributor(namespace=namespace, instance_id="a")
             with pytest.raises(MachineIdInUseError):
                 await twin.distribute(2, now_ms=1, latest_ms=FAR)
-            await machine.guard(0, now_ms=6, mark_ms=10)
+            await machine.renew(0, now_ms=6, fence_ms=10)
             [held] = await store.machines(namespace=namespace)
-            assert (held.instance_id, held.mark_ms) == ("a", 10)
-            await machine.revert(0, last_ms=8)
+            assert (held.instance_id, held.fence_ms) == ("a", 10)
+            await machine.release(0, last_ms=8)
             [held] = await store.machines(namespace=namespace)
-            assert (held.instance_id, held.mark_ms) == ("", 8)
+            assert (held.instance_id, held.fence_ms) == ("", 8)

@@ -32,7 +32,7 @@ async def main():
     async with aiocosid.connect(url, namespace="restart", instance_id=who, **place) as ids:
         gen = await ids.snowflake("order")
         ours = [await gen.next_id()]
-        print(gen.statistics().machine.mark_wait, flush=True)
+        print(gen.statistics().machine.fence_wait, flush=True)
         end = time.monotonic() + float(seconds)
         while time.monotonic() < end:
             ours += await gen.next_ids(50)
@@ -62,9 +62,9 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 async def prepare(address: str) -> None:
     """Make what machine ids need."""
-    async with aiocosid.open_store(address) as store:
+    async with aiocosid.store_from_url(address) as store:
         await store.create_schema()
-        await store.mark_machines(namespace="restart", is_new=True)
+        await store.initialize_namespace(namespace="restart", confirm_no_holders=True)
 
 
 def live(url: str, state_dir: Path | str, seconds: float) -> tuple[float, list[int]]:

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from aiocosid import open_store
+from aiocosid import store_from_url
 from aiocosid.abc import Store
 from aiocosid.errors import MachineIdQuarantineError, StoreError, StoreUnavailableError
 from tests.servers import MariadbServer, eventually, wait_until
@@ -53,7 +53,7 @@ async def test_what_no_replica_has_is_no_grant(
     """Whoever asks for it waits, and learns nothing; what was granted is on the replica."""
     primary, replica = pair
     async with AsyncExitStack() as stack:
-        store = await stack.enter_async_context(open_store(f"{primary.url}?durability=refuse"))
+        store = await stack.enter_async_context(store_from_url(f"{primary.url}?durability=refuse"))
         await store.create_schema()
         await store.initialize(confirm_no_holders=True)
         counter = store.segment_distributor(name="order")
@@ -67,7 +67,7 @@ async def test_what_no_replica_has_is_no_grant(
         calls = [
             asyncio.ensure_future(counter.next_max_id(10)),
             asyncio.ensure_future(other.distribute(10, now_ms=T, latest_ms=FAR)),
-            asyncio.ensure_future(holder.guard(held.machine_id, now_ms=T + 1, mark_ms=T + 9)),
+            asyncio.ensure_future(holder.renew(held.machine_id, now_ms=T + 1, fence_ms=T + 9)),
         ]
 
         async def all_wait() -> bool:
@@ -79,7 +79,7 @@ async def test_what_no_replica_has_is_no_grant(
             with pytest.raises(StoreUnavailableError):
                 await call
     promote(replica)
-    async with open_store(replica.url) as promoted:
+    async with store_from_url(replica.url) as promoted:
         assert await promoted.segment_distributor(name="order").peek() == granted
         again = promoted.machine_id_distributor(instance_id="c")
         with pytest.raises(MachineIdQuarantineError):  # for it is another server
@@ -96,7 +96,7 @@ async def test_a_fail_over_under_load(pair: tuple[MariadbServer, MariadbServer])
         while True:
             granted.append(await counter.next_max_id(1))
 
-    async with open_store(f"{primary.url}?durability=refuse") as store:
+    async with store_from_url(f"{primary.url}?durability=refuse") as store:
         await store.create_schema()
         tasks = [asyncio.ensure_future(take(store)) for _ in range(8)]
 
@@ -110,7 +110,7 @@ async def test_a_fail_over_under_load(pair: tuple[MariadbServer, MariadbServer])
                 await task
     before = len(granted)
     promote(replica)
-    async with open_store(replica.url) as store:
+    async with store_from_url(replica.url) as store:
         counter = store.segment_distributor(name="order")
         granted.extend([await counter.next_max_id(1) for _ in range(50)])
     assert len({*granted}) == len(granted)

@@ -13,16 +13,16 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from aiocosid import open_store
+from aiocosid import store_from_url
 from aiocosid._life.clock import SYSTEM_CLOCK
 from aiocosid.abc import Store
 from aiocosid.provider import IdProvider, configure
-from aiocosid.server import App, Token, Verb, digest_of
+from aiocosid.server import App, Token, TokenScope, digest_of
 from aiocosid.server.dialects import cosid
 from aiocosid.stores.http import HttpStore
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import MachineIdDistributorContract, MakeMachineIdDistributor
-from tests.machine_marks import mark_machines
+from tests.machine_marks import initialize_namespace
 from tests.servers import CosIdService, ValkeyServer
 from tests.servers.cosid_service import age
 from tests.simulation._cosid_proxy import CosIdProxyModel
@@ -66,14 +66,14 @@ def client(store: MemoryStore) -> Generator[httpx.Client]:
         yield found
 
 
-async def hold(store: Store, mark_ms: int, *, released: bool = False) -> None:
+async def hold(store: Store, fence_ms: int, *, released: bool = False) -> None:
     """Hold machine id 0 of two as a process of ours, whose ids may be as late as its mark."""
     mine = store.machine_id_distributor(namespace="ns", instance_id="ours")
     now_ms = SYSTEM_CLOCK.now_ms()
     await mine.distribute(1, now_ms=now_ms, latest_ms=now_ms)
-    await mine.guard(0, now_ms=now_ms, mark_ms=mark_ms)
+    await mine.renew(0, now_ms=now_ms, fence_ms=fence_ms)
     if released:
-        await mine.revert(0, last_ms=mark_ms)
+        await mine.release(0, last_ms=fence_ms)
 
 
 async def held(store: Store) -> dict[str, int]:
@@ -137,8 +137,8 @@ class TestTranscript:
 
     def test_what_is_left_on_redis(self, valkey: ValkeyServer, namespace: str) -> None:
         """CosId's own keys, which its clients of Redis read beside."""
-        mark_machines(valkey, namespace)
-        with service(open_store(valkey.url)) as client:
+        initialize_namespace(valkey, namespace)
+        with service(store_from_url(valkey.url)) as client:
             for method, target in TRANSCRIPT[:19]:
                 client.request(method, target.replace("/ns", f"/{namespace}"))
         key = f"cosid:{{{namespace}}}"
@@ -396,7 +396,7 @@ class TestMachines:
 
 
 async def prepare(url: str) -> None:
-    async with open_store(url) as store:
+    async with store_from_url(url) as store:
         await store.create_schema()
 
 
@@ -406,7 +406,7 @@ class TestOnSqlite:
         url = f"sqlite:///{tmp_path / 'ids.db'}"
         asyncio.run(prepare(url))
         for turn in range(3):
-            with service(open_store(url)) as client:
+            with service(store_from_url(url)) as client:
                 asked = client.post(f"/machines/ns?machineBit=3&{who(f'i{turn}')}&{MINUTES}")
                 assert asked.json()["machineId"] == turn
                 for known in range(turn + 1):
@@ -474,7 +474,7 @@ class TestTokens:
         token = Token(
             name="java",
             digest=digest_of(secret),
-            verbs=(Verb.SEGMENTS, Verb.MACHINES),
+            scopes=(TokenScope.SEGMENTS, TokenScope.MACHINES),
             names=("ns", "ns.*"),
         )
         with service(store, tokens=[token]) as client:

@@ -21,7 +21,7 @@ from playwright.async_api import Browser, Page, Response, ViewportSize, expect
 
 import aiocosid
 from aiocosid.provider import IdProvider
-from aiocosid.server import App, Token, Verb, digest_of
+from aiocosid.server import App, Token, TokenScope, digest_of
 from aiocosid.stores.memory import MemoryStore
 from tests.servers import ValkeyServer
 
@@ -36,8 +36,8 @@ PICTURES = os.environ.get("AIOCOSID_PICTURES")
 SECRET = "aiocosid_the-operators"  # noqa: S105 - a test's
 READER = "aiocosid_only-reads"
 TOKENS = (
-    Token(name="ops", digest=digest_of(SECRET), verbs=tuple(Verb)),
-    Token(name="reader", digest=digest_of(READER), verbs=(Verb.READ,)),
+    Token(name="ops", digest=digest_of(SECRET), scopes=tuple(TokenScope)),
+    Token(name="reader", digest=digest_of(READER), scopes=(TokenScope.READ,)),
 )
 HOSTILE = """"><script>alert(1)</script><img src=x onerror=alert(2)>'&\u202e"""
 
@@ -203,7 +203,7 @@ async def test_the_api_is_described_for_people(
         body = other.get_by_role("region", name="PATCH").get_by_role("link", name="Renew")
         await body.click()
         row = other.get_by_role("region", name="Renew", exact=True).get_by_role("row")
-        await expect(row.filter(has_text="mark_ms")).to_contain_text("before the next renewal")
+        await expect(row.filter(has_text="fence_ms")).to_contain_text("before the next renewal")
         broken = await other.evaluate(
             """() => [...document.querySelectorAll('a[href^="#"]')]
               .map((each) => each.hash.slice(1)).filter((each) => !document.getElementById(each))"""
@@ -314,7 +314,7 @@ async def test_without_script(browser: Browser, site: Site) -> None:
         await drain.get_by_label("Token").fill(READER)
         await drain.get_by_label("This process").check()
         await drain.get_by_role("button", name="Serve again").click()
-        await expect(page.locator("#answer.bad")).to_contain_text("lacks the verb 'admin'")
+        await expect(page.locator("#answer.bad")).to_contain_text("lacks the scope 'admin'")
         assert site.app.service.is_draining
         site.app.service.is_draining = False
         check_quiet(seen, site, "403")

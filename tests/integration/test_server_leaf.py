@@ -21,7 +21,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from aiocosid.compat.leaf import LeafStore
 from aiocosid.compat.tinyid import TinyidStore
 from aiocosid.provider import IdProvider, configure
-from aiocosid.server import App, Token, Verb, digest_of
+from aiocosid.server import App, Token, TokenScope, digest_of
 from aiocosid.server.dialects import leaf
 from aiocosid.stores.memory import MemoryStore
 from tests.servers import eventually
@@ -232,7 +232,10 @@ class TestTokens:
     def test_they_are_needed_unless_public(self) -> None:
         secret = "aiocosid_leaf"  # noqa: S105 - of a test
         token = Token(
-            name="leaf", digest=digest_of(secret), verbs=(Verb.IDS,), names=("order", "snowflake")
+            name="leaf",
+            digest=digest_of(secret),
+            scopes=(TokenScope.IDS,),
+            names=("order", "snowflake"),
         )
         with server([token]) as client:
             refused = client.get(f"{GET}/order").json()

@@ -1,6 +1,6 @@
-"""Attacks on machine ids through the id service: by every verb, and by every protocol.
+"""Attacks on machine ids through the id service: by every scope, and by every protocol.
 
-The victim holds an id through a token of its own.  The attacker has another token, with every verb
+The victim holds an id through a token of its own.  The attacker has another token, with every scope
 but ``admin``, and knows all that can be seen.
 """
 
@@ -17,7 +17,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from aiocosid import connect, open_store
+from aiocosid import connect, store_from_url
 from aiocosid._life.clock import SYSTEM_CLOCK
 from aiocosid.abc import InstanceId, MachineGrant, MachineIdDistributor, Store
 from aiocosid.errors import (
@@ -30,7 +30,7 @@ from aiocosid.errors import (
 )
 from aiocosid.machine.distributor import CellMachineIdDistributor
 from aiocosid.machine.operations import ReleaseOperation, RenewOperation, TakeOperation
-from aiocosid.server import App, Token, Verb, digest_of
+from aiocosid.server import App, Token, TokenScope, digest_of
 from aiocosid.server.dialects import cosid
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.stores.remote import RemoteStore
@@ -40,9 +40,13 @@ from ._web import serve
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
 SECRETS: Final = {name: f"aiocosid_of-{name}" for name in ("victim", "attacker", "operator")}
-LESS: Final = tuple(verb for verb in Verb if verb is not Verb.ADMIN)
+LESS: Final = tuple(verb for verb in TokenScope if verb is not TokenScope.ADMIN)
 TOKENS: Final = [
-    Token(name=name, digest=digest_of(secret), verbs=tuple(Verb) if name == "operator" else LESS)
+    Token(
+        name=name,
+        digest=digest_of(secret),
+        scopes=tuple(TokenScope) if name == "operator" else LESS,
+    )
     for name, secret in SECRETS.items()
 ]
 FAR: Final = 2**52
@@ -58,7 +62,7 @@ class Arena:
         stores: the clients of the library, by the name of their token.
         web: the same for HTTP.
         now_ms: the time.
-        mark_ms: no id of the victim is later.
+        fence_ms: no id of the victim is later.
     """
 
     def __init__(self, store: MemoryStore) -> None:
@@ -66,7 +70,7 @@ class Arena:
         self.stores: dict[str, RemoteStore] = {}
         self.web: dict[str, httpx.Client] = {}
         self.now_ms = SYSTEM_CLOCK.now_ms()
-        self.mark_ms = self.now_ms + MINUTE
+        self.fence_ms = self.now_ms + MINUTE
 
     def of(self, token: str, instance: str, **options: Any) -> CellMachineIdDistributor:
         who = InstanceId(instance, stable=options.pop("stable", False))
@@ -83,8 +87,8 @@ class Arena:
         listed = await self.store.machines(namespace=SPACE)
         [held] = [each for each in listed if each.machine_id == 0]
         assert held.instance_id == "victim"
-        assert held.mark_ms >= self.mark_ms
-        await victim.guard(0, now_ms=self.now_ms, mark_ms=self.mark_ms)
+        assert held.fence_ms >= self.fence_ms
+        await victim.renew(0, now_ms=self.now_ms, fence_ms=self.fence_ms)
 
 
 @pytest.fixture
@@ -109,7 +113,9 @@ async def arena(served: tuple[App, MemoryStore, httpx.Client]) -> AsyncGenerator
     url = client.base_url
     async with AsyncExitStack() as stack:
         for name, secret in SECRETS.items():
-            remote = open_store(f"aiocosid+http://{url.host}:{url.port}?token={secret}&timeout=20")
+            remote = store_from_url(
+                f"aiocosid+http://{url.host}:{url.port}?token={secret}&timeout=20"
+            )
             assert isinstance(remote, RemoteStore)
             found.stores[name] = await stack.enter_async_context(remote)
             headers = {"authorization": f"Bearer {secret}"}
@@ -122,7 +128,7 @@ async def victim(arena: Arena) -> CellMachineIdDistributor:
     """Has machine id 0."""
     found = arena.of("victim", "victim")
     assert (await arena.take(found)).machine_id == 0
-    await found.guard(0, now_ms=arena.now_ms, mark_ms=arena.mark_ms)
+    await found.renew(0, now_ms=arena.now_ms, fence_ms=arena.fence_ms)
     return found
 
 
@@ -171,7 +177,7 @@ async def test_nothing_is_asserted_without_a_proof(
     """After a loss the attacker says that it was first; the quarantine runs."""
     mine = arena.of("attacker", "mine")
     number = (await arena.take(mine)).machine_id
-    await mine.guard(number, now_ms=arena.now_ms, mark_ms=-1)
+    await mine.renew(number, now_ms=arena.now_ms, fence_ms=-1)
     proof = victim._receipt
     arena.store.forget_machines(namespace=SPACE, everything=True)
     asked = RenewOperation(
@@ -179,10 +185,10 @@ async def test_nothing_is_asserted_without_a_proof(
         guard_ms=1,
         machine_id=number,
         now_ms=arena.now_ms,
-        mark_ms=-1,
+        fence_ms=-1,
         token=mine._token,
         bits=1,
-        born_ms=arena.now_ms,
+        requested_ms=arena.now_ms,
         is_valid=True,
         receipt=mine._receipt,
     )
@@ -196,11 +202,11 @@ async def test_nothing_is_asserted_without_a_proof(
         with pytest.raises(MachineIdQuarantineError):
             await mine.ask_renew(replace(asked, **lie))  # type: ignore[arg-type]
     assert [each for each in await arena.store.machines() if each.instance_id] == []
-    await victim.reassert(0, now_ms=arena.now_ms, mark_ms=arena.mark_ms)
+    await victim.reassert(0, now_ms=arena.now_ms, fence_ms=arena.fence_ms)
     await mine.ask_renew(asked)
     listed = await arena.store.machines(namespace=SPACE)
-    assert [(each.instance_id, each.mark_ms) for each in listed] == [
-        ("victim", arena.mark_ms),
+    assert [(each.instance_id, each.fence_ms) for each in listed] == [
+        ("victim", arena.fence_ms),
         ("mine", -1),
     ]
 
@@ -231,7 +237,7 @@ async def test_a_renewal_of_a_width_that_cannot_be(
         instance="victim",
         machine_id=0,
         now_ms=arena.now_ms,
-        mark_ms=-1,
+        fence_ms=-1,
         token=victim._token,
         bits=1,
         is_valid=True,
@@ -239,9 +245,9 @@ async def test_a_renewal_of_a_width_that_cannot_be(
     )
     with pytest.raises(InvalidArgumentError, match=argument):
         await victim.ask_renew(replace(asked, **lie))
-    await victim.reassert(0, now_ms=arena.now_ms, mark_ms=arena.mark_ms)
+    await victim.reassert(0, now_ms=arena.now_ms, fence_ms=arena.fence_ms)
     [held] = await arena.store.machines(namespace=SPACE)
-    assert (held.instance_id, held.mark_ms) == ("victim", arena.mark_ms)
+    assert (held.instance_id, held.fence_ms) == ("victim", arena.fence_ms)
 
 
 @pytest.mark.parametrize("token", ["", "a b", "a@b", "a|b", "x" * 65])
@@ -281,18 +287,18 @@ async def test_nothing_is_asserted_at_a_brokers_socket_without_a_proof() -> None
             )
             now_ms = SYSTEM_CLOCK.now_ms()
             assert (await one.distribute(1, now_ms=now_ms, latest_ms=FAR)).machine_id == 0
-            await one.guard(0, now_ms=now_ms, mark_ms=now_ms + MINUTE)
+            await one.renew(0, now_ms=now_ms, fence_ms=now_ms + MINUTE)
             store.forget_machines(namespace=SPACE, everything=True)
             lie: dict[str, Any] = {"instance": "b", "token": "t", "bits": 1, "is_valid": True}
             for receipt in ("", one._receipt):
                 asked = RenewOperation(
-                    **lie, machine_id=0, now_ms=now_ms, mark_ms=-1, receipt=receipt
+                    **lie, machine_id=0, now_ms=now_ms, fence_ms=-1, receipt=receipt
                 )
                 with pytest.raises(MachineIdQuarantineError):
                     await other.ask_renew(asked)
-            await one.reassert(0, now_ms=now_ms, mark_ms=now_ms + MINUTE)
+            await one.reassert(0, now_ms=now_ms, fence_ms=now_ms + MINUTE)
     [held] = await store.machines(namespace=SPACE)
-    assert (held.instance_id, held.mark_ms) == ("a", now_ms + MINUTE)
+    assert (held.instance_id, held.fence_ms) == ("a", now_ms + MINUTE)
 
 
 async def test_a_receipt_ends_with_its_lease(
@@ -302,16 +308,16 @@ async def test_a_receipt_ends_with_its_lease(
     early = victim._receipt
     later_ms = arena.now_ms + 100_000
     monkeypatch.setattr("aiocosid.server._machines.SYSTEM_CLOCK", At(later_ms))
-    await victim.guard(0, now_ms=arena.now_ms, mark_ms=arena.mark_ms)
+    await victim.renew(0, now_ms=arena.now_ms, fence_ms=arena.fence_ms)
     late = victim._receipt
     assert int(late.partition(".")[0]) == later_ms + 300_000
     arena.store.forget_machines(namespace=SPACE, everything=True)
     monkeypatch.setattr("aiocosid.server._machines.SYSTEM_CLOCK", At(later_ms + 300_000))
     victim._receipt = early
     with pytest.raises(MachineIdQuarantineError):
-        await victim.reassert(0, now_ms=arena.now_ms, mark_ms=arena.mark_ms)
+        await victim.reassert(0, now_ms=arena.now_ms, fence_ms=arena.fence_ms)
     victim._receipt = late
-    await victim.reassert(0, now_ms=arena.now_ms, mark_ms=arena.mark_ms)
+    await victim.reassert(0, now_ms=arena.now_ms, fence_ms=arena.fence_ms)
 
 
 class At:
@@ -332,7 +338,7 @@ async def test_without_a_key_the_quarantine_runs(
     served[0].service.receipt_key = ""
     arena.store.forget_machines(namespace=SPACE, everything=True)
     with pytest.raises(MachineIdQuarantineError):
-        await victim.reassert(0, now_ms=arena.now_ms, mark_ms=arena.mark_ms)
+        await victim.reassert(0, now_ms=arena.now_ms, fence_ms=arena.fence_ms)
 
 
 @pytest.mark.parametrize("asks_for_tokens", [True, False])
@@ -352,7 +358,7 @@ async def test_a_server_whose_store_is_another_server_passes_receipts(
         token = f"&token={SECRETS['operator']}" if asks_for_tokens else ""
         near = App(
             connect("memory://"),
-            store=open_store(f"aiocosid+http://{where}{token}"),
+            store=store_from_url(f"aiocosid+http://{where}{token}"),
             tokens=TOKENS,
             receipt_key="of the near server, and of nobody else",
         )
@@ -362,7 +368,7 @@ async def test_a_server_whose_store_is_another_server_passes_receipts(
                 machines: list[Any] = []
                 for name in ("victim", "attacker"):
                     url = f"aiocosid+http://{where}&token={SECRETS[name]}"
-                    remote = await stack.enter_async_context(open_store(url))
+                    remote = await stack.enter_async_context(store_from_url(url))
                     machines.append(
                         remote.machine_id_distributor(namespace=SPACE, instance_id=name)
                     )
@@ -371,7 +377,7 @@ async def test_a_server_whose_store_is_another_server_passes_receipts(
                     assert (
                         await each.distribute(1, now_ms=now_ms, latest_ms=FAR)
                     ).machine_id == number
-                    await each.guard(number, now_ms=now_ms, mark_ms=now_ms + MINUTE)
+                    await each.renew(number, now_ms=now_ms, fence_ms=now_ms + MINUTE)
                 store.forget_machines(namespace=SPACE, everything=True)
                 real = attacker._receipt
                 ours, _, further = real.partition(" ")
@@ -379,16 +385,16 @@ async def test_a_server_whose_store_is_another_server_passes_receipts(
                 for lie in ("", further, f"{ours[:-1]}x {further}", victim._receipt):
                     attacker._receipt = lie
                     with pytest.raises(MachineIdQuarantineError):
-                        await attacker.reassert(1, now_ms=now_ms, mark_ms=now_ms + MINUTE)
+                        await attacker.reassert(1, now_ms=now_ms, fence_ms=now_ms + MINUTE)
                 if asks_for_tokens:
                     attacker._receipt = ours
                     with pytest.raises(MachineIdQuarantineError):
-                        await attacker.reassert(1, now_ms=now_ms, mark_ms=now_ms + MINUTE)
+                        await attacker.reassert(1, now_ms=now_ms, fence_ms=now_ms + MINUTE)
                 attacker._receipt = real
                 for number, each in enumerate(machines):
-                    await each.reassert(number, now_ms=now_ms, mark_ms=now_ms + MINUTE)
+                    await each.reassert(number, now_ms=now_ms, fence_ms=now_ms + MINUTE)
     held = await store.machines(namespace=SPACE)
-    assert [(each.instance_id, each.mark_ms) for each in held] == [
+    assert [(each.instance_id, each.fence_ms) for each in held] == [
         ("victim", now_ms + MINUTE),
         ("attacker", now_ms + MINUTE),
     ]
@@ -401,12 +407,12 @@ def commands(store: Store) -> dict[str, Callable[[], Any]]:
     """All of them."""
     about: dict[str, Any] = {"namespace": SPACE}
     return {
-        "revert": lambda: store.revert_machine(**about, machine_id=0),
-        "raise": lambda: store.raise_machine_mark(**about, machine_id=0, above_ms=1),
+        "revert": lambda: store.evict_machine(**about, machine_id=0),
+        "raise": lambda: store.raise_machine_fence(**about, machine_id=0, above_ms=1),
         "bits": lambda: store.set_machine_bits(**about, bits=5),
         "forget": lambda: store.forget_namespace(**about),
         "repair": lambda: store.repair_machines(**about),
-        "mark": lambda: store.mark_machines(**about, is_new=True),
+        "mark": lambda: store.initialize_namespace(**about, confirm_no_holders=True),
         "initialize": lambda: store.initialize(confirm_no_holders=True),
         "create": store.create_schema,
     }
@@ -425,15 +431,17 @@ async def test_an_operator_may(arena: Arena, victim: CellMachineIdDistributor) -
     """Each command does what it does on the store itself."""
     operator = arena.stores["operator"]
     assert [each.instance_id for each in await operator.machines(namespace=SPACE)] == ["victim"]
-    await operator.revert_machine(namespace=SPACE, machine_id=0)
+    await operator.evict_machine(namespace=SPACE, machine_id=0)
     with pytest.raises(MachineIdLostError):
-        await victim.guard(0, now_ms=arena.now_ms, mark_ms=-1)
+        await victim.renew(0, now_ms=arena.now_ms, fence_ms=-1)
     above_ms = arena.now_ms + 2 * MINUTE
-    assert await operator.raise_machine_mark(namespace=SPACE, machine_id=0, above_ms=above_ms)
+    assert await operator.raise_machine_fence(namespace=SPACE, machine_id=0, above_ms=above_ms)
     await operator.set_machine_bits(namespace=SPACE, bits=5)
     assert await operator.machine_bits(namespace=SPACE) == 5
     assert not await operator.forget_namespace(namespace="gone")
-    assert (await operator.mark_machines(namespace=SPACE, is_new=True, safe_guard=7)).is_new
+    assert (
+        await operator.initialize_namespace(namespace=SPACE, confirm_no_holders=True, safe_guard=7)
+    ).is_created
     [marker] = await operator.machine_markers(namespace=SPACE)
     assert marker.safe_guard == 7
     await operator.initialize(confirm_no_holders=True)
@@ -444,14 +452,14 @@ async def test_an_operator_repairs(arena: Arena, victim: CellMachineIdDistributo
     """An id that is held stays as it is, until it is taken from its holder."""
     direct = arena.store.machine_id_distributor(namespace=SPACE, instance_id="micro")
     number = (await arena.take(direct)).machine_id
-    await direct.guard(number, now_ms=arena.now_ms * 1000, mark_ms=arena.now_ms * 1000)
+    await direct.renew(number, now_ms=arena.now_ms * 1000, fence_ms=arena.now_ms * 1000)
     url = f"/v1/repairs/{SPACE}"
     assert arena.web["attacker"].post(url).status_code == 403
     assert arena.web["operator"].post(url).json() == {"repaired": [], "held": [number]}
     operator = arena.stores["operator"]
-    await operator.revert_machine(namespace=SPACE, machine_id=number)
+    await operator.evict_machine(namespace=SPACE, machine_id=number)
     [found] = await operator.repair_machines(namespace=SPACE)
-    assert (found.machine_id, found.mark_ms) == (number, arena.now_ms * 1000)
+    assert (found.machine_id, found.fence_ms) == (number, arena.now_ms * 1000)
     assert arena.web["operator"].post(url).json() == {"repaired": [], "held": []}
     floor = (await arena.take(arena.of("attacker", "next"))).floor_ms
     assert arena.now_ms < floor <= arena.now_ms + 2 * MINUTE
@@ -475,7 +483,7 @@ async def test_version_1(arena: Arena, victim: CellMachineIdDistributor) -> None
     answer = web.post(f"/v1/machines/{SPACE}", json=asked)
     assert (answer.status_code, answer.json()["kind"]) == (409, "machine-id-in-use")
     for lease in ("x", "victim"):
-        renewal = {**who, "lease": lease, "now_ms": arena.now_ms, "mark_ms": FAR}
+        renewal = {**who, "lease": lease, "now_ms": arena.now_ms, "fence_ms": FAR}
         answer = web.patch(f"/v1/machines/{SPACE}/0", json=renewal)
         assert (answer.status_code, answer.json()["kind"]) == (409, "machine-id-lost")
         end = {**who, "lease": lease, "last_ms": 0}
@@ -507,7 +515,7 @@ async def test_cosids_clients(arena: Arena, victim: CellMachineIdDistributor) ->
     renewed = arena.web["victim"].patch(f"/machines/{SPACE}", params=named("java"))
     assert renewed.status_code == 200
     await arena.check(victim)
-    await direct.guard(0, now_ms=arena.now_ms, mark_ms=-1)
+    await direct.renew(0, now_ms=arena.now_ms, fence_ms=-1)
 
 
 async def test_public_clients_of_cosid_have_their_own_ids_alone() -> None:
@@ -531,7 +539,7 @@ async def test_cosids_clients_ask_the_server_that_has_the_store() -> None:
     store = MemoryStore()
     with serve(App(connect("memory://"), store=store)) as far:
         url = f"aiocosid+http://{far.base_url.host}:{far.base_url.port}?timeout=20"
-        near = App(connect("memory://"), store=open_store(url), dialects=[cosid.routes])
+        near = App(connect("memory://"), store=store_from_url(url), dialects=[cosid.routes])
         with serve(near) as web:
             for method in ("POST", "PATCH", "DELETE"):
                 path = f"/machines/{SPACE}"

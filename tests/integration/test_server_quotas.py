@@ -18,7 +18,7 @@ SECRET = "aiocosid_quota"  # noqa: S105 - of a test
 BEARER = {"Authorization": f"Bearer {SECRET}"}
 DIALECTS = "[server.cosid]\n[server.leaf]\n[server.tinyid]\n[server.resp]\n"
 TOKEN = token_table(
-    SECRET, name="shop", verbs=["ids", "segments", "read"], ids_per_second=1, ids_per_request=1000
+    SECRET, name="shop", scopes=["ids", "segments", "read"], ids_per_second=1, ids_per_request=1000
 )
 NAMES = (*("one", "many", "segment", "leaf", "range", "cosid", "batch"), "next", "took")
 GENERATORS = "".join(f'[generators.{name}]\nkind = "chain"\n' for name in NAMES)

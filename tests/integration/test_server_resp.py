@@ -23,7 +23,7 @@ from redis.exceptions import (
 )
 
 from aiocosid.provider import IdProvider
-from aiocosid.server import App, Token, Verb, digest_of
+from aiocosid.server import App, Token, TokenScope, digest_of
 from aiocosid.server._listen import EitherProtocol
 from aiocosid.server.dialects.resp import commands
 from aiocosid.stores.memory import MemoryStore
@@ -114,7 +114,9 @@ def test_one_socket_speaks_both_protocols(port: int) -> None:
 
 def test_tokens() -> None:
     """The password is the token, by either of redis-py's ways."""
-    shop = Token(name="shop", digest=digest_of(SECRET), verbs=(Verb.SEGMENTS,), names=("shop.*",))
+    shop = Token(
+        name="shop", digest=digest_of(SECRET), scopes=(TokenScope.SEGMENTS,), names=("shop.*",)
+    )
     with serving(shop) as (_, http):
         port = http.base_url.port
         known: list[dict[str, str]]

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from aiocosid.abc import DEFAULT_NAMESPACE
-from aiocosid.machine.cells import Space
+from aiocosid.machine.cells import NamespaceRecord
 from aiocosid.server import digest_of
 from tests.servers import ValkeyServer, wait_until
 
@@ -116,7 +116,7 @@ def test_a_hung_store(valkey_factory: Callable[[], ValkeyServer]) -> None:
 
 def altered(valkey: ValkeyServer, **about: object) -> None:
     """Change the cell of the machine ids' namespace behind everybody's back."""
-    space = Space.read(str(valkey.call("GET", SPACE)))
+    space = NamespaceRecord.read(str(valkey.call("GET", SPACE)))
     found: Any = about
     valkey.call("SET", SPACE, replace(space, **found).text())
 
@@ -138,7 +138,7 @@ def test_a_quarantine_at_the_start(valkey: ValkeyServer) -> None:
         status, found = asked(server.client, "/health/ready")
         assert (status, found["status"]) == (200, "degraded")
         assert found["reasons"][0].startswith("1 of 2 generators wait in a quarantine for 3")
-        space = Space.read(str(valkey.call("GET", SPACE)))
+        space = NamespaceRecord.read(str(valkey.call("GET", SPACE)))
         altered(valkey, since_ms=space.since_ms - 400_000)
         wait_until(lambda: is_ready(server.client), "the Snowflake follows", deadline=20)
         assert server.ids(1, "event")
@@ -152,12 +152,12 @@ TOKENS = f"""
 [[server.tokens]]
 name = "shop"
 digest = "{digest_of(SECRET)}"
-verbs = ["ids", "segments"]
+scopes = ["ids", "segments"]
 
 [[server.tokens]]
 name = "ops"
 digest = "{digest_of(READER)}"
-verbs = ["read"]
+scopes = ["read"]
 """
 IDS = 'aiocosid_dialect="native",aiocosid_route="/v1/ids/{name:path}"'
 

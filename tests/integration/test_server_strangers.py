@@ -32,7 +32,7 @@ from .test_server_run import BEARER, PING, RESP, SECRET, memory_kb, send_for_eve
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
-VERBS = 'verbs = ["ids", "segments", "machines", "read"]\n'
+VERBS = 'scopes = ["ids", "segments", "machines", "read"]\n'
 TOKEN = f'[[server.tokens]]\nname = "shop"\ndigest = "{digest_of(SECRET)}"\n{VERBS}'
 ASK = b"POST /v1/ids/order HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
 LAST = b"GET /health/live HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n"

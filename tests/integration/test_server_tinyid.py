@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from aiocosid.compat.tinyid import TinyidStore
 from aiocosid.provider import configure
-from aiocosid.server import App, Limits, Token, Verb, digest_of
+from aiocosid.server import App, Limits, Token, TokenScope, digest_of
 from aiocosid.server.dialects import tinyid
 from aiocosid.stores.memory import MemoryStore
 
@@ -30,11 +30,11 @@ TOKENS: Final = (
     Token(
         name="shop",
         digest=digest_of(SECRET),
-        verbs=(Verb.IDS, Verb.SEGMENTS),
+        scopes=(TokenScope.IDS, TokenScope.SEGMENTS),
         names=("test", "a b", "text", "day", "gone"),
     ),
-    Token(name="ids", digest=digest_of("ids-only"), verbs=(Verb.IDS,)),
-    Token(name="old", digest=digest_of("outdated"), verbs=(Verb.IDS,), expires_ms=1),
+    Token(name="ids", digest=digest_of("ids-only"), scopes=(TokenScope.IDS,)),
+    Token(name="old", digest=digest_of("outdated"), scopes=(TokenScope.IDS,), expires_ms=1),
 )
 GENERATORS: Final[dict[str, Any]] = {
     "test": {"kind": "chain", "step": 1000},
@@ -70,7 +70,7 @@ def form(**more: object) -> Mapping[str, Any]:
 
 class TestIds:
     def test_query_or_form(self, client: httpx.Client) -> None:
-        """By any verb; a parameter of the query counts before one of the form."""
+        """By any scope; a parameter of the query counts before one of the form."""
         first = client.get("nextId", params=form())
         assert first.headers["cache-control"] == "no-store"
         assert list(first.json()) == ["data", "code", "message"]

@@ -20,7 +20,7 @@ from schemathesis.specs.openapi.checks import (
 
 from aiocosid._life.clock import SYSTEM_CLOCK
 from aiocosid.provider import configure
-from aiocosid.server import App, Limits, Token, Verb, digest_of
+from aiocosid.server import App, Limits, Token, TokenScope, digest_of
 from aiocosid.stores.memory import MemoryStore
 
 from ._web import serve
@@ -29,9 +29,13 @@ pytestmark = [pytest.mark.integration]
 
 SECRET, READER, OUTDATED = (f"aiocosid_{each}" for each in ("shop", "eyes", "old"))
 TOKENS = [
-    Token(name="shop", digest=digest_of(SECRET), verbs=(Verb.IDS, Verb.SEGMENTS, Verb.MACHINES)),
-    Token(name="eyes", digest=digest_of(READER), verbs=(Verb.READ,), names=("order", "a/b")),
-    Token(name="old", digest=digest_of(OUTDATED), verbs=(Verb.IDS,), expires_ms=1),
+    Token(
+        name="shop",
+        digest=digest_of(SECRET),
+        scopes=(TokenScope.IDS, TokenScope.SEGMENTS, TokenScope.MACHINES),
+    ),
+    Token(name="eyes", digest=digest_of(READER), scopes=(TokenScope.READ,), names=("order", "a/b")),
+    Token(name="old", digest=digest_of(OUTDATED), scopes=(TokenScope.IDS,), expires_ms=1),
 ]
 AUTHORIZED = {"Authorization": f"Bearer {SECRET}"}
 GENERATORS = {
@@ -206,7 +210,7 @@ class TestMachineIds:
             "instance_id": "go:1",
             "lease": lease,
             "now_ms": NOW_MS,
-            "mark_ms": NOW_MS + 90_000,
+            "fence_ms": NOW_MS + 90_000,
         }
         # Another server knows as much: all of it is in the store.
         answer = open_client.patch(f"/v1/machines/go/{number}", json=renewal)
@@ -225,7 +229,7 @@ class TestMachineIds:
         first, second = (client.post("/v1/machines/twice", json=LEASE).json() for _ in range(2))
         assert first["machine_id"] == second["machine_id"]
         assert first["lease"] != second["lease"]
-        renewal = {"instance_id": "go:1", "now_ms": NOW_MS, "mark_ms": NOW_MS}
+        renewal = {"instance_id": "go:1", "now_ms": NOW_MS, "fence_ms": NOW_MS}
         path = f"/v1/machines/twice/{first['machine_id']}"
         lost = client.patch(path, json={**renewal, "lease": first["lease"]})
         assert problem(lost) == (409, "machine-id-lost")
@@ -257,7 +261,7 @@ class TestMachineIds:
         lease = client.post("/v1/machines/clock", json=LEASE).json()
         path = f"/v1/machines/clock/{lease['machine_id']}"
         ours = {"instance_id": "go:1", "lease": lease["lease"]}
-        for times in ({"now_ms": far, "mark_ms": -1}, {"now_ms": NOW_MS, "mark_ms": far}):
+        for times in ({"now_ms": far, "fence_ms": -1}, {"now_ms": NOW_MS, "fence_ms": far}):
             assert problem(client.patch(path, json={**ours, **times})) == (409, "clock-ahead")
         last = client.request("DELETE", path, json={**ours, "last_ms": far})
         assert problem(last) == (409, "clock-ahead")

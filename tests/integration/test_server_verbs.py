@@ -1,6 +1,6 @@
-"""Attacks by each verb but ``admin``, through every protocol: what a token may, and no more.
+"""Attacks by each scope but ``admin``, through every protocol: what a token may, and no more.
 
-A victim has taken ids, a segment and machine ids.  Each attacker has one verb for all names, or for
+A victim has taken ids, a segment and machine ids.  Each attacker has one scope for all names, or for
 another name only, and tries everything.
 """
 
@@ -18,7 +18,7 @@ import pytest
 
 from aiocosid._life.clock import SYSTEM_CLOCK
 from aiocosid.provider import configure
-from aiocosid.server import App, Token, Verb, digest_of
+from aiocosid.server import App, Token, TokenScope, digest_of
 from aiocosid.server._listen import EitherProtocol
 from aiocosid.server.dialects import cosid, leaf, resp, tinyid
 
@@ -27,7 +27,7 @@ from ._web import serve
 
 pytestmark = pytest.mark.integration
 
-LESS: Final = [verb for verb in Verb if verb is not Verb.ADMIN]
+LESS: Final = [verb for verb in TokenScope if verb is not TokenScope.ADMIN]
 VICTIM: Final = "aiocosid_of-the-victim"
 FAR: Final = 2**52
 OTHERS: Final = ("mine", "mine.*", "orde", "rder", "cosid", "cosid.orde", "shop.*", "sho")
@@ -35,17 +35,17 @@ MANY: Final = 20
 """Ids that the victim's segment has."""
 
 
-def secret_of(verb: Verb, *, is_foreign: bool) -> str:
+def secret_of(verb: TokenScope, *, is_foreign: bool) -> str:
     return f"aiocosid_{verb}-{is_foreign}"
 
 
 def tokens() -> Iterator[Token]:
-    yield Token(name="victim", digest=digest_of(VICTIM), verbs=tuple(Verb))
+    yield Token(name="victim", digest=digest_of(VICTIM), scopes=tuple(TokenScope))
     for verb in LESS:
         for is_foreign in (False, True):
             digest = digest_of(secret_of(verb, is_foreign=is_foreign))
             names = OTHERS if is_foreign else ("*",)
-            yield Token(name=f"{verb}-{is_foreign}", digest=digest, verbs=(verb,), names=names)
+            yield Token(name=f"{verb}-{is_foreign}", digest=digest, scopes=(verb,), names=names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +53,13 @@ class Act:
     """One thing to try.
 
     Attributes:
-        verbs: what it needs one of.
+        scopes: what it needs one of.
         method: of HTTP; ``RESP`` for a command.
         target: the path, or the words of the command; ``{token}`` stands for the secret.
         body: of JSON.
     """
 
-    verbs: tuple[Verb, ...]
+    scopes: tuple[TokenScope, ...]
     method: str
     target: str
     body: Any = None
@@ -72,13 +72,13 @@ JAVA: Final = "instanceId={}&stable=false&safeGuardDuration=PT0.001S&machineBit=
 KEY: Final = "cosid:{cosid.order}.adder"
 
 
-def of_store(verb: Verb, op: str, **args: Any) -> Act:
+def of_store(verb: TokenScope, op: str, **args: Any) -> Act:
     return Act((verb,), "POST", f"/v1/store/{op}", args)
 
 
 ACTS: Final = [
     *(
-        Act((Verb.IDS,), method, path)
+        Act((TokenScope.IDS,), method, path)
         for method, path in (
             ("POST", "/v1/ids/order"),
             ("POST", "/v1/ids/order?count=7"),
@@ -92,9 +92,9 @@ ACTS: Final = [
             ("GET", "/tinyid/id/nextIdSimple?bizType=order&token={token}"),
         )
     ),
-    of_store(Verb.IDS, "take", name="order", count=5),
+    of_store(TokenScope.IDS, "take", name="order", count=5),
     *(
-        Act((Verb.SEGMENTS,), method, path)
+        Act((TokenScope.SEGMENTS,), method, path)
         for method, path in (
             ("POST", "/v1/segments/order?step=3"),
             ("PATCH", "/segments/cosid/order?step=3"),
@@ -108,44 +108,48 @@ ACTS: Final = [
             ("RESP", f"SET {KEY} 1 NX GET"),
         )
     ),
-    of_store(Verb.SEGMENTS, "add", name="cosid.order", by=3),
-    of_store(Verb.SEGMENTS, "add", name="cosid.order", by=1, first=1),
-    of_store(Verb.SEGMENTS, "add", name="cosid.order", by=0, first=0),
-    Act((Verb.SEGMENTS,), "RESP", 'AIOCOSID add {"name":"cosid.order","by":1,"first":1}'),
-    Act((Verb.MACHINES,), "POST", "/v1/machines/shop", {**V1, "bits": 2, "now_ms": 5}),
+    of_store(TokenScope.SEGMENTS, "add", name="cosid.order", by=3),
+    of_store(TokenScope.SEGMENTS, "add", name="cosid.order", by=1, first=1),
+    of_store(TokenScope.SEGMENTS, "add", name="cosid.order", by=0, first=0),
+    Act((TokenScope.SEGMENTS,), "RESP", 'AIOCOSID add {"name":"cosid.order","by":1,"first":1}'),
+    Act((TokenScope.MACHINES,), "POST", "/v1/machines/shop", {**V1, "bits": 2, "now_ms": 5}),
     Act(
-        (Verb.MACHINES,),
+        (TokenScope.MACHINES,),
         "PATCH",
         "/v1/machines/shop/0",
-        {**V1, "lease": "x", "now_ms": 5, "mark_ms": 9},
+        {**V1, "lease": "x", "now_ms": 5, "fence_ms": 9},
     ),
-    Act((Verb.MACHINES,), "DELETE", "/v1/machines/shop/0", {**V1, "lease": "x", "last_ms": 0}),
+    Act(
+        (TokenScope.MACHINES,), "DELETE", "/v1/machines/shop/0", {**V1, "lease": "x", "last_ms": 0}
+    ),
     of_store(
-        Verb.MACHINES,
+        TokenScope.MACHINES,
         "take_machine",
         namespace="shop",
         asked={"instance": "victim", "token": "x", "bits": 2, "now_ms": 5, "latest_ms": FAR},
     ),
-    of_store(Verb.MACHINES, "renew_machine", namespace="shop", asked={**HOLDER, "mark_ms": 9}),
     of_store(
-        Verb.MACHINES,
+        TokenScope.MACHINES, "renew_machine", namespace="shop", asked={**HOLDER, "fence_ms": 9}
+    ),
+    of_store(
+        TokenScope.MACHINES,
         "release_machine",
         namespace="shop",
         asked={each: HOLDER[each] for each in HOLDER if each != "now_ms"} | {"last_ms": 0},
     ),
     *(
-        Act((Verb.MACHINES,), method, f"/machines/shop?{JAVA.format(instance)}")
+        Act((TokenScope.MACHINES,), method, f"/machines/shop?{JAVA.format(instance)}")
         for method in ("POST", "PATCH", "DELETE")
         for instance in ("victim", "java")
     ),
     Act(
-        (Verb.READ, Verb.ADMIN, Verb.MACHINES),
+        (TokenScope.READ, TokenScope.ADMIN, TokenScope.MACHINES),
         "POST",
         "/v1/store/machine_bits",
         {"namespace": "shop"},
     ),
     *(
-        Act((Verb.READ,), "GET", path)
+        Act((TokenScope.READ,), "GET", path)
         for path in (
             "/v1/parse/order/5",
             "/v1/statistics/order",
@@ -157,32 +161,32 @@ ACTS: Final = [
             "/metrics",
         )
     ),
-    of_store(Verb.READ, "peek", name="cosid.order"),
-    of_store(Verb.READ, "machines", namespace="shop"),
-    of_store(Verb.READ, "machine_markers", namespace="shop"),
+    of_store(TokenScope.READ, "peek", name="cosid.order"),
+    of_store(TokenScope.READ, "machines", namespace="shop"),
+    of_store(TokenScope.READ, "machine_markers", namespace="shop"),
     *(
-        Act((Verb.READ, Verb.SEGMENTS), "RESP", f"{command} {KEY}")
+        Act((TokenScope.READ, TokenScope.SEGMENTS), "RESP", f"{command} {KEY}")
         for command in ("GET", "MGET", "EXISTS", "TYPE")
     ),
     *(
-        of_store(Verb.ADMIN, op, **args)
+        of_store(TokenScope.ADMIN, op, **args)
         for op, args in (
             ("create_schema", {"disposable": True}),
             ("raise_to", {"name": "cosid.order", "above": FAR, "create": True}),
             ("machine_holders", {"namespace": "shop", "machine_id": 0}),
-            ("revert_machine", {"namespace": "shop", "machine_id": 0, "holders": ["victim"]}),
+            ("evict_machine", {"namespace": "shop", "machine_id": 0, "holders": ["victim"]}),
             ("repair_machines", {"namespace": "shop"}),
-            ("raise_machine_mark", {"namespace": "shop", "machine_id": 0, "above_ms": FAR}),
+            ("raise_machine_fence", {"namespace": "shop", "machine_id": 0, "above_ms": FAR}),
             ("set_machine_bits", {"namespace": "shop", "bits": 3}),
             ("initialize", {"confirm_no_holders": True}),
             ("forget_namespace", {"namespace": "shop"}),
-            ("mark_machines", {"namespace": "shop", "is_new": True}),
+            ("initialize_namespace", {"namespace": "shop", "is_new": True}),
         )
     ),
-    Act((Verb.ADMIN,), "POST", "/v1/repairs/shop"),
-    Act((Verb.ADMIN,), "DELETE", "/actuator/cosid/order"),
+    Act((TokenScope.ADMIN,), "POST", "/v1/repairs/shop"),
+    Act((TokenScope.ADMIN,), "DELETE", "/actuator/cosid/order"),
     *(
-        Act((Verb.ADMIN,), "RESP", f"{command} {KEY} 1")
+        Act((TokenScope.ADMIN,), "RESP", f"{command} {KEY} 1")
         for command in ("SET", "GETSET", "DECRBY", "DEL", "INCRBYFLOAT")
     ),
 ]
@@ -195,14 +199,14 @@ class Arena:
         client: of HTTP.
         taken: the ids of the counter that anybody got.
         lease: names the victim's.
-        mark_ms: no id of the victim is later.
+        fence_ms: no id of the victim is later.
     """
 
     def __init__(self, client: httpx.Client) -> None:
         self.client = client
         self.taken: list[int] = []
         self.now_ms = SYSTEM_CLOCK.now_ms()
-        self.mark_ms = self.now_ms + 60_000
+        self.fence_ms = self.now_ms + 60_000
         self.lease = ""
 
     def begin(self) -> None:
@@ -222,12 +226,12 @@ class Arena:
         found = self.done("POST", f"/v1/segments/order?step={MANY}")
         self.taken += range(int(found["first"]), int(found["last"]) + 1)
         self.taken += map(int, self.done("POST", "/v1/ids/order?count=3")["ids"])
-        renewal = {"lease": self.lease, "now_ms": self.now_ms, "mark_ms": self.mark_ms}
+        renewal = {"lease": self.lease, "now_ms": self.now_ms, "fence_ms": self.fence_ms}
         self.done("PATCH", "/v1/machines/shop/0", {"instance_id": "victim", **renewal})
         java = Act((), "PATCH", f"/machines/shop?{JAVA.format('java')}")
         assert self.asked(VICTIM, java)[0]
         [one, other] = self.done("POST", "/v1/store/machines", {"namespace": "shop"})["answer"][:2]
-        assert (one["instance_id"], one["mark_ms"]) == ("victim", self.mark_ms)
+        assert (one["instance_id"], one["fence_ms"]) == ("victim", self.fence_ms)
         assert other["instance_id"] == "java"
         assert len(set(self.taken)) == len(self.taken), "an id came twice"
 
@@ -311,16 +315,18 @@ def is_empty(text: str) -> bool:
 
 @pytest.mark.parametrize("is_foreign", [False, True], ids=["any name", "another name"])
 @pytest.mark.parametrize("verb", LESS)
-def test_a_verb_is_for_its_acts_and_names(arena: Arena, verb: Verb, *, is_foreign: bool) -> None:
+def test_a_verb_is_for_its_acts_and_names(
+    arena: Arena, verb: TokenScope, *, is_foreign: bool
+) -> None:
     """And whatever it does, the victim's ids come once, and its machine ids and marks stay."""
     secret = secret_of(verb, is_foreign=is_foreign)
     wrong: list[str] = []
     for act in ACTS:
         done, text = arena.asked(secret, act)
-        may = verb in act.verbs and not is_foreign
+        may = verb in act.scopes and not is_foreign
         if done and not may and not is_empty(text):
             wrong.append(f"{act.method} {act.target}: {text[:100]}")
-        if may and act.verbs == (Verb.IDS,) and "flake" not in text:
+        if may and act.scopes == (TokenScope.IDS,) and "flake" not in text:
             assert done, (act, text)
         if done:
             arena.taken += ids_in(act, text)

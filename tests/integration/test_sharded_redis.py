@@ -13,7 +13,7 @@ from aiocosid.errors import CosIdError
 from aiocosid.provider import configure, connect
 from aiocosid.snowflake import ShardedId, ShardedLayout
 from aiocosid.stores.redis import RedisStore
-from tests.machine_marks import mark_machines
+from tests.machine_marks import initialize_namespace
 from tests.servers import ValkeyServer
 
 from ._sequences import open_fence
@@ -142,7 +142,7 @@ async def test_in_a_provider(valkey: ValkeyServer, namespace: str) -> None:
     """Closed with the others beside it, and all machine ids are given back; twice."""
     key = f"{namespace}<second>"
     open_fence(valkey, key)
-    mark_machines(valkey, namespace, f"{namespace}.lane")
+    initialize_namespace(valkey, namespace, f"{namespace}.lane")
     provider = configure(
         {
             "namespace": namespace,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from aiocosid import open_store
+from aiocosid import store_from_url
 from aiocosid._life import fork
 from aiocosid.abc import Store
 from aiocosid.errors import ForkedError, StoreUnavailableError
@@ -49,7 +49,7 @@ def database(request: pytest.FixtureRequest) -> Any:
 
 async def create_schema(url: str) -> None:
     """Make the tables, by connections that end."""
-    async with open_store(url) as store:
+    async with store_from_url(url) as store:
         await store.create_schema()
 
 
@@ -106,7 +106,7 @@ class TestTornCalls:
     async def test_a_storm_on_a_pool_of_ours(self, url: str) -> None:
         """The same with many at once, on the connections of a store made from a URL."""
         await create_schema(url)
-        async with open_store(url) as store:
+        async with store_from_url(url) as store:
             near = counter_of(store, "near")
             far = counter_of(store, "far", offset=FAR, new=True)
             for turns in range(40):
@@ -146,7 +146,7 @@ class TestTornCalls:
         await create_schema(database.url)
         async with database.proxied() as (proxy, url), AsyncExitStack() as stack:
             pool = await stack.enter_async_context(pool_of(url))
-            mine = await stack.enter_async_context(open_store(url)) if own else store_on(pool)
+            mine = await stack.enter_async_context(store_from_url(url)) if own else store_on(pool)
             near = counter_of(mine, "near", new=new)
             far = counter_of(mine, "far", offset=FAR, new=new)
             assert await near.next_max_id(10) == 10
@@ -236,6 +236,6 @@ class TestOutages:
         """A port that refuses, a host that is none: retryable, with the system's own words."""
         for host in (f"{HOST}:{free_port()}", "no-such-host.invalid"):
             with pytest.raises(StoreUnavailableError, match=said) as caught:
-                await open_store(f"{scheme}://me:secret@{host}/x").counters()
+                await store_from_url(f"{scheme}://me:secret@{host}/x").counters()
             assert isinstance(caught.value.__cause__, cause)
             assert "secret" not in everything(caught.value)

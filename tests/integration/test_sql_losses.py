@@ -63,13 +63,13 @@ async def test_rows_that_are_gone(tables: Tables, loss: str) -> None:
         owner = store.machine_id_distributor(namespace="dev", instance_id=who(0))
         assert (await owner.distribute(3, now_ms=T0, latest_ms=FAR)).machine_id == 0
         assert await take(store, 1) == 1
-        await owner.guard(0, now_ms=T0 + 1, mark_ms=T0 + 2)
+        await owner.renew(0, now_ms=T0 + 1, fence_ms=T0 + 2)
         run(tables, LOSSES[loss])
         with pytest.raises(MachineIdQuarantineError) as caught:
             await take(store, 2)
         assert caught.value.seconds_left == pytest.approx(305, abs=5)
-        await owner.reassert(0, now_ms=T0 + 3, mark_ms=T0 + 4)
-        assert (tables.holder(0), tables.note(0)) == (who(0).text, T0 + 4)
+        await owner.reassert(0, now_ms=T0 + 3, fence_ms=T0 + 4)
+        assert (tables.holder(0), tables.record(0)) == (who(0).text, T0 + 4)
         with pytest.raises(MachineIdQuarantineError):
             await take(store, 2)
         assert await take(store, 0, "another") == 0, "only this namespace has lost any"
@@ -135,13 +135,13 @@ async def test_a_peer_with_the_same_instance_id(tables: Tables) -> None:
         one = store.machine_id_distributor(namespace="dev", instance_id=who(0))
         await one.distribute(3, now_ms=T0, latest_ms=FAR)
         for turn in range(1, 4):
-            await one.guard(0, now_ms=T0 + 10 * turn, mark_ms=T0)
+            await one.renew(0, now_ms=T0 + 10 * turn, fence_ms=T0)
         run(tables, [f"update cosid_machine set last_timestamp = {T0 + 33}"])
-        await one.guard(0, now_ms=T0 + 40, mark_ms=T0)
-        await one.guard(0, now_ms=T0 + 50, mark_ms=T0)
+        await one.renew(0, now_ms=T0 + 40, fence_ms=T0)
+        await one.renew(0, now_ms=T0 + 50, fence_ms=T0)
         run(tables, [f"update cosid_machine set last_timestamp = {T0 + 54}"])
         with pytest.raises(MachineIdInUseError, match="another process"):
-            await one.guard(0, now_ms=T0 + 60, mark_ms=T0)
+            await one.renew(0, now_ms=T0 + 60, fence_ms=T0)
 
 
 async def test_a_damaged_row_of_somebody_else(tables: Tables) -> None:

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from aiocosid import open_store
+from aiocosid import store_from_url
 from tests.script import run_python
 
 from ._machine_tables import Tables, tables_of
@@ -69,14 +69,14 @@ def test_killed_at_any_step(tables: Tables, step: str, when: str, stable: str) -
 
 async def _give_one_back(url: str) -> None:
     """Leave one id that was given back, so that it is taken, unless the victim is to insert."""
-    async with open_store(url) as store:
+    async with store_from_url(url) as store:
         one = store.machine_id_distributor(namespace="dev", instance_id="first")
         await one.distribute(2, now_ms=NOW, latest_ms=NOW)
-        await one.revert(0, last_ms=NOW)
+        await one.release(0, last_ms=NOW)
 
 
 async def _take_all(url: str, count: int) -> list[int]:
-    async with open_store(url) as store:
+    async with store_from_url(url) as store:
         others = [
             store.machine_id_distributor(namespace="dev", instance_id=f"other{i}")
             for i in range(count)
@@ -89,10 +89,10 @@ async def _take_all(url: str, count: int) -> list[int]:
 
 MANY = """
 import asyncio, json, sys
-from aiocosid import open_store
+from aiocosid import store_from_url
 
 async def main():
-    async with open_store(sys.argv[1]) as store:
+    async with store_from_url(sys.argv[1]) as store:
         made = [
             store.machine_id_distributor(namespace="dev", instance_id=f"{sys.argv[2]}-{i}")
             for i in range(5)
@@ -108,7 +108,7 @@ asyncio.run(main())
 # The clock of whoever asks is far behind, so that only the store's can tell that it lives.
 VICTIM = f"""
 import asyncio, os, signal, sys
-from aiocosid import open_store
+from aiocosid import store_from_url
 from aiocosid.abc import InstanceId
 from tests.integration._machine_tables import Tapped
 
@@ -116,7 +116,7 @@ _, url, step, when, stable = sys.argv
 NOW = {NOW}
 
 async def main():
-    async with open_store(url) as store:
+    async with store_from_url(url) as store:
         who = InstanceId("victim", stable=bool(stable))
         one = store.machine_id_distributor(namespace="dev", instance_id=who)
         # Each call looks and commits, but for a renewal, which goes on from what was read.
@@ -133,8 +133,8 @@ async def main():
 
         Tapped.on(one, **{{when: kill}})
         grant = await one.distribute(2, now_ms=NOW, latest_ms=NOW)
-        await one.guard(grant.machine_id, now_ms=NOW, mark_ms=NOW + 1)
-        await one.revert(grant.machine_id, last_ms=NOW)
+        await one.renew(grant.machine_id, now_ms=NOW, fence_ms=NOW + 1)
+        await one.release(grant.machine_id, last_ms=NOW)
 
 asyncio.run(main())
 """

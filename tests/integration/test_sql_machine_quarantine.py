@@ -25,7 +25,7 @@ from aiocosid.errors import (
     SchemaDroppedError,
     StoreUnavailableError,
 )
-from aiocosid.machine.cells import Space
+from aiocosid.machine.cells import NamespaceRecord
 from aiocosid.machine.distributor import CellMachineIdDistributor
 from aiocosid.stores._postgres import IDENTITY
 from aiocosid.stores.postgres import PostgresStore
@@ -80,7 +80,7 @@ async def take(one: CellMachineIdDistributor, now: int = T0) -> int:
 async def reassert(one: CellMachineIdDistributor, machine_id: int = 0, now: int = T0) -> str:
     """Assert an id; tell how that ended."""
     try:
-        await one.reassert(machine_id, now_ms=now, mark_ms=now + 60)
+        await one.reassert(machine_id, now_ms=now, fence_ms=now + 60)
     except MachineIdLostError as error:
         return error.reason
     return "kept"
@@ -104,13 +104,13 @@ class TestOnBoth:
 
     async def test_markers(self, store: SqlStore, tables: Tables) -> None:
         """All that are listed, and one that is asked for."""
-        await store.mark_machines(namespace="ok")
+        await store.initialize_namespace(namespace="ok")
         await store.set_machine_bits(namespace="dev", bits=2)
         forget(tables)
         due = [MachineMarker(namespace="dev", seconds_left=305), MachineMarker(namespace="ok")]
         assert await store.machine_markers() == due
         assert await store.machine_markers(namespace="dev") == due[:1]
-        assert await store.mark_machines(namespace="dev") == due[0]
+        assert await store.initialize_namespace(namespace="dev") == due[0]
 
 
 def changed(fact: str, value: str | int, *, of: str = "space/dev") -> str:
@@ -187,7 +187,7 @@ class TestPostgres:
             forget(tables)
             await refused(take(of(store, 1)))
             assert await reassert(owner) == "kept"
-            await store.mark_machines(namespace="dev", is_new=True)
+            await store.initialize_namespace(namespace="dev", confirm_no_holders=True)
             assert await take(of(store, 1)) == 1
 
     @pytest.mark.parametrize("is_there", [False, True])
@@ -199,7 +199,7 @@ class TestPostgres:
             tables.put_row(0, "", 0)
         begins = changed("identity", "another")
         async with PostgresStore.from_url(tables.url) as store:
-            await store.mark_machines(namespace="dev")
+            await store.initialize_namespace(namespace="dev")
             await refused(await self._meanwhile(tables, begins, take(of(store, 0))))
         assert [row["instance_id"] for row in tables.rows()] == [""] * is_there
 
@@ -210,10 +210,10 @@ class TestPostgres:
             await take(owner)
             shorter = changed("guard_ms", 1)
             tables.execute(shorter)
-            guarding = owner.guard(0, now_ms=T0 + 1, mark_ms=T0)
+            guarding = owner.renew(0, now_ms=T0 + 1, fence_ms=T0)
             locked = "select 1 from cosid_machine for update nowait"
             await (await self._meanwhile(tables, shorter, guarding, also=locked))
-        space = sql_cells.read_space(tables.execute, "dev") or Space()
+        space = sql_cells.read_space(tables.execute, "dev") or NamespaceRecord()
         assert (space.guard_ms, tables.stamp(0)) == (300_000, T0 + 1)
 
     async def _meanwhile(
@@ -286,12 +286,14 @@ class TestSqlite:
             with pytest.raises(MachineIdQuarantineError):
                 await take(other)
             for namespace in ("dev", "newer"):
-                assert (await store.mark_machines(namespace=namespace)).is_quarantined
-                assert (await store.mark_machines(namespace=namespace, is_new=True)).is_new
+                assert (await store.initialize_namespace(namespace=namespace)).is_quarantined
+                assert (
+                    await store.initialize_namespace(namespace=namespace, confirm_no_holders=True)
+                ).is_created
             assert await take(of(store, 1)) == 1
         async with SqliteStore.from_url(f"sqlite:///{path}") as store:
             assert await take(of(store, 1)) == 1
-        await owner.guard(0, now_ms=T0, mark_ms=T0)
+        await owner.renew(0, now_ms=T0, fence_ms=T0)
 
     async def test_a_file_that_was_moved_is_the_same(
         self, path: Path, owner: CellMachineIdDistributor
@@ -319,12 +321,12 @@ class TestSqlite:
         async with SqliteStore.from_url(f"sqlite:///{path}") as store:
             await refused(take(of(store, 1)))
             with pytest.raises(MachineIdQuarantineError):
-                await owner.guard(0, now_ms=T0, mark_ms=T0)
+                await owner.renew(0, now_ms=T0, fence_ms=T0)
             assert await reassert(owner) == "kept"
             await refused(take(of(store, 1)))
-            await store.mark_machines(namespace="dev", is_new=True)
+            await store.initialize_namespace(namespace="dev", confirm_no_holders=True)
             assert await take(of(store, 1)) == 1
-        await owner.guard(0, now_ms=T0, mark_ms=T0)
+        await owner.renew(0, now_ms=T0, fence_ms=T0)
 
     async def test_a_file_without_our_table(
         self, path: Path, owner: CellMachineIdDistributor
@@ -338,7 +340,7 @@ class TestSqlite:
                 if namespace == "dev":
                     await refused(take(of(store, 1)))
                     continue
-                assert (await store.mark_machines(namespace="dev")).is_new
+                assert (await store.initialize_namespace(namespace="dev")).is_created
                 assert await take(of(store, 1)) == 1
 
     async def test_connections_of_the_users(self, path: Path) -> None:

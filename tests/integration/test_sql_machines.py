@@ -19,7 +19,7 @@ from aiocosid.errors import (
     MachineIdLostError,
     SchemaDroppedError,
 )
-from aiocosid.machine.cells import Note
+from aiocosid.machine.cells import MachineRecord
 from aiocosid.machine.distributor import CellMachineIdDistributor
 from aiocosid.stores.postgres import PostgresStore
 from aiocosid.stores.sqlite import SqliteStore
@@ -98,9 +98,9 @@ class TestStore:
     async def test_machines(self, fleet: Fleet, store: SqliteStore, tables: Tables) -> None:
         await fleet.take(1, stable=True)
         await fleet.take(0)
-        await fleet(0).guard(1, now_ms=T0 + 1, mark_ms=T0 + 2)
+        await fleet(0).renew(1, now_ms=T0 + 1, fence_ms=T0 + 2)
         tables.put_row(7, "java", T0, namespace="a")
-        tables.write_note(7, Note("gone", stable=True, mark_ms=5), 0, namespace="a")
+        tables.write_note(7, MachineRecord("gone", stable=True, fence_ms=5), 0, namespace="a")
         found = await store.machines()
         assert [(each.namespace, each.machine_id) for each in found] == [
             ("a", 7),
@@ -108,9 +108,9 @@ class TestStore:
             ("dev", 1),
         ]
         java, stable, other = found
-        assert (java.instance_id, java.mark_ms, java.stable) == ("java", -1, False)
-        assert (stable.instance_id, stable.mark_ms, stable.stable) == (who(1).text, -1, True)
-        assert (other.last_timestamp_ms, other.mark_ms, other.stable) == (T0 + 1, T0 + 2, False)
+        assert (java.instance_id, java.fence_ms, java.stable) == ("java", -1, False)
+        assert (stable.instance_id, stable.fence_ms, stable.stable) == (who(1).text, -1, True)
+        assert (other.last_timestamp_ms, other.fence_ms, other.stable) == (T0 + 1, T0 + 2, False)
         assert await store.machines(namespace="a") == [java]
         with pytest.raises(InvalidArgumentError):
             await store.machines(namespace="")
@@ -149,8 +149,8 @@ class TestPostgres:
             await store.create_schema()
             one = store.machine_id_distributor(namespace="é" * 91, instance_id="主" * 100)
             assert await one.distribute(2, now_ms=T0, latest_ms=T0) == MachineGrant(0, -1)
-            await one.guard(0, now_ms=T0, mark_ms=T0)
-            await one.revert(0, last_ms=T0)
+            await one.renew(0, now_ms=T0, fence_ms=T0)
+            await one.release(0, last_ms=T0)
 
     @pytest.mark.parametrize("call", ["guard", "revert"])
     async def test_a_call_that_waits_for_a_namesake(
@@ -163,7 +163,7 @@ class TestPostgres:
             fleet = Fleet(store)
             older, newer = fleet.make(0), fleet.make(0)
             await older.distribute(2, now_ms=T0, latest_ms=FAR)
-            await older.guard(0, now_ms=T0, mark_ms=T0 + 50)
+            await older.renew(0, now_ms=T0, fence_ms=T0 + 50)
             blocker = await driver.connect(tables.url)
             await blocker.execute("begin; select from cosid_machine for update")
 
@@ -174,8 +174,8 @@ class TestPostgres:
             taking = asyncio.ensure_future(newer.distribute(2, now_ms=T0 + 1, latest_ms=FAR))
             await queued(1)
             late: dict[str, Callable[[], Awaitable[None]]] = {
-                "guard": lambda: older.guard(0, now_ms=T0 + 9, mark_ms=T0 + 99),
-                "revert": lambda: older.revert(0, last_ms=T0 + 9),
+                "guard": lambda: older.renew(0, now_ms=T0 + 9, fence_ms=T0 + 99),
+                "revert": lambda: older.release(0, last_ms=T0 + 9),
             }
             calling = asyncio.ensure_future(late[call]())
             await queued(2)
@@ -184,8 +184,8 @@ class TestPostgres:
             [outcome] = await asyncio.gather(calling, return_exceptions=True)
             assert isinstance(outcome, MachineIdLostError) == (call == "guard")
             assert (tables.holder(0), tables.stamp(0)) == (who(0).text, T0 + 1)
-            assert tables.note(0) == T0 + 50
-            await newer.guard(0, now_ms=T0 + 2, mark_ms=T0 + 60)
+            assert tables.record(0) == T0 + 50
+            await newer.renew(0, now_ms=T0 + 2, fence_ms=T0 + 60)
 
 
 class TestSqlite:

@@ -52,7 +52,7 @@ from aiocosid.integrations.sqlalchemy import (
     assign_ids_before_flush,
     cosid_default,
 )
-from aiocosid.provider.models import CosId, ensure_ids
+from aiocosid.provider.models import GeneratedId, ensure_ids
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import GatedDistributor, WrappedDistributor
 
@@ -144,7 +144,7 @@ class Marked(Base):
 
     __tablename__ = "marked"
 
-    id: Mapped[Annotated[int, CosId("order")]] = mapped_column(BigInteger, primary_key=True)
+    id: Mapped[Annotated[int, GeneratedId("order")]] = mapped_column(BigInteger, primary_key=True)
 
 
 class Public(Base):

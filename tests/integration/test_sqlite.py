@@ -243,7 +243,7 @@ class TestFile:
     ) -> None:
         """A mistyped path is said, with the folder and the remedy, whatever is asked for."""
         caplog.set_level("INFO", "aiocosid")
-        async with aiocosid.open_store(f"{scheme}:///{path}") as store:
+        async with aiocosid.store_from_url(f"{scheme}:///{path}") as store:
             calls = (
                 store.segment_distributor(name="order").next_max_id,
                 partial(store.set_floor, name="order", above=1),

@@ -15,7 +15,7 @@ from sqlmodel.ext.asyncio.session import AsyncSession
 
 import aiocosid
 from aiocosid.integrations.sqlalchemy import assign_ids, assign_ids_before_flush, cosid_default
-from aiocosid.provider.models import CosId, ensure_ids
+from aiocosid.provider.models import GeneratedId, ensure_ids
 from aiocosid.stores.memory import MemoryStore
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
@@ -39,7 +39,7 @@ class Client(SQLModel, table=True):
 class Bill(SQLModel, table=True):
     """A mark, and nothing else."""
 
-    id: Annotated[int | None, CosId("customer")] = Field(
+    id: Annotated[int | None, GeneratedId("customer")] = Field(
         default=None, primary_key=True, sa_type=BigInteger
     )
 
@@ -47,7 +47,7 @@ class Bill(SQLModel, table=True):
 class Draft(SQLModel):
     """No table."""
 
-    id: Annotated[int, CosId("customer")] = 0
+    id: Annotated[int, GeneratedId("customer")] = 0
 
 
 @pytest_asyncio.fixture

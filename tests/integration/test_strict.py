@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aiocosid import open_store
+from aiocosid import store_from_url
 from tests.histories import violations
 from tests.servers import EtcdServer, PostgresServer
 from tests.strict_worker import CALLS, PROCESSES, take_in_processes
@@ -21,7 +21,7 @@ def url(request: pytest.FixtureRequest) -> str:
 
 async def test_processes(url: str, namespace: str) -> None:
     """No call gets an id below one whose call had ended, in whichever process."""
-    async with open_store(url) as store:
+    async with store_from_url(url) as store:
         await store.create_schema(disposable=True)
     async with take_in_processes(url, namespace) as history:
         pass  # each of them has made its calls by now

@@ -12,7 +12,7 @@ import pytest
 if not hasattr(os, "fork"):
     pytest.skip("this system has no fork", allow_module_level=True)
 
-from tests.machine_marks import mark_machines
+from tests.machine_marks import initialize_namespace
 from tests.script import FORK
 from tests.servers import ValkeyServer
 
@@ -58,7 +58,7 @@ def test_in_a_signal_handler(tmp_path: Path) -> None:
 
 def test_an_asynchronous_program_whose_child_just_ends(valkey: ValkeyServer) -> None:
     """Nothing of the parent's connections is destroyed at the child's end."""
-    mark_machines(valkey, "async-fork")
+    initialize_namespace(valkey, "async-fork")
     code = f"""
 import aiocosid, asyncio, os, sys
 async def main():
@@ -85,7 +85,7 @@ asyncio.run(main())
 
 def test_while_threads_take_ids(valkey: ValkeyServer, tmp_path: Path) -> None:
     """Not on SQLite: it keeps its locks in the memory that a child inherits."""
-    mark_machines(valkey, *NAMESPACES)
+    initialize_namespace(valkey, *NAMESPACES)
     run("threads", quiet(valkey), tmp_path)
 
 
@@ -123,7 +123,7 @@ assert os.waitpid(pid, 0)[1] == 0
 @pytest.mark.stress
 @pytest.mark.parametrize("scenario", sorted(SCENARIOS))
 def test_a_server(scenario: str, valkey: ValkeyServer, tmp_path: Path) -> None:
-    mark_machines(valkey, *NAMESPACES)
+    initialize_namespace(valkey, *NAMESPACES)
     run(scenario, quiet(valkey), tmp_path)
 
 

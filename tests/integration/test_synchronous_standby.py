@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from aiocosid import open_store
+from aiocosid import store_from_url
 from aiocosid.abc import Store
 from aiocosid.errors import StoreUnavailableError
 from aiocosid.stores.postgres import PostgresStore
@@ -53,7 +53,7 @@ async def test_what_no_standby_has_is_no_grant(
     pair = pair_factory(synchronous=True)
     primary, url = pair.primary, pair.primary.url
     async with AsyncExitStack() as stack:
-        own = await stack.enter_async_context(open_store(url))
+        own = await stack.enter_async_context(store_from_url(url))
         await own.create_schema()
         primary.execute(TALKS)
         silent: Any = {"client_min_messages": "error"}
@@ -84,10 +84,10 @@ async def test_what_no_standby_has_is_no_grant(
                     await cancelled_wait(primary, call)
         with pytest.raises(StoreUnavailableError, match="standby has not confirmed"):
             await cancelled_wait(
-                primary, holder.guard(held.machine_id, now_ms=T + 1, mark_ms=T + 9)
+                primary, holder.renew(held.machine_id, now_ms=T + 1, fence_ms=T + 9)
             )
 
         pair.fail_over()
-        async with open_store(pair.standby.url) as promoted:
+        async with store_from_url(pair.standby.url) as promoted:
             for name, last in granted.items():
                 assert await promoted.segment_distributor(name=name).peek() == last

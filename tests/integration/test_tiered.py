@@ -47,7 +47,7 @@ CURSOR = "cursor@root"
 QUICK = ("--repl-diskless-sync-delay", "0")
 
 
-class Root(IdSegmentDistributor):
+class TaskRoot(IdSegmentDistributor):
     """A counter that counts its calls, and can be out of reach."""
 
     store = "root"
@@ -77,10 +77,10 @@ class RootStore(MemoryStore):
     def __init__(self, memory: MemoryStore) -> None:
         super().__init__()
         self.memory = memory
-        self.roots: list[Root] = []
+        self.roots: list[TaskRoot] = []
 
     def segment_distributor(self, **described: Any) -> Any:
-        self.roots.append(Root(self.memory, **described))
+        self.roots.append(TaskRoot(self.memory, **described))
         return self.roots[-1]
 
 
@@ -107,7 +107,7 @@ class Bench:
         }
         self.taken: list[tuple[int, int]] = []
         self.made: list[IdSegmentDistributor] = []
-        self.roots: list[Root] = []
+        self.roots: list[TaskRoot] = []
         self.caches: list[RedisStore] = []
 
     def on(self, url_or_client: Any, *, step: int = 10, offset: int = 0, **options: Any) -> Any:
@@ -351,7 +351,7 @@ async def test_a_slow_root(valkey: ValkeyServer, bench: Bench) -> None:
     """As slow as a generator has patience for: its span is opened, and the others do not wait."""
     one, other = bench.on(valkey.url), bench.on(valkey.url, cache_timeout=0.1)
     bench.roots[0].gate = asyncio.Event()
-    flight = asyncio.create_task(bench.take(one))
+    fetch = asyncio.create_task(bench.take(one))
     await bench.roots[0].asked.wait()
     until = int(str(valkey.call("HGET", bench.key, "until@root")))
     valkey.call("HSET", bench.key, "until@root", until - 2000)  # two seconds later
@@ -359,7 +359,7 @@ async def test_a_slow_root(valkey: ValkeyServer, bench: Bench) -> None:
     told = other.statistics()
     assert (told.spans, told.segments_from_root) == (0, 1), "it neither leased nor waited for long"
     bench.roots[0].gate.set()
-    await flight
+    await fetch
     await bench.take(one, 3)
     assert one.statistics().segments_from_cache == 3
     assert one.statistics().spans == 1
@@ -376,12 +376,12 @@ async def test_an_opening_that_is_sent_again(
     await one.aopen()
     proxy.swallow_replies(1, matching=b"opened", reset=False)
     lost = proxy.next_reply(b"opened")
-    flight = asyncio.create_task(bench.take(one))
+    fetch = asyncio.create_task(bench.take(one))
     await lost
     late = proxy.next_reply(b"late")
     await bench.take(other, 3)
     assert b"late" in await late
-    assert await flight == 10
+    assert await fetch == 10
     await bench.take(other, 3)
     await bench.take(one, 3)
     assert bench.trips == 1
@@ -563,11 +563,11 @@ async def test_closed_under_a_call(proxy: FaultProxy, bench: Bench, tmp_path: Pa
     ):
         before = await counter.next_max_id(10)
         proxy.blackhole(requests=True)
-        flight = asyncio.create_task(counter.next_max_id(10))
+        fetch = asyncio.create_task(counter.next_max_id(10))
         await asyncio.sleep(0)
         await closed.aclose()
         with pytest.raises(StoreUnavailableError, match="closed while the call was under way"):
-            await flight
+            await fetch
         assert counter.statistics().root_trips == 1
         assert counter.statistics().cache_failures == 0
         assert root._backend.link._connection._client is None  # type: ignore[attr-defined]  # of its own one
@@ -625,15 +625,15 @@ async def test_a_call_that_was_suspended_across_a_fork(
     """Its segment is the parent's."""
     one = bench.on(valkey.url)
     bench.roots[0].gate = asyncio.Event()
-    flight = asyncio.create_task(one.next_max_id(1000))
+    fetch = asyncio.create_task(one.next_max_id(1000))
     await bench.roots[0].asked.wait()
     monkeypatch.setattr(fork, "generation", fork.generation + 1)
     monkeypatch.setattr(
-        bench.memory._backend, "_born", fork.generation
+        bench.memory._backend, "_fork_generation", fork.generation
     )  # it can be reached by both
     bench.roots[0].gate.set()
     with pytest.raises(ForkedError):
-        await flight
+        await fetch
     monkeypatch.undo()
 
 
@@ -751,12 +751,12 @@ async def test_cancelled_at_each_turn(valkey: ValkeyServer, bench: Bench) -> Non
     for turns in range(40):
         if turns % 2:
             valkey.call("DEL", bench.key)
-        flight = asyncio.create_task(one.next_max_id(10))
+        fetch = asyncio.create_task(one.next_max_id(10))
         for _ in range(turns):
             await asyncio.sleep(0)
-        flight.cancel()
+        fetch.cancel()
         with suppress(asyncio.CancelledError):
-            bench.note(await flight)
+            bench.note(await fetch)
         assert valkey.call("HGET", bench.key, "claim@root") is None
         await bench.take(other)
     await bench.take(one)
@@ -772,7 +772,7 @@ def test_a_forked_child(valkey: ValkeyServer, namespace: str, tmp_path: Path) ->
 
 FORK = """
 import asyncio, json, os, sys, warnings
-from aiocosid import open_store
+from aiocosid import store_from_url
 from aiocosid.errors import CosIdError
 
 warnings.simplefilter("ignore", DeprecationWarning)  # of 3.12: a fork beside threads
@@ -789,7 +789,7 @@ async def child(store, counter):
     await store.aclose()
     return told
 
-store = open_store(url)
+store = store_from_url(url)
 counter = store.segment_distributor(namespace=namespace, name="n")
 runner = asyncio.Runner()
 told = [runner.run(counter.next_max_id(10)), runner.run(counter.next_max_id(10))]

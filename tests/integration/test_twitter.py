@@ -129,9 +129,9 @@ async def test_the_first_that_is_free(zookeeper: ZookeeperServer, path: str, twi
     full = ours(zookeeper, path)
     with pytest.raises(MachineIdOverflowError, match="h:0"):
         await take(full)
-    for each, machine_id, mark_ms in ((pair[0], 1, LATE - 1), (pair[1], 3, 50)):
-        await each.guard(machine_id, now_ms=1, mark_ms=mark_ms)
-        await each.revert(machine_id, last_ms=-1)
+    for each, machine_id, fence_ms in ((pair[0], 1, LATE - 1), (pair[1], 3, 50)):
+        await each.renew(machine_id, now_ms=1, fence_ms=fence_ms)
+        await each.release(machine_id, last_ms=-1)
     assert await take(full, latest_ms=100) == (3, 50)
     for each in (full, alone):
         await end(each)
@@ -166,7 +166,7 @@ async def test_it_is_another_objects_of_our_session(zookeeper: ZookeeperServer, 
     for port in (1, 2):
         with pytest.raises(MachineIdInUseError, match=r"another object .* client.*h:1"):
             await take(make(port=port))
-    await one.revert(5, last_ms=-1)
+    await one.release(5, last_ms=-1)
     assert (await take(make(port=2)))[0] == 5
 
 
@@ -193,9 +193,9 @@ async def test_a_session_that_is_over(zookeeper: ZookeeperServer, path: str, twi
             await until(lambda: lease.machine_id == 1 and lease.limit_ms() > 0)
             assert lease.term == 2
             with pytest.raises(MachineIdLostError, match="h:1 holds it"):
-                await one.guard(0, now_ms=1, mark_ms=1)
+                await one.renew(0, now_ms=1, fence_ms=1)
         with pytest.raises(MachineIdLostError, match="ended the session"):
-            await one.guard(1, now_ms=1, mark_ms=1)
+            await one.renew(1, now_ms=1, fence_ms=1)
         await end(one)
 
 
@@ -212,9 +212,9 @@ async def test_bad_arguments(zookeeper: ZookeeperServer, path: str) -> None:
     with pytest.raises(InvalidArgumentError, match="10"):
         await one.distribute(5, now_ms=1, latest_ms=1)
     with pytest.raises(InvalidArgumentError, match="machine_id"):
-        await one.guard(32, now_ms=1, mark_ms=1)
-    note = f"/aiocosid/twitter/{path.replace('/', '%2F')}/0"
-    zookeeper.behind.create(note, b"1", makepath=True)
+        await one.renew(32, now_ms=1, fence_ms=1)
+    record = f"/aiocosid/twitter/{path.replace('/', '%2F')}/0"
+    zookeeper.behind.create(record, b"1", makepath=True)
     with pytest.raises(CorruptMachineStateError, match="holds b'1'"):
         await take(one)
     await end(one)

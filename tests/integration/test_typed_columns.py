@@ -27,7 +27,7 @@ from aiocosid.integrations.sqlalchemy import (
     assign_ids,
     cosid_default,
 )
-from aiocosid.provider.models import CosId
+from aiocosid.provider.models import GeneratedId
 from aiocosid.stores.memory import MemoryStore
 
 pytestmark = [pytest.mark.integration]
@@ -62,7 +62,7 @@ class Order(Base):
 class Item(Base):
     __tablename__ = "items"
 
-    id: Mapped[Annotated[ItemId, CosId("item")]] = mapped_column(primary_key=True)
+    id: Mapped[Annotated[ItemId, GeneratedId("item")]] = mapped_column(primary_key=True)
     order_id: Mapped[OrderId] = mapped_column(ForeignKey("orders.id"))
 
 

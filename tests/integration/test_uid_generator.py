@@ -152,17 +152,17 @@ async def test_what_it_answers_to_others(store: UidGeneratorStore) -> None:
     """Signs of life go nowhere; an id of somebody else is not ours."""
     machine = store.machine_id_distributor(host="a")
     with pytest.raises(MachineIdLostError):
-        await machine.guard(1, now_ms=1, mark_ms=1)
+        await machine.renew(1, now_ms=1, fence_ms=1)
     mine = await worker_id(machine)
-    await machine.guard(mine, now_ms=1, mark_ms=50)
+    await machine.renew(mine, now_ms=1, fence_ms=50)
     grant = await machine.distribute(22, now_ms=1, latest_ms=0)
     assert (grant.machine_id, grant.floor_ms) == (mine, 50)
-    await machine.revert(mine, last_ms=20)
-    await machine.revert(mine + 1, last_ms=10)
-    await machine.revert(mine, last_ms=-1)
+    await machine.release(mine, last_ms=20)
+    await machine.release(mine + 1, last_ms=10)
+    await machine.release(mine, last_ms=-1)
     assert (await machine.distribute(22, now_ms=1, latest_ms=0)).floor_ms == 20
     with pytest.raises(MachineIdLostError):
-        await machine.guard(mine + 1, now_ms=1, mark_ms=1)
+        await machine.renew(mine + 1, now_ms=1, fence_ms=1)
     with pytest.raises(InvalidArgumentError):
         await machine.distribute(0, now_ms=1, latest_ms=0)
     assert await store.counters() == ()

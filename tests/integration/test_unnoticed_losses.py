@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aiocosid import open_store
+from aiocosid import store_from_url
 from aiocosid.abc import Store
 from aiocosid.stores.redis import RedisStore
 from tests.servers import ValkeyCluster
@@ -25,7 +25,7 @@ async def test_all_counters_deleted_under_a_marker_that_stays(
 ) -> None:
     """The marker lets the counter begin at 1 again, for a process that has not used it before."""
     server = request.getfixturevalue(f"{kind}_factory")()
-    async with open_store(server.url) as store:
+    async with store_from_url(server.url) as store:
         await store.create_schema()
         await store.initialize(confirm_no_holders=True)
         assert await next_of_a_new_process(store) == 10

@@ -245,7 +245,7 @@ async def test_a_namespace_that_vanished_is_missed(tables: Tables) -> None:
         )
         with pytest.raises(MachineIdQuarantineError):
             await take(store, 2)
-        await owner.reassert(0, now_ms=T0 + 3, mark_ms=T0 + 4)
+        await owner.reassert(0, now_ms=T0 + 3, fence_ms=T0 + 4)
         assert tables.holder(0) == who(0).text
         assert await take(store, 3, "other") == 1, "it has lost nothing"
         with pytest.raises(InvalidArgumentError, match="still has some"):

@@ -140,7 +140,9 @@ async def test_a_cluster_has_a_marker_for_its_counters(cluster_alone: ValkeyClus
         for each in counters:
             with pytest.raises(CounterNotCreatedError):
                 await each.next_max_id(10)
-        assert (await store.mark_machines(namespace="vouch", is_new=True)).is_new
+        assert (
+            await store.initialize_namespace(namespace="vouch", confirm_no_holders=True)
+        ).is_created
         assert [await each.next_max_id(10) for each in counters] == [10, 10, 10]
         owner.call("DEL", MARKER)
         await store.create_schema(disposable=True)
@@ -188,7 +190,7 @@ async def test_counters_begin_on_a_new_cluster(cluster: ValkeyCluster) -> None:
 async def test_a_cluster_after_a_loss(cluster: ValkeyCluster) -> None:
     """Counters go on above their floors, and the namespaces that are left wait for their leases."""
     async with RedisStore.from_url(cluster.url) as store:
-        await store.mark_machines(namespace="dev", is_new=True)
+        await store.initialize_namespace(namespace="dev", confirm_no_holders=True)
         one = store.machine_id_distributor(namespace="dev", instance_id="one")
         await one.distribute(3, **WHEN)
         assert await store.segment_distributor(name="order").next_max_id(10) == 10

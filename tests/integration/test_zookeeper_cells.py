@@ -19,9 +19,9 @@ from aiocosid.errors import (
     StoreRolledBackError,
 )
 from aiocosid.machine import rules
-from aiocosid.machine.cells import Changes, Need, Snapshot
+from aiocosid.machine.cells import Changes, ReadRequest, Snapshot
 from aiocosid.machine.distributor import CellMachineIdDistributor
-from aiocosid.machine.rules import Asker, Decision
+from aiocosid.machine.rules import Caller, Decision
 from aiocosid.stores.zookeeper import ZookeeperStore
 from aiocosid.stores.zookeeper._backend import ZookeeperBackend
 from aiocosid.stores.zookeeper.tree import Nodes, Wire
@@ -72,7 +72,7 @@ async def take(one: CellMachineIdDistributor, now_ms: int | None = None) -> int:
 def hand_out(snapshot: Snapshot, text: str) -> Decision:
     return rules.hand_out(
         snapshot,
-        Asker(text, guard_ms=300_000, nonce="n"),
+        Caller(text, guard_ms=300_000, nonce="n"),
         bits=2,
         now_ms=NOW,
         latest_ms=LATE,
@@ -82,10 +82,10 @@ def hand_out(snapshot: Snapshot, text: str) -> Decision:
 
 def _signed(snapshot: Snapshot) -> Changes:
     """A renewal of machine id 0."""
-    seat = snapshot.seats[0]
-    assert seat.note is not None
-    note = replace(seat.note, turn=seat.note.turn + 1)
-    return Changes("a", seats={0: replace(seat, note=note)}, signed=0)
+    slot = snapshot.slots[0]
+    assert slot.record is not None
+    record = replace(slot.record, version=slot.record.version + 1)
+    return Changes("a", slots={0: replace(slot, record=record)}, signed=0)
 
 
 async def test_a_renewal_is_one_trip(
@@ -94,7 +94,7 @@ async def test_a_renewal_is_one_trip(
     """A transaction, and nothing else; it stands in nobody's way who takes or renews another."""
     one, other = one_of(store, namespace, "a"), one_of(store, namespace, "b")
     assert [await take(one), await take(other)] == [0, 1]
-    await one.guard(0, now_ms=SYSTEM_CLOCK.now_ms(), mark_ms=-1)  # it made the namespace: reads
+    await one.renew(0, now_ms=SYSTEM_CLOCK.now_ms(), fence_ms=-1)  # it made the namespace: reads
     ask, sent = Wire.ask, list[int]()
 
     async def counted(wire: Wire, *requests: Any) -> list[Any]:
@@ -104,13 +104,13 @@ async def test_a_renewal_is_one_trip(
     monkeypatch.setattr(Wire, "ask", counted)
     for number in range(1, 4):
         for machine_id, each in enumerate((one, other)):
-            await each.guard(machine_id, now_ms=SYSTEM_CLOCK.now_ms(), mark_ms=number)
+            await each.renew(machine_id, now_ms=SYSTEM_CLOCK.now_ms(), fence_ms=number)
     assert sent == [1] * 6
     monkeypatch.undo()
     assert await take(one_of(store, namespace, "c")) == 2
-    await other.revert(1, last_ms=-1)
+    await other.release(1, last_ms=-1)
     monkeypatch.setattr(Wire, "ask", counted)
-    await one.guard(0, now_ms=SYSTEM_CLOCK.now_ms(), mark_ms=9)
+    await one.renew(0, now_ms=SYSTEM_CLOCK.now_ms(), fence_ms=9)
     assert sent == [1] * 7
 
 
@@ -120,7 +120,7 @@ async def test_a_namespace_that_has_the_versions_of_before(
     """It was removed and written again, and is another one: nothing is written to it."""
     one, server, backend = one_of(store, namespace, "a"), zookeeper.behind, store._backend
     assert await take(one) == 0
-    need = Need("a", 0)
+    need = ReadRequest("a", 0)
     snapshot = await backend.read(namespace, need)
     assert await backend.commit(snapshot, _signed(snapshot))
     former = tree(zookeeper, namespace)
@@ -151,7 +151,7 @@ async def test_java_that_moves_ids_all_the_time(
     others = [one_of(store, namespace, text) for text in "ab"]
     assert [await take(each) for each in others] == [0, 1]
     for number, each in enumerate(others):
-        await each.revert(number, last_ms=-1)
+        await each.release(number, last_ms=-1)
     held = [f"{theirs}/__itc_idx/java {number}" for number in range(2)]
     pool = [f"{theirs}/__revert/{number}" for number in range(2)]
 
@@ -167,7 +167,7 @@ async def test_java_that_moves_ids_all_the_time(
 
     moving = moves()
 
-    async def moved(self: ZookeeperBackend, of: str, need: Need) -> Snapshot:
+    async def moved(self: ZookeeperBackend, of: str, need: ReadRequest) -> Snapshot:
         next(moving)
         return await read(self, of, need)
 
@@ -183,7 +183,7 @@ async def test_what_java_has_just_taken_from_the_pool(
     others = [one_of(store, namespace, text) for text in "abcd"]
     for number, each in enumerate(others):
         assert await take(each) == number
-    await others[1].revert(1, last_ms=-1)
+    await others[1].release(1, last_ms=-1)
     server.delete(f"{theirs}/__revert/1")
     server.create(f"{theirs}/__itc_idx/java", b"1|0")
     with pytest.raises(MachineIdOverflowError):
@@ -199,7 +199,7 @@ async def test_a_namespace_that_was_lost_under_a_marker(
     theirs, ours = f"/cosid/{namespace}", f"/aiocosid/{namespace}"
     one, other = one_of(store, namespace, "a"), one_of(store, namespace, "b")
     assert await take(one) == 0
-    await one.guard(0, now_ms=SYSTEM_CLOCK.now_ms(), mark_ms=-1)
+    await one.renew(0, now_ms=SYSTEM_CLOCK.now_ms(), fence_ms=-1)
     for path in {
         "all": [theirs, ours],
         "theirs": [theirs],
@@ -215,10 +215,10 @@ async def test_a_namespace_that_was_lost_under_a_marker(
     [marker] = await store.machine_markers(namespace=namespace)
     assert marker.is_quarantined
     for number in range(2):
-        await one.reassert(0, now_ms=SYSTEM_CLOCK.now_ms(), mark_ms=number)
+        await one.reassert(0, now_ms=SYSTEM_CLOCK.now_ms(), fence_ms=number)
     await store.initialize(confirm_no_holders=True)
     assert await take(other) == 1
-    await one.guard(0, now_ms=SYSTEM_CLOCK.now_ms(), mark_ms=-1)
+    await one.renew(0, now_ms=SYSTEM_CLOCK.now_ms(), fence_ms=-1)
 
 
 async def test_what_java_has_issued_anew(
@@ -239,7 +239,7 @@ async def test_what_java_has_issued_anew(
         await take(other)
     server.set(f"{theirs}/__itc_idx/java 1", b"1|%d" % (SYSTEM_CLOCK.now_ms() + 1))
     with pytest.raises(MachineIdLostError, match="java 1 holds it"):
-        await one.reassert(1, now_ms=SYSTEM_CLOCK.now_ms(), mark_ms=-1)
+        await one.reassert(1, now_ms=SYSTEM_CLOCK.now_ms(), fence_ms=-1)
 
 
 async def test_a_store_that_was_never_initialised(

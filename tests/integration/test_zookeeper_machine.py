@@ -29,7 +29,7 @@ from aiocosid.errors import (
     StoreUnavailableError,
 )
 from aiocosid.machine import MachineIdLease
-from aiocosid.machine.cells import Need
+from aiocosid.machine.cells import ReadRequest
 from aiocosid.machine.distributor import CellMachineIdDistributor
 from aiocosid.snowflake import SnowflakeId
 from aiocosid.stores.zookeeper import ZookeeperStore
@@ -108,10 +108,10 @@ class JavaNode:
         self.client.create(self.path, f"{machine_id}|{now_ms}".encode())
         return machine_id
 
-    def guard(self, machine_id: int, now_ms: int) -> None:
+    def renew(self, machine_id: int, now_ms: int) -> None:
         self.client.set(self.path, f"{machine_id}|{now_ms}".encode())
 
-    def revert(self, machine_id: int, now_ms: int) -> None:
+    def release(self, machine_id: int, now_ms: int) -> None:
         self.client.delete(self.path)
         self.client.create(f"{self.root}/__revert/{machine_id}", f"{machine_id}|{now_ms}".encode())
 
@@ -129,9 +129,9 @@ async def test_golden_nodes(
     assert server.get(f"{root}/__counter")[0] == b"\0\0\0\x02"
     entries = {"10.0.0.1:8080": "0|1700000000123", "a%2Fb": "1|1700000000123"}
     assert texts(zookeeper, f"{root}/__itc_idx") == entries
-    await one.guard(0, now_ms=1_700_000_001_000, mark_ms=1_700_000_090_000)
+    await one.renew(0, now_ms=1_700_000_001_000, fence_ms=1_700_000_090_000)
     assert texts(zookeeper, f"{root}/__itc_idx")["10.0.0.1:8080"] == "0|1700000001000"
-    await one.revert(0, last_ms=1_700_000_002_000)
+    await one.release(0, last_ms=1_700_000_002_000)
     assert texts(zookeeper, f"{root}/__itc_idx") == {"a%2Fb": "1|1700000000123"}
     assert texts(zookeeper, f"{root}/__revert") == {"0": "0|1700000002000"}
     grant = await one.distribute(3, now_ms=1_700_000_000_000, latest_ms=LATE)
@@ -197,18 +197,18 @@ async def live_together(
         grant = await made.distribute(3, now_ms=SYSTEM_CLOCK.now_ms(), latest_ms=LATE)
         machine_id = grant.machine_id
         assert held.setdefault(machine_id, text) == text
-        await made.guard(machine_id, now_ms=SYSTEM_CLOCK.now_ms(), mark_ms=-1)
+        await made.renew(machine_id, now_ms=SYSTEM_CLOCK.now_ms(), fence_ms=-1)
         del held[machine_id]
-        await made.revert(machine_id, last_ms=SYSTEM_CLOCK.now_ms())
+        await made.release(machine_id, last_ms=SYSTEM_CLOCK.now_ms())
 
     async def theirs(text: str) -> None:
         java = JavaNode(zookeeper.behind, namespace, text, size=8)
         machine_id = await asyncio.to_thread(java.distribute, SYSTEM_CLOCK.now_ms(), 0)
         assert 0 <= machine_id < 8
         assert held.setdefault(machine_id, text) == text
-        await asyncio.to_thread(java.guard, machine_id, SYSTEM_CLOCK.now_ms())
+        await asyncio.to_thread(java.renew, machine_id, SYSTEM_CLOCK.now_ms())
         del held[machine_id]
-        await asyncio.to_thread(java.revert, machine_id, SYSTEM_CLOCK.now_ms())
+        await asyncio.to_thread(java.release, machine_id, SYSTEM_CLOCK.now_ms())
 
     async def worker() -> None:
         while (number := next(numbers)) < lives:
@@ -258,12 +258,12 @@ async def test_what_others_have_damaged(
     assert (await other.distribute(2, **times)).machine_id == 3
     with pytest.raises(MachineIdOverflowError):
         await late.distribute(2, **times)
-    found = await store._backend.read(namespace, Need(is_complete=True))
+    found = await store._backend.read(namespace, ReadRequest(is_complete=True))
     assert [(each.place, each.found, each.instance) for each in found.damages] == [
         (f"{root}/__itc_idx/a", "b'nil|1700000000000'", "a"),
         (f"{root}/__itc_idx/java", "b''", "java"),
     ]
-    assert found.seats[1].is_damaged
+    assert found.slots[1].is_damaged
     assert texts(zookeeper, f"{root}/__revert") == {"1": "1"}
     assert texts(zookeeper, f"{root}/__itc_idx")["a"] == "nil|1700000000000"
 
@@ -275,13 +275,13 @@ async def test_nodes_that_somebody_has_removed(
     one = store.machine_id_distributor(namespace=namespace, instance_id="a")
     assert (await one.distribute(3, now_ms=1, latest_ms=LATE)).machine_id == 0
     zookeeper.behind.delete(f"/cosid/{namespace}/__revert", recursive=True)
-    await one.revert(0, last_ms=-1)
+    await one.release(0, last_ms=-1)
     assert (await one.distribute(3, now_ms=1, latest_ms=LATE)).machine_id == 0
-    await one.guard(0, now_ms=1, mark_ms=-1)
+    await one.renew(0, now_ms=1, fence_ms=-1)
     zookeeper.behind.delete(f"/aiocosid/{namespace}/notes", recursive=True)
     with pytest.raises(MachineIdQuarantineError):
         await one.distribute(3, now_ms=1, latest_ms=LATE)
-    await one.reassert(0, now_ms=1, mark_ms=-1)
+    await one.reassert(0, now_ms=1, fence_ms=-1)
     assert texts(zookeeper, f"/aiocosid/{namespace}/notes").keys() == {"00000000"}
 
 
@@ -298,7 +298,7 @@ async def test_a_lost_reply(zookeeper: ZookeeperServer, namespace: str) -> None:
             store.machine_id_distributor(namespace=namespace, instance_id=text) for text in "ab"
         )
         with suppress(MachineIdLostError):
-            await one.guard(0, now_ms=1, mark_ms=1)  # the nodes that all need are made
+            await one.renew(0, now_ms=1, fence_ms=1)  # the nodes that all need are made
         proxy.swallow_replies(to=struct.pack(">i", MULTI) + b"\0\0\0")
         with pytest.raises(StoreUnavailableError):
             await one.distribute(3, now_ms=1, latest_ms=LATE)
@@ -311,9 +311,9 @@ async def test_a_lost_reply(zookeeper: ZookeeperServer, namespace: str) -> None:
         assert await ask(one) == 0
         proxy.swallow_replies(to=struct.pack(">i", MULTI) + b"\0\0\0")
         with pytest.raises(StoreUnavailableError):
-            await one.revert(0, last_ms=5)
+            await one.release(0, last_ms=5)
         assert await eventually(lambda: ask(other), StoreUnavailableError) == 1
-        await one.revert(0, last_ms=5)
+        await one.release(0, last_ms=5)
         assert await ask(one) == 0
 
 
@@ -386,7 +386,7 @@ async def test_a_tree_that_forgot(
 ) -> None:
     """Emptied, or put back: who holds an id asserts it; nobody else is handed one for a while."""
     async with ZookeeperStore.from_url(own.url) as store:
-        await store.mark_machines(namespace=namespace)
+        await store.initialize_namespace(namespace=namespace)
         one, other, late = (
             store.machine_id_distributor(namespace=namespace, instance_id=text)
             for text in ("a", "b", "c")
@@ -409,15 +409,15 @@ async def test_a_tree_that_forgot(
         await asyncio.to_thread(own.start)
 
         async def keep() -> None:
-            await other.reassert(1, now_ms=times["now_ms"], mark_ms=times["now_ms"])
+            await other.reassert(1, now_ms=times["now_ms"], fence_ms=times["now_ms"])
 
         await eventually(keep, StoreUnavailableError)
         with pytest.raises(MachineIdQuarantineError):
             await late.distribute(3, **times)
-        await one.reassert(0, now_ms=times["now_ms"], mark_ms=-1)
+        await one.reassert(0, now_ms=times["now_ms"], fence_ms=-1)
         held = {
             each.machine_id: each.instance_id for each in await store.machines(namespace=namespace)
         }
         assert held == {0: "a", 1: "b"}
-        await store.mark_machines(namespace=namespace, is_new=True)
+        await store.initialize_namespace(namespace=namespace, confirm_no_holders=True)
         assert (await late.distribute(3, **times)).machine_id == 2

@@ -66,8 +66,8 @@ class CosIdService:
 def age(store: MemoryStore, namespace: str, seconds: float) -> None:
     """Make the last renewal of all machine ids of a namespace older, and a quarantine."""
     cells, older = store._backend.cells[namespace], int(seconds * 1000)
-    for number, seat in cells.seats.items():
-        owners = tuple(replace(each, stamp_ms=each.stamp_ms - older) for each in seat.owners)
-        cells.seats[number] = replace(seat, owners=owners, seen_ms=seat.seen_ms - older)
+    for number, slot in cells.slots.items():
+        owners = tuple(replace(each, stamp_ms=each.stamp_ms - older) for each in slot.owners)
+        cells.slots[number] = replace(slot, owners=owners, seen_ms=slot.seen_ms - older)
     if cells.space is not None and cells.space.quarantine:
         cells.space = replace(cells.space, since_ms=cells.space.since_ms - older)

@@ -89,9 +89,9 @@ class LinkedMachineIdDistributor(MachineIdDistributor):
         return self._inner.is_leased
 
     @property
-    def keeps_marks(self) -> bool:  # type: ignore[override]  # the inner one's
+    def keeps_fences(self) -> bool:  # type: ignore[override]  # the inner one's
         """Whether the next owner begins above the mark."""
-        return self._inner.keeps_marks
+        return self._inner.keeps_fences
 
     async def distribute(self, bits: int, *, now_ms: int, latest_ms: int) -> MachineGrant:
         """Send the call."""
@@ -107,31 +107,31 @@ class LinkedMachineIdDistributor(MachineIdDistributor):
 
         return await self._link.call(self.store, f"distribute({bits})", take)
 
-    async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
+    async def renew(self, machine_id: int, *, now_ms: int, fence_ms: int) -> None:
         """Send the call."""
-        await self._renew("guard", machine_id, now_ms=now_ms, mark_ms=mark_ms)
+        await self._renew("guard", machine_id, now_ms=now_ms, fence_ms=fence_ms)
 
-    async def reassert(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
+    async def reassert(self, machine_id: int, *, now_ms: int, fence_ms: int) -> None:
         """Send the call."""
-        await self._renew("reassert", machine_id, now_ms=now_ms, mark_ms=mark_ms)
+        await self._renew("reassert", machine_id, now_ms=now_ms, fence_ms=fence_ms)
 
-    async def _renew(self, how: str, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
+    async def _renew(self, how: str, machine_id: int, *, now_ms: int, fence_ms: int) -> None:
         world, process = self._node.world, self._node._current()
-        inner = self._inner.guard if how == "guard" else self._inner.reassert
+        inner = self._inner.renew if how == "guard" else self._inner.reassert
 
         async def renew() -> None:
-            await inner(machine_id, now_ms=now_ms, mark_ms=mark_ms)
+            await inner(machine_id, now_ms=now_ms, fence_ms=fence_ms)
             until = world.time + self.safe_guard
             world.ledger.renewed(self.namespace, machine_id, process, until=until)
 
-        await self._link.call(self.store, f"{how}({machine_id}, mark {mark_ms})", renew)
+        await self._link.call(self.store, f"{how}({machine_id}, mark {fence_ms})", renew)
 
-    async def revert(self, machine_id: int, *, last_ms: int) -> None:
+    async def release(self, machine_id: int, *, last_ms: int) -> None:
         """Send the call."""
         await self._link.call(
             self.store,
             f"revert({machine_id}, last {last_ms})",
-            lambda: self._inner.revert(machine_id, last_ms=last_ms),
+            lambda: self._inner.release(machine_id, last_ms=last_ms),
         )
 
     async def aopen(self) -> None:

@@ -50,7 +50,7 @@ class _WatchedPlace(MemoryPlace):
 
     async def take(self) -> Found:
         found = await super().take()
-        if found.record is not None and found.record.mark_ms >= 0:
+        if found.record is not None and found.record.fence_ms >= 0:
             ledger, number = self._node.world.ledger, found.record.machine_id
             ledger.granted(self._namespace, number, self._process, floor_ms=-1)
         return found

@@ -10,7 +10,7 @@ from copy import deepcopy
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from aiocosid.machine.cells import Marker, Owner, Seat
+from aiocosid.machine.cells import MachineSlot, Marker, Owner
 from aiocosid.stores.backend import Backend
 from aiocosid.stores.base import BackendStore
 from aiocosid.stores.memory import MemoryBackend
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from aiocosid.abc import Counter
-    from aiocosid.machine.cells import Changes, Need, Snapshot
+    from aiocosid.machine.cells import Changes, ReadRequest, Snapshot
 
     from ._faults import Faults
     from ._link import Link
@@ -119,8 +119,8 @@ class SimulatedStore:
         """Lose what is beneath the marker, as by a DELETE of CosId's rows or a DEL of its keys."""
         self._world.note("store", "loses its machine ids")
         for cells in self.server.cells.values():
-            for number, seat in cells.seats.items():
-                cells.seats[number] = replace(seat, owners=())
+            for number, slot in cells.slots.items():
+                cells.slots[number] = replace(slot, owners=())
             cells.raw = {}  # replaced, as snapshots have it
 
     def _put(self, saved: _Saved) -> None:
@@ -188,7 +188,7 @@ class _Linked(Backend):
             self.label, "counters()", lambda: self._server.counters(prefix)
         )
 
-    async def read(self, namespace: str, need: Need) -> Snapshot:
+    async def read(self, namespace: str, need: ReadRequest) -> Snapshot:
         return await self._link.call(
             self.label, "read()", lambda: self._server.read(namespace, need)
         )
@@ -227,10 +227,10 @@ class _Linked(Backend):
 def _granted(snapshot: Snapshot, changes: Changes) -> list[tuple[int, int]]:
     """Return which machine ids a commit hands out, each with its floor in milliseconds."""
     found: list[tuple[int, int]] = []
-    for machine_id, seat in changes.seats.items():
-        before = snapshot.seats.get(machine_id, Seat())
-        token = seat.note.token if seat.note is not None else ""
-        if seat.holders and token != (before.note.token if before.note is not None else ""):
+    for machine_id, slot in changes.slots.items():
+        before = snapshot.slots.get(machine_id, MachineSlot())
+        token = slot.record.token if slot.record is not None else ""
+        if slot.holders and token != (before.record.token if before.record is not None else ""):
             found.append((machine_id, before.floor_ms))
     return found
 
@@ -255,23 +255,23 @@ def peer_takes(
         The machine id and its last stamp, or None if all are held.
     """
     cells = server.cells_of(namespace)
-    seats = cells.seats
+    slots = cells.slots
     order = [
-        *(n for n in range(size) if n in seats and instance in seats[n].holders),
-        *(n for n in range(size) if n in seats and seats[n].owners and not seats[n].is_held),
-        *(n for n in range(size) if n not in seats or not seats[n].owners),
-        *(n for n in range(size) if n in seats and seats[n].stamp_ms <= dead_ms),
+        *(n for n in range(size) if n in slots and instance in slots[n].holders),
+        *(n for n in range(size) if n in slots and slots[n].owners and not slots[n].is_held),
+        *(n for n in range(size) if n not in slots or not slots[n].owners),
+        *(n for n in range(size) if n in slots and slots[n].stamp_ms <= dead_ms),
     ]
     if not order:
         return None
-    before = seats.get(order[0], Seat())
-    seats[order[0]] = replace(before, owners=(Owner(instance, max(before.stamp_ms, now_ms)),))
+    before = slots.get(order[0], MachineSlot())
+    slots[order[0]] = replace(before, owners=(Owner(instance, max(before.stamp_ms, now_ms)),))
     return order[0], max(before.stamp_ms, now_ms)
 
 
 def peer_guards(server: MemoryBackend, namespace: str, instance: str, now_ms: int) -> None:
     """Send a peer's renewal, if it still holds an id."""
-    seats = server.cells_of(namespace).seats
-    for number, seat in seats.items():
-        if instance in seat.holders:
-            seats[number] = replace(seat, owners=(Owner(instance, now_ms),))
+    slots = server.cells_of(namespace).slots
+    for number, slot in slots.items():
+        if instance in slot.holders:
+            slots[number] = replace(slot, owners=(Owner(instance, now_ms),))

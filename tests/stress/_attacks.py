@@ -24,10 +24,10 @@ LEAST: Final = "aiocosid_of-one-verb-for-one-name"
 TOKENS: Final = "".join(
     f'[[server.tokens]]\nname = "{name}"\ndigest = "{digest_of(secret)}"\n{rights}\n'
     for name, secret, rights in (
-        ("good", SECRET, 'verbs = ["ids", "segments"]'),
-        ("ids", LEAST, 'verbs = ["ids"]\nnames = ["order"]'),
-        ("segments", f"{LEAST}-2", 'verbs = ["segments"]\nnames = ["cosid.order", "order"]'),
-        ("machines", f"{LEAST}-3", 'verbs = ["machines"]\nnames = ["shop"]'),
+        ("good", SECRET, 'scopes = ["ids", "segments"]'),
+        ("ids", LEAST, 'scopes = ["ids"]\nnames = ["order"]'),
+        ("segments", f"{LEAST}-2", 'scopes = ["segments"]\nnames = ["cosid.order", "order"]'),
+        ("machines", f"{LEAST}-3", 'scopes = ["machines"]\nnames = ["shop"]'),
     )
 )
 WRONG: Final = "aiocosid_of-nobody"

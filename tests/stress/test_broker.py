@@ -108,5 +108,5 @@ def test_nothing_repeats(
 
 
 async def machine_ids(broker: Broker) -> list[int]:
-    async with aiocosid.open_store(broker.root) as store:
+    async with aiocosid.store_from_url(broker.root) as store:
         return [each.machine_id for each in await store.machines(namespace=broker.namespace)]

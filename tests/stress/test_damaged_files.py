@@ -17,7 +17,7 @@ from typing import Final
 
 import pytest
 
-from aiocosid import open_store
+from aiocosid import store_from_url
 from aiocosid.abc import Store
 from aiocosid.errors import CosIdError
 from tests.servers import (
@@ -137,7 +137,7 @@ def damage_file(folder: Path, kind: Kind, damage: str, subject: str) -> None:
 
 async def write(url: str, subject: str) -> None:
     """Take machine ids and ids of a counter; what is damaged comes last."""
-    async with open_store(url) as store:
+    async with store_from_url(url) as store:
         await store.create_schema()
         await store.initialize()
         for each in sorted(SUBJECTS, key=lambda each: each == subject):
@@ -159,7 +159,7 @@ async def take_machine(store: Store, name: str) -> int:
 async def read(url: str, subject: str) -> str:
     """Tell what a process finds that starts afterwards."""
     try:
-        async with open_store(url) as store:
+        async with store_from_url(url) as store:
             if subject == "machine id":
                 is_lost = await take_machine(store, "z") < 2
                 return "**comes twice**" if is_lost else "is not lost"

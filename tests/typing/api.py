@@ -36,11 +36,18 @@ from aiocosid.abc import (
     Machine,
     MachineGrant,
     MachineIdDistributor,
+    SequenceReply,
     Statistics,
     Store,
 )
 from aiocosid.abc.events import Event, MachineIdDistributed, MachineIdGuardFailed, MachineIdLost
-from aiocosid.converter import Int64Text, PrefixIdConverter, Radix62IdConverter, TypedId
+from aiocosid.converter import (
+    Int64Text,
+    PrefixIdConverter,
+    Radix62IdConverter,
+    ShardedTextConverter,
+    TypedId,
+)
 from aiocosid.errors import WouldBlock
 from aiocosid.generators import (
     CounterId,
@@ -81,7 +88,7 @@ from aiocosid.stores.postgres import PostgresStore
 from aiocosid.stores.redis import RedisStore
 from aiocosid.stores.sqlite import SqliteStore
 from aiocosid.stores.striped import StripedStore
-from aiocosid.sync import SyncIdGenerator
+from aiocosid.sync import SyncIdGenerator, SyncShardedId
 from aiocosid.testing import (
     IdGeneratorContract,
     IdSegmentDistributorContract,
@@ -133,10 +140,10 @@ class OwnMachineIdDistributor(MachineIdDistributor):
         """Hand out one and the same."""
         return MachineGrant(machine_id=min(bits, 1), floor_ms=min(now_ms, latest_ms))
 
-    async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
+    async def renew(self, machine_id: int, *, now_ms: int, fence_ms: int) -> None:
         """Take note of nothing."""
 
-    async def revert(self, machine_id: int, *, last_ms: int) -> None:
+    async def release(self, machine_id: int, *, last_ms: int) -> None:
         """As above."""
 
 
@@ -174,7 +181,7 @@ async def by_url() -> None:
         snowflake = await ids.snowflake("event", layout=COSID_MS, wait_timeout=1)
         assert_type(snowflake, SnowflakeId)
         assert_type(await snowflake.next_id(), int)
-        texts = await ids.leaf("bill", converter=Radix62IdConverter())
+        texts = await ids.leaf_segment("bill", converter=Radix62IdConverter())
         assert_type(texts, StringIdGenerator)
         assert_type(await ids.counter("turn"), CounterId)
         assert_type(await ids.uuid4("token"), Uuid4Id)
@@ -191,11 +198,13 @@ async def by_url() -> None:
     manual = ManualMachineIdDistributor(7)
     async with aiocosid.connect("sqlite:///ids.db", machine=manual, lead=5) as ids:
         assert_type(await ids.remote("other", block=10), RemoteId)
-        assert_type(await ids.cached("event", boost=4, on_lost="raise"), CachedSnowflakeId)
-    async with aiocosid.open_store("sqlite:///ids.db") as store:
+        assert_type(
+            await ids.cached_snowflake("event", boost=4, on_lost="raise"), CachedSnowflakeId
+        )
+    async with aiocosid.store_from_url("sqlite:///ids.db") as store:
         assert_type(store.machine_id_distributor(instance_id="web:80"), MachineIdDistributor)
         held: list[Machine] = [*await store.machines(namespace="shop")]
-        await store.revert_machine(namespace="shop", machine_id=held[0].machine_id)
+        await store.evict_machine(namespace="shop", machine_id=held[0].machine_id)
 
 
 async def by_hand(client: Redis, cluster: RedisCluster, pool: asyncpg.Pool) -> None:
@@ -349,6 +358,14 @@ async def others(counter: IdSegmentDistributor, stores: list[Store], redis: Redi
     async with ShardedId(sequences, layout=layout, on_unavailable="wait") as orders:
         assert_type(await orders.next_id(7), int)
         assert_type(await orders.next_str(7, prefix="O"), str)
+    async with ShardedId(MemoryStore().sequence_distributor(name="order")) as tested:
+        assert_type(tested.layout, ShardedLayout)
+    in_file = SqliteStore.from_url("sqlite:///ids.db").sequence_distributor(name="order", margin=1)
+    assert_type(await in_file.grant(1_700_000_000, 5), SequenceReply)
+    async with aiocosid.connect("memory://") as ids:
+        assert_type(await ids.sharded("order", tolerance=3), ShardedId)
+        texts = await ids.sharded("bill", converter=ShardedTextConverter(layout, "B"))
+        assert_type(await texts.next_id(), str)
     assert_type(await StripedStore(stores).set_floor(name="order", above=1), Counter)
 
 
@@ -365,6 +382,16 @@ def for_threads(provider: aiocosid.sync.SyncProvider[ConfiguredProvider]) -> Non
         assert_type(ids["bill", str].next_id(), str)
         assert_type(ids.add("own", CounterId), SyncIdGenerator[int])
         assert_type(ids.add("text", Uuid7Id), SyncIdGenerator[str])
+        orders = ids.sharded("order", sharding_id=7)
+        assert_type(orders, SyncShardedId)
+        assert_type(orders.next_id(7), int)
+        assert_type(orders.next_ids(2, sharding_id=7), list[int])
+        assert_type(orders.next_str(7, prefix="O"), str)
+        written = ids.sharded("note", converter=Radix62IdConverter())
+        assert_type(written, SyncIdGenerator[str])
+    assert_type(provider["order", SyncShardedId], SyncShardedId)
+    own = SyncShardedId(lambda: ShardedId(MemoryStore().sequence_distributor(name="order")))
+    assert_type(own.next_id(), int)
 
 
 def segment(of: IdSegment) -> None:

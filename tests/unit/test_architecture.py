@@ -27,7 +27,7 @@ MODULES = load()
 KNOWN = set(MODULES)
 
 PURE = (
-    *("abc/checks.py", "abc/dates.py"),
+    *("abc/checks.py", "abc/dates.py", "abc/shards.py"),
     "segment/_group_key.py",
     "segment/chain.py",
     "segment/pace.py",

@@ -158,7 +158,7 @@ async def test_snowflakes(
     ],
 )
 async def test_cosid_generators(text: dict[str, str], kind: str, parser: str) -> None:
-    tree = await actuator({"kind": "cosid", **text})
+    tree = await actuator({"kind": "cosid_text", **text})
     assert tree["actual"].pop("lastTimestamp") > 1_700_000_000_000
     assert tree == {
         "kind": "ClockSyncCosIdGenerator",

@@ -62,10 +62,10 @@ NEW: Final = "a new server: `--yes` is refused once it has keys"
 KNOWS: Final = "a SQLite file has a witness: dropped tables are refused"
 
 PAGES: Final = {
+    "examples/index.md": NEW,
     "explanation/evidence.md": TEXT,
     "explanation/leases.md": TEXT,
     "howto/configure.md": NEW,
-    "howto/fastapi.md": NEW,
     "howto/gunicorn.md": KNOWS,
     "howto/id-service.md": NEW,
     "howto/id-types.md": KNOWS,

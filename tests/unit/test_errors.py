@@ -314,7 +314,7 @@ async def test_what_goes_wrong_in_the_first_hour_says_what_to_do() -> None:
         return caught.value
 
     async def unknown() -> None:
-        aiocosid.open_store("oracle://db.example")
+        aiocosid.store_from_url("oracle://db.example")
 
     async def misspelt() -> None:
         aiocosid.configure({"store": "memory://", "generators": {"order": {"stp": 5}}})

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aiocosid import open_store
+from aiocosid import store_from_url
 from aiocosid.abc import MachineIdDistributor
 from aiocosid.compat._stamps import LIVES, claim_stamp, stamp
 from aiocosid.compat.leaf_snowflake import (
@@ -83,16 +83,16 @@ async def test_golden_file(tmp_path: Path) -> None:
     path = tmp_path / "shop" / "leafconf" / "8080" / "workerID.json"
     one = local(tmp_path)
     assert await take(one) == (7, -1)
-    await one.guard(7, now_ms=NOW, mark_ms=NOW + 4500)
+    await one.renew(7, now_ms=NOW, fence_ms=NOW + 4500)
     text = '{"ip":"10.0.0.1","port":"8080","workId":7,"timestamp":1790000004500}'
     assert path.read_text() == text
-    await one.guard(7, now_ms=NOW - 1, mark_ms=NOW - 1)
+    await one.renew(7, now_ms=NOW - 1, fence_ms=NOW - 1)
     assert path.read_text() == text
     with pytest.raises(MachineIdInUseError, match="process"):
         await take(local(tmp_path))
-    await one.revert(7, last_ms=NOW + 10)
+    await one.release(7, last_ms=NOW + 10)
     assert json.loads(path.read_text())["timestamp"] == NOW + 10
-    await one.revert(7, last_ms=NOW + 5)
+    await one.release(7, last_ms=NOW + 5)
     path.write_text(text.replace("10.0.0.1", "172.17.0.2"))
     assert await take(local(tmp_path)) == (7, NOW + 4500)
     async with SnowflakeId(
@@ -106,12 +106,12 @@ async def test_a_number_on_two_ports(tmp_path: Path) -> None:
     one = local(tmp_path, work_id_map={"10.0.0.1:8080": 7})
     two = local(tmp_path, port=8081, work_id_map={"10.0.0.1:8081": 7})
     assert await take(one) == (7, -1)
-    await one.guard(7, now_ms=NOW, mark_ms=NOW + 4500)
+    await one.renew(7, now_ms=NOW, fence_ms=NOW + 4500)
     with pytest.raises(MachineIdInUseError, match="process"):
         await take(two)
     await one.aclose()
     assert await take(two) == (7, NOW + 4500)
-    await two.guard(7, now_ms=NOW, mark_ms=NOW + 5000)
+    await two.renew(7, now_ms=NOW, fence_ms=NOW + 5000)
     files = (tmp_path / "shop" / "leafconf").glob("*/workerID.json")
     found = {path.parent.name: json.loads(path.read_text())["timestamp"] for path in files}
     assert found == {"8080": NOW + 4500, "8081": NOW + 5000}
@@ -132,7 +132,7 @@ async def test_leafs_own_file(tmp_path: Path) -> None:
         found = await take(one)
         assert found[0] == 7
         assert found[1] >= floor_ms
-        await one.guard(7, now_ms=NOW, mark_ms=NOW + 4500)
+        await one.renew(7, now_ms=NOW, fence_ms=NOW + 4500)
         assert path.read_text() == f"workerID=7\nmaxTimestamp={NOW + 4500}\n"
         await one.aclose()
         (directory.parent / "aiocosid.bGVhZi5zaG9w.7.mark").unlink()
@@ -267,7 +267,10 @@ def test_options_in_the_wrong_place(option: dict[str, Any]) -> None:
 def test_a_registry_knows_no_regions() -> None:
     """Its numbers are counted from one place, whoever asks."""
     url = "leaf-zk-normal+zookeeper://localhost?name=shop&ip=10.0.0.1&port=8080"
-    for store in (LeafZkNormalStore.from_url(url), open_store("uid-generator+sqlite:///uid.db")):
+    for store in (
+        LeafZkNormalStore.from_url(url),
+        store_from_url("uid-generator+sqlite:///uid.db"),
+    ):
         with pytest.raises(InvalidArgumentError, match="not divided into regions"):
             store.machine_id_distributor(region=1, region_bits=2)
 

@@ -25,24 +25,24 @@ from aiocosid.abc import SHARE
 from aiocosid.converter import TypedId
 from aiocosid.errors import ClosedError, InvalidArgumentError, InvalidIdError, NotOpenError
 from aiocosid.machine import ManualMachineIdDistributor
-from aiocosid.provider.models import CosId, _fields, ensure_ids, id_fields
+from aiocosid.provider.models import GeneratedId, _fields, ensure_ids, id_fields
 from aiocosid.provider.models._fields import annotations_of
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import GatedDistributor, settle
 
 T = TypeVar("T")
-OrderId = Annotated[int, CosId("order")]
+OrderId = Annotated[int, GeneratedId("order")]
 Number = NewType("Number", int)
 
 
 @dataclass
 class Order:
-    id: Annotated[int, CosId("order")] = 0
+    id: Annotated[int, GeneratedId("order")] = 0
 
 
 @dataclass(slots=True)
 class Slotted:
-    id: Annotated[int | None, CosId("order")] = None
+    id: Annotated[int | None, GeneratedId("order")] = None
 
 
 @dataclass
@@ -59,7 +59,7 @@ class Special(Order):
 
 @dataclass
 class Renamed(Order):
-    id: Annotated[int, CosId("item")] = 0
+    id: Annotated[int, GeneratedId("item")] = 0
 
 
 @dataclass
@@ -69,7 +69,7 @@ class Unmarked(Order):
 
 @dataclass
 class Entity(Generic[T]):
-    id: Annotated[T, CosId("order")] | None = None
+    id: Annotated[T, GeneratedId("order")] | None = None
 
 
 @dataclass
@@ -87,11 +87,11 @@ class Loose(pydantic.BaseModel):
 
 
 class Strict(pydantic.BaseModel, validate_assignment=True):
-    id: Annotated[int, pydantic.Field(ge=0), CosId("order")] = 0
+    id: Annotated[int, pydantic.Field(ge=0), GeneratedId("order")] = 0
 
 
 class Document(pydantic.BaseModel, Generic[T]):
-    id: Annotated[T | None, CosId("order")] = None
+    id: Annotated[T | None, GeneratedId("order")] = None
 
 
 class Struct(msgspec.Struct):
@@ -106,7 +106,7 @@ class Attrs:
 class Plain:
     """Anything with an annotation."""
 
-    id: Annotated[Number, CosId("order")]
+    id: Annotated[Number, GeneratedId("order")]
 
 
 class Base(DeclarativeBase):
@@ -116,7 +116,7 @@ class Base(DeclarativeBase):
 class Row(Base):
     __tablename__ = "row"
 
-    id: Mapped[Annotated[int, CosId("order")]] = mapped_column(BigInteger, primary_key=True)
+    id: Mapped[Annotated[int, GeneratedId("order")]] = mapped_column(BigInteger, primary_key=True)
 
 
 MODELS: list[Any] = [
@@ -178,11 +178,11 @@ async def test_texts_come_from_a_generator_of_texts(ids: IdProvider, tmp_path: P
 
     @dataclass
     class Ticket:
-        id: Annotated[str, CosId("ticket")] = ""
+        id: Annotated[str, GeneratedId("ticket")] = ""
 
     @dataclass
     class Wrong:
-        id: Annotated[str | None, CosId("order")] = None
+        id: Annotated[str | None, GeneratedId("order")] = None
 
     async with CosIdGenerator(ManualMachineIdDistributor(1, state_dir=tmp_path)) as tickets:
         provider = Texts(ticket=tickets, order=tickets)
@@ -202,8 +202,8 @@ def test_the_wrong_marks_are_refused_with_class_and_fields() -> None:
 
     @dataclass
     class Two:
-        id: Annotated[int, CosId("order")] = 0
-        number: Annotated[str, CosId("number")] = ""
+        id: Annotated[int, GeneratedId("order")] = 0
+        number: Annotated[str, GeneratedId("number")] = ""
 
     @dataclass
     class Second(Order):
@@ -211,15 +211,15 @@ def test_the_wrong_marks_are_refused_with_class_and_fields() -> None:
 
     @dataclass
     class Double:
-        id: Annotated[OrderId, CosId("item")] = 0
+        id: Annotated[OrderId, GeneratedId("item")] = 0
 
     @dataclass
     class Amount:
-        id: Annotated[float, CosId("order")] = 0
+        id: Annotated[float, GeneratedId("order")] = 0
 
     @dataclass
     class Either:
-        id: Annotated[int | str, CosId("order")] = 0
+        id: Annotated[int | str, GeneratedId("order")] = 0
 
     for model, said in {
         Two: r"Two is \['id', 'number'\].*one field",
@@ -237,7 +237,7 @@ class TypedOrderId(TypedId, prefix="ord"):
     pass
 
 
-TypedMark = Annotated[TypedOrderId, CosId("order")]
+TypedMark = Annotated[TypedOrderId, GeneratedId("order")]
 
 
 @dataclass
@@ -246,7 +246,7 @@ class TypedOrder:
 
 
 class TypedModel(pydantic.BaseModel, validate_assignment=True):
-    id: Annotated[TypedOrderId | None, CosId("order")] = None
+    id: Annotated[TypedOrderId | None, GeneratedId("order")] = None
 
 
 class TypedStruct(msgspec.Struct):
@@ -331,7 +331,7 @@ async def test_a_class_without_an_id_is_a_mistake(ids: IdProvider) -> None:
     @dataclass
     class Hidden:
         title: str
-        id: Annotated[Local, CosId("order")]
+        id: Annotated[Local, GeneratedId("order")]
 
     class Empty(pydantic.BaseModel):
         title: str = ""
@@ -391,7 +391,7 @@ async def test_a_model_that_refuses_its_id_leaves_all_as_they_were(ids: IdProvid
     """Whoever has one already loses it again; what was not set at all is not set then."""
 
     class Narrow(pydantic.BaseModel, validate_assignment=True):
-        id: Annotated[int, pydantic.Field(gt=0, le=7), CosId("order")] = 0
+        id: Annotated[int, pydantic.Field(gt=0, le=7), GeneratedId("order")] = 0
 
     plain, late, row, struct = Plain(), Late("x"), Row(), Struct()
     objects: list[Any] = [plain, late, row, struct, *(Narrow() for _ in range(5))]
@@ -475,5 +475,5 @@ def test_other_annotations_do_not_disturb() -> None:
         id: OrderId = 0
 
     (found,) = id_fields(Full)
-    assert (found.attribute, found.kind, found.mark) == ("id", int, CosId("order"))
-    assert CosId().name == SHARE
+    assert (found.attribute, found.kind, found.annotation) == ("id", int, GeneratedId("order"))
+    assert GeneratedId().name == SHARE

@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from aiocosid import IdProvider, SegmentChainId, SegmentId, connect, open_store
+from aiocosid import IdProvider, SegmentChainId, SegmentId, connect, store_from_url
 from aiocosid.abc import Counter, IdSegmentDistributor, Store
 from aiocosid.abc.events import Event
 from aiocosid.errors import (
@@ -404,7 +404,7 @@ async def test_memory_urls_share_one_store() -> None:
 @pytest.mark.parametrize("url", [None, 5, "://", "Memory//", "ftp://user:secret@host"])
 async def test_a_url_that_names_no_store(url: Any) -> None:
     """It is an InvalidArgumentError that names the known ones, and repeats no password."""
-    for function in (connect, open_store):
+    for function in (connect, store_from_url):
         with pytest.raises(InvalidArgumentError, match="memory:") as info:
             function(url)
         assert "secret" not in str(info.value)
@@ -472,7 +472,7 @@ async def test_grouped_counters_are_named_beside_the_others() -> None:
         with pytest.raises(BusyError, match="another name"):
             await ids.grouped("order", group_by=day, step=20)
         with pytest.raises(BusyError):
-            await ids.grouped("order", group_by=day, step=10, kind="segment")
+            await ids.grouped("order", group_by=day, step=10, group_kind="segment")
         with pytest.raises(BusyError):
             await ids.grouped("order", group_by=month, step=10)
         assert [(int(each), each.group) for each in await orders.next_ids(2)] == [

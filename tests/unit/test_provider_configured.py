@@ -42,7 +42,7 @@ SETTINGS: dict[str, Any] = {
             "kind": "grouped",
             "group_by": "day",
             "zone": "UTC",
-            "mode": "segment",
+            "group_kind": "segment",
             "converter": {
                 "type": "to-string",
                 "pad_start": True,
@@ -52,7 +52,7 @@ SETTINGS: dict[str, Any] = {
             },
         },
         "ticket": {"kind": "segment", "store": "own", "name": "other", "limit": "int32"},
-        "token": {"kind": "cosid", "namespace": "token", "text": "friendly", "zone": "UTC"},
+        "token": {"kind": "cosid_text", "namespace": "token", "text": "friendly", "zone": "UTC"},
         "event": {"kind": "snowflake", "layout": "cosid-s"},
     },
     "sharding": {

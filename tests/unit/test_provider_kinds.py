@@ -13,7 +13,7 @@ from anyio.lowlevel import checkpoint
 
 import aiocosid
 from aiocosid import MachineIdLease, SegmentChainId, SegmentId, StringIdGenerator
-from aiocosid.abc import IdGenerator, SequenceDistributor, Statistics
+from aiocosid.abc import IdGenerator, Statistics
 from aiocosid.converter import (
     GroupedPrefixIdConverter,
     PrefixIdConverter,
@@ -47,6 +47,7 @@ from aiocosid.snowflake import (
     ShardedLayout,
 )
 from aiocosid.stores.memory import MemorySequenceDistributor, MemoryStore
+from aiocosid.stores.striped import StripedStore
 from aiocosid.testing import ManualClock
 
 from ._kit import tasks
@@ -62,7 +63,7 @@ class Granting(MemoryStore):
         self.asked: dict[str, Any] = {}
         self.taken: dict[str, int] = {}
 
-    def sequence_distributor(self, *, margin: int = 1, **about: Any) -> SequenceDistributor:
+    def sequence_distributor(self, *, margin: int = 1, **about: Any) -> MemorySequenceDistributor:
         self.asked = {"margin": margin, **about}
         return MemorySequenceDistributor(**about)
 
@@ -111,8 +112,8 @@ class Strange(IdGenerator):
 async def test_each_kind_is_one_generator_under_its_name() -> None:
     async with aiocosid.connect(Granting(), namespace="shop") as ids:
         made: dict[str, tuple[Any, type[Any]]] = {
-            "leaf": (await ids.leaf("leaf", step=10, prefetch_at=0.5), LeafSegmentId),
-            "cached": (await ids.cached("cached", boost=4), CachedSnowflakeId),
+            "leaf": (await ids.leaf_segment("leaf", step=10, prefetch_at=0.5), LeafSegmentId),
+            "cached": (await ids.cached_snowflake("cached", boost=4), CachedSnowflakeId),
             "sharded": (await ids.sharded("sharded", layout=LAYOUT), ShardedId),
             "remote": (await ids.remote("remote", block=50), RemoteId),
             "uuid7": (await ids.uuid7("uuid7"), Uuid7Id),
@@ -125,13 +126,13 @@ async def test_each_kind_is_one_generator_under_its_name() -> None:
             assert generator.statistics().name == name
             first: Any = await generator.next_id()
             assert first < await generator.next_id()
-        assert await ids.leaf("leaf", step=10) is made["leaf"][0]
+        assert await ids.leaf_segment("leaf", step=10) is made["leaf"][0]
         assert made["cached"][0].statistics().capacity == 8192 << 4
         for ask in (
-            ids.leaf("leaf", step=20),
+            ids.leaf_segment("leaf", step=20),
             ids.segment("leaf", step=10),
             ids.snowflake("cached"),
-            ids.cached("cached", layout=COSID_S),
+            ids.cached_snowflake("cached", layout=COSID_S),
             ids.sharded("sharded", layout=LAYOUT, sharding_id=1),
             ids.counter("uuid7"),
             ids.counter("remote"),
@@ -242,9 +243,26 @@ async def test_ids_with_a_shard_take_what_the_store_is_told() -> None:
         }
         [lane] = await store.machines()
         assert (lane.namespace, lane.instance_id) == ("shop.lane", "me")
-    async with aiocosid.connect(MemoryStore()) as ids:
-        with pytest.raises(UnsupportedByStoreError, match="no sequences"):
+    async with aiocosid.connect(StripedStore([MemoryStore(), MemoryStore()])) as ids:
+        with pytest.raises(UnsupportedByStoreError, match=r"not grant sequences.*SQLite"):
             await ids.sharded("order", layout=LAYOUT)
+
+
+async def test_ids_with_a_shard_need_no_server_and_no_layout() -> None:
+    """The layout is 32, 12 and 19 bits from CosId's epoch."""
+    layout = ShardedLayout()
+    assert repr(layout) == "<ShardedLayout 32/12/19 from 2019-12-24T16:00:00Z UTC>"
+    options: dict[str, Any] = {"margin": 1, "tolerance": 2, "ttl": 600, "key": None}
+    async with aiocosid.connect(MemoryStore()) as ids:
+        orders = await ids.sharded("order", **options)
+        assert orders is await ids.sharded("order", layout=layout)
+        assert layout.parse(await orders.next_id(4095)).sharding_id == 4095
+        shared = await ids.sharded("shared", key="order<second>")  # what only a server has
+        assert layout.parse(await shared.next_id()).sequence == 1
+        refused: list[Any] = [4096, -1, True, "7", 1.0]
+        for wrong in refused:
+            with pytest.raises(InvalidArgumentError, match=r"sharding_id.*0 to 4095"):
+                await orders.next_id(wrong)
 
 
 async def test_a_counter_goes_on_as_long_as_its_provider() -> None:
@@ -282,10 +300,10 @@ async def test_a_converter_writes_the_ids_of_a_name() -> None:
         daily = GroupedPrefixIdConverter(Radix62IdConverter(char_size=3))
         texts = [
             await ids.segment("a", converter=bills),
-            await ids.leaf("b", converter=bills),
+            await ids.leaf_segment("b", converter=bills),
             await ids.grouped("c", group_by=day, converter=daily),
             await ids.snowflake("d", converter=bills),
-            await ids.cached("e", converter=bills),
+            await ids.cached_snowflake("e", converter=bills),
             await ids.sharded("f", layout=LAYOUT, converter=bills),
             await ids.remote("g", converter=bills),
         ]
@@ -512,7 +530,7 @@ async def test_a_lease_has_the_terms_that_it_is_given() -> None:
             assert name not in ids, value
         [machine] = await store.machines()
         assert machine.instance_id == "me"
-        await store.revert_machine(machine_id=0)
+        await store.evict_machine(machine_id=0)
         await clock.advance(60)
         with pytest.raises(MachineIdLostError):
             await orders.next_id()

@@ -131,14 +131,14 @@ async def test_cosid_generators_are_named_beside_the_others() -> None:
     """The same object for the same name; one width of machine ids for all of a provider."""
     clock = ManualClock()
     async with aiocosid.connect(MemoryStore(clock=clock), clock=clock) as ids:
-        token = await ids.cosid()
-        assert await ids.cosid(text=RADIX62) is token is ids["cosid"]
+        token = await ids.cosid_text()
+        assert await ids.cosid_text(text=RADIX62) is token is ids["cosid"]
         assert len(await token.next_id()) == 15
         with pytest.raises(BusyError, match="another name"):
-            await ids.cosid(text=RADIX36)
+            await ids.cosid_text(text=RADIX36)
         with pytest.raises(MachineBitsMismatchError):
             await ids.snowflake()
-        assert len((await ids.cosid("other", text=RADIX36)).next_id_nowait()) == 17
+        assert len((await ids.cosid_text("other", text=RADIX36)).next_id_nowait()) == 17
         tree: dict[str, Any] = ids.statistics()
         assert tree["cosid"]["converter"]["radix"] == 62
     with pytest.raises(ClosedError):

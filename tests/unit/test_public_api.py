@@ -127,6 +127,7 @@ MAY_BE_ANY = {
     # Overrides of methods of Django and its REST framework, which have no annotations.
     *("CosIdField.__init__", "CosIdField.assign", "CosIdField.contribute_to_class"),
     *("CosIdField.deconstruct", "CosIdQuerySet.bulk_create", "Command.handle"),
+    *("ShardedField.__init__", "ShardedField.deconstruct"),
     *("IdModelSerializer.build_standard_field", "IdModelSerializer.build_relational_field"),
 }
 ANY = re.compile(r"\bAny\b")

@@ -116,7 +116,7 @@ def test_the_fork_s_file(tmp_path: Path) -> None:
     assert record is not None
     assert (record.machine_id, record.bits, record.until_ms) == (7, 10, NOW)
     since = unconfirmed_since_ms(record.renewal, 7)
-    assert record.mark_ms == since + int(OFFLINE * 1000)
+    assert record.fence_ms == since + int(OFFLINE * 1000)
     leaf_file(tmp_path, "workerID=x")
     with pytest.raises(CorruptMachineStateError):
         record_of_leaf(tmp_path, OFFLINE)
@@ -386,7 +386,7 @@ class TestLives:
         bench.table.stamp += 5000
         text, now_ms = bench.disk.text, bench.clock.now_ms()
         await machine.distribute(10, now_ms=now_ms, latest_ms=now_ms)
-        await machine.guard(NUMBER, now_ms=now_ms, mark_ms=now_ms)
+        await machine.renew(NUMBER, now_ms=now_ms, fence_ms=now_ms)
         assert bench.disk.text == text
 
     async def test_a_silent_registry_is_not_waited_for(self, bench: Bench) -> None:
@@ -450,7 +450,7 @@ class TestLives:
         """From the registry, which has it so far ahead."""
         bench.kill()
         elsewhere = Disk(bench.clock.monotonic, boot="elsewhere")
-        await bench.is_refused(elsewhere, "time mark is 59")
+        await bench.is_refused(elsewhere, "fence is 59")
 
 
 @pytest_asyncio.fixture

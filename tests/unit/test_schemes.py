@@ -6,7 +6,7 @@ import pytest
 
 from aiocosid.abc import Store
 from aiocosid.errors import InvalidArgumentError
-from aiocosid.provider.store_urls import STORES, SYSTEMS, _class_at, _place_of, open_store
+from aiocosid.provider.store_urls import STORES, SYSTEMS, _class_at, _place_of, store_from_url
 
 
 @pytest.mark.parametrize("scheme", [*STORES, *(f"{system}+x" for system in SYSTEMS)])
@@ -19,5 +19,5 @@ def test_each_is_there(scheme: str) -> None:
 @pytest.mark.parametrize("scheme", ["striped:", "tiered:", "tinyid-group+", "tddl-group+"])
 def test_a_url_of_several_that_names_one_shows_no_password(scheme: str) -> None:
     with pytest.raises(InvalidArgumentError) as caught:
-        open_store(f"{scheme}mysql://user:s3cret@host/db")
+        store_from_url(f"{scheme}mysql://user:s3cret@host/db")
     assert "s3cret" not in str(caught.value)

@@ -25,7 +25,7 @@ from aiocosid.errors import (
     InvalidSettingsError,
     StoreError,
 )
-from aiocosid.provider import open_store
+from aiocosid.provider import store_from_url
 from aiocosid.provider.settings import Settings, check_settings, load_settings
 from tests.command import in_process
 from tests.servers import (
@@ -129,7 +129,7 @@ def inside(thing: object) -> list[object]:
 async def try_all(url: str, everything: Everything) -> None:
     """Use a store in every way; what it raises is looked at, and so is all it consists of."""
     try:
-        store = open_store(url)
+        store = store_from_url(url)
     except CosIdError as error:
         everything.error(error)
         return
@@ -142,7 +142,7 @@ async def try_all(url: str, everything: Everything) -> None:
     everything.of(store, counter, machine, chain, flake, ids)
     calls: tuple[Callable[[], Any], ...] = (
         lambda: counter.next_max_id(1),
-        lambda: store.mark_machines(namespace="secrets"),
+        lambda: store.initialize_namespace(namespace="secrets"),
         lambda: store.machine_markers(namespace="secrets"),
         lambda: machine.distribute(10, now_ms=1, latest_ms=2**53),
         store.counters,
@@ -302,7 +302,7 @@ async def test_postgresql(
     ]
     await all_fail(refused + others if many else refused, everything)
     before = everything.errors
-    async with open_store(postgres_database) as store:
+    async with store_from_url(postgres_database) as store:
         await store.create_schema()
     sql = "CREATE ROLE {0} LOGIN PASSWORD '{1}'; GRANT ALL ON ALL TABLES IN SCHEMA public TO {0}"
     postgres.execute(sql.format(namespace, WRONG), database=namespace)
@@ -427,7 +427,7 @@ def test_sqlite(everything: Everything) -> None:
     """SQLCipher's URLs have a password where ours have nothing."""
     for url in (f"sqlite://:{WRONG}@/ids.db", f"sqlite:///ids.db?key={WRONG}", f"sqlite:{WRONG}"):
         with pytest.raises(InvalidArgumentError) as caught:
-            open_store(url)
+            store_from_url(url)
         everything.error(caught.value)
     everything.check()
 

@@ -91,7 +91,7 @@ layout = { timestamp_bits = 31, machine_bits = 10, sequence_bits = 22, unit = "s
 epoch = 1577203200 }
 
 [generators.token]
-kind = "cosid"
+kind = "cosid_text"
 
 [generators.small]
 kind = "snowflake"

@@ -73,8 +73,8 @@ async def test_strict_order_in_groups() -> None:
     """With segments; chains fetch ahead."""
     year: dict[str, Any] = {"group_by": "year", "zone": "UTC", "strict": True, "step": 10}
     async with (
-        configure(settings("grouped", mode="segment", **year), default=False) as one,
-        configure(settings("grouped", mode="segment", **year), default=False) as two,
+        configure(settings("grouped", group_kind="segment", **year), default=False) as one,
+        configure(settings("grouped", group_kind="segment", **year), default=False) as two,
     ):
         assert [await each["order"].next_id() for each in (one, two, one)] == [1, 2, 3]
 
@@ -255,6 +255,18 @@ def test_sharded() -> None:
     assert (parts.sharding_id, parts.sequence) == (7, 1)
     assert seen.ends.startswith("2155-")
     assert any("JavaScript" in str(each) for each in check_settings(given).warnings)
+
+
+async def test_sharded_without_a_server_or_a_layout() -> None:
+    """The layout by default, and its texts."""
+    converter = {"type": "sharded", "prefix": "A"}
+    given = settings("sharded", store="memory:", sharding_id=7, converter=converter)
+    layout = ShardedLayout()
+    async with configure(given, default=False) as ids:
+        text = await ids["order", str].next_id()
+    assert layout.parse_text(text, "A").sharding_id == 7
+    [seen] = check_settings(given).generators
+    assert layout.parse_text(seen.example, "A").sharding_id == 7
 
 
 def test_a_shard_outside_of_the_layout() -> None:

@@ -200,7 +200,7 @@ def test_a_tiered_store_on_objects() -> None:
     """A root without a URL that would tell it from others has to be named: spans would mix."""
     cache = "redis://localhost:1/0"
     for root in (PostgresStore.from_url("postgresql://db/shop"), "mine"):
-        mine = {"make": "aiocosid:open_store", "options": {"url": "postgresql://db/shop"}}
+        mine = {"make": "aiocosid:store_from_url", "options": {"url": "postgresql://db/shop"}}
         tiered = {"root": root, "cache": cache}
         given = settings(store="fast", stores={"fast": tiered, "mine": mine})
         [problem] = problems(given)

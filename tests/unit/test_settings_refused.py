@@ -30,8 +30,8 @@ REFUSED: Final = (
     ('kind = "chain"\nttl = inf', "ttl", "has to be a finite number"),
     ('kind = "chain"\nnamespace = ""', "namespace", "at least 1 character"),
     ("kind = 3", "kind", "has to be one of"),
-    ('kind = "leaf"\nprefetch_at = 1', "prefetch_at", ""),
-    ('kind = "leaf"\nsafe_distance = 2', "safe_distance", ""),
+    ('kind = "leaf_segment"\nprefetch_at = 1', "prefetch_at", ""),
+    ('kind = "leaf_segment"\nsafe_distance = 2', "safe_distance", ""),
     (f"{SEGMENTS}safe_distance = 2", "safe_distance", "mode = 'chain'"),
     (f"{SEGMENTS}max_distance = 9", "max_distance", "mode = 'chain'"),
     (f"{SEGMENTS}max_ids_ahead = 9", "max_ids_ahead", "mode = 'chain'"),
@@ -53,6 +53,7 @@ REFUSED: Final = (
     (f'{BY_KEY}key = "json:dumps"\nmax_groups = 0', "max_groups", "greater than or equal to 1"),
     # Converters and texts.
     ('kind = "chain"\nconverter = "friendly"', "converter", "shows the time of a Snowflake"),
+    ('kind = "chain"\nconverter = "sharded"', "converter", "shard of kind = 'sharded'"),
     ('kind = "chain"\nconverter = "opaque"', "converter.key", "given for opaque ids"),
     ('kind = "chain"\nconverter.type = ["x"]', "converter.type", "has to be 'to-string'"),
     (
@@ -65,9 +66,9 @@ REFUSED: Final = (
         "converter.min_length",
         "goes with type",
     ),
-    ('kind = "cosid"\nconverter = "radix62"', "converter", "text writes the ids"),
-    ('kind = "cosid"\ntext = "friendly"', "zone", "given for friendly text"),
-    ('kind = "cosid"\nzone = "UTC"', "zone", "goes with text = 'friendly'"),
+    ('kind = "cosid_text"\nconverter = "radix62"', "converter", "text writes the ids"),
+    ('kind = "cosid_text"\ntext = "friendly"', "zone", "given for friendly text"),
+    ('kind = "cosid_text"\nzone = "UTC"', "zone", "goes with text = 'friendly'"),
     # Layouts, and what goes with Snowflakes.
     ('kind = "snowflake"\nlayout = "uid-generator"', "layout", "ended"),
     ('kind = "snowflake"\nlayout.epoch = 1', "layout.timestamp_bits", "given, as"),
@@ -83,9 +84,9 @@ REFUSED: Final = (
         "sequence_reset_threshold",
         "0 to 4095",
     ),
-    ('kind = "cached"\nlayout = "cosid-ms"', "layout", ""),
-    ('kind = "cached"\nmax_borrow = 400', "max_borrow", ""),
-    ('kind = "cached"\nrandom_start = 3', "random_start", ""),
+    ('kind = "cached_snowflake"\nlayout = "cosid-ms"', "layout", ""),
+    ('kind = "cached_snowflake"\nmax_borrow = 400', "max_borrow", ""),
+    ('kind = "cached_snowflake"\nrandom_start = 3', "random_start", ""),
     # Machine ids.
     ('kind = "snowflake"\n[machine]\nmachine_id = 3', "machine.machine_id", "source = 'manual'"),
     ('kind = "snowflake"\n[machine]\npod_name = "shop-1"', "machine.pod_name", ""),
@@ -140,7 +141,12 @@ REFUSED: Final = (
     ('kind = "uncertainty"\ninner.kind = "chain"', "bits", "is missing"),
     ('kind = "uncertainty"\ninner.kind = "chain"\nbits = 63', "bits", "less than or equal to 62"),
     # Sharded and remote ids.
-    ('kind = "sharded"\nepoch = 0', "store", "Redis"),
+    ('kind = "sharded"\nstore = "postgresql://localhost/x"', "store", "Redis, SQLite or memory"),
+    (
+        'kind = "sharded"\nkey = "order<second>"\nstore = "sqlite:///x"',
+        "key",
+        "only Redis and Valkey",
+    ),
     (f'kind = "sharded"\nepoch = 4_000_000_000\n{REDIS}', "epoch", ""),
     (f"{SHARDED}sequence_bits = 30", "", "bits"),
     (f'{SHARDED}limit = "javascript"', "limit", ""),

@@ -18,7 +18,7 @@ from aiocosid.provider.settings import (
     load_settings,
 )
 from aiocosid.provider.settings._server import VerbName
-from aiocosid.server import Limits, Verb, digest_of, new_token, token_table
+from aiocosid.server import Limits, TokenScope, digest_of, new_token, token_table
 
 SECRET = "aiocosid_a_secret"  # noqa: S105 - of a test
 DIGEST = digest_of(SECRET)
@@ -41,17 +41,21 @@ def test_limits_and_verbs_are_those_of_the_server() -> None:
     """Both are written twice: settings do without the server's libraries."""
     assert Limits(**LimitSettings().model_dump()) == Limits()
     assert {each.name for each in fields(Limits)} == {*LimitSettings.model_fields}
-    assert get_args(VerbName) == tuple(map(str, Verb))
+    assert get_args(VerbName) == tuple(map(str, TokenScope))
 
 
 def test_a_new_token_is_accepted(tmp_path: Path) -> None:
     secret = new_token()
-    table = token_table(secret, name='a "shop"', verbs=["ids", "read"], names=["x.*"], days=2)
+    table = token_table(secret, name='a "shop"', scopes=["ids", "read"], names=["x.*"], days=2)
     file = tmp_path / "ids.toml"
     file.write_text(table * 2)
     found = load_settings(file).server.tokens
     assert len(found) == 2
-    assert (found[1].name, found[1].verbs, found[1].names) == ('a "shop"', ["ids", "read"], ["x.*"])
+    assert (found[1].name, found[1].scopes, found[1].names) == (
+        'a "shop"',
+        ["ids", "read"],
+        ["x.*"],
+    )
     assert found[1].digest == digest_of(secret)
     assert found[1].expires is not None
     assert 1 <= (found[1].expires - datetime.now(UTC)).days <= 2
@@ -60,7 +64,7 @@ def test_a_new_token_is_accepted(tmp_path: Path) -> None:
 
 def test_a_token_of_an_unknown_verb() -> None:
     with pytest.raises(InvalidArgumentError, match="one of ids, segments"):
-        token_table(SECRET, name="shop", verbs=["everything"])
+        token_table(SECRET, name="shop", scopes=["everything"])
 
 
 WRONG = f"""
@@ -81,7 +85,7 @@ digest = "{DIGEST}"
 [[server.tokens]]
 name = "bad"
 digest = "{SECRET}"
-verbs = []
+scopes = []
 expires = 2027-01-01T00:00:00
 """
 
@@ -94,7 +98,7 @@ def test_each_problem_has_its_key(tmp_path: Path) -> None:
         "server.leaf.puplic",
         "server.limits.ids",
         "server.tokens.1.digest",
-        "server.tokens.1.verbs",
+        "server.tokens.1.scopes",
         "server.tokens.1.expires",
     }
     assert "'unix:/path'" in found["server.listen.1"]

@@ -33,7 +33,7 @@ def test_what_is_as_it_should_be_is_not_warned_of() -> None:
         "event": {"kind": "snowflake", "converter": "radix62"},
         "web": {"kind": "snowflake", "layout": "javascript-safe-ms", "namespace": "web"},
         "raw": {"kind": "snowflake", "limit": "int64"},
-        "token": {"kind": "cosid", "namespace": "token"},
+        "token": {"kind": "cosid_text", "namespace": "token"},
         "daily": {
             "kind": "grouped",
             "group_by": "day",

@@ -23,6 +23,7 @@ from aiocosid.converter import (
     DatePrefixIdConverter,
     PrefixIdConverter,
     Radix62IdConverter,
+    ShardedTextConverter,
     SuffixIdConverter,
     ToStringIdConverter,
 )
@@ -40,7 +41,7 @@ from aiocosid.errors import (
 )
 from aiocosid.machine import ManualMachineIdDistributor
 from aiocosid.segment import GroupBy, GroupedSegmentId
-from aiocosid.snowflake import COSID_MS, ShardedLayout
+from aiocosid.snowflake import COSID_MS, ShardedId, ShardedLayout
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.sync import _thread
 from aiocosid.sync._batches import grow_old
@@ -125,8 +126,8 @@ def in_hand(generator: sync.SyncIdGenerator[Any]) -> int:
 
 def wait_for_batch(generator: sync.SyncIdGenerator[Any]) -> None:
     """Until the one that is under way has come."""
-    assert generator._flight is not None
-    generator._flight.result(10)
+    assert generator._pending is not None
+    generator._pending.result(10)
 
 
 class Nth:
@@ -316,7 +317,7 @@ def test_a_batch_by_position() -> None:
     with sync.connect("memory://", namespace="sync-positions") as ids:
         for generator in (
             ids.segment_chain("chain", None, 5),
-            ids.cosid("cosid", 5),
+            ids.cosid_text("cosid", 5),
             ids.uuid4("uuid4", 5),
             ids.counter("counter", 5),
         ):
@@ -372,7 +373,7 @@ def test_a_batch_of_snowflakes_is_used_within_its_age() -> None:
     with ids_of, ids_of.snowflake(batch=50) as flakes:
         ids = [flakes.next_id(), *flakes.next_ids(60), flakes.next_id()]
         assert ids == sorted(set(ids))
-        assert flakes._flight is None, "no batch is brought to grow old"
+        assert flakes._pending is None, "no batch is brought to grow old"
         timer = flakes._timer
         assert isinstance(timer, asyncio.Task)
         done = threading.Event()
@@ -564,10 +565,10 @@ def test_an_error_from_before_a_call_is_not_its_own(make: Make) -> None:
     assert store.arrived.wait(10)
     waiting = in_thread(lambda: orders.next_ids(500))
     store.error = StoreAuthenticationError("store", "a wrong password")  # fails who waits at once
-    flight = orders._flight
-    assert flight is not None
+    fetch = orders._pending
+    assert fetch is not None
     store.release()
-    assert isinstance(flight.exception(10), SegmentUnavailableError)
+    assert isinstance(fetch.exception(10), SegmentUnavailableError)
     store.error = None
     assert len(waiting.result(10)) == 500
 
@@ -671,7 +672,7 @@ def test_a_batch_that_died_with_its_loop_is_asked_for_again(make: Make) -> None:
     orders.open()
     thread = orders._session._thread
     assert thread is not None
-    orders._flight = Future()  # the loop died before it began with it
+    orders._pending = Future()  # the loop died before it began with it
     thread.stop()
     thread.join(10)
     assert orders.next_id() > 0
@@ -811,7 +812,7 @@ def test_a_provider_has_groups_and_cosid_texts() -> None:
             ids.grouped("tenant", group_by=GroupBy.key(lambda: "a"))
         with pytest.raises(InvalidArgumentError, match="kind"):
             ids.grouped("tenant", group_by=by_day, kind="ring")  # type: ignore[call-overload]
-        texts = ids.cosid()
+        texts = ids.cosid_text()
         assert texts.next_id() < texts.next_id()
         assert ids["cosid"] is texts
 
@@ -821,8 +822,8 @@ def test_a_provider_has_the_kinds_of_the_other_one() -> None:
     orders = PrefixIdConverter("O-", Radix62IdConverter())
     with sync.connect("memory://", namespace="sync-all-kinds") as ids:
         made: dict[str, Any] = {
-            "LeafSegmentId": ids.leaf("leaf", step=10),
-            "CachedSnowflakeId": ids.cached("cached", boost=4),
+            "LeafSegmentId": ids.leaf_segment("leaf", step=10),
+            "CachedSnowflakeId": ids.cached_snowflake("cached", boost=4),
             "CounterId": ids.counter("counter"),
             "IntegerIdGenerator": ids.int32("short", step=10, kind="segment"),
             "UncertaintyIdGenerator": ids.uncertainty("blurred", bits=8, batch=2),
@@ -835,17 +836,63 @@ def test_a_provider_has_the_kinds_of_the_other_one() -> None:
         assert UUID(ids.uuid4("random").next_id()).version == 4
         with pytest.raises(InvalidArgumentError, match="1 to 62"):
             ids.uncertainty("other", bits=0)
-        texts, flakes = ids.segment_chain("c", converter=orders), ids.cached("f", converter=orders)
+        texts, flakes = (
+            ids.segment_chain("c", converter=orders),
+            ids.cached_snowflake("f", converter=orders),
+        )
         assert texts.next_id() == "O-00000000001"
         assert flakes.next_id().startswith("O-")
         assert (in_hand(texts), in_hand(flakes)) == (99, 0)
         assert ids.segment_chain("c", converter=orders) is texts
         with pytest.raises(BusyError, match="with step 100 and PrefixIdConverter"):
             ids.segment_chain("c")
-        with pytest.raises(UnsupportedByStoreError, match="no sequences"):
-            ids.sharded("shard", layout=ShardedLayout(0)).next_id()
         with pytest.raises(UnsupportedByStoreError, match="no generators"):
             ids.remote("event", block=10).next_id()
+
+
+def test_ids_that_carry_the_shard_that_a_thread_names() -> None:
+    """Of the provider, of settings, and of one's own; each call is a new id of the generator."""
+    layout = ShardedLayout()
+    with sync.connect("memory://", namespace="sync-sharded") as ids:
+        early = ids["order", int]
+        orders = ids.sharded("order", sharding_id=3)
+        assert type(orders) is sync.SyncShardedId
+        assert orders is ids.sharded("order", sharding_id=3) is ids["order", int]
+        found = [orders.next_id(), orders.next_id(7), *orders.next_ids(2, 4095), early.next_id()]
+        assert [layout.parse(each).sharding_id for each in found] == [3, 7, 4095, 4095, 3]
+        text = orders.next_str(7, "A-")
+        assert layout.parse_text(text, "A-").sharding_id == 7
+        assert len({layout.parse(each)[::2] for each in found}) == 5
+        refused: list[Any] = [4096, -1, True, "7"]
+        for wrong in refused:
+            for call in (orders.next_id, partial(orders.next_ids, 2), orders.next_str):
+                with pytest.raises(InvalidArgumentError, match=r"sharding_id.*0 to 4095"):
+                    call(wrong)
+        with pytest.raises(InvalidArgumentError, match="10000000"):
+            orders.next_ids(0, 7)
+        with pytest.raises(WouldBlock):
+            orders.next_id_nowait(7)
+        written = ids.sharded("bill", converter=ShardedTextConverter(layout, "B"), sharding_id=5)
+        assert type(written) is sync.SyncIdGenerator
+        assert layout.parse_text(written.next_id(), "B").sharding_id == 5
+        assert ids["order", sync.SyncShardedId].next_id(1) > 0
+        ids.segment("chain", step=1)
+        with pytest.raises(InvalidArgumentError, match="a ShardedId"):
+            ids["chain", sync.SyncShardedId].next_id(1)
+    with pytest.raises(ClosedError):
+        orders.next_id_nowait()
+
+    distributor = MemoryStore().sequence_distributor(name="own")
+    with sync.SyncShardedId(lambda: ShardedId(distributor), timeout=5) as own:
+        assert layout.parse(own.next_id(9)).sharding_id == 9
+
+
+async def test_a_loop_is_not_held_up_for_an_id_of_a_shard() -> None:
+    distributor = MemoryStore().sequence_distributor(name="own")
+    own = sync.SyncShardedId(lambda: ShardedId(distributor))
+    for call in (own.next_id, partial(own.next_ids, 2), own.next_str):
+        with pytest.raises(WouldBlock, match="event loop"):
+            call(1)
 
 
 def test_machine_ids_that_somebody_has_chosen(tmp_path: Path) -> None:

@@ -60,32 +60,36 @@ class _Local(ManualMachineIdDistributor):
         try:
             found = await in_thread(self._read_all)
         except StoreError:
-            await super().revert(grant.machine_id, last_ms=-1)
+            await super().release(grant.machine_id, last_ms=-1)
             raise
         self._floor_ms = max(grant.floor_ms, *found.values(), -1)
         return MachineGrant(grant.machine_id, self._floor_ms)
 
-    async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
-        """Raise the mark, and the time in Leaf's file; neither is lowered by this.
+    async def renew(self, machine_id: int, *, now_ms: int, fence_ms: int) -> None:
+        """Raise the fence, and the time in Leaf's file; neither is lowered by this.
 
         Raises:
             MachineIdLostError: it is not locked by this object.
             StoreError: a file names another number, or cannot be written.
             ForkedError: the number is the parent's.
         """
-        await super().guard(machine_id, now_ms=now_ms, mark_ms=mark_ms)
-        await in_thread(partial(self._write_all, max(now_ms, mark_ms), may_lower=False))
+        await super().renew(machine_id, now_ms=now_ms, fence_ms=fence_ms)
+        await in_thread(partial(self._write_all, max(now_ms, fence_ms), may_lower=False))
 
-    async def revert(self, machine_id: int, *, last_ms: int) -> None:
+    async def release(self, machine_id: int, *, last_ms: int) -> None:
         """Lower the time to the last that was used, and unlock; nothing if it is not ours.
 
         Raises:
             StoreError: a file cannot be written.
         """
-        if machine_id == self.machine_id and last_ms >= 0 and self._born == fork.generation:
+        if (
+            machine_id == self.machine_id
+            and last_ms >= 0
+            and self._fork_generation == fork.generation
+        ):
             least = max(last_ms, self._floor_ms)
             await in_thread(partial(self._write_all, least, may_lower=True))
-        await super().revert(machine_id, last_ms=last_ms)
+        await super().release(machine_id, last_ms=last_ms)
 
     # In a worker thread, as it blocks.
 
@@ -121,7 +125,7 @@ class LeafLocalStore(WorkerIdStore):
     The file's time is the floor, and is raised every 3 s to the time up to which ids may be issued.
 
     A second process of this ``name`` and host with the same number gets `MachineIdInUseError`, on
-    any port; the lock and the mark are in the directory above the file's.  Other hosts are not
+    any port; the lock and the fence are in the directory above the file's.  Other hosts are not
     checked: make sure that all maps are equal.  Old nodes do not lock: stop the one of this address
     first.
     """

@@ -17,6 +17,7 @@ from . import _checks as _checks
 from ._default import CosIdDefault as CosIdDefault
 from ._fields import CosIdField as CosIdField
 from ._fields import CosIdQuerySet as CosIdQuerySet
+from ._fields import ShardedField as ShardedField
 from ._fields import SnowflakeField as SnowflakeField
 from ._gapless import gapless as gapless
 from ._gapless import gapless_batch as gapless_batch
@@ -27,6 +28,7 @@ __all__ = (
     "CosIdField",
     "CosIdQuerySet",
     "CreateIdTables",
+    "ShardedField",
     "SnowflakeField",
     "gapless",
     "gapless_batch",

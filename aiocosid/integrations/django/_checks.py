@@ -16,7 +16,7 @@ from django.core import checks
 from ...errors import CosIdError
 from ...sync import SyncIdProvider, SyncProvider
 from ._default import CosIdDefault
-from ._fields import source_of
+from ._fields import ShardedField, source_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -39,6 +39,7 @@ def _check_fields(app_configs: Any, **_: Any) -> list[checks.CheckMessage]:  # n
         if (source := source_of(field)) is not None
     ]
     found = [message for field, source in sources for message in _missing(field, source)]
+    found += [message for field, _ in sources for message in _lost(field)]
     found += [message for options in models for message in _repeatable(options)]
     if app_configs is None:
         labels = {model._meta.label_lower for model in apps.get_models()}
@@ -61,6 +62,18 @@ def _missing(field: object, source: CosIdField | CosIdDefault) -> Iterator[check
         kind = checks.Warning if isinstance(ids, SyncIdProvider) else checks.Error
         number = "W003" if isinstance(ids, SyncIdProvider) else "E001"
         yield kind(text, hint=HINT, obj=field, id=f"aiocosid.{number}")
+
+
+def _lost(field: Any) -> Iterator[checks.CheckMessage]:  # noqa: ANN401 - Django's
+    if not isinstance(field, ShardedField) or not isinstance(field.shard, str):
+        return
+    if not hasattr(field.model, field.shard):
+        yield checks.Error(
+            f"The shard is {field.shard!r}, but the model has no such attribute.",
+            hint="Name a field that holds the sharding id, as 'customer_id', or give a function.",
+            obj=field,
+            id="aiocosid.E002",
+        )
 
 
 def _repeatable(options: Any) -> Iterator[checks.CheckMessage]:  # noqa: ANN401 - a model's Options

@@ -11,16 +11,19 @@ from django.db import connections, models
 from django.db.models.constants import OnConflict
 
 from ...abc import SHARE
+from ...abc.shards import shard_of
+from ...sync import SyncShardedId
 from ._default import CosIdDefault
 from ._generators import explaining_waits, find_generator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from ...abc.shards import ShardRule
     from ...sync import SyncIdProvider
     from ._generators import BlockingIds
 
-__all__ = ("CosIdField", "CosIdQuerySet", "SnowflakeField", "source_of")
+__all__ = ("CosIdField", "CosIdQuerySet", "ShardedField", "SnowflakeField", "source_of")
 
 RECORDER: Final = "django.db.migrations.recorder"
 INSTEAD: Final = (
@@ -98,18 +101,32 @@ class CosIdField(models.BigAutoField):  # type: ignore[misc]  # Django has no an
 
     def get_pk_value_on_save(self, instance: object) -> int | str:
         """Return the id of an object that is saved without one."""
-        del instance
         with explaining_waits(self.names[-1], INSTEAD):
-            return self.find().next_id()
+            generator: Any = self.find()
+            new_id: int | str = generator.next_id(*self._shard_of(instance, generator))
+        return new_id
 
     def assign(self, objects: Iterable[Any]) -> None:
-        """Give ids, in rising order, to the objects that have none."""
+        """Give ids, in rising order in each shard, to the objects that have none."""
+        wanted: dict[tuple[int, ...], list[Any]] = {}
         new = [each for each in objects if each.pk is None]
-        if new:
-            with explaining_waits(self.names[-1], INSTEAD):
-                ids = self.find().next_ids(len(new))
-            for each, new_id in zip(new, ids, strict=True):
+        if not new:
+            return
+        with explaining_waits(self.names[-1], INSTEAD):
+            generator: Any = self.find()
+            for each in new:
+                wanted.setdefault(self._shard_of(each, generator), []).append(each)
+            taken = [
+                (group, generator.next_ids(len(group), *shard)) for shard, group in wanted.items()
+            ]
+        for group, ids in taken:
+            for each, new_id in zip(group, ids, strict=True):
                 each.pk = new_id
+
+    def _shard_of(self, instance: object, generator: object) -> tuple[int, ...]:
+        """Return the sharding id that the generator is called with, or nothing."""
+        del instance, generator
+        return ()
 
     @property
     def names(self) -> Sequence[str]:
@@ -124,8 +141,9 @@ class CosIdField(models.BigAutoField):  # type: ignore[misc]  # Django has no an
         Raises:
             InvalidArgumentError: the settings have none for this field.
         """
-        return find_generator(self.names, self._create)
+        return find_generator(self.names, self._create, self._kind)
 
+    _kind: type[SyncShardedId] | None = None
     _shared_name = SHARE
 
     @staticmethod
@@ -146,6 +164,49 @@ class SnowflakeField(CosIdField):
     @staticmethod
     def _create(ids: SyncIdProvider, name: str) -> BlockingIds:
         return ids.snowflake(name)
+
+
+class ShardedField(CosIdField):
+    """A primary key whose id carries the shard of its object, from a `ShardedId`.
+
+    In a provider of `aiocosid.sync.connect` the first use creates a missing generator.  Without a
+    name the fields share ``__sharded__``.  Saving also raises `InvalidArgumentError` if the object
+    tells no sharding id of the generator's layout; no id is taken then.
+
+    Attributes:
+        shard: the name of the attribute that holds an object's sharding id, or a function that
+            returns it for an object.
+    """
+
+    non_db_attrs = (*CosIdField.non_db_attrs, "shard")
+
+    def __init__(self, *args: Any, shard: ShardRule, **kwargs: Any) -> None:  # noqa: ANN401 - Django's
+        """Describe the field.
+
+        Args:
+            *args: as for ``BigAutoField``.
+            shard: the name of the attribute that holds an object's sharding id, as the
+                ``customer_id`` of a foreign key ``customer``; or a function of the object, which a
+                migration can name if it stands at the top of a module.
+            **kwargs: as for `CosIdField`; without ``default``.
+        """
+        super().__init__(*args, **kwargs)
+        self.shard = shard
+
+    def deconstruct(self) -> tuple[str, str, list[Any], dict[str, Any]]:
+        """Return what migrations write: name, class, arguments, keywords."""
+        name, path, args, kwargs = super().deconstruct()
+        return name, path, args, {**kwargs, "shard": self.shard}
+
+    def _shard_of(self, instance: object, generator: object) -> tuple[int, ...]:
+        return (shard_of(instance, self.shard, generator, str(self)),)
+
+    _kind = SyncShardedId
+    _shared_name = "__sharded__"
+
+    @staticmethod
+    def _create(ids: SyncIdProvider, name: str) -> BlockingIds:
+        return ids.sharded(name)
 
 
 class CosIdQuerySet(models.QuerySet):  # type: ignore[misc]  # as above

@@ -14,7 +14,7 @@ from django.conf import settings
 
 from ...abc import IdGenerator, TextIdGenerator
 from ...errors import InvalidArgumentError, WouldBlock
-from ...sync import SyncIdProvider
+from ...sync import SyncIdProvider, SyncShardedId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -37,7 +37,9 @@ class BlockingIds(Protocol):
 
 
 def find_generator(
-    names: Sequence[str], create: Callable[[SyncIdProvider, str], BlockingIds] | None = None
+    names: Sequence[str],
+    create: Callable[[SyncIdProvider, str], BlockingIds] | None = None,
+    kind: type[SyncShardedId] | None = None,
 ) -> BlockingIds:
     """Return the generator of the first of the names that the settings have.
 
@@ -47,6 +49,7 @@ def find_generator(
         names: at least one.
         create: makes the generator in a provider of `aiocosid.sync.connect` that has none of that
             name yet.
+        kind: of the handle that a provider has to return; None for any.
 
     Raises:
         InvalidArgumentError: there is none, or its ids have to be awaited; the error has similar
@@ -58,7 +61,7 @@ def find_generator(
     if create and isinstance(ids, SyncIdProvider) and name not in ids.described():
         return create(ids, name)
     try:
-        found: Any = ids[name]
+        found: Any = ids[name] if is_mapping or kind is None else ids[name, kind]
     except (KeyError, TypeError):
         found = None
     if found is None or isinstance(found, IdGenerator | TextIdGenerator):

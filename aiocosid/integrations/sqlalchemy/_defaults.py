@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar, cast
 
 from sqlalchemy import BigInteger, Insert, Integer, String, event
@@ -13,10 +15,11 @@ from sqlalchemy.util import await_only
 from sqlalchemy.util.concurrency import in_greenlet
 
 from ...abc import SHARE, AnyGenerator, IdGenerator, TextIdGenerator
+from ...abc.shards import ShardRule, shard_of
 from ...converter import TypedId
 from ...errors import CosIdError, InvalidArgumentError, WouldBlock
 from ...provider.default import generator_named
-from ...provider.models import CosId, ensure_ids, id_fields
+from ...provider.models import GeneratedId, ensure_ids, id_fields
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,7 +92,7 @@ class NamedSyncIds(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class CosIdDefault(CosId):
+class CosIdDefault(GeneratedId):
     """The result of `cosid_default`; it marks the column for `ensure_ids` as well.
 
     Attributes:
@@ -126,7 +129,10 @@ class CosIdDefault(CosId):
                 return first
             column = getattr(context.current_column, "original", context.current_column)
             _check_statement(context, column)
-            first, *others = self._taken(len(context.compiled_parameters), column)
+            if self.shard is None:
+                first, *others = self._taken(len(context.compiled_parameters), column)
+            else:
+                first, *others = self._on_shards(self._rows(context), column, self.shard)
         except CosIdError as error:
             raise passing(error) from error.__cause__
         if others:
@@ -134,10 +140,36 @@ class CosIdDefault(CosId):
             state.setdefault("_aiocosid_ids", {})[id(self)] = iter(others)
         return first
 
-    def _taken(self, rows: int, column: Column[Any] | None) -> Sequence[int | str]:
-        generator: AnyGenerator | SyncIds = self.generator()
-        if not isinstance(generator, IdGenerator | TextIdGenerator):  # pyright: ignore[reportUnnecessaryIsInstance]
-            ids = generator.next_ids(rows) if rows > 1 else (generator.next_id(),)
+    def _rows(self, context: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - as `_first`
+        """Return the values of all rows; of the current one alone if defaults may tell the shard.
+
+        SQLAlchemy asks the defaults row by row, in the order of the columns.
+        """
+        defaults = [each.key for each in context.compiled.insert_prefetch]
+        at = defaults.index(context.current_column.key)
+        is_told = self.shard in defaults[:at] if isinstance(self.shard, str) else at > 0
+        rows = context.compiled_parameters
+        if is_told or len(rows) == 1 or rows[0] is not context.current_parameters:
+            rows = [context.get_current_parameters()]
+        unknown = frozenset(defaults[at:])
+        return [{name: row[name] for name in row.keys() - unknown} for row in rows]
+
+    def _on_shards(
+        self, rows: list[dict[str, Any]], column: Column[Any], rule: ShardRule
+    ) -> list[int | str]:
+        generator = self.generator()
+        shards = [shard_of(SimpleNamespace(**row), rule, generator, str(column)) for row in rows]
+        taken = {
+            shard: iter(self._taken(count, column, shard))
+            for shard, count in Counter(shards).items()
+        }
+        return [next(taken[shard]) for shard in shards]
+
+    def _taken(self, rows: int, column: Column[Any] | None, *shard: int) -> Sequence[int | str]:
+        generator: Any = self.generator()
+        if not isinstance(generator, IdGenerator | TextIdGenerator):
+            taken = generator.next_ids(rows, *shard) if rows > 1 else (generator.next_id(*shard),)
+            ids = cast("Sequence[int | str]", taken)
             return _written(_check_kind(column, type(ids[0]), generator), ids)
         kind = int if isinstance(generator, IdGenerator) else str
         wanted = _check_kind(column, kind, generator)
@@ -146,11 +178,11 @@ class CosIdDefault(CosId):
             expected = "a SyncIdGenerator: this Session or Connection is not one of asyncio"
             raise InvalidArgumentError(argument, generator, expected=expected)
         if rows > 1:
-            return _written(wanted, await_only(generator.next_ids(rows)))
+            return _written(wanted, await_only(generator.next_ids(rows, *shard)))
         try:
-            new_id: Any = generator.next_id_nowait()
+            new_id: Any = generator.next_id_nowait(*shard)
         except WouldBlock:
-            new_id = await_only(generator.next_id())
+            new_id = await_only(generator.next_id(*shard))
         return _written(wanted, (new_id,))
 
 
@@ -200,6 +232,7 @@ def _written(wanted: type | None, ids: Sequence[int | str]) -> Sequence[int | st
 def cosid_default(
     source: str | AnyGenerator | SyncIds = SHARE,
     *,
+    shard: ShardRule | None = None,
     provider: Provider | NamedSyncIds | None = None,
 ) -> CosIdDefault:
     """Return a column default that takes ids: ``mapped_column(default=cosid_default("order"))``.
@@ -213,11 +246,15 @@ def cosid_default(
 
     Args:
         source: a generator's name, looked up when a row is inserted; or a generator.
+        shard: for a generator whose ids carry their shard: the name of the column that holds the
+            row's sharding id, or a function that returns it for a row, whose columns are
+            attributes: ``lambda row: cycle.sharding_id(row.customer_id)``.  The statement takes
+            its ids by one call for each shard.  By default the generator's own sharding id.
         provider: where to look for the name; the default provider if none is given.
     """
     if isinstance(source, str):
-        return CosIdDefault(source, provider=provider)
-    return CosIdDefault(f"<{type(source).__name__}>", given=source)
+        return CosIdDefault(source, shard, provider=provider)
+    return CosIdDefault(f"<{type(source).__name__}>", shard, given=source)
 
 
 _T = TypeVar("_T")
@@ -325,7 +362,7 @@ def assign_ids_before_flush(
 ) -> None:
     """Have every flush of a factory's sessions begin with `assign_ids`.
 
-    Then fields marked `CosId` need no column default, and one ``next_ids(n)`` serves all statements
+    Then fields marked `GeneratedId` need no column default, and one ``next_ids(n)`` serves all statements
     of the flush.  It gives the factory a ``sync_session_class`` of its own.
 
     Args:

@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import Column, PrimaryKeyConstraint, event
 from sqlalchemy.orm import Mapper
 
-from ...provider.models import CosId, mark_of
+from ...provider.models import GeneratedId, annotation_of
 from ._typed import TypedIdType
 
 __all__ = ()
@@ -21,7 +21,7 @@ __all__ = ()
 
 def _has_generator(column: Column[Any]) -> bool:
     mark = getattr(column.default, "arg", None)
-    return isinstance(mark, CosId) or isinstance(column.type, TypedIdType)
+    return isinstance(mark, GeneratedId) or isinstance(column.type, TypedIdType)
 
 
 @event.listens_for(Column, "after_parent_attach")
@@ -43,5 +43,5 @@ def _mapped(mapper: Mapper[Any], model: type) -> None:
     if others or not isinstance(key, Column) or key.table is not mapper.local_table:
         return  # of a query, or of a base class
     name = mapper.get_property_by_column(key).key
-    if key.autoincrement == "auto" and mark_of(model, name) is not None:
+    if key.autoincrement == "auto" and annotation_of(model, name) is not None:
         key.autoincrement = False

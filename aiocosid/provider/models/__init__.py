@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ._ensure import ensure_ids as ensure_ids
-from ._fields import CosId as CosId
+from ._fields import GeneratedId as GeneratedId
 from ._fields import IdField as IdField
+from ._fields import annotation_of as annotation_of
 from ._fields import id_fields as id_fields
-from ._fields import mark_of as mark_of
 
-__all__ = ("CosId", "IdField", "ensure_ids", "id_fields", "mark_of")
+__all__ = ("GeneratedId", "IdField", "annotation_of", "ensure_ids", "id_fields")

@@ -91,11 +91,12 @@ async def ensure_ids(objects: object, provider: Provider | None = None) -> int:
     """Give an id to each object that has none.
 
     An id is empty if it is None, not positive, or an empty text.  If an object's row is already in
-    the database, the object stays unchanged.  Each generator is asked once, by ``next_ids(n)``, and
-    the ids rise in the order of the objects.  Ids are assigned only when all of them are there: a
-    call that fails or is cancelled before leaves the objects as they were.  If an object refuses
-    its id, as a validator may, the ids that were assigned before are taken back.  In both cases the
-    ids are a gap.  An object that other code fills meanwhile keeps that id.
+    the database, the object stays unchanged.  Each generator is asked once, by ``next_ids(n)``, or
+    once for each shard, and its ids rise in the order of the objects.  Ids are assigned only when
+    all of them are there: a call that fails or is cancelled before leaves the objects as they were.
+    If an object refuses its id, as a validator may, the ids that were assigned before are taken
+    back.  In both cases the ids are a gap.  An object that other code fills meanwhile keeps that
+    id.
 
     Args:
         objects: one object, or an iterable of objects, whose classes may differ.
@@ -105,15 +106,15 @@ async def ensure_ids(objects: object, provider: Provider | None = None) -> int:
         How many ids were given.
 
     Raises:
-        InvalidArgumentError: a class has no field marked `CosId`, or a wrong one (see `id_fields`);
+        InvalidArgumentError: a class has no field marked `GeneratedId`, or a wrong one (see `id_fields`);
             or the provider has no generator of that name, or one of the other type; or an object
-            refuses its id.
+            refuses its id, or tells no shard that its generator has.
         NotOpenError: no provider was given, and there is no default one.
         CosIdError: as ``next_ids`` of the generators.
     """
     taken = [
-        (places, await generator.next_ids(len(places)))
-        for generator, places in (await _wanted(_listed(objects), provider)).items()
+        (places, await generator.next_ids(len(places), *shard))
+        for (generator, *shard), places in (await _wanted(_listed(objects), provider)).items()
     ]
     done = Assigned()
     try:
@@ -129,8 +130,9 @@ async def ensure_ids(objects: object, provider: Provider | None = None) -> int:
     return len(done)
 
 
-async def _wanted(objects: list[object], provider: Provider | None) -> dict[AnyGenerator, _Places]:
-    wanted: dict[AnyGenerator, _Places] = {}
+async def _wanted(objects: list[object], provider: Provider | None) -> dict[Any, _Places]:
+    """Return the fields to fill, by generator, or by generator and sharding id."""
+    wanted: dict[Any, _Places] = {}
     found: dict[type, tuple[IdField, ...]] = {}
     for at, each in enumerate(objects, 1):
         model = type(each)
@@ -138,7 +140,10 @@ async def _wanted(objects: list[object], provider: Provider | None) -> dict[AnyG
             found[model] = _fields(model)
         for field in found[model]:
             if field.is_empty(each):
-                wanted.setdefault(_generator(each, field, provider), []).append((each, field))
+                generator = _generator(each, field, provider)
+                shard = field.shard_of(each, generator)
+                key = (generator,) if shard is None else (generator, shard)
+                wanted.setdefault(key, []).append((each, field))
         if not at % _STRETCH:
             await checkpoint()
     return wanted
@@ -163,7 +168,7 @@ def _fields(model: type) -> tuple[IdField, ...]:
 
 
 def _generator(of: object, field: IdField, provider: Provider | None) -> AnyGenerator:
-    found = field.mark.generator(provider)
+    found = field.annotation.generator(provider)
     kind = _GENERATORS.get(field.kind)
     if kind is not None and not isinstance(found, kind):
         place = f"the generator of {describe(type(of))}.{field.attribute}"

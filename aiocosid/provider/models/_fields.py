@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import NoneType, SimpleNamespace, UnionType
 from typing import (
     TYPE_CHECKING,
@@ -23,6 +23,7 @@ from typing import (
 from weakref import WeakKeyDictionary
 
 from ...abc import SHARE, AnyGenerator
+from ...abc.shards import ShardRule, shard_of
 from ...converter import TypedId
 from ...errors import InvalidArgumentError
 from ..default import generator_named
@@ -33,14 +34,14 @@ if TYPE_CHECKING:
     from ...abc import Provider
 
 __all__ = (
-    "CosId",
+    "GeneratedId",
     "IdField",
     "Unresolved",
+    "annotation_of",
     "annotations_of",
     "describe",
     "id_fields",
     "is_assignable",
-    "mark_of",
     "unresolved_fields",
     "unwrapped",
 )
@@ -166,7 +167,7 @@ def _bind(cls: type, bound: dict[Any, Any], bindings: _Bindings) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class CosId:
+class GeneratedId:
     """Marks a model's field as its id: ``id: Annotated[int, CosId("order")] = 0``.
 
     The field is an ``int``, filled by an `IdGenerator`, or a ``str``, filled by a
@@ -175,9 +176,13 @@ class CosId:
 
     Attributes:
         name: the generator's name in the provider.
+        shard: for a generator whose ids carry their shard: the name of the object's attribute that
+            holds the sharding id, or a function that returns it for an object; by default the
+            generator's own sharding id.
     """
 
     name: str = SHARE
+    shard: ShardRule | None = field(default=None, hash=False)
 
     def generator(self, provider: Provider | None = None) -> AnyGenerator:
         """Return the generator that fills the field; see `aiocosid.generator_named`."""
@@ -191,12 +196,22 @@ class IdField:
     Attributes:
         attribute: the field's name.
         kind: what its ids are: ``int``, ``str`` or a class of `TypedId`.
-        mark: what finds their generator.
+        annotation: what finds their generator.
     """
 
     attribute: str
     kind: type[int | str]
-    mark: CosId
+    annotation: GeneratedId
+
+    def shard_of(self, of: object, generator: AnyGenerator) -> int | None:
+        """Return the sharding id of an object; None for the generator's own.
+
+        Raises:
+            InvalidArgumentError: the object tells none that the generator has.
+        """
+        if self.mark.shard is None:
+            return None
+        return shard_of(of, self.mark.shard, generator, f"{describe(type(of))}.{self.attribute}")
 
     def value_of(self, new_id: object) -> object:
         """Return what the field holds for an id of its generator.
@@ -223,7 +238,7 @@ _known: Final[WeakKeyDictionary[type, tuple[IdField, ...]]] = WeakKeyDictionary(
 def id_fields(model: type) -> tuple[IdField, ...]:
     """Return the fields of a class that `ensure_ids` fills.
 
-    That is the one field marked `CosId`, its own or a base's; and in a class mapped by SQLAlchemy
+    That is the one field marked `GeneratedId`, its own or a base's; and in a class mapped by SQLAlchemy
     the columns with a `cosid_default` too.  The result is cached for each class.
 
     Args:
@@ -243,7 +258,7 @@ def id_fields(model: type) -> tuple[IdField, ...]:
     return found
 
 
-def mark_of(model: type, attribute: str) -> CosId | None:
+def annotation_of(model: type, attribute: str) -> GeneratedId | None:
     """Return the mark in the annotation of one field of a class; None if it has none.
 
     Args:
@@ -267,17 +282,17 @@ def _found(model: type, notes: dict[str, Any]) -> Iterator[IdField]:
     columns = {column.attribute: column for column in _columns(model)}
     for name, (kind, marks) in marked.items():
         column = columns.get(name)
-        names = {mark.name for mark in (*marks, *([column.mark] if column else ()))}
-        if len(names) > 1:
-            place = f"CosId on {describe(model)}.{name}"
-            raise InvalidArgumentError(place, sorted(names), expected="of one name")
+        every = [*marks, *([column.annotation] if column else ())]
+        if any((mark.name, mark.shard) != (every[0].name, every[0].shard) for mark in every):
+            place, names = f"CosId on {describe(model)}.{name}", {mark.name for mark in every}
+            raise InvalidArgumentError(place, sorted(names), expected="of one name and one shard")
         yield column or _checked(model, name, kind, marks[0])
     yield from (column for name, column in columns.items() if name not in marked)
 
 
-def _marks(annotation: object) -> tuple[object, list[CosId]] | None:
+def _marks(annotation: object) -> tuple[object, list[GeneratedId]] | None:
     kind, metadata = unwrapped(annotation)
-    marks = [each for each in metadata if isinstance(each, CosId)]
+    marks = [each for each in metadata if isinstance(each, GeneratedId)]
     return (kind, marks) if marks else None
 
 
@@ -287,12 +302,12 @@ def _columns(model: type) -> Iterator[IdField]:
     for found in mapper.column_attrs if mapper is not None else ():
         for column in found.columns:
             mark = getattr(getattr(column, "default", None), "arg", None)
-            if isinstance(mark, CosId):
+            if isinstance(mark, GeneratedId):
                 yield _checked(model, found.key, column.type.python_type, mark)
                 break
 
 
-def _checked(model: type, name: str, kind: Any, mark: CosId) -> IdField:  # noqa: ANN401 - any type
+def _checked(model: type, name: str, kind: Any, mark: GeneratedId) -> IdField:  # noqa: ANN401 - any type
     place = f"CosId on {describe(model)}.{name}"
     is_typed = inspect.isclass(kind) and issubclass(kind, TypedId)
     if kind not in (int, str) and not is_typed:

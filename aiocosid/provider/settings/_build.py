@@ -63,7 +63,7 @@ UUID: Final = ("converter", *STORED), "a UUID is a text, which this process make
 INSIDE: Final = ("namespace", "name", *STORED), "it goes into inner"
 NOTHING: Final = (), ""
 NO_PLACE: Final[dict[str, tuple[tuple[str, ...], str]]] = {
-    "cosid": (("converter", "limit"), "text writes the ids"),
+    "cosid_text": (("converter", "limit"), "text writes the ids"),
     "uuid4": UUID,
     "uuid7": UUID,
     "counter": (STORED, "the counter is in this process"),
@@ -76,14 +76,14 @@ NO_PLACE: Final[dict[str, tuple[tuple[str, ...], str]]] = {
 INT32_BITS: Final = 31
 PARTS: Final = {
     "snowflake": ("layout", "layout"),
-    "cached": ("layout", "layout"),
-    "cosid": ("text", "text"),
+    "cached_snowflake": ("layout", "layout"),
+    "cosid_text": ("text", "text"),
     "sharded": ("layout", "sharded"),
     "grouped": ("group_by", "group_by"),
 }
 """The argument of a kind that settings have to build first, and the attribute of `Planned`."""
 
-STAMPED: Final = {"snowflake", "cached", "cosid"}
+STAMPED: Final = {"snowflake", "cached_snowflake", "cosid_text"}
 STORELESS: Final = {*STAMPED, "uuid4", "uuid7", "counter"}
 """The kinds that count in no store; the first of them lease machine ids there."""
 
@@ -322,9 +322,9 @@ class Builder:
             what = "max_id" if section.max_id else f"the last id of {section.limit or 'int64'}"
             reason = f"is {section.offset}; it has to be below {what}, {top}: no id is left else"
             self.at(path, "offset", reason)
-        if getattr(section, "mode", "chain") == "segment":
+        if getattr(section, "group_kind", "chain") == "segment":
             for key in sorted(section.model_fields_set & OF_CHAINS):
-                self.at(path, key, "goes with mode = 'chain'")
+                self.at(path, key, "goes with group_kind = 'chain'")
 
     def at(self, path: tuple[str, ...], key: str, reason: str) -> None:
         self._note((*path, key), reason)
@@ -364,7 +364,7 @@ class Builder:
         if store is None:
             raise Incomplete
         if planned.section.kind == "sharded" and not hasattr(store, "sequence_distributor"):
-            expected = "Redis: no other store grants sequences of a second"
+            expected = "Redis, SQLite or memory: others do not grant sequences of a second"
             raise InvalidArgumentError("store", planned.store, expected=expected)
         return store
 
@@ -376,8 +376,8 @@ class Builder:
             most = getattr(section, "max_id", None) or MAX_ID
             options["max_id"] = min(most, LIMITS[section.limit or "int64"])
         if isinstance(section, GroupedSettings):
-            options["kind"] = section.mode
-            if section.mode == "segment":
+            options["group_kind"] = section.group_kind
+            if section.group_kind == "segment":
                 options = {name: value for name, value in options.items() if name not in OF_CHAINS}
         return options
 

@@ -13,6 +13,7 @@ from ...converter import (
     OpaqueIdConverter,
     Radix36IdConverter,
     Radix62IdConverter,
+    ShardedTextConverter,
     SnowflakeFriendlyIdConverter,
     SqidsConverter,
     ToStringIdConverter,
@@ -46,6 +47,7 @@ TAKES: Final[dict[str, set[str]]] = {
     "radix36": {"pad_start", "char_size"},
     "crockford": {"pad_start", "char_size", "check", "lower_case"},
     "friendly": {"zone", "pad_start"},
+    "sharded": set(),
     "opaque": {"key", "inner"},
     "sqids": {"alphabet", "min_length", "blocklist"},
     "ulid": set(),
@@ -142,6 +144,13 @@ def _friendly(section: ConverterSettings, planned: Planned) -> IdConverter:
     return SnowflakeFriendlyIdConverter(FriendlyText(planned.layout, zone=section.zone, pad=pad))
 
 
+def _sharded(section: ConverterSettings, planned: Planned) -> IdConverter:
+    if planned.sharded is None:
+        expected = "another one: sharded text shows second, sequence and shard of kind = 'sharded'"
+        raise InvalidArgumentError("type", section.type, expected=expected)
+    return ShardedTextConverter(planned.sharded)
+
+
 def _opaque(section: ConverterSettings, _planned: Planned) -> IdConverter:
     if section.key is None:
         expected = "given for opaque ids: 32, 48 or 64 hexadecimal digits, random and secret"
@@ -159,6 +168,7 @@ def _opaque(section: ConverterSettings, _planned: Planned) -> IdConverter:
 
 SPECIAL: Final[dict[str, Callable[[ConverterSettings, Planned], IdConverter]]] = {
     "friendly": _friendly,
+    "sharded": _sharded,
     "opaque": _opaque,
     "sqids": lambda section, _: SqidsConverter(
         section.alphabet or "",

@@ -124,7 +124,7 @@ class LeafSettings(_Counted):
     A row that has a step of its own overrides ``step``.
     """
 
-    kind: Literal["leaf"]
+    kind: Literal["leaf_segment"]
 
 
 @having(SegmentChainOptions)
@@ -159,9 +159,9 @@ class GroupedSettings(_Prefetched):
         pattern: how a period is written, in Java's letters; by default as CosId writes that period.
         key: a function without arguments that returns the key of the call, for example a tenant's;
             required without a period; with a period, each key has its own counters.
-        mode: the kind of generator that each group has; with "segment" it takes none of the keys
+        group_kind: the kind of generator that each group has; with "segment" it takes none of the keys
             that only ``chain`` and ``grouped`` have.
-        strict: whether ids of a group are in order over all processes; with ``mode = "segment"``.
+        strict: whether ids of a group are in order over all processes; with ``group_kind = "segment"``.
         max_groups: maximum groups in memory; a further one replaces the least recently used.
     """
 
@@ -170,7 +170,7 @@ class GroupedSettings(_Prefetched):
     zone: str | None = None
     pattern: str | None = None
     key: Function | None = None
-    mode: Literal["chain", "segment"] = "chain"
+    group_kind: Literal["chain", "segment"] = "chain"
 
 
 @having(ClockOptions)
@@ -223,17 +223,17 @@ class CachedSettings(_Timed):
         on_empty: whether calls that find the ring empty wait, or raise.
     """
 
-    kind: Literal["cached"]
+    kind: Literal["cached_snowflake"]
     layout: Annotated[Layout, declared("layout")] = LayoutSettings(name=UID_GENERATOR_HA.name)
 
 
 @having(NamedSharded)
 class ShardedSettings(_Generator):
-    """A `ShardedId`: second, shard and sequence; Redis grants the sequences of each second.
+    """A `ShardedId`: second, shard and sequence; the store grants the sequences of each second.
 
     Attributes:
         epoch: the first second: a time with its offset, or an integer since 1970, of seconds or
-            milliseconds.
+            milliseconds; by default CosId's.
         sharding_id: the sharding id of calls that pass none.
         timestamp_bits: width of the seconds.
         sharding_bits: width of the sharding id.
@@ -242,8 +242,8 @@ class ShardedSettings(_Generator):
         key: pattern of the counters' keys, with ``<second>`` in place of the second; for servers
             that Java nodes share.
         max_sequence: the highest sequence, on all nodes; by default the layout's.
-        on_unavailable: what to do while Redis is down and no id is in hand; lanes are numbered by
-            machine ids of 6 bits in the namespace ``<namespace>.lane``.
+        on_unavailable: what to do while the store is down and no id is in hand; lanes are numbered
+            by machine ids of 6 bits in the namespace ``<namespace>.lane``.
         lane_store: the store of the lanes' numbers, as for ``store``; by default the generator's
             own.  Choose another one: lanes are needed when the generator's store is down.
         batch: sequences to ask for at once; by default chosen by demand.
@@ -252,7 +252,7 @@ class ShardedSettings(_Generator):
     """
 
     kind: Literal["sharded"]
-    epoch: Moment
+    epoch: Moment = COSID_MS.epoch_ms
     sharding_id: Annotated[Whole, Field(ge=0)] = 0
     timestamp_bits: Bits = 32
     sharding_bits: Annotated[Whole, Field(ge=1, le=31)] = 12
@@ -275,7 +275,7 @@ class CosIdSettings(_Stamped):
         sequence_bits: width of the sequence.
     """
 
-    kind: Literal["cosid"]
+    kind: Literal["cosid_text"]
     text: Literal["radix62", "radix36", "friendly"] = "radix62"
     zone: Annotated[str | None, declared("zone")] = None
     pad_start: Flag | None = None

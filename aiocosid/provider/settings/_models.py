@@ -33,7 +33,7 @@ class MachineSettings(BaseModel):
         instance_id: names the holder of the machine id; by default a new name for each process.
         stable: whether a process that starts again has the same instance id.
         interval: seconds between two renewals, by default 60, or 10 for a stable instance; without
-            a store, seconds between two writes of the time mark, by default 3.
+            a store, seconds between two writes of the fence, by default 3.
         pod_name: the pod's name; by default the environment's POD_NAME, which the pod's template
             sets from ``metadata.name``.
         worker: which of several workers this is, from 0.

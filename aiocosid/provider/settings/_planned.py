@@ -87,7 +87,14 @@ def example_of(planned: Planned, now_ms: int) -> str:
         new_id = planned.layout.compose(planned.layout.tick_at(now_ms), 0, 1)
     elif planned.inner is not None:
         new_id = int(planned.inner.example or 0) << getattr(planned.section, "bits", 0)
-    elif planned.section.kind in {"own", "snowflake", "cached", "sharded", "cosid", "remote"}:
+    elif planned.section.kind in {
+        "own",
+        "snowflake",
+        "cached_snowflake",
+        "sharded",
+        "cosid_text",
+        "remote",
+    }:
         return ""  # there is a problem already, or it is not known
     elif planned.section.kind in UUIDS:
         return UUIDS[planned.section.kind]

@@ -64,7 +64,7 @@ class TokenSettings(BaseModel):
     Attributes:
         name: names the holder in the audit log.
         digest: the hash of the token, as ``aiocosid token new`` prints it; never the token itself.
-        verbs: what it allows: "ids" to take ids, "segments" to take segments, "machines" to take
+        scopes: what it allows: "ids" to take ids, "segments" to take segments, "machines" to take
             machine ids, "read" to see generators and the dashboard, "admin" to drain and to raise
             floors.
         names: patterns of the names that it allows, with ``*`` for any characters.
@@ -78,7 +78,7 @@ class TokenSettings(BaseModel):
 
     name: Name
     digest: Digest
-    verbs: Annotated[list[VerbName], Field(min_length=1)] = ["ids"]
+    scopes: Annotated[list[VerbName], Field(min_length=1)] = ["ids"]
     names: Annotated[list[Name], Field(min_length=1)] = ["*"]
     expires: Expiry | None = None
     ids_per_second: Count | None = None

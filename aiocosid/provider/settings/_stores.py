@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ...abc import Store
 from ...errors import InvalidArgumentError, MissingExtraError
-from ..store_urls import open_store, open_tiered
+from ..store_urls import open_tiered, store_from_url
 from ._models import OwnStoreSettings, TieredSettings
 from ._own import make_own
 from ._places import placed
@@ -152,7 +152,7 @@ class Stores:
         if found not in self._made:
             self._made[found] = None
             try:
-                store = self._made[found] = open_store(
+                store = self._made[found] = store_from_url(
                     found, instrument=self._options.get("instrument")
                 )
                 self.opened.append(store)
@@ -214,7 +214,7 @@ def store_factories(settings: Settings) -> list[tuple[str, Callable[[], Store]]]
         if isinstance(own, OwnStoreSettings):
             found.append((root, partial(make_own, own, Store, "a store")))
         else:
-            found.append((shown_url(root), partial(open_store, root)))
+            found.append((shown_url(root), partial(store_from_url, root)))
     return found
 
 

@@ -83,6 +83,7 @@ class ConverterSettings(BaseModel):
         "radix62",
         "radix36",
         "friendly",
+        "sharded",
         "crockford",
         "opaque",
         "sqids",

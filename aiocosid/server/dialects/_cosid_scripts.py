@@ -15,7 +15,7 @@ from ...errors import MachineIdLostError, MachineIdOverflowError
 from .._instances import UNKNOWN, InstanceMachines
 from .._problems import Problem
 from .._resp import NO_ACCESS, RespError
-from .._tokens import Verb
+from .._tokens import TokenScope
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -94,7 +94,7 @@ class MachineScripts:
         if not (key.startswith("{") and key.endswith("}")):
             raise RespError(_WRONG)
         namespace = key[1:-1]
-        service.check(access, Verb.MACHINES, namespace)
+        service.check(access, TokenScope.MACHINES, namespace)
         if self._machines is None or self._service is not service:
             self._machines, self._service = InstanceMachines(service), service
         return await run(self._machines, access, namespace, arguments)

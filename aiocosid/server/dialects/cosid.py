@@ -32,7 +32,7 @@ from .._http import JSON, TEXT, HttpAnswer, parts_of, query_of
 from .._instances import UNKNOWN, InstanceMachines
 from .._problems import Problem, problem_of
 from .._service import COSID_STEP
-from .._tokens import Verb
+from .._tokens import TokenScope
 from ._cosid_statistics import TEXT as RADIX62
 from ._cosid_statistics import actuator_tree
 from ._endpoint import Endpoint, gate
@@ -149,7 +149,7 @@ class _Proxy:
         query = query_of(scope)
         match scope["method"], self._parts(scope):
             case "PATCH", [_, namespace, name]:
-                access = self._check(scope, Verb.SEGMENTS, f"{namespace}.{name}")
+                access = self._check(scope, TokenScope.SEGMENTS, f"{namespace}.{name}")
                 max_id = await self._service.next_max_id(
                     name,
                     namespace=namespace,
@@ -159,7 +159,7 @@ class _Proxy:
                 )
                 return HttpAnswer(b"%d" % max_id)
             case "POST", [_, "distributor", namespace, name]:
-                self._check(scope, Verb.SEGMENTS, f"{namespace}.{name}")
+                self._check(scope, TokenScope.SEGMENTS, f"{namespace}.{name}")
                 offset = _integer(query, "offset")
                 _step(query)
                 if offset < 0:
@@ -184,7 +184,7 @@ class _Proxy:
         }
         if scope["method"] not in act:
             raise _no_path()
-        self._check(scope, Verb.MACHINES, namespace)
+        self._check(scope, TokenScope.MACHINES, namespace)
         access, who = self._access(scope), _instance(query)
         try:
             return HttpAnswer(await act[scope["method"]](access, namespace, who, query))
@@ -241,7 +241,7 @@ class _Proxy:
 
     async def _id(self, scope: Scope, names: Sequence[str], *, is_text: bool) -> HttpAnswer:
         name = _only(names)
-        access = self._check(scope, Verb.IDS, name)
+        access = self._check(scope, TokenScope.IDS, name)
         try:
             generator = await self._service.generator(name)
         except Problem as error:
@@ -266,7 +266,7 @@ class _Proxy:
             case "GET", ["actuator", "cosid", *names]:
                 return self._stat(scope, names)
             case "DELETE", ["actuator", "cosid", _]:
-                self._check(scope, Verb.ADMIN, "")
+                self._check(scope, TokenScope.ADMIN, "")
                 raise _RefusedError(_FAILED, "the generators of this server are configured")
             case "GET", ["actuator", "cosidGenerator", *names]:
                 return await self._id(scope, names, is_text=False)
@@ -287,21 +287,21 @@ class _Proxy:
     def _stat(self, scope: Scope, names: Sequence[str]) -> HttpAnswer:
         """Return the statistics of all generators by name, or of one."""
         if not names:
-            self._check(scope, Verb.READ, "")
+            self._check(scope, TokenScope.READ, "")
             provider = self._service.provider
             trees = {each: actuator_tree(provider[each].statistics()) for each in provider}
             return HttpAnswer(_compact(trees))
         name = _only(names)
-        self._check(scope, Verb.READ, name)
+        self._check(scope, TokenScope.READ, name)
         try:
             found = self._service.provider[name]
         except KeyError:
             raise _not_found(name) from None
         return HttpAnswer(_compact(actuator_tree(found.statistics())))
 
-    def _check(self, scope: Scope, verb: Verb, name: str) -> Access:
+    def _check(self, scope: Scope, wanted: TokenScope, name: str) -> Access:
         access = self._access(scope)
-        self._service.check(access, verb, name)
+        self._service.check(access, wanted, name)
         return access
 
 

@@ -28,7 +28,7 @@ from ...segment import SegmentStatistics
 from ...snowflake import LEAF, ShardedId, SnowflakeId
 from .._http import TEXT, HttpAnswer, check_many, parts_of, query_of, whole
 from .._problems import Problem
-from .._tokens import Verb
+from .._tokens import TokenScope
 from ._endpoint import Endpoint, gate
 
 if TYPE_CHECKING:
@@ -151,9 +151,9 @@ class _Leaf:
         """``/api/segment/get/{key}``: an id; with ``/{size}``: ``{first}:{size}``."""
         parts, service = parts_of(scope, self._get), self._service
         name = parts[0]
-        verb = Verb.IDS if len(parts) == 1 else Verb.SEGMENTS
+        wanted = TokenScope.IDS if len(parts) == 1 else TokenScope.SEGMENTS
         access = self._access(scope)
-        service.check(access, verb, name)
+        service.check(access, wanted, name)
         if not name or len(parts) > 2:  # noqa: PLR2004 - a key and a size
             raise Problem(HTTPStatus.NOT_FOUND, "no-path")
         if not self._segment:
@@ -185,7 +185,7 @@ class _Leaf:
     async def snowflake_id(self, scope: Scope, _receive: Receive) -> HttpAnswer:
         """``/api/snowflake/get/{key}``: a Snowflake id; the key is for people."""
         access = self._access(scope)
-        self._service.check(access, Verb.IDS, self._snowflake)
+        self._service.check(access, TokenScope.IDS, self._snowflake)
         if not scope["path_params"]["key"]:
             raise Problem(HTTPStatus.NOT_FOUND, "no-path")
         found = self._sequencer()
@@ -204,7 +204,7 @@ class _Leaf:
 
     async def decode(self, scope: Scope, _receive: Receive) -> HttpAnswer:
         """``/decodeSnowflakeId?snowflakeId=``: what an id consists of; times in UTC."""
-        self._service.check(self._access(scope), Verb.READ)
+        self._service.check(self._access(scope), TokenScope.READ)
         found = self._sequencer()
         layout: SnowflakeLayout = found.layout if isinstance(found, SnowflakeId) else LEAF
         try:
@@ -221,14 +221,14 @@ class _Leaf:
 
     async def cache(self, scope: Scope, _receive: Receive) -> HttpAnswer:
         """``/cache``: what each tag has in hand, as Leaf's two buffers."""
-        self._service.check(self._access(scope), Verb.READ)
+        self._service.check(self._access(scope), TokenScope.READ)
         if not self._segment:
             raise _SegmentOffError
         return HttpAnswer(_page(_CACHE_COLUMNS, map(_buffers, self._statistics())), _HTML)
 
     async def db(self, scope: Scope, _receive: Receive) -> HttpAnswer:
         """``/db``: the counters of the store, each as the first id of the next segment."""
-        self._service.check(self._access(scope), Verb.READ)
+        self._service.check(self._access(scope), TokenScope.READ)
         if not self._segment:
             raise _SegmentOffError
         steps = {f"{each.namespace}.{each.name}": each.step for each in self._statistics()}

@@ -15,7 +15,7 @@ from .. import _store_api
 from .._problems import Problem
 from .._resp import NO_ACCESS, Adder, RespError
 from .._service import COSID_STEP
-from .._tokens import Verb
+from .._tokens import TokenScope
 from ._cosid_scripts import NO_SCRIPTS, MachineScripts
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class _Keys:
                 return namespace, name
         return self._namespace, text
 
-    def _check(self, session: Session, key: bytes, *verbs: Verb) -> tuple[str, str]:
+    def _check(self, session: Session, key: bytes, *scopes: TokenScope) -> tuple[str, str]:
         """Return the same if the client may do one of these with it.
 
         Raises:
@@ -142,8 +142,8 @@ class _Keys:
             raise RespError(NO_ACCESS)
         namespace, name = self._name(key)
         full = f"{namespace}.{name}"
-        verb = next((each for each in verbs if access.allows(each, full)), verbs[0])
-        session.service.check(access, verb, full)
+        wanted = next((each for each in scopes if access.allows(each, full)), scopes[0])
+        session.service.check(access, wanted, full)
         return namespace, name
 
     # Segments.
@@ -169,7 +169,7 @@ class _Keys:
             raise RespError(f"ERR {_RISES}: increment has to be from 1 to {most}")
         found = session.counters.get(key)
         if found is None:
-            namespace, name = self._check(session, key, Verb.SEGMENTS)
+            namespace, name = self._check(session, key, TokenScope.SEGMENTS)
             found = session.service.counter(name, namespace=namespace)
             if len(session.counters) >= _MOST_COUNTERS:
                 session.counters.clear()
@@ -181,7 +181,7 @@ class _Keys:
     # Reading.
 
     async def _value(self, session: Session, key: bytes) -> int | None:
-        namespace, name = self._check(session, key, Verb.READ, Verb.SEGMENTS)
+        namespace, name = self._check(session, key, TokenScope.READ, TokenScope.SEGMENTS)
         return await session.service.counter(name, namespace=namespace).peek()
 
     async def get(self, session: Session, words: list[bytes]) -> bytes | None:
@@ -231,7 +231,7 @@ class _Keys:
         first = _whole(value)
         if not 0 <= first <= MAX_ID:
             raise RespError(_NOT_AN_INTEGER)
-        namespace, name = self._check(session, key, Verb.SEGMENTS)
+        namespace, name = self._check(session, key, TokenScope.SEGMENTS)
         return await session.service.create_counter(name, namespace=namespace, offset=first)
 
 

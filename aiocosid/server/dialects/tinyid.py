@@ -28,7 +28,7 @@ from .._http import (
     whole,
 )
 from .._problems import Problem, problem_of
-from .._tokens import Verb
+from .._tokens import TokenScope
 from ._endpoint import Endpoint
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ class _Tinyid:
     ) -> HttpAnswer:
         """Take ids, and write them between commas."""
         form = await self._form(scope, receive)
-        access = self._access(form, Verb.IDS)
+        access = self._access(form, TokenScope.IDS)
         generator = await self._generator(form)
         text = form.get("batchSize", "")
         count = whole(form, "batchSize") if text else 1
@@ -190,7 +190,7 @@ class _Tinyid:
     async def _next(self, scope: Scope, receive: Receive) -> tuple[int, int, int, int, int]:
         """Take a segment: its max id, loading id, current id, delta and remainder."""
         form = await self._form(scope, receive)
-        access = self._access(form, Verb.SEGMENTS)
+        access = self._access(form, TokenScope.SEGMENTS)
         check_many(scope, access)
         await self._generator(form)
         ids = await self._service.segment(form["bizType"], access=access)
@@ -205,15 +205,15 @@ class _Tinyid:
             check_site(scope)
         return await form_of(scope, receive, self._service.limits.body)
 
-    def _access(self, form: dict[str, str], verb: Verb) -> Access:
+    def _access(self, form: dict[str, str], wanted: TokenScope) -> Access:
         """Return what the sender may do; raise if its token does not allow that."""
         service, name = self._service, form.get("bizType", "")
         if self._public:
-            service.check(EVERYTHING, verb, name)
+            service.check(EVERYTHING, wanted, name)
             return EVERYTHING
         try:
             access = service.access(form.get("token"), SYSTEM_CLOCK.now_ms())
-            service.check(access, verb, name)
+            service.check(access, wanted, name)
         except Problem:
             raise _TokenError from None
         return access

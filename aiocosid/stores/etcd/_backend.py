@@ -8,9 +8,9 @@ from functools import partial
 from math import ceil, inf
 from typing import TYPE_CHECKING, Final
 
-from ...abc import MAX_ID, Counter, ServerFacts
+from ...abc import MAX_ID, Counter, ServerInfo
 from ...errors import CorruptCounterError, CounterNotCreatedError
-from ...machine.cells import ENDLESS_MS, MAX_MS, Seat, Snapshot, Space
+from ...machine.cells import ENDLESS_MS, MAX_MS, MachineSlot, NamespaceRecord, Snapshot
 from ...machine.rules import quarantine_ms
 from .._durability import ETCD as RULES
 from .._durability import findings
@@ -21,7 +21,7 @@ from ._link import STORE, existing, put, remove, span, unchanged, unwritten
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from ...machine.cells import Changes, Marker, Need
+    from ...machine.cells import Changes, Marker, ReadRequest
     from ._link import EtcdLink, Member, Message
 
 __all__ = ("EtcdBackend",)
@@ -59,7 +59,7 @@ class EtcdBackend(Backend):
         self._reached: dict[str, tuple[str, str, int]] = {}
         self._spares: dict[int, int] = {}  # unused leases, by their length in milliseconds
 
-    async def ask_server(self) -> ServerFacts:
+    async def ask_server(self) -> ServerInfo:
         version = await self.link.call(lambda member: member.version())
         return findings(RULES, ()).facts(f"etcd {version}")
 
@@ -138,17 +138,17 @@ class EtcdBackend(Backend):
         start = self._key("machine/")
         return [*{EtcdPlaces.namespace_of(_text(each.key), start) for each in found}]
 
-    async def read(self, namespace: str, need: Need) -> Snapshot:
+    async def read(self, namespace: str, need: ReadRequest) -> Snapshot:
         return await self.link.call(lambda member: self._read(member, namespace, need))
 
-    async def _read(self, member: Member, namespace: str, need: Need) -> Snapshot:
+    async def _read(self, member: Member, namespace: str, need: ReadRequest) -> Snapshot:
         before = self._reached.get(namespace)
         snapshot = await self._find(member, EtcdPlaces(self._root, namespace), need)
         self._look_back(snapshot, before)
         await _tell_time(member, snapshot)
         return snapshot
 
-    async def _find(self, member: Member, places: EtcdPlaces, need: Need) -> Snapshot:
+    async def _find(self, member: Member, places: EtcdPlaces, need: ReadRequest) -> Snapshot:
         if need.is_complete and need.sample:
             return await _sample(member, places, replace(need, is_complete=False))
         prefix, further, counted = "", 0, -1
@@ -218,27 +218,27 @@ def _reached(snapshot: Snapshot) -> tuple[str, str, int]:
     return snapshot.identity.partition(" ")[0], marker_id, snapshot.raw.revision
 
 
-async def _sample(member: Member, places: EtcdPlaces, need: Need) -> Snapshot:
-    """Read the asker's own machine id, and some that were given back or are new."""
+async def _sample(member: Member, places: EtcdPlaces, need: ReadRequest) -> Snapshot:
+    """Read the caller's own machine id, and some that were given back or are new."""
     descending = {"sort_order": "DESCEND", "limit": 1, "keys_only": True}
     reply = await member.read_ranges(
         *(span(key) for key in places.needed(need)),
         span(places.free, is_prefix=True, limit=need.sample, keys_only=True),
-        span(places.seats, is_prefix=True, **descending),
+        span(places.slots, is_prefix=True, **descending),
         span(places.further, is_prefix=True, count_only=True),
     )
-    *parts, freed, seats, counts = (each.response_range for each in reply.responses)
+    *parts, freed, slots, counts = (each.response_range for each in reply.responses)
     found = [each for part in parts for each in part.kvs]
     texts = [_text(each.value) for each in found if _text(each.key) == places.own(need.instance)]
     texts += [_text(each.key).removeprefix(places.free) for each in freed.kvs]
     if numbers := {int(each) for each in texts if each.isdecimal()}:
-        keys = [key for each in numbers for key in (places.seat(each), places.alive(each))]
+        keys = [key for each in numbers for key in (places.slot(each), places.alive(each))]
         found += (await member.read(*keys))[1]
     snapshot = places.read(reply.header, found, need, counts.count)
-    snapshot.cells = snapshot.notes = seats.count
-    last = _text(seats.kvs[0].key).removeprefix(places.seats) if seats.kvs else ""
+    snapshot.cells = snapshot.records = slots.count
+    last = _text(slots.kvs[0].key).removeprefix(places.slots) if slots.kvs else ""
     snapshot.first_new = first = int(last) + 1 if last.isdecimal() else 0
-    snapshot.seats.update((each, Seat()) for each in range(first, first + need.sample))
+    snapshot.slots.update((each, MachineSlot()) for each in range(first, first + need.sample))
     return snapshot
 
 
@@ -260,7 +260,7 @@ ALIVE: Final = MAX_MS
 LONGEST_LEASE: Final = 9_000_000_000
 """Seconds; etcd's own limit.  A longer lease is replaced by a key that never expires."""
 MOST_SEATS: Final = 40
-"""Seats that are compared one by one: etcd allows 128 comparisons or changes in one transaction."""
+"""Slots that are compared one by one: etcd allows 128 comparisons or changes in one transaction."""
 
 
 class EtcdSnapshot(Snapshot):
@@ -304,7 +304,7 @@ class EtcdPlaces(Places):
         """Return the key that marks it as given back."""
         return f"{self.free}{machine_id:08d}"
 
-    def needed(self, need: Need) -> list[str]:
+    def needed(self, need: ReadRequest) -> list[str]:
         """Return the keys to read, in addition to all below `root` where those are needed."""
         more = [] if need.is_complete else [self.quarantine]
         more += [self.alive(need.machine_id)] if need.machine_id is not None else []
@@ -318,7 +318,7 @@ class EtcdPlaces(Places):
         self,
         header: Message,
         found: Iterable[Message],
-        need: Need,
+        need: ReadRequest,
         further: int = 0,
         *,
         counted: int = -1,
@@ -343,7 +343,7 @@ class EtcdPlaces(Places):
                 raw.quarantine = each.lease
             elif key.startswith(self.lives) and number.isdecimal():
                 raw.lives[int(number)] = each.lease
-        seen = {self.seat(number): ALIVE for number in raw.lives}
+        seen = {self.slot(number): ALIVE for number in raw.lives}
         snapshot = self.snapshot(
             f"{header.cluster_id:x} {header.raft_term}",
             # An empty cell is damaged, not missing.
@@ -406,7 +406,9 @@ class EtcdCommit:
         """Store the cluster's raft term: a lower one later means that it was restored."""
         snapshot, changes = self._snapshot, self._changes
         for name in ("marker", "space"):
-            cell: Marker | Space | None = getattr(changes, name) or getattr(snapshot, name)
+            cell: Marker | NamespaceRecord | None = getattr(changes, name) or getattr(
+                snapshot, name
+            )
             is_older = cell is not None and cell.identity != snapshot.identity
             if cell is not None and is_older and snapshot.knows(cell.identity):
                 setattr(changes, name, replace(cell, identity=snapshot.identity))
@@ -416,15 +418,15 @@ class EtcdCommit:
 
         A process that takes one meanwhile is detected all the same; a later one by the space.
         """
-        before, seats = self._snapshot.seats, self._changes.seats
-        if len(seats) <= MOST_SEATS:
+        before, slots = self._snapshot.slots, self._changes.slots
+        if len(slots) <= MOST_SEATS:
             return []
-        self._changes.seats = {
-            number: seat
-            for number, seat in seats.items()
-            if number not in before or seat.owners != before[number].owners
+        self._changes.slots = {
+            number: slot
+            for number, slot in slots.items()
+            if number not in before or slot.owners != before[number].owners
         }
-        return [unwritten(self._places.seats, self._raw.revision)]
+        return [unwritten(self._places.slots, self._raw.revision)]
 
     def _count(self) -> list[Message]:
         """Return the operations on the count: each further machine id has a key of its own."""
@@ -459,9 +461,9 @@ class EtcdCommit:
     def _mark_free(self) -> list[Message]:
         """Return the operations on the keys that mark ids as held or given back."""
         ops: list[Message] = []
-        for number, seat in self._changes.seats.items():
-            before = self._snapshot.seats.get(number, Seat())
-            if not seat.is_held:
+        for number, slot in self._changes.slots.items():
+            before = self._snapshot.slots.get(number, MachineSlot())
+            if not slot.is_held:
                 ops.append(put(self._places.freed(number), b""))
                 if self._lives.pop(number, None) is not None or number in self._raw.lives:
                     ops.append(remove(self._places.alive(number)))
@@ -472,7 +474,7 @@ class EtcdCommit:
     async def _quarantine(self, member: Member) -> list[Message]:
         """Return the operations on the quarantine's key, if one begins or ends."""
         key, space = self._places.quarantine, self._changes.space
-        before = self._snapshot.space or Space()
+        before = self._snapshot.space or NamespaceRecord()
         runs = before.quarantine, before.guard_ms
         if space is None or (space.quarantine, space.guard_ms) == runs:
             return []
@@ -494,8 +496,8 @@ class EtcdCommit:
             if reply is not None and (not reply.succeeded or seconds * 1000 >= guard_ms):
                 return self._settle(reply, number, lease)
             if reply is not None:  # it has ended since, or was granted for less
-                seat = self._places.seat(number)
-                compares, ops = [unchanged(seat, self._cells[seat])], []
+                slot = self._places.slot(number)
+                compares, ops = [unchanged(slot, self._cells[slot])], []
         lease = await _grant_lease(member, guard_ms)
         reply = await member.write(compares, [*ops, put(key, who, lease)])
         return self._settle(reply, number, lease)
@@ -511,8 +513,8 @@ class EtcdCommit:
 
 def _grant(of: Snapshot | Changes, changes: Changes) -> tuple[str, str] | None:
     """Return the holder of the machine id that is renewed, and its token."""
-    seat = of.seats.get(-1 if changes.signed is None else changes.signed)
-    return (seat.note.instance, seat.note.token) if seat is not None and seat.note else None
+    slot = of.slots.get(-1 if changes.signed is None else changes.signed)
+    return (slot.record.instance, slot.record.token) if slot is not None and slot.record else None
 
 
 async def _grant_lease(member: Member, duration_ms: float) -> int:

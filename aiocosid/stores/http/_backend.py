@@ -10,7 +10,7 @@ from math import isinf
 from typing import TYPE_CHECKING, Any, Final, TypeGuard, cast
 from urllib.parse import quote
 
-from ...abc import MAX_ID, MachineGrant, ServerFacts
+from ...abc import MAX_ID, MachineGrant, ServerInfo
 from ...abc.checks import check_machine_bits
 from ...errors import (
     CorruptCounterError,
@@ -106,11 +106,11 @@ class HttpBackend(Backend):
             raise answer.refusal()
         return answer
 
-    async def ask_server(self) -> ServerFacts:
+    async def ask_server(self) -> ServerInfo:
         """Send a request that changes nothing: whatever is answered, the proxy is there."""
         with translate_errors(_meaning):
             await (await self.link.ready()).ask("GET", "/actuator/health")
-        return ServerFacts(version="")
+        return ServerInfo(version="")
 
     async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> bool:
         return False  # there is nothing to create or to mark
@@ -292,7 +292,7 @@ class HttpMachineIdDistributor(CellMachineIdDistributor):
     The protocol has an instance, its id and the server's time, and nothing else.  So only time
     protects an id, as between CosId's own processes:
 
-    * There are no time marks: the clocks of all instances have to agree, and must not be set back
+    * There are no fences: the clocks of all instances have to agree, and must not be set back
       between one owner of an id and the next.  `aiocosid.snowflake.CachedSnowflakeId`, whose ids
       are ahead of the clock, refuses such machine ids.
     * There are no tokens: two processes with the same ``instance_id`` get the same machine id
@@ -305,7 +305,7 @@ class HttpMachineIdDistributor(CellMachineIdDistributor):
 
     __slots__ = ("_bits", "_has_left", "_machine_id")
 
-    keeps_marks = False
+    keeps_fences = False
 
     _backend: HttpBackend
 
@@ -371,8 +371,8 @@ class HttpMachineIdDistributor(CellMachineIdDistributor):
             raise answer.unexpected(f"a machine id below {size} with its time")
         return MachineGrant(machine_id, last_ms)
 
-    async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
-        """Renew the id; see `aiocosid.abc.MachineIdDistributor.guard`.
+    async def renew(self, machine_id: int, *, now_ms: int, fence_ms: int) -> None:
+        """Renew the id; see `aiocosid.abc.MachineIdDistributor.renew`.
 
         The server's clock counts; neither time is sent.
 
@@ -388,14 +388,14 @@ class HttpMachineIdDistributor(CellMachineIdDistributor):
             reason = "the proxy has no id for this instance, as after its own restart"
             raise MachineIdLostError(self.namespace, machine_id, reason=reason)
 
-    async def reassert(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
+    async def reassert(self, machine_id: int, *, now_ms: int, fence_ms: int) -> None:
         """Renew an id of a valid lease; see `aiocosid.abc.MachineIdDistributor.reassert`.
 
         A proxy that was restarted, or another node of it, does not know the instance: it is asked
         for an id once more, and returns the instance's own.
 
         Raises:
-            CosIdError: as for `guard`.
+            CosIdError: as for `renew`.
         """
         if (await self._guard(machine_id)).code == UNKNOWN:
             grant = await self._distribute(self._bits)
@@ -414,8 +414,8 @@ class HttpMachineIdDistributor(CellMachineIdDistributor):
             raise MachineIdLostError(self.namespace, machine_id, reason=reason)
         return answer
 
-    async def revert(self, machine_id: int, *, last_ms: int) -> None:
-        """Give the id back; see `aiocosid.abc.MachineIdDistributor.revert`.
+    async def release(self, machine_id: int, *, last_ms: int) -> None:
+        """Give the id back; see `aiocosid.abc.MachineIdDistributor.release`.
 
         The server releases whatever id the instance has, so nothing is sent unless this object got
         exactly that id.  After an error it may be called again.

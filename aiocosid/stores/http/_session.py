@@ -77,7 +77,7 @@ class HttpSession:
     """One client on one loop, and the calls under way on it."""
 
     __slots__ = (
-        *("_calls", "_current", "_is_closed", "_most_bytes", "_places", "_store", "_turns"),
+        *("_calls", "_current", "_is_closed", "_most_bytes", "_places", "_store", "_slots"),
         "client",
     )
 
@@ -101,7 +101,7 @@ class HttpSession:
         self._places = places
         self._current: int = 0
         self._store, self._most_bytes = store, most_bytes
-        self._turns = anyio.Semaphore(CALLS_AT_ONCE, fast_acquire=True)
+        self._slots = anyio.Semaphore(CALLS_AT_ONCE, fast_acquire=True)
         self._calls = CallTasks()
         self._is_closed = False
 
@@ -117,12 +117,12 @@ class HttpSession:
             reason = "the httpx client that it was given is closed"
             raise StoreError(self._store, reason, remedy="give it an open one")
         with fail_if_forked():
-            await self._turns.acquire()
+            await self._slots.acquire()
         if self._is_closed:  # closed while this waited; the client may still be open
-            self._turns.release()
+            self._slots.release()
             raise closed(self._store)
         call = self._exchange(method, path, query, content)
-        task = self._calls.start(call, on_end=self._turns.release)
+        task = self._calls.start(call, on_end=self._slots.release)
         with fail_if_forked():
             await asyncio.wait((task,))
         if task.cancelled():

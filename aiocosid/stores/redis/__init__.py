@@ -38,7 +38,7 @@ class RedisStore(BackendStore[RedisBackend]):
     record of the last renewal are older than the safe guard.  A server that was restarted, or
     failed over, may have lost its last writes: it hands out no ids until every owner that it may
     have lost has renewed or expired, see `aiocosid.abc.MachineIdDistributor`.  On a cluster no
-    commit spans slots: use ``mark_machines`` instead of ``initialize``; a namespace of machine ids
+    commit spans slots: use ``initialize_namespace`` instead of ``initialize``; a namespace of machine ids
     must not begin with ``}``.
     """
 

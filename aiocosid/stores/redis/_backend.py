@@ -1,7 +1,7 @@
 """The backend on Redis or Valkey: counters on CosId's own keys, and the cells of machine ids.
 
 ``cosid:{<namespace>}:itc_idx`` (instance -> machine id|stamp), ``:revert`` (machine id -> stamp)
-and ``:adder`` are CosId's; ``:note`` (machine id -> note), ``:seen`` (machine id -> when the note
+and ``:adder`` are CosId's; ``:note`` (machine id -> record), ``:seen`` (machine id -> when the record
 was written, by the server's clock) and ``:space`` are aiocosid's.  The store's marker and the
 counts of all namespaces are in ``aiocosid:marker``; on a cluster a count is in its namespace's
 slot.
@@ -13,7 +13,7 @@ Another one commits.  Its arguments are the server's identity as it was read, an
 number of its key, the field or '', the value that was read, and the value to write.  A value has
 ``=`` before it; '' is none, and leaves the cell unchanged; ``-`` removes it; ``+`` adds one to a
 count of the same epoch, whatever its value.  All is compared before the first write.  With each
-note it writes the time, by the server's clock.  It returns 1, or 0 if something has changed.
+record it writes the time, by the server's clock.  It returns 1, or 0 if something has changed.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from ...machine.cells import (
     Changes,
     Count,
     Damage,
+    MachineSlot,
     Marker,
+    NamespaceRecord,
     Owner,
-    Seat,
     Snapshot,
-    Space,
     read_note,
 )
 from ..backend import Backend, counters_of
@@ -51,8 +51,8 @@ from ._link import UNDECODED, Grants, script_of, text_of
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 
-    from ...abc import ServerFacts
-    from ...machine.cells import Need
+    from ...abc import ServerInfo
+    from ...machine.cells import ReadRequest
     from .._durability import DurabilityCheck
     from ._link import RedisLink
 
@@ -112,7 +112,7 @@ class RedisBackend(Backend):
         self.durability: DurabilityCheck = link.durability
         self._grants = Grants(link.durability, durability_of)
 
-    async def ask_server(self) -> ServerFacts:
+    async def ask_server(self) -> ServerInfo:
         return await self.link.call(lambda client: facts_of(client, ANY_KEY), key=ANY_KEY)
 
     # Counters.
@@ -180,7 +180,7 @@ class RedisBackend(Backend):
 
     # Cells: the whole namespace, or a sample, in one script.
 
-    async def read(self, namespace: str, need: Need) -> Snapshot:
+    async def read(self, namespace: str, need: ReadRequest) -> Snapshot:
         codec = CellCodec(namespace, is_cluster=self.link.is_cluster)
         sample = need.sample if need.is_complete else 0
         given = int(bool(need.instance)), codec.count_field, need.instance.encode(), sample
@@ -286,22 +286,22 @@ class CellCodec:
                 damaged.
         """
         here, _, now_ms, store, count, adder, space, *hashes = reply
-        sampled, cells, notes = hashes[4:] or ((), -1, -1)
+        sampled, cells, records = hashes[4:] or ((), -1, -1)
         single = zip(self._single, (store, count, space, adder), strict=True)
         raw = {cell: value for cell, value in single if value is not None}
         for key, flat in zip((ENTRIES, POOL, NOTES, SEEN), hashes, strict=False):
             raw |= {(key, field): flat[i + 1] for i, field in enumerate(flat) if not i % 2}
-        seats = defaultdict(Seat, {int(number): Seat() for number in sampled})
-        damages = tuple(self._put_owners(seats, raw, instance))
-        self._put_notes(seats, raw)
+        slots = defaultdict(MachineSlot, {int(number): MachineSlot() for number in sampled})
+        damages = tuple(self._put_owners(slots, raw, instance))
+        self._put_notes(slots, raw)
         return Snapshot(
             self._namespace,
             text_of(here),
             now_ms=int(now_ms),
             marker=self._own(Marker.read, raw, MARKED),
-            space=self._own(Space.read, raw, SPACED),
+            space=self._own(NamespaceRecord.read, raw, SPACED),
             count=self._own(Count.read, raw, (MARKER, self.count_field)),
-            seats=dict(seats),
+            slots=dict(slots),
             # CosId begins with -1.
             last_new=-1 if adder in {None, b"-1"} else self._whole(ADDED, adder),
             is_complete=cells < 0,
@@ -309,11 +309,11 @@ class CellCodec:
             raw=raw,
             store=STORE,
             cells=cells,
-            notes=notes,
+            records=records,
         )
 
     def _put_owners(
-        self, seats: defaultdict[int, Seat], raw: Mapping[Cell, bytes], instance: str
+        self, slots: defaultdict[int, MachineSlot], raw: Mapping[Cell, bytes], instance: str
     ) -> Iterator[Damage]:
         """Read CosId's hashes, in order; yield damaged entries whose machine id is unknown."""
         for cell, value in raw.items():
@@ -327,20 +327,20 @@ class CellCodec:
             if number is None:
                 yield Damage(self._key_of(cell), repr(text_of(value)), text_of(who))
             elif owner is None:
-                seats[number] = replace(seats[number], is_damaged=True)
+                slots[number] = replace(slots[number], is_damaged=True)
             else:
-                owners = *seats[number].owners, owner
-                seats[number] = replace(seats[number], owners=owners)
+                owners = *slots[number].owners, owner
+                slots[number] = replace(slots[number], owners=owners)
 
-    def _put_notes(self, seats: defaultdict[int, Seat], raw: Mapping[Cell, bytes]) -> None:
+    def _put_notes(self, slots: defaultdict[int, MachineSlot], raw: Mapping[Cell, bytes]) -> None:
         for cell, value in raw.items():
             key, field = cell
             if key in {NOTES, SEEN}:
                 number = self._whole(cell, field)
-                seat = seats[number]
-                note = self._own(read_note, raw, cell) if key == NOTES else seat.note
-                seen_ms = self._whole(cell, value) if key == SEEN else seat.seen_ms
-                seats[number] = Seat(seat.owners, note, seen_ms, seat.is_damaged)
+                slot = slots[number]
+                record = self._own(read_note, raw, cell) if key == NOTES else slot.record
+                seen_ms = self._whole(cell, value) if key == SEEN else slot.seen_ms
+                slots[number] = MachineSlot(slot.owners, record, seen_ms, slot.is_damaged)
 
     def _own(self, read: Callable[[str], T], raw: Mapping[Cell, bytes], cell: Cell) -> T | None:
         if (value := raw.get(cell)) is None:
@@ -393,13 +393,13 @@ class CellCodec:
             written[ADDED] = b"%d" % changes.last_new
         # Another program may have written bytes that are not UTF-8, which are escaped here.
         fields = {text_of(field): field for key, field in snapshot.raw if key == ENTRIES}
-        for number, seat in changes.seats.items():
+        for number, slot in changes.slots.items():
             # Remove all of its cells, except those that are written again, for it or another id.
-            before = snapshot.seats.get(number, Seat())
+            before = snapshot.slots.get(number, MachineSlot())
             numbered = ((key, b"%d" % number) for key in (POOL, NOTES))
             for cell in (*dict(_cells_of(number, before, fields)), *numbered):
                 written.setdefault(cell, None)
-            written |= _cells_of(number, seat, fields)
+            written |= _cells_of(number, slot, fields)
         return written
 
 
@@ -413,13 +413,15 @@ def _read_state(instance: bytes, state: bytes) -> tuple[int | None, Owner | None
     return int(number), Owner(text_of(instance), int(stamp))
 
 
-def _cells_of(number: int, seat: Seat, fields: Mapping[str, bytes]) -> Iterable[tuple[Cell, bytes]]:
+def _cells_of(
+    number: int, slot: MachineSlot, fields: Mapping[str, bytes]
+) -> Iterable[tuple[Cell, bytes]]:
     field = b"%d" % number
-    for owner in seat.owners:
+    for owner in slot.owners:
         if owner.instance:
             who = fields.get(owner.instance) or owner.instance.encode()
             yield (ENTRIES, who), b"%d|%d" % (number, owner.stamp_ms)
         else:
             yield (POOL, field), b"%d" % owner.stamp_ms
-    if seat.note is not None:
-        yield (NOTES, field), seat.note.text().encode()
+    if slot.record is not None:
+        yield (NOTES, field), slot.record.text().encode()

@@ -14,7 +14,7 @@ from .._durability import Findings, findings
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from ...abc import ServerFacts
+    from ...abc import ServerInfo
     from .._durability import Durability
 
 __all__ = (
@@ -127,7 +127,7 @@ def _is_a(reply: object, *names: str) -> bool:
     return type(reply).__name__ in names
 
 
-async def facts_of(client: Any, key: bytes) -> ServerFacts:  # noqa: ANN401 - the driver's
+async def facts_of(client: Any, key: bytes) -> ServerInfo:  # noqa: ANN401 - the driver's
     """Return what the server of a key says of itself, which may be nothing."""
     info = await _unless_refused(_asked(client, key, "INFO"))
     told = _settings(info) | await _unless_refused(_asked(client, key, "CONFIG GET", _LOG))
@@ -140,7 +140,7 @@ async def facts_of(client: Any, key: bytes) -> ServerFacts:  # noqa: ANN401 - th
 async def durability_of(client: Any, key: bytes) -> Findings:  # noqa: ANN401 - the driver's
     """Return whether the server of a key is proved to keep it."""
     facts = await facts_of(client, key)
-    return Findings(tuple(facts.weaknesses or ()), tuple(facts.unproved))
+    return Findings(tuple(facts.durability_warnings or ()), tuple(facts.unproved))
 
 
 async def evictions_of(client: Any, key: bytes) -> Findings:  # noqa: ANN401 - the driver's

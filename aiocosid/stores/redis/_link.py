@@ -247,18 +247,18 @@ class RedisSession:
         clients: the client, and others that have to be closed; empty once it is closed.
     """
 
-    __slots__ = ("_calls", "_turns", "clients")
+    __slots__ = ("_calls", "_slots", "clients")
 
-    def __init__(self, *clients: Any, turns: anyio.Semaphore) -> None:  # noqa: ANN401
+    def __init__(self, *clients: Any, slots: anyio.Semaphore) -> None:  # noqa: ANN401
         self.clients = clients
-        self._turns = turns
+        self._slots = slots
         self._calls = CallTasks()
 
     @classmethod
     async def of_url(cls, url: StoreUrl) -> RedisSession:
         """Return one on clients of its own."""
         at_once = url.options["max_connections"] or CALLS_AT_ONCE
-        return cls(*make_clients(url), turns=anyio.Semaphore(at_once, fast_acquire=True))
+        return cls(*make_clients(url), slots=anyio.Semaphore(at_once, fast_acquire=True))
 
     async def call(self, command: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
         """Run a command in a task of its own; when the caller is cancelled, abort it.
@@ -277,7 +277,7 @@ class RedisSession:
                 fork.ensure_own(generation, "the call")
             return await command(client)
 
-        async with self._turns:
+        async with self._slots:
             if not self.clients:
                 remedy = "open it anew to go on"
                 raise StoreUnavailableError(STORE, "closed while the call waited", remedy=remedy)
@@ -380,7 +380,7 @@ class RedisLink(Link[RedisSession]):
             pool = _pool_of(client)
             self.is_cluster = hasattr(client, "nodes_manager")
             socket_timeout = getattr(pool, "connection_kwargs", {}).get("socket_timeout")
-            session = RedisSession(client, turns=_turns_on(client))
+            session = RedisSession(client, slots=_slots_on(client))
             connection = BorrowedConnection("the Redis client", session)
         super().__init__(connection)
         self.durability: DurabilityCheck = DurabilityCheck(demands.durability, pool)
@@ -457,26 +457,26 @@ class RedisLink(Link[RedisSession]):
         raise StoreUnavailableError(STORE, f"no answer within {CALL_TIMEOUT:g} s")
 
 
-_turns: WeakKeyDictionary[Any, anyio.Semaphore] = WeakKeyDictionary()
+_slots: WeakKeyDictionary[Any, anyio.Semaphore] = WeakKeyDictionary()
 
 
 def _pool_of(client: Any) -> Any:  # noqa: ANN401 - whatever the user has
     return getattr(client, "connection_pool", client)
 
 
-def _turns_on(client: Any) -> anyio.Semaphore:  # noqa: ANN401 - whatever the user has
+def _slots_on(client: Any) -> anyio.Semaphore:  # noqa: ANN401 - whatever the user has
     """Return the semaphore of a client's pool, shared by all its users.
 
     Calls wait here and not in the pool: the pool raises when it is used up, or, on Python before
     3.13, may lose the wake-up of a cancelled waiter.
     """
     pool = _pool_of(client)
-    if pool not in _turns:
+    if pool not in _slots:
         limit = getattr(pool, "max_connections", None)
         limit = limit or getattr(client, "connection_kwargs", {}).get("max_connections")
         at_once = min(limit or CALLS_AT_ONCE, CALLS_AT_ONCE)
-        _turns[pool] = anyio.Semaphore(at_once, fast_acquire=True)
-    return _turns[pool]
+        _slots[pool] = anyio.Semaphore(at_once, fast_acquire=True)
+    return _slots[pool]
 
 
 SENTINEL_TIMEOUT: Final = 0.5  # seconds; they are asked one after the other

@@ -19,10 +19,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ...abc import SecondFenced, SecondSpent, SequenceDistributor, SequenceGrant, SequenceReply
-from ...abc.checks import check_integer, check_text
-from ...errors import ClockSkewError, InvalidArgumentError, StoreIdentityHiddenError
+from ...abc import SequenceDistributor, SequenceReply
+from ...abc.checks import check_text
+from ...errors import InvalidArgumentError, StoreIdentityHiddenError
 from .._durability import DurabilityCheck
+from .._sequence_rules import DEFAULT_TTL, SequenceAnswer, check_reach
 from ._demands import STORE, evictions_of
 from ._link import Grants, script_of, text_of
 
@@ -31,18 +32,12 @@ if TYPE_CHECKING:
 
 __all__ = ("DEFAULT_MARGIN", "DEFAULT_TTL", "RedisSequenceDistributor")
 
-DEFAULT_TTL: Final = 600  # seconds that a counter is kept, as in the published script
 DEFAULT_MARGIN: Final = 1  # seconds by which the clocks of two servers may differ
-MAX_MARGIN: Final = 3600
-MAX_TTL: Final = 86_400
-SPARE_TTL: Final = 60  # seconds that a counter outlives its last possible use
 
 SECOND: Final = "<second>"
 FENCE: Final = "fence"
 
 GRANT: Final = script_of("server", "sequence_grant")
-
-GRANTED, SPENT, SKEWED, FENCED = 0, 1, 2, 3
 
 
 class RedisSequenceDistributor(SequenceDistributor):
@@ -69,8 +64,7 @@ class RedisSequenceDistributor(SequenceDistributor):
     ) -> None:
         """Describe the counters; see `RedisStore.sequence_distributor`."""
         super().__init__(**options)
-        check_integer("margin", margin, at_least=0, at_most=MAX_MARGIN)
-        check_integer("ttl", ttl, at_least=2 * self.tolerance + SPARE_TTL, at_most=MAX_TTL)
+        check_reach(self.tolerance, margin, ttl)
         self._settings = self.max_sequence, self.tolerance, margin, ttl
         self._prefix, self._suffix = _parts(key, self.namespaced_name)
         self._link = link
@@ -103,14 +97,9 @@ class RedisSequenceDistributor(SequenceDistributor):
             counter=self.namespaced_name,
             grants=self._grants,
         )
-        if status < GRANTED:
+        if status < 0:
             raise StoreIdentityHiddenError(STORE, text_of(facts[0]))
-        first, last, now, opens = facts
-        if status == SKEWED:
-            raise ClockSkewError(STORE, ahead=second - now, tolerance=self.tolerance)
-        if status == FENCED:
-            return SecondFenced(opens, now)
-        return SecondSpent(second) if status == SPENT else SequenceGrant(second, first, last)
+        return SequenceAnswer(status, *facts).reply_to(self, second)
 
     def _key(self, second: int | str) -> bytes:
         return f"{self._prefix}{second}{self._suffix}".encode()

@@ -20,6 +20,8 @@ from ._machine import RemoteMachineIdDistributor
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ...segment.blocks import Block
+
 __all__ = ("RemoteStore",)
 
 
@@ -81,6 +83,18 @@ class RemoteStore(BackendStore[RemoteBackend]):
             ForkedError: the connections are the parent's.
             WrongLoopError: they are in use on another event loop.
         """
+        return [*(await self._backend.take(name, count)).ranges]
+
+    async def take_block(self, name: str, count: int) -> Block:
+        """Return the same, and where the ids have their sharding id, if they carry one.
+
+        Args:
+            name: as for `take_ids`.
+            count: as for `take_ids`.
+
+        Raises:
+            CosIdError: as `take_ids`.
+        """
         return await self._backend.take(name, count)
 
     # Machine ids: the server decides about each call.
@@ -101,8 +115,8 @@ class RemoteStore(BackendStore[RemoteBackend]):
         """
         return await self._backend.ask_values("machine_markers", MachineMarker, namespace=namespace)
 
-    async def revert_machine(self, *, namespace: str = DEFAULT_NAMESPACE, machine_id: int) -> None:
-        """Take a machine id from its owner; see `aiocosid.abc.Store.revert_machine`.
+    async def evict_machine(self, *, namespace: str = DEFAULT_NAMESPACE, machine_id: int) -> None:
+        """Take a machine id from its owner; see `aiocosid.abc.Store.evict_machine`.
 
         Raises:
             CosIdError: as for every store.
@@ -110,18 +124,20 @@ class RemoteStore(BackendStore[RemoteBackend]):
         where = {"namespace": namespace, "machine_id": machine_id}
         # If an answer is lost, the next owner keeps it.
         held = await self._backend.rows("machine_holders", **where)
-        await self._backend.call("revert_machine", **where, holders=held)
+        await self._backend.call("evict_machine", **where, holders=held)
 
-    async def raise_machine_mark(
+    async def raise_machine_fence(
         self, *, namespace: str = DEFAULT_NAMESPACE, machine_id: int, above_ms: int
     ) -> bool:
-        """Raise the time mark of a machine id; see `aiocosid.abc.Store.raise_machine_mark`.
+        """Raise the fence of a machine id; see `aiocosid.abc.Store.raise_machine_fence`.
 
         Raises:
             CosIdError: as for every store.
         """
         where = {"namespace": namespace, "machine_id": machine_id}
-        return await self._backend.ask_value("raise_machine_mark", bool, **where, above_ms=above_ms)
+        return await self._backend.ask_value(
+            "raise_machine_fence", bool, **where, above_ms=above_ms
+        )
 
     async def repair_machines(self, *, namespace: str = DEFAULT_NAMESPACE) -> Sequence[Machine]:
         """Mend ids with times far ahead; see `aiocosid.abc.Store.repair_machines`.
@@ -182,20 +198,20 @@ class RemoteStore(BackendStore[RemoteBackend]):
         """
         return await self._backend.ask_value("forget_namespace", bool, namespace=namespace)
 
-    async def mark_machines(
+    async def initialize_namespace(
         self,
         *,
         namespace: str = DEFAULT_NAMESPACE,
-        is_new: bool = False,
+        confirm_no_holders: bool = False,
         safe_guard: float | None = None,
     ) -> MachineMarker:
-        """Mark one namespace as complete; see `aiocosid.abc.Store.mark_machines`.
+        """Mark one namespace as complete; see `aiocosid.abc.Store.initialize_namespace`.
 
         Raises:
             CosIdError: as for every store.
         """
-        how = {"is_new": is_new, "safe_guard": safe_guard}
+        how = {"confirm_no_holders": confirm_no_holders, "safe_guard": safe_guard}
         [marker] = await self._backend.ask_values(
-            "mark_machines", MachineMarker, namespace=namespace, **how
+            "initialize_namespace", MachineMarker, namespace=namespace, **how
         )
         return marker

@@ -11,11 +11,12 @@ from ...errors import StoreError, StoreUnavailableError
 from ...machine.operations import ReleaseOperation, Renewed, RenewOperation, TakeOperation, Took
 from .._connection import fail_if_forked
 from ..backend import Backend
-from ..wire import LABEL, as_ranges, as_values, error_of, values_json
+from ..wire import LABEL, as_block, as_values, error_of, values_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ...segment.blocks import Block
     from .._connection import Connection
 
 Asked: TypeAlias = TakeOperation | RenewOperation | ReleaseOperation
@@ -189,11 +190,11 @@ class RemoteBackend(Backend):
 
     # Generators.
 
-    async def take(self, name: str, count: int) -> list[range]:
+    async def take(self, name: str, count: int) -> Block:
         """Take ids of one of the server's generators."""
         answer = await self.call("take", name=name, count=count)
         try:
-            return as_ranges(answer.get("ranges"), count)
+            return as_block(answer, count)
         except ValueError:
             raise UnexpectedAnswerError from None
 

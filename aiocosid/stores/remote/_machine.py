@@ -32,7 +32,7 @@ class RemoteMachineIdDistributor(CellMachineIdDistributor):
         """Hand out a machine id.
 
         Raises:
-            InvalidArgumentError: no server lets a mark be as far ahead as ``offline`` needs.
+            InvalidArgumentError: no server lets a fence be as far ahead as ``offline`` needs.
             CosIdError: as for `distribute`.
         """
         if asked.offline_ms > MOST_AHEAD_MS:
@@ -46,7 +46,7 @@ class RemoteMachineIdDistributor(CellMachineIdDistributor):
         A namesake is noticed when the renewal has been written.
 
         Raises:
-            CosIdError: as for `guard`.
+            CosIdError: as for `renew`.
         """
         self._sent.append(asked.now_ms)  # what is written if the answer is lost
         done = await self._backend.operate("renew_machine", self.namespace, asked, Renewed)
@@ -58,6 +58,6 @@ class RemoteMachineIdDistributor(CellMachineIdDistributor):
         """Give a machine id back.
 
         Raises:
-            CosIdError: as for `revert`.
+            CosIdError: as for `release`.
         """
         await self._backend.operate("release_machine", self.namespace, asked)

@@ -32,7 +32,7 @@ REFUSED: Final = ("NOAUTH", "NOPERM", "WRONGPASS")
 class UnixEndpoint:
     """One server's socket; each call has a connection to itself, which is kept for the next."""
 
-    __slots__ = ("_idle", "_is_closed", "_open", "_path", "_token", "_turns")
+    __slots__ = ("_idle", "_is_closed", "_open", "_path", "_slots", "_token")
 
     def __init__(self, path: str, *, token: str) -> None:
         """Describe it; nothing is sent yet.  Needs a running loop.
@@ -44,7 +44,7 @@ class UnixEndpoint:
         self._path, self._token = path, token
         self._idle: list[RespConnection] = []
         self._open: set[RespConnection] = set()
-        self._turns = anyio.Semaphore(CALLS_AT_ONCE, fast_acquire=True)
+        self._slots = anyio.Semaphore(CALLS_AT_ONCE, fast_acquire=True)
         self._is_closed = False
 
     async def exchange(self, op: str, args: bytes, *, seconds: float) -> dict[str, Any]:
@@ -53,7 +53,7 @@ class UnixEndpoint:
         A connection whose call was cancelled is closed: its answer is nobody's.
         """
         try:
-            async with asyncio.timeout(seconds), self._turns:
+            async with asyncio.timeout(seconds), self._slots:
                 if self._is_closed:
                     raise closed(LABEL)
                 wire = await self._wire()

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from ...abc import Counter, ServerFacts
+from ...abc import Counter, ServerInfo
 from ...errors import (
     CorruptCounterError,
     CorruptMachineStateError,
@@ -19,13 +19,13 @@ from ...machine.cells import (
     MAX_MS,
     Count,
     Damage,
+    MachineRecord,
+    MachineSlot,
     Marker,
     NamespaceCount,
-    Note,
+    NamespaceRecord,
     Owner,
-    Seat,
     Snapshot,
-    Space,
 )
 from ...machine.distributor import MAX_MACHINE_ID
 from ...machine.rules import RELEASE_STAMP_MARGIN
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from ...abc import IdSegmentDistributor
-    from ...machine.cells import Changes, Need
+    from ...machine.cells import Changes, ReadRequest
     from .tree import Change, Nodes
 
 __all__ = ("Cells", "ZookeeperBackend")
@@ -95,7 +95,7 @@ class ZookeeperBackend(Backend):
         """The number of the session; it changes at the moment of each interruption."""
         return self.link.session
 
-    async def ask_server(self) -> ServerFacts:
+    async def ask_server(self) -> ServerInfo:
         facts = await super().ask_server()
         return findings(RULES, ()).facts(facts.version)
 
@@ -172,13 +172,13 @@ class ZookeeperBackend(Backend):
 
     # Cells.
 
-    async def read(self, namespace: str, need: Need) -> Snapshot:
+    async def read(self, namespace: str, need: ReadRequest) -> Snapshot:
         cells = Cells(self.label, namespace)
         found = await self.link.call(lambda nodes: cells.read(nodes, need))
         for (of, number), written in self._written.items():
-            if of == namespace and (found.is_complete or number in found.seats):
+            if of == namespace and (found.is_complete or number in found.slots):
                 # A confirmed write is missing: the server was restored to an older state.
-                found.is_doubtful |= cells.node(cells.note(number)).changed < written
+                found.is_doubtful |= cells.node(cells.record(number)).changed < written
         return found
 
     async def commit(self, snapshot: Snapshot, changes: Changes) -> bool:
@@ -186,11 +186,11 @@ class ZookeeperBackend(Backend):
         if not await self.link.call(lambda nodes: cells.commit(nodes, snapshot, changes)):
             return False
         for of, number in tuple(self._written):
-            if of == namespace and (is_doubtful or number in changes.seats):
+            if of == namespace and (is_doubtful or number in changes.slots):
                 del self._written[of, number]
         if changes.signed is not None:
-            note = cells.node(cells.note(changes.signed))
-            self._written[namespace, changes.signed] = note.changed
+            record = cells.node(cells.record(changes.signed))
+            self._written[namespace, changes.signed] = record.changed
         return True
 
     async def namespaces(self) -> Sequence[str]:
@@ -222,7 +222,7 @@ ABSENT: Final = Node(b"", -1, 0, 0, -1, 0, 0)
 _STATE: Final = re.compile(rb"([0-9]{1,10})\|([0-9]{1,16})")
 _NUMBER: Final = re.compile("0|[1-9][0-9]{0,9}|0[0-9]{7}")
 
-C = TypeVar("C", Marker, Space, Count, NamespaceCount, Note)
+C = TypeVar("C", Marker, NamespaceRecord, Count, NamespaceCount, MachineRecord)
 
 
 def _integer(data: bytes) -> int | None:
@@ -240,8 +240,8 @@ class Cells:
         pool: CosId's path with a node for each id that was given back.
         space: aiocosid's node about the namespace.  Below it is a node that is named after the
             transaction that created it, so it is not there below another one in its place.
-        notes: aiocosid's path with a node for each id that it handed out.
-        count: aiocosid's number of those notes.
+        records: aiocosid's path with a node for each id that it handed out.
+        count: aiocosid's number of those records.
         nodes: the nodes by path; None for a missing one.
         damages: the damaged entries.
         is_old: whether they were written since, and the space may be another one by now.
@@ -254,16 +254,16 @@ class Cells:
         self.adder = f"{theirs}/__counter"
         self.pool = f"{theirs}/__revert"
         self.space = f"{OURS}/{own_name}/space"
-        self.notes = f"{OURS}/{own_name}/notes"
+        self.records = f"{OURS}/{own_name}/notes"
         self.count = f"{COUNTS}/{own_name}"
         self.nodes: dict[str, Node | None] = {}
         self.damages: list[Damage] = []
         self.is_old = False
         self._is_guarded = False
 
-    def note(self, machine_id: int) -> str:
-        """Return the path of an id's note."""
-        return f"{self.notes}/{machine_id:08}"
+    def record(self, machine_id: int) -> str:
+        """Return the path of an id's record."""
+        return f"{self.records}/{machine_id:08}"
 
     def owned(self, machine_id: int, instance: str) -> str:
         """Return the path of the entry of an instance's id; of the pool without an instance."""
@@ -284,7 +284,7 @@ class Cells:
 
     # From nodes to a snapshot.
 
-    async def read(self, nodes: Nodes, need: Need) -> Snapshot:
+    async def read(self, nodes: Nodes, need: ReadRequest) -> Snapshot:
         """Read the namespace; a commit detects changes during the read.
 
         Raises:
@@ -294,7 +294,7 @@ class Cells:
         own = [f"{self.entries}/{node_of(need.instance)}"] if need.instance else []
         # Nodes that every hand-out writes: the count before those it is compared with, the adder
         # last.
-        shared = self.count, self.notes, self.pool, self.entries, self.adder
+        shared = self.count, self.records, self.pool, self.entries, self.adder
         # The number of namespaces before those that have a count, which it is compared with.
         counted = (NAMESPACES, COUNTS) if need.namespaces else ()
         paths = [OURS, MARKER, self.space, *counted, *shared, *own]
@@ -313,8 +313,8 @@ class Cells:
             entries = await nodes.walk(self.entries)
             self.nodes |= entries
             own += entries
-            noted = numbers | _numbers(await nodes.children(self.notes))
-        paths = [*map(self.note, noted), *(self.owned(each, "") for each in pooled)]
+            noted = numbers | _numbers(await nodes.children(self.records))
+        paths = [*map(self.record, noted), *(self.owned(each, "") for each in pooled)]
         paths += shared if is_sample else ()  # read again, for fewer conflicts
         if (space := self.node(self.space)) is not ABSENT:
             paths.append(self.guard)
@@ -337,12 +337,12 @@ class Cells:
             f"{self.node(OURS).created:x}",
             now_ms=now_ms,
             marker=self._cell(Marker, MARKER),
-            space=self._cell(Space, self.space),
+            space=self._cell(NamespaceRecord, self.space),
             count=self._cell(Count, self.count),
             namespaces=self._cell(NamespaceCount, NAMESPACES),
             counted=self.node(COUNTS).children if need.namespaces else -1,
-            seats={
-                number: self._seat(number, owners[number])
+            slots={
+                number: self._slot(number, owners[number])
                 for number in sorted({*owners, *numbers, *noted, *pooled})
             },
             last_new=self._last_new(),
@@ -352,7 +352,7 @@ class Cells:
             is_doubtful=self._is_doubtful(),
             store=self._label,
             cells=cells if is_sample else -1,
-            notes=self.node(self.notes).children,
+            records=self.node(self.records).children,
         )
 
     def _is_doubtful(self) -> bool:
@@ -393,15 +393,15 @@ class Cells:
                 # Otherwise a parent node of CosId's, of an instance with a slash.
                 self.damages.append(Damage(path, repr(node.data)[:SHOWN], instance))
 
-    def _seat(self, number: int, owners: list[Owner]) -> Seat:
-        path, pooled = self.note(number), self.node(self.owned(number, ""))
+    def _slot(self, number: int, owners: list[Owner]) -> MachineSlot:
+        path, pooled = self.record(number), self.node(self.owned(number, ""))
         state = _state(pooled)
         is_damaged = pooled is not ABSENT and state[:1] != (number,)
         returned = [Owner("", state[1])] if state and not is_damaged else []
         entries = (self.owned(number, each.instance) for each in owners)
         seen_ms = max(self.node(each).changed_ms for each in (path, *entries))
-        note = self._cell(Note, path)
-        return Seat((*owners, *returned), note, seen_ms, is_damaged)
+        record = self._cell(MachineRecord, path)
+        return MachineSlot((*owners, *returned), record, seen_ms, is_damaged)
 
     # And back.
 
@@ -418,8 +418,8 @@ class Cells:
         if self.is_old:
             return False
         wanted = self._wanted(snapshot, changes)
-        if self.nodes.get(self.entries, ...) is None and (changes.space or changes.seats):
-            await nodes.ensure(self.entries, self.pool, self.notes)
+        if self.nodes.get(self.entries, ...) is None and (changes.space or changes.slots):
+            await nodes.ensure(self.entries, self.pool, self.records)
         compared = ((path, self.nodes[path]) for path in (MARKER, self.space) if path not in wanted)
         ops = [expect(path, node) for path, node in compared if node is not None]
         ops += [("check", self.guard, (ANY,))] if self._is_guarded else []
@@ -439,13 +439,13 @@ class Cells:
                 kept[path] = None
         now_ms = max(node.changed_ms for node in kept.values() if node is not None)
         if is_other:
-            after = self._states(changes.seats, now_ms + RELEASE_STAMP_MARGIN)
+            after = self._states(changes.slots, now_ms + RELEASE_STAMP_MARGIN)
             await nodes.commit(*(("set_data", path, (data, ANY)) for path, data in after.items()))
             return False
         self.nodes, self.is_old = kept, not self._is_guarded
-        for number, seat in changes.seats.items():
-            seen_ms = self.node(self.note(number)).changed_ms
-            changes.seats[number] = replace(seat, seen_ms=seen_ms)
+        for number, slot in changes.slots.items():
+            seen_ms = self.node(self.record(number)).changed_ms
+            changes.slots[number] = replace(slot, seen_ms=seen_ms)
         snapshot.apply(changes)
         snapshot.now_ms = max(snapshot.now_ms, now_ms)
         snapshot.is_doubtful &= changes.space is None
@@ -453,17 +453,17 @@ class Cells:
 
     def _wanted(self, snapshot: Snapshot, changes: Changes) -> dict[str, bytes | None]:
         """Return the new data of the nodes, by path; None removes the node."""
-        before = {number: snapshot.seats.get(number, Seat()) for number in changes.seats}
+        before = {number: snapshot.slots.get(number, MachineSlot()) for number in changes.slots}
         wanted: dict[str, bytes | None] = dict.fromkeys(self._states(before))
-        wanted |= self._states(changes.seats)
-        notes = {self.note(number): seat.note for number, seat in changes.seats.items()}
+        wanted |= self._states(changes.slots)
+        records = {self.record(number): slot.record for number, slot in changes.slots.items()}
         ours = {
             MARKER: changes.marker,
             NAMESPACES: changes.namespaces,
             self.space: changes.space,
             self.count: changes.count,
         }
-        for path, cell in (*ours.items(), *notes.items()):
+        for path, cell in (*ours.items(), *records.items()):
             if cell is not None:
                 wanted[path] = cell.text().encode()
         if changes.last_new is not None:
@@ -471,12 +471,12 @@ class Cells:
             wanted[self.adder] = count.to_bytes(ADDER_WIDTH, "big")
         return wanted
 
-    def _states(self, seats: dict[int, Seat], above_ms: int = 0) -> dict[str, bytes]:
+    def _states(self, slots: dict[int, MachineSlot], above_ms: int = 0) -> dict[str, bytes]:
         """Return the data of CosId's nodes of machine ids, by path."""
         return {
             self.owned(number, each.instance): b"%d|%d" % (number, max(each.stamp_ms, above_ms))
-            for number, seat in seats.items()
-            for each in seat.owners
+            for number, slot in slots.items()
+            for each in slot.owners
         }
 
 

@@ -1,6 +1,7 @@
 """Tasks whose ids come from the broker of their host: one machine id for all workers."""
 
 import os
+from pathlib import Path
 
 import aiocosid.sync
 from celery import Celery
@@ -9,9 +10,8 @@ app = Celery("tasks", broker=os.environ.get("CELERY", "redis://localhost:6379/0"
 app.conf.result_backend = app.conf.broker_url
 
 # Nothing is opened before the first id; each worker process opens its own connection.
-ids = aiocosid.sync.connect(
-    os.environ.get("IDS", "aiocosid+unix:///run/aiocosid/broker.sock"), namespace="shop"
-)
+SOCKET = Path(__file__).resolve().with_name("broker.sock")  # of `aiocosid broker`
+ids = aiocosid.sync.connect(f"aiocosid+unix://{SOCKET}", namespace="shop")
 invoices = ids.segment_chain("invoice")
 events = ids.remote("event")
 

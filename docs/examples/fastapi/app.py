@@ -16,7 +16,7 @@ from sqlalchemy import BigInteger, ForeignKey, func
 from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-DATABASE = os.environ.get("DATABASE", "postgresql+asyncpg://app:secret@localhost/shop")
+DATABASE = os.environ.get("DATABASE", "postgresql+asyncpg://app:secret@localhost/example")
 engine = create_async_engine(DATABASE)
 sessions = async_sessionmaker(engine, expire_on_commit=False)
 

@@ -130,19 +130,19 @@ class ScriptedStore(Store):
         await self.answer()
         return self.known[0] if len(self.known) == 1 else self.known.pop(0)
 
-    async def revert_machine(self, *, namespace: str = DEFAULT_NAMESPACE, machine_id: int) -> None:
+    async def evict_machine(self, *, namespace: str = DEFAULT_NAMESPACE, machine_id: int) -> None:
         await self.answer()
         self.reverted.append((namespace, machine_id))
 
-    async def mark_machines(
+    async def initialize_namespace(
         self,
         *,
         namespace: str = DEFAULT_NAMESPACE,
-        is_new: bool = False,
+        confirm_no_holders: bool = False,
         safe_guard: float | None = None,
     ) -> MachineMarker:
-        return await self.memory.mark_machines(
-            namespace=namespace, is_new=is_new, safe_guard=safe_guard
+        return await self.memory.initialize_namespace(
+            namespace=namespace, confirm_no_holders=confirm_no_holders, safe_guard=safe_guard
         )
 
     async def is_initialized(self) -> bool:

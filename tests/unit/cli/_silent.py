@@ -68,7 +68,7 @@ watched: list[IdGenerator] = []
 if __name__ == "__main__":
     with pytest.MonkeyPatch.context() as patch:
         if "bench" not in sys.argv:
-            patch.setattr("aiocosid.cli._stores.open_store", SilentStore)
+            patch.setattr("aiocosid.cli._stores.store_from_url", SilentStore)
         patch.setattr("aiocosid.cli._app.measure", measure)
         try:
             main()

@@ -28,11 +28,11 @@ def scripted(aiocosid: Command, monkeypatch: pytest.MonkeyPatch) -> ScriptedStor
     """The store that every URL names in this test, and the environment too."""
     store = ScriptedStore()
 
-    def open_store(url: str) -> ScriptedStore:
+    def store_from_url(url: str) -> ScriptedStore:
         store.urls.append(url)
         return store
 
-    monkeypatch.setattr("aiocosid.cli._stores.open_store", open_store)
+    monkeypatch.setattr("aiocosid.cli._stores.store_from_url", store_from_url)
     monkeypatch.setenv("AIOCOSID_STORE", "redis://host")
     return store
 

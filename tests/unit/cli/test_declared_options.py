@@ -24,7 +24,7 @@ WORDS: dict[str, tuple[str, ...]] = {
 }
 TABLES: dict[str, tuple[type[BaseModel], dict[str, Any]]] = {
     "step": (ChainSettings, {"kind": "chain"}),
-    "machine_bits": (CosIdSettings, {"kind": "cosid"}),
+    "machine_bits": (CosIdSettings, {"kind": "cosid_text"}),
     "machine_id": (MachineSettings, {}),
     "safe_guard": (MachineSettings, {}),
     "call_timeout": (MachineSettings, {}),

@@ -6,7 +6,7 @@ from math import inf
 
 import pytest
 
-from aiocosid.abc import Counter, Machine, MachineMarker, ServerFacts
+from aiocosid.abc import Counter, Machine, MachineMarker, ServerInfo
 from aiocosid.cli._findings import (
     Finding,
     Status,
@@ -32,7 +32,7 @@ def machine(number: int, *, age_ms: int = 0, instance: str = "host:1", **more: b
         machine_id=number,
         instance_id=instance,
         last_timestamp_ms=NOW_MS - age_ms,
-        mark_ms=-1,
+        fence_ms=-1,
         stable=more.get("stable", False),
     )
 
@@ -57,21 +57,23 @@ def test_a_clock_error(ahead: float, doubt: float, status: Status, words: str) -
 def test_settings_that_lose_writes() -> None:
     """One warning for each; what cannot be asked is said, and is never called durable."""
 
-    def statuses(*weaknesses: str) -> list[tuple[str, Status]]:
-        facts = ServerFacts(version="Redis 8", weaknesses=weaknesses)
+    def statuses(*durability_warnings: str) -> list[tuple[str, Status]]:
+        facts = ServerInfo(version="Redis 8", durability_warnings=durability_warnings)
         return [(each.check, each.status) for each in judge_server(facts, 0.001, "redis 6")]
 
     assert statuses() == [("server", Status.OK), ("durable", Status.OK)]
     assert statuses("a", "b")[1:] == [("durable", Status.WARNING)] * 2
-    _, unknown = judge_server(ServerFacts(version=""), 0.001, "")
+    _, unknown = judge_server(ServerInfo(version=""), 0.001, "")
     assert unknown.status is Status.SKIPPED
-    untold = ServerFacts(version="", weaknesses=(), unproved=("sync_interval cannot be asked",))
+    untold = ServerInfo(
+        version="", durability_warnings=(), unproved=("sync_interval cannot be asked",)
+    )
     _, told = judge_server(untold, 0.001, "")
     assert (told.status, told.text) == (Status.SKIPPED, *untold.unproved)
 
 
 def test_a_store_for_tests() -> None:
-    facts = ServerFacts(version="SQLite 3", weaknesses=(), is_disposable=True)
+    facts = ServerInfo(version="SQLite 3", durability_warnings=(), is_disposable=True)
     *_, found = judge_server(facts, 0.001, "")
     assert (found.check, found.status) == ("disposable", Status.WARNING)
     assert "--disposable" in found.remedy
@@ -171,5 +173,5 @@ def test_a_tool_that_may_drop_the_tables(table: str, status: Status, remedy: str
     found = judge_migrator(table)
     assert (found.status, table in found.text) == (status, True)
     assert remedy in found.remedy
-    facts = ServerFacts(version="PostgreSQL 18", migrators=[table])
+    facts = ServerInfo(version="PostgreSQL 18", migrators=[table])
     assert found in judge_server(facts, 0.001, "")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from aiocosid import open_store
+from aiocosid import store_from_url
 from aiocosid.errors import UnsupportedByStoreError
 from aiocosid.stores._dialect import WITNESS
 from aiocosid.stores.memory import MemoryStore
@@ -286,7 +286,7 @@ def test_half_of_a_recovery_vouches_for_nothing(aiocosid: Command, dropped: Path
     """Tables that were made again, without the marker: a command killed in between."""
 
     async def create() -> None:
-        async with open_store(f"sqlite:///{dropped}") as store:
+        async with store_from_url(f"sqlite:///{dropped}") as store:
             await store.create_schema(after_loss=True)
 
     asyncio.run(create())

@@ -1,4 +1,4 @@
-"""``machines list``, ``machines revert`` and ``machines bits``."""
+"""``machines list``, ``machines evict`` and ``machines bits``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WEB = Machine(
     machine_id=3,
     instance_id="web-3",
     last_timestamp_ms=1_700_000_000_500,
-    mark_ms=1_700_000_090_500,
+    fence_ms=1_700_000_090_500,
     stable=True,
 )
 FREE = Machine(namespace="shop", machine_id=4, instance_id="", last_timestamp_ms=1_700_000_000_000)
@@ -54,11 +54,11 @@ def test_json_has_the_names_of_the_library(aiocosid: Command, scripted: Scripted
         "machine_id": 3,
         "instance_id": "web-3",
         "last_timestamp_ms": 1_700_000_000_500,
-        "mark_ms": 1_700_000_090_500,
+        "fence_ms": 1_700_000_090_500,
         "stable": True,
         "free": False,
     }
-    assert (second["instance_id"], second["mark_ms"], second["free"]) == ("", -1, True)
+    assert (second["instance_id"], second["fence_ms"], second["free"]) == ("", -1, True)
 
 
 def test_a_stamp_of_zero_is_no_time(
@@ -282,7 +282,7 @@ def test_repair(aiocosid: Command, namespace: str) -> None:
 
     async def spoil() -> None:
         await micro.distribute(10, now_ms=1, latest_ms=1)
-        await micro.guard(0, now_ms=2, mark_ms=4_102_444_800_000)
+        await micro.renew(0, now_ms=2, fence_ms=4_102_444_800_000)
 
     asyncio.run(spoil())
     told = "machine id 0, which was ahead until 2100-01-01 00:00:00 UTC,"

@@ -44,7 +44,7 @@ def test_the_machine_id_is_given_back(aiocosid: Command, scripted: ScriptedStore
     last = [int(aiocosid("snowflake").out) for _ in range(3)][-1]
     [machine] = asyncio.run(scripted.memory.machines())
     assert (machine.machine_id, machine.instance_id) == (0, "")
-    assert machine.mark_ms == COSID_MS.parse(last).timestamp_ms + 1
+    assert machine.fence_ms == COSID_MS.parse(last).timestamp_ms + 1
     assert scripted.closed == ["store"] * 3
 
 
@@ -61,7 +61,7 @@ def test_own_bits_and_epoch(aiocosid: Command, scripted: ScriptedStore) -> None:
     made = int(aiocosid("snowflake", *own).out)
     [machine] = asyncio.run(scripted.memory.machines())
     found = aiocosid.json("parse", made, *own)
-    assert (found["timestamp_ms"] + 1, found["region"], found["worker"]) == (machine.mark_ms, 0, 0)
+    assert (found["timestamp_ms"] + 1, found["region"], found["worker"]) == (machine.fence_ms, 0, 0)
 
 
 def test_an_epoch_that_lies_ahead(aiocosid: Command, scripted: ScriptedStore) -> None:

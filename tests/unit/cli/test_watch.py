@@ -81,7 +81,7 @@ def test_rates_and_leases() -> None:
     rates = Rates()
 
     def reading(value: int) -> StoreReading:
-        held: Any = {"namespace": "shop", "last_timestamp_ms": 1_000_000, "mark_ms": -1}
+        held: Any = {"namespace": "shop", "last_timestamp_ms": 1_000_000, "fence_ms": -1}
         return StoreReading(
             label="redis",
             at_ms=1_100_000,

@@ -30,6 +30,7 @@ from aiocosid.converter import (
     PrefixIdConverter,
     Radix36IdConverter,
     Radix62IdConverter,
+    ShardedTextConverter,
     SnowflakeFriendlyIdConverter,
     SqidsConverter,
     SuffixIdConverter,
@@ -41,7 +42,7 @@ from aiocosid.converter import (
 )
 from aiocosid.errors import InvalidArgumentError, InvalidIdError, MissingExtraError
 from aiocosid.segment import GroupBy, GroupedSegmentId
-from aiocosid.snowflake import COSID_MS, FriendlyText
+from aiocosid.snowflake import COSID_MS, FriendlyText, ShardedLayout
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import ManualClock
 
@@ -85,6 +86,7 @@ ALL: dict[str, tuple[IdConverter, int, bool]] = {  # with the highest id, and wh
         COSID_MS.compose(COSID_MS.last_tick, 1023, 4095),
         True,
     ),
+    "sharded": (ShardedTextConverter(ShardedLayout(), "A"), MAX_ID, False),
     "opaque": (OpaqueIdConverter(KEY), MAX_ID, False),
     "composed": (compose(Radix62IdConverter(), prefix="a", suffix="z"), MAX_ID, True),
 }
@@ -99,6 +101,8 @@ def test_round_trip_and_order(one: int, other: int, bits: int) -> None:
     other = min(one + 1, MAX_ID) if bits > 63 else other >> bits
     for name, (converter, highest, sorts) in ALL.items():
         ids = sorted({one % (highest + 1), other % (highest + 1), 0, highest})
+        if name == "sharded":  # none has the sequence 0
+            ids = sorted({each | 1 for each in ids})
         texts = converter.convert_many(ids)
         assert texts == [converter.as_str(each) for each in ids], name
         assert [converter.as_int(text) for text in texts] == ids, name
@@ -162,6 +166,35 @@ def test_they_are_values() -> None:
             assert again.as_str(5)[-2:] == converter.as_str(5)[-2:]
 
 
+def test_texts_of_sharded_ids_are_the_generators() -> None:
+    """Local time, sequence and shard; those of a year above 9999 have no text."""
+    layout = ShardedLayout(1_546_300_800, zone="+08:00")
+    converter = ShardedTextConverter(layout, "O-")
+    new_id = layout.compose(1_700_000_000, 7, 42)
+    assert converter.as_str(new_id) == "O-202311150613200000420007"
+    assert converter.as_int("O-202311150613200000420007") == new_id
+    assert converter.as_tree() == {
+        "kind": "ShardedTextConverter",
+        "layout": repr(layout),
+        "prefix": "O-",
+    }
+    wide = ShardedTextConverter(
+        ShardedLayout(0, timestamp_bits=50, sharding_bits=6, sequence_bits=7)
+    )
+    for refusing, wrong in ((converter, new_id - 42), (wide, 2**63 - 1)):
+        with pytest.raises(InvalidIdError):
+            refusing.as_str(wrong)
+    with pytest.raises(InvalidIdError, match="before the year 10000"):
+        wide.as_str(2**63 - 1)
+    for text in (
+        "202311150613200000420007",
+        "O-202313150613200000420007",
+        "O-20231115061320000042",
+    ):
+        with pytest.raises(InvalidIdError):
+            converter.as_int(text)
+
+
 def test_trees_are_the_actuators() -> None:
     """CosId's names of settings, nested as its converters are."""
     chain = compose(
@@ -216,6 +249,9 @@ WRONG: Any = object()
         ("delimiter", lambda: GroupedPrefixIdConverter(PLAIN, WRONG)),
         ("inner", lambda: GroupedPrefixIdConverter(WRONG)),
         ("inner", lambda: OpaqueIdConverter(KEY, WRONG)),
+        ("layout", lambda: ShardedTextConverter(COSID_MS)),  # type: ignore[arg-type]
+        ("layout", lambda: ShardedTextConverter(ShardedLayout)),  # type: ignore[arg-type]
+        ("prefix", lambda: ShardedTextConverter(ShardedLayout(), WRONG)),
         ("inner", lambda: DatePrefixIdConverter("yyMMdd", WRONG, zone="UTC")),
         ("pattern", lambda: dated("yyyyMMMdd")),
         ("zone", lambda: dated(zone="Mars/Olympus")),

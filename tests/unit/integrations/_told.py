@@ -52,7 +52,7 @@ EVENTS: list[Event] = [
     RingFilled(**SHOP, filled=65_536, borrowed=0),
     RingEmptied(**SHOP, borrowed=60),
     MachineIdDistributed(**HOST, machine_id=3, wait=0.0),
-    MachineIdGuarded(**HOST, machine_id=3, mark_ms=90_000, took=0.002),
+    MachineIdGuarded(**HOST, machine_id=3, fence_ms=90_000, took=0.002),
     MachineIdGuardFailed(**HOST, error=DOWN, attempt=2),
     MachineIdsQuarantined(**HOST, seconds_left=305.0),
     SpanLeased(**SHOP, max_id=9000, count=1000, reason="server", took=0.002),

@@ -188,7 +188,7 @@ async def test_a_probe_takes_no_number_of_a_segment() -> None:
                 assert check_health(Shelf(order=plain)).healthy
                 assert await plain.next_id() == due
     days = GroupedSegmentId(
-        MemoryStore(), name="order", group_by=GroupBy.day(zone="UTC"), step=3, kind="segment"
+        MemoryStore(), name="order", group_by=GroupBy.day(zone="UTC"), step=3, group_kind="segment"
     )
     async with StringIdGenerator(days, GroupedPrefixIdConverter(ToStringIdConverter())) as texts:
         for due in range(1, 8):

@@ -132,7 +132,7 @@ async def test_two_generators_of_one_name_are_one_series(registry: CollectorRegi
     one = replace(await chain_statistics(), ids_handed_out=3, remaining=5, seconds_left=2.0)
     two = replace(one, ids_handed_out=4, seconds_left=1.0, prefetch_distance=8)
     held = await snowflake_statistics()
-    own = replace(held, machine=replace(held.machine, seconds_left=float("inf"), mark_ms=-1))
+    own = replace(held, machine=replace(held.machine, seconds_left=float("inf"), fence_ms=-1))
     with metrics.watch(of(Picture(one))), metrics.watch(of(Picture(two))):
         text = generate_latest(registry).decode()
         assert text.count("\naiocosid_ids_remaining{") == 1

@@ -20,8 +20,17 @@ from typing import Final, NamedTuple
 
 from aiocosid.errors import CosIdError
 from aiocosid.machine import rules
-from aiocosid.machine.cells import Changes, Count, Marker, Note, Owner, Seat, Snapshot, Space
-from aiocosid.machine.rules import Asker, Decision, Taken
+from aiocosid.machine.cells import (
+    Changes,
+    Count,
+    MachineRecord,
+    MachineSlot,
+    Marker,
+    NamespaceRecord,
+    Owner,
+    Snapshot,
+)
+from aiocosid.machine.rules import Caller, Decision, GrantReceipt
 
 __all__ = ("Budget", "Found", "World", "explore")
 
@@ -38,9 +47,9 @@ class Cells(NamedTuple):
 
     identity: int
     marker: Marker | None
-    space: Space | None = None
+    space: NamespaceRecord | None = None
     counted: Count | None = None
-    seats: tuple[tuple[int, Seat], ...] = ()
+    slots: tuple[tuple[int, MachineSlot], ...] = ()
     own: tuple[tuple[str, int], ...] = ()
 
 
@@ -54,7 +63,7 @@ class Pending(NamedTuple):
     is_complete: bool
 
 
-class Flight(NamedTuple):
+class Fetch(NamedTuple):
     """A commit that was sent, and may be carried out now, later, or never."""
 
     cells: Cells
@@ -65,9 +74,9 @@ class Frozen(NamedTuple):
     """`Changes` that can be compared and hashed."""
 
     marker: Marker | None
-    space: Space | None
+    space: NamespaceRecord | None
     counted: Count | None
-    seats: tuple[tuple[int, Seat], ...]
+    slots: tuple[tuple[int, MachineSlot], ...]
     own: tuple[tuple[str, int | None], ...]
 
 
@@ -78,12 +87,12 @@ class Instance(NamedTuple):
     stable: bool = False
     life: int = 0
     is_up: bool = True
-    taken: Taken | None = None
+    taken: GrantReceipt | None = None
     token: str = ""
     known: tuple[Cells, int] | None = None  # what a renewal goes on from
     machine_id: int = -1
     floor_ms: int = -1
-    mark_ms: int = -1
+    fence_ms: int = -1
     ends_at: float = -1.0
     last_ms: int = -1
     pending: Pending | None = None
@@ -128,7 +137,7 @@ class World(NamedTuple):
     instances: tuple[Instance, ...]
     budget: Budget
     issued: frozenset[tuple[int, int]] = frozenset()
-    flights: tuple[Flight, ...] = ()
+    fetches: tuple[Fetch, ...] = ()
     saved: Cells | None = None
     peer: Peer | None = None
     repeat: str = ""
@@ -173,11 +182,13 @@ def explore(
     instances = tuple(Instance(text, text in stable) for text in texts)
     cells = Cells(0, Marker("0", "e0"))
     if not is_marked:
-        cells = Cells(0, None, Space("0", bits=1))
+        cells = Cells(0, None, NamespaceRecord("0", bits=1))
     if is_tight:
-        held = Seat((Owner("z", 1),), Note("z", stable=True, token="z", turn=1), 1)  # noqa: S106 - no secret
+        held = MachineSlot(
+            (Owner("z", 1),), MachineRecord("z", stable=True, token="z", version=1), 1
+        )  # noqa: S106 - no secret
         cells = cells._replace(
-            counted=Count("e0" if is_marked else "", 1), seats=((1, held),), own=(("z", 1),)
+            counted=Count("e0" if is_marked else "", 1), slots=((1, held),), own=(("z", 1),)
         )
     first = World(BEGIN, 0, cells, instances, budget)
     met, todo, found = {first}, [first], Found()
@@ -211,10 +222,10 @@ def successors(world: World) -> Iterator[World]:
         yield _time(world)
     for number, each in enumerate(world.instances):
         yield from _steps(world, number, each)
-    for number, flight in enumerate(world.flights):
-        landed = world._replace(flights=world.flights[:number] + world.flights[number + 1 :])
+    for number, fetch in enumerate(world.fetches):
+        landed = world._replace(fetches=world.fetches[:number] + world.fetches[number + 1 :])
         yield landed
-        cells = commit(world, flight.cells, flight.changes)
+        cells = commit(world, fetch.cells, fetch.changes)
         if cells is not None:
             yield landed._replace(cells=cells)
     yield from _mishaps(world)
@@ -248,7 +259,7 @@ def _issue(world: World, number: int) -> World:
     each = world.instances[number]
     now_ms = _wall_ms(world, each)
     may = each.is_up and each.machine_id >= 0 and world.at < each.ends_at
-    if not may or not max(each.floor_ms, each.last_ms) < now_ms <= each.mark_ms:
+    if not may or not max(each.floor_ms, each.last_ms) < now_ms <= each.fence_ms:
         return world
     stamp = each.machine_id, now_ms
     after = _with(world, number, each._replace(last_ms=now_ms))
@@ -292,9 +303,9 @@ def _ask(world: World, number: int, each: Instance, kind: str) -> World:
 
 def _snapshot(pending: Pending, text: str, machine_id: int) -> Snapshot:
     cells = pending.cells
-    seats = dict(cells.seats)
+    slots = dict(cells.slots)
     if not pending.is_complete:
-        seats = {key: seat for key, seat in seats.items() if key == machine_id}
+        slots = {key: slot for key, slot in slots.items() if key == machine_id}
     return Snapshot(
         "ns",
         str(cells.identity),
@@ -302,7 +313,7 @@ def _snapshot(pending: Pending, text: str, machine_id: int) -> Snapshot:
         marker=cells.marker,
         space=cells.space,
         count=cells.counted,
-        seats=seats,
+        slots=slots,
         own=dict(cells.own).get(text),
         is_complete=pending.is_complete,
     )
@@ -317,27 +328,27 @@ def _decision(world: World, each: Instance, pending: Pending) -> Decision:
 
 @cache
 def _decide_on(
-    each: Instance, pending: Pending, now_ms: int, mark_ms: int, is_good: bool
+    each: Instance, pending: Pending, now_ms: int, fence_ms: int, is_good: bool
 ) -> Decision:
     snapshot = _snapshot(pending, each.text, each.machine_id)
     nonce = f"{each.text}{each.life}.{each.calls}"
-    asker = Asker(each.text, each.stable, GUARD_MS, nonce=nonce)
+    caller = Caller(each.text, each.stable, GUARD_MS, nonce=nonce)
     try:
         if pending.kind == "take":
             return rules.hand_out(
-                snapshot, asker, bits=BITS, now_ms=now_ms, latest_ms=2**52, token=nonce
+                snapshot, caller, bits=BITS, now_ms=now_ms, latest_ms=2**52, token=nonce
             )
         if pending.kind == "return":
             last_ms = max(each.last_ms + 1, each.floor_ms)
             return rules.give_back(
-                snapshot, asker, each.machine_id, last_ms=last_ms, token=each.token
+                snapshot, caller, each.machine_id, last_ms=last_ms, token=each.token
             )
         return rules.renew(
             snapshot,
-            asker,
+            caller,
             each.machine_id,
             now_ms=now_ms,
-            mark_ms=mark_ms,
+            fence_ms=fence_ms,
             token=each.token,
             taken=each.taken if is_good else None,
         )
@@ -346,7 +357,7 @@ def _decide_on(
 
 
 def _mark_ms(world: World, each: Instance) -> int:
-    return max(each.mark_ms, each.floor_ms, _wall_ms(world, each) + LEAD_MS)
+    return max(each.fence_ms, each.floor_ms, _wall_ms(world, each) + LEAD_MS)
 
 
 def _decide(world: World, number: int, each: Instance, pending: Pending) -> Iterator[World]:
@@ -368,8 +379,8 @@ def _decide(world: World, number: int, each: Instance, pending: Pending) -> Iter
         if world.budget.lost:
             yield idle._replace(cells=cells, budget=_less(world.budget, "lost"))
     if world.budget.late:
-        flight = Flight(pending.cells, changes)
-        yield idle._replace(flights=(*world.flights, flight), budget=_less(world.budget, "late"))
+        fetch = Fetch(pending.cells, changes)
+        yield idle._replace(fetches=(*world.fetches, fetch), budget=_less(world.budget, "late"))
 
 
 def _told(world: World, number: int, each: Instance, decision: Decision, cells: Cells) -> World:
@@ -390,12 +401,12 @@ def _told(world: World, number: int, each: Instance, decision: Decision, cells: 
     if pending.kind == "take":
         grant = decision.answer
         token = f"{each.text}{each.life}.{each.calls}"
-        taken = Taken(grant.machine_id, _wall_ms(world, each), BITS, token)
+        taken = GrantReceipt(grant.machine_id, _wall_ms(world, each), BITS, token)
         floor_ms = max(grant.floor_ms, each.last_ms)
         after = after._replace(
             machine_id=grant.machine_id,
             floor_ms=floor_ms,
-            mark_ms=-1,
+            fence_ms=-1,
             ends_at=-1.0,
             taken=taken,
             token=token,
@@ -405,9 +416,9 @@ def _told(world: World, number: int, each: Instance, decision: Decision, cells: 
     is_good = pending.asked_at < each.ends_at
     if is_good and not world.at < each.ends_at:
         return _with(world, number, after)  # its answer came after the lease had ended
-    mark_ms = _mark_ms(world, each)
+    fence_ms = _mark_ms(world, each)
     after = after._replace(
-        ends_at=pending.asked_at + LEASE_STEPS, mark_ms=mark_ms, known=(cells, pending.read_at)
+        ends_at=pending.asked_at + LEASE_STEPS, fence_ms=fence_ms, known=(cells, pending.read_at)
     )
     return _issue(_alone(_with(world, number, after), number), number)
 
@@ -436,11 +447,11 @@ def commit(world: World, read: Cells, changes: Frozen) -> Cells | None:
         counted = _one_more(now.counted, read.counted, counted)
         if counted is None:
             return None
-    seats, before = dict(now.seats), dict(read.seats)
-    for key, seat in changes.seats:
-        if _value(seats.get(key)) != _value(before.get(key)):
+    slots, before = dict(now.slots), dict(read.slots)
+    for key, slot in changes.slots:
+        if _value(slots.get(key)) != _value(before.get(key)):
             return None
-        seats[key] = replace(seat, seen_ms=world.store_ms())
+        slots[key] = replace(slot, seen_ms=world.store_ms())
     own, was = dict(now.own), dict(read.own)
     for text, machine_id in changes.own:
         if own.get(text) != was.get(text):
@@ -453,13 +464,15 @@ def commit(world: World, read: Cells, changes: Frozen) -> Cells | None:
         changes.marker or now.marker,
         changes.space or now.space,
         counted or now.counted,
-        tuple(sorted(seats.items())),
+        tuple(sorted(slots.items())),
         tuple(sorted(own.items())),
     )
 
 
 def _conflicts(
-    now: Marker | Space | None, read: Marker | Space | None, written: Marker | Space | None
+    now: Marker | NamespaceRecord | None,
+    read: Marker | NamespaceRecord | None,
+    written: Marker | NamespaceRecord | None,
 ) -> bool:
     """Return whether a cell has changed; an absent one is compared only if it is written.
 
@@ -475,8 +488,8 @@ def _one_more(now: Count | None, read: Count | None, written: Count) -> Count | 
     return replace(now, ids=now.ids + 1) if now.marker_id == read.marker_id else None
 
 
-def _value(seat: Seat | None) -> tuple[tuple[Owner, ...], Note | None] | None:
-    return None if seat is None else (seat.owners, seat.note)
+def _value(slot: MachineSlot | None) -> tuple[tuple[Owner, ...], MachineRecord | None] | None:
+    return None if slot is None else (slot.owners, slot.record)
 
 
 def freeze(changes: Changes) -> Frozen:
@@ -485,7 +498,7 @@ def freeze(changes: Changes) -> Frozen:
         changes.marker,
         changes.space,
         changes.count,
-        tuple(sorted(changes.seats.items())),
+        tuple(sorted(changes.slots.items())),
         tuple(sorted(changes.own.items())),
     )
 
@@ -497,10 +510,10 @@ WIPES: Final[dict[str, Callable[[Cells], Cells]]] = {
     "all": lambda cells: Cells(cells.identity, None),
     "all but the marker": lambda cells: Cells(cells.identity, cells.marker, counted=cells.counted),
     "the machine ids": lambda cells: cells._replace(
-        seats=tuple((key, replace(seat, owners=())) for key, seat in cells.seats), own=()
+        slots=tuple((key, replace(slot, owners=())) for key, slot in cells.slots), own=()
     ),
     "the notes": lambda cells: cells._replace(
-        seats=tuple((key, replace(seat, note=None)) for key, seat in cells.seats)
+        slots=tuple((key, replace(slot, record=None)) for key, slot in cells.slots)
     ),
     "the marker": lambda cells: cells._replace(marker=None, counted=None),
 }
@@ -559,25 +572,25 @@ def _peer_steps(world: World) -> Iterator[World]:
 
 
 def _peer_takes(world: World) -> World | None:
-    seats, now_ms = dict(world.cells.seats), world.at * STEP_MS
+    slots, now_ms = dict(world.cells.slots), world.at * STEP_MS
     ids = range(1 << BITS)
-    returned = [key for key in ids if key in seats and seats[key].owners and not seats[key].is_held]
-    new = [key for key in ids if key not in seats or not seats[key].owners]
+    returned = [key for key in ids if key in slots and slots[key].owners and not slots[key].is_held]
+    new = [key for key in ids if key not in slots or not slots[key].owners]
     expired = [
         key
         for key in ids
-        if key in seats and seats[key].is_held and seats[key].stamp_ms <= now_ms - GUARD_MS
+        if key in slots and slots[key].is_held and slots[key].stamp_ms <= now_ms - GUARD_MS
     ]
     if not (key := next(iter((*returned, *new, *expired)), None)) and key != 0:
         return None
     assert key is not None
-    before = seats.get(key, Seat())
+    before = slots.get(key, MachineSlot())
     if before.stamp_ms >= now_ms:
         return None  # it refuses to begin while the stamp lies ahead of its clock
-    seats[key] = replace(before, owners=(Owner(PEER, now_ms),))
+    slots[key] = replace(before, owners=(Owner(PEER, now_ms),))
     peer = Peer(key, world.at)
     after = world._replace(
-        cells=world.cells._replace(seats=tuple(sorted(seats.items()))),
+        cells=world.cells._replace(slots=tuple(sorted(slots.items()))),
         peer=peer,
         budget=_less(world.budget, "peers"),
     )
@@ -586,12 +599,12 @@ def _peer_takes(world: World) -> World | None:
 
 def _peer_guards(world: World, peer: Peer) -> World:
     """Sign, if the row is still its own; else it goes on without end, as CosId does: not here."""
-    seats, now_ms = dict(world.cells.seats), world.at * STEP_MS
-    seat = seats.get(peer.machine_id, Seat())
-    if PEER not in seat.holders:
+    slots, now_ms = dict(world.cells.slots), world.at * STEP_MS
+    slot = slots.get(peer.machine_id, MachineSlot())
+    if PEER not in slot.holders:
         return world._replace(peer=peer._replace(is_up=False))
-    seats[peer.machine_id] = replace(seat, owners=(Owner(PEER, now_ms),))
-    cells = world.cells._replace(seats=tuple(sorted(seats.items())))
+    slots[peer.machine_id] = replace(slot, owners=(Owner(PEER, now_ms),))
+    cells = world.cells._replace(slots=tuple(sorted(slots.items())))
     return world._replace(cells=cells, peer=peer._replace(signed_at=world.at))
 
 

@@ -13,9 +13,9 @@ import anyio
 from aiocosid.abc import InstanceId, MachineGrant, MachineIdDistributor
 from aiocosid.errors import StoreUnavailableError
 from aiocosid.machine import rules
-from aiocosid.machine.cells import Need
+from aiocosid.machine.cells import ReadRequest
 from aiocosid.machine.distributor import transact
-from aiocosid.machine.rules import Asker
+from aiocosid.machine.rules import Caller
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import ManualClock
 
@@ -81,14 +81,14 @@ class Link(MachineIdDistributor):
             grant = MachineGrant(grant.machine_id, self.floor_ms)
         return self.answer or grant
 
-    async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
+    async def renew(self, machine_id: int, *, now_ms: int, fence_ms: int) -> None:
         self._pass("guard")
-        await self.inner.guard(machine_id, now_ms=now_ms, mark_ms=mark_ms)
+        await self.inner.renew(machine_id, now_ms=now_ms, fence_ms=fence_ms)
         await self._answer()
 
-    async def reassert(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
+    async def reassert(self, machine_id: int, *, now_ms: int, fence_ms: int) -> None:
         self._pass("guard")
-        await self.inner.reassert(machine_id, now_ms=now_ms, mark_ms=mark_ms)
+        await self.inner.reassert(machine_id, now_ms=now_ms, fence_ms=fence_ms)
         await self._answer()
 
     async def _answer(self) -> None:
@@ -96,12 +96,12 @@ class Link(MachineIdDistributor):
             await self.clock.sleep(self.slowness)
             self.calls.append("guarded")
 
-    async def revert(self, machine_id: int, *, last_ms: int) -> None:
+    async def release(self, machine_id: int, *, last_ms: int) -> None:
         self._pass("revert")
         if self.held is not None:
             await self.held.wait()
         if self.returns is None:
-            await self.inner.revert(machine_id, last_ms=last_ms)
+            await self.inner.release(machine_id, last_ms=last_ms)
         else:  # as it was sent
             who, token = self.inner.instance_id, self.inner._token
             give_back = partial(
@@ -113,8 +113,8 @@ class Link(MachineIdDistributor):
                 sent = transact(
                     self.store_._backend,
                     self.namespace,
-                    Need(),
-                    lambda found, _: give_back(found, Asker(who.text, who.stable)),
+                    ReadRequest(),
+                    lambda found, _: give_back(found, Caller(who.text, who.stable)),
                 )
                 with suppress(StopIteration):
                     sent.send(None)

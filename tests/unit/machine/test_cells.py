@@ -13,24 +13,24 @@ from aiocosid.machine.cells import (
     Changes,
     Count,
     Damage,
+    MachineRecord,
+    MachineSlot,
     Marker,
     NamespaceCount,
-    Need,
-    Note,
+    NamespaceRecord,
     Owner,
-    Seat,
+    ReadRequest,
     Snapshot,
-    Space,
     freed,
 )
 
-Cell = Note | Space | Marker | Count | NamespaceCount
-NOTE: Final = Note("é", stable=True, mark_ms=MAX_MS, token="t", turn=-1)  # noqa: S106
+Cell = MachineRecord | NamespaceRecord | Marker | Count | NamespaceCount
+NOTE: Final = MachineRecord("é", stable=True, fence_ms=MAX_MS, token="t", version=-1)  # noqa: S106
 CELLS: Final[list[Cell]] = [
-    Note(),
+    MachineRecord(),
     NOTE,
-    Space(),
-    Space("i", "e", 31, ENDLESS_MS),
+    NamespaceRecord(),
+    NamespaceRecord("i", "e", 31, ENDLESS_MS),
     Marker("i", "e"),
     Count(),
     NamespaceCount(7),
@@ -60,14 +60,19 @@ def test_a_marker_of_another_format_tells_its_number_alone(text: str, found: int
 
 def test_what_is_left_out_is_empty() -> None:
     """Stores rely on it."""
-    assert Note() == Note("", stable=False, mark_ms=-1, token="", turn=0, claimed="", born_ms=0)
-    assert Space() == Space("", "", 0, 0, "", 0, gaps=False, is_new=False)
+    assert MachineRecord() == MachineRecord(
+        "", stable=False, fence_ms=-1, token="", version=0, claimed="", requested_ms=0
+    )
+    assert NamespaceRecord() == NamespaceRecord("", "", 0, 0, "", 0, gaps=False, is_new=False)
     assert (Marker(), Count(), Damage("a", "b")) == (
         Marker("", ""),
         Count("", 0),
         Damage("a", "b", ""),
     )
-    assert (Need(), Changes()) == (Need("", None, is_complete=False, sample=0), Changes(guard_ms=0))
+    assert (ReadRequest(), Changes()) == (
+        ReadRequest("", None, is_complete=False, sample=0),
+        Changes(guard_ms=0),
+    )
     facts: dict[str, Any] = {
         "now_ms": 0,
         "own": None,
@@ -96,8 +101,8 @@ def test_what_is_left_out_is_empty() -> None:
         (Marker, '{"identity":"i","epoch":"e","format":2,"more":1}'),
         (Marker, '{"identity":"i","epoch":"e","format":"1"}'),
         (NamespaceCount, '{"number":-2}'),
-        (Space, Space(bits=32).text()),
-        (Space, Space(bits=-1).text()),
+        (NamespaceRecord, NamespaceRecord(bits=32).text()),
+        (NamespaceRecord, NamespaceRecord(bits=-1).text()),
     ],
 )
 def test_another_text_is_refused(kind: Any, text: str) -> None:
@@ -106,39 +111,50 @@ def test_another_text_is_refused(kind: Any, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seat", "facts"),
+    ("slot", "facts"),
     [
-        (Seat(), ((), False, False, -1, -1, -1)),
-        (Seat((Owner("", 5),)), ((), False, False, 5, -1, 5)),
-        (Seat((Owner("a", 5), Owner("", 4)), Note(mark_ms=6)), (("a",), True, False, 5, 6, 6)),
-        (Seat((Owner("", 5),), NOTE), ((), False, True, 5, MAX_MS, MAX_MS)),
-        (Seat(note=NOTE), ((), False, False, -1, MAX_MS, MAX_MS)),
-        (Seat(note=NOTE, is_damaged=True), ((), True, True, -1, MAX_MS, MAX_MS)),
+        (MachineSlot(), ((), False, False, -1, -1, -1)),
+        (MachineSlot((Owner("", 5),)), ((), False, False, 5, -1, 5)),
+        (
+            MachineSlot((Owner("a", 5), Owner("", 4)), MachineRecord(fence_ms=6)),
+            (("a",), True, False, 5, 6, 6),
+        ),
+        (MachineSlot((Owner("", 5),), NOTE), ((), False, True, 5, MAX_MS, MAX_MS)),
+        (MachineSlot(record=NOTE), ((), False, False, -1, MAX_MS, MAX_MS)),
+        (MachineSlot(record=NOTE, is_damaged=True), ((), True, True, -1, MAX_MS, MAX_MS)),
     ],
 )
-def test_a_machine_id(seat: Seat, facts: tuple[object, ...]) -> None:
-    told = seat.holders, seat.is_held, seat.is_noted, seat.stamp_ms, seat.mark_ms, seat.floor_ms
+def test_a_machine_id(slot: MachineSlot, facts: tuple[object, ...]) -> None:
+    told = slot.holders, slot.is_held, slot.is_noted, slot.stamp_ms, slot.fence_ms, slot.floor_ms
     assert told == facts
 
 
 def test_a_note_is_about_one_instance() -> None:
-    seat = Seat(note=NOTE)
-    assert (seat.note_about("é"), seat.note_about("b"), Seat().note_about("")) == (NOTE, None, None)
+    slot = MachineSlot(record=NOTE)
+    assert (slot.note_about("é"), slot.note_about("b"), MachineSlot().note_about("")) == (
+        NOTE,
+        None,
+        None,
+    )
 
 
 def test_an_id_that_is_given_back() -> None:
-    note = Note("a", stable=True, mark_ms=3, token="t", turn=4, claimed="q", born_ms=5)  # noqa: S106
-    due = Note("", mark_ms=6, token="t", turn=5, born_ms=5)  # noqa: S106
-    assert freed(Seat((Owner("a", 1),), note, 7), 8, mark_ms=6) == Seat((Owner("", 8),), due, 7)
-    assert freed(Seat(), 8) == Seat((Owner("", 8),), Note(turn=1), -1)
+    record = MachineRecord(
+        "a", stable=True, fence_ms=3, token="t", version=4, claimed="q", requested_ms=5
+    )  # noqa: S106
+    due = MachineRecord("", fence_ms=6, token="t", version=5, requested_ms=5)  # noqa: S106
+    assert freed(MachineSlot((Owner("a", 1),), record, 7), 8, fence_ms=6) == MachineSlot(
+        (Owner("", 8),), due, 7
+    )
+    assert freed(MachineSlot(), 8) == MachineSlot((Owner("", 8),), MachineRecord(version=1), -1)
 
 
 def test_what_a_renewal_needs_of_a_snapshot() -> None:
-    one, two = Seat((Owner("a", 1),)), Seat((Owner("b", 2),))
-    whole = Snapshot("ns", "i", seats={1: one, 2: two}, is_complete=True, cells=2, notes=1)
-    part = Snapshot("ns", "i", seats={2: two}, notes=1)
+    one, two = MachineSlot((Owner("a", 1),)), MachineSlot((Owner("b", 2),))
+    whole = Snapshot("ns", "i", slots={1: one, 2: two}, is_complete=True, cells=2, records=1)
+    part = Snapshot("ns", "i", slots={2: two}, records=1)
     assert whole.narrowed(2) == part
-    assert whole.narrowed(3).seats == {}
+    assert whole.narrowed(3).slots == {}
     assert not part.is_sample
     samples = [
         Snapshot("ns", "i", cells=cells, is_complete=is_complete).is_sample
@@ -171,20 +187,25 @@ def test_changes_are_applied() -> None:
     """What they leave out stays."""
     facts: dict[str, Any] = {
         "marker": Marker("i", "e"),
-        "space": Space("i"),
+        "space": NamespaceRecord("i"),
         "count": Count("e", 1),
-        "seats": {1: Seat()},
+        "slots": {1: MachineSlot()},
         "own": 1,
         "last_new": 1,
     }
     found = Snapshot("ns", "i", **facts)
     found.apply(Changes("a", own={"b": 2}))
     assert found == Snapshot("ns", "i", **facts)
-    facts |= {"marker": Marker("j"), "space": Space("j"), "count": Count("f"), "last_new": 0}
-    facts["seats"] = {2: Seat(note=NOTE)}
+    facts |= {
+        "marker": Marker("j"),
+        "space": NamespaceRecord("j"),
+        "count": Count("f"),
+        "last_new": 0,
+    }
+    facts["slots"] = {2: MachineSlot(record=NOTE)}
     changes = Changes("a", own={"a": None}, **{key: facts[key] for key in facts if key != "own"})
     found.apply(changes)
-    facts["seats"] = {1: Seat(), 2: Seat(note=NOTE)}
+    facts["slots"] = {1: MachineSlot(), 2: MachineSlot(record=NOTE)}
     facts["own"] = None
     assert found == Snapshot("ns", "i", **facts)
 
@@ -194,10 +215,10 @@ def test_changes_are_applied() -> None:
     [
         (Changes("a", signed=1, guard_ms=1), False),
         (Changes(marker=Marker()), True),
-        (Changes(space=Space()), True),
+        (Changes(space=NamespaceRecord()), True),
         (Changes(count=Count()), True),
         (Changes(last_new=0), True),
-        (Changes(seats={1: Seat()}), True),
+        (Changes(slots={1: MachineSlot()}), True),
         (Changes(own={"a": None}), True),
     ],
 )

@@ -25,7 +25,7 @@ from aiocosid.errors import (
 )
 from aiocosid.machine import MachineIdLease
 from aiocosid.machine._opening import LOSSES
-from aiocosid.machine.cells import Note, Owner, Seat
+from aiocosid.machine.cells import MachineRecord, MachineSlot, Owner
 from aiocosid.snowflake import COSID_MS, SnowflakeId
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import ManualClock, settle
@@ -44,7 +44,7 @@ async def test_it_takes_an_id_guards_it_and_gives_it_back(clock: ManualClock, ea
         assert (lease.machine_id, lease.term) == (0, 1)
         began = clock.now_ms()
         [machine] = await store.machines()
-        assert machine.mark_ms == began + 90_000 == lease.limit_ms()
+        assert machine.fence_ms == began + 90_000 == lease.limit_ms()
         await clock.advance(60)
         assert link.calls == ["distribute", "guard", "guard"]
         assert lease.limit_ms() > began + 90_000
@@ -52,7 +52,7 @@ async def test_it_takes_an_id_guards_it_and_gives_it_back(clock: ManualClock, ea
             last = COSID_MS.parse(await gen.next_id()).timestamp_ms
     assert [type(event) for event in ear.events[:2]] == [MachineIdDistributed, MachineIdGuarded]
     [machine] = await store.machines()
-    assert (machine.instance_id, machine.mark_ms) == ("", last + 1)
+    assert (machine.instance_id, machine.fence_ms) == ("", last + 1)
 
 
 async def test_a_stamp_a_second_above_the_mark_is_waited_for(clock: ManualClock) -> None:
@@ -61,7 +61,7 @@ async def test_a_stamp_a_second_above_the_mark_is_waited_for(clock: ManualClock)
     former = store.machine_id_distributor(instance_id=who)
     grant = await former.distribute(10, now_ms=clock.now_ms(), latest_ms=clock.now_ms())
     floor = clock.now_ms() + 90_999
-    await former.guard(grant.machine_id, now_ms=clock.now_ms(), mark_ms=floor)
+    await former.renew(grant.machine_id, now_ms=clock.now_ms(), fence_ms=floor)
     again = store.machine_id_distributor(instance_id=who)
     lease = MachineIdLease(again, clock=clock, broken_threshold=0.5, start_timeout=200)
     opening = Call(lease.__aenter__)
@@ -154,7 +154,7 @@ async def test_an_id_that_somebody_else_holds_is_replaced(clock: ManualClock, ea
         first = await gen.next_id()
         link.cut()
         clock.stall(400)  # SIGSTOP past the safe guard
-        await store.revert_machine(machine_id=0)  # as if no other id were left
+        await store.evict_machine(machine_id=0)  # as if no other id were left
         heir = store.machine_id_distributor(instance_id="heir")
         grant = await heir.distribute(10, now_ms=clock.now_ms(), latest_ms=2**62)
         assert grant.machine_id == 0
@@ -200,12 +200,12 @@ async def test_the_machine_id_that_replaces_a_lost_one_may_be_0(
         assert {COSID_MS.parse(each).machine_id for each in lost} == {1}
         link.cut()
         clock.stall(400)
-        await earlier.guard(0, now_ms=clock.now_ms(), mark_ms=clock.now_ms())
-        await store.revert_machine(machine_id=1)
+        await earlier.renew(0, now_ms=clock.now_ms(), fence_ms=clock.now_ms())
+        await store.evict_machine(machine_id=1)
         heir = store.machine_id_distributor(instance_id="heir")
         grant = await heir.distribute(10, now_ms=clock.now_ms(), latest_ms=2**62)
         assert grant.machine_id == 1
-        await earlier.revert(0, last_ms=clock.now_ms())
+        await earlier.release(0, last_ms=clock.now_ms())
         waiting = [Call(gen.next_id)] if first == "waits" else []
         await settle()
         link.heal()
@@ -255,7 +255,7 @@ async def test_a_loss_may_be_an_error_instead(clock: ManualClock, link: Link) ->
     lease = MachineIdLease(link, on_lost="raise", clock=clock)
     async with lease, SnowflakeId(lease, clock=clock) as gen:
         await gen.next_id()
-        await store.revert_machine(machine_id=0)
+        await store.evict_machine(machine_id=0)
         await clock.advance(60)
         for _ in range(2):
             with pytest.raises(MachineIdLostError):
@@ -311,7 +311,7 @@ async def test_crash_and_restart_after_a_step_back(clock: ManualClock) -> None:
     clock.step_wall_ms(-1500)
     async with SnowflakeId(MachineIdLease(Link(store, "host:1"), clock=clock), clock=clock) as gen:
         more = await gen.next_ids(100)
-        assert gen.statistics().machine.mark_wait == 0
+        assert gen.statistics().machine.fence_wait == 0
     assert set(ids).isdisjoint(more)
     assert COSID_MS.parse(more[0]).machine_id == 1
     await crashed.aclose()
@@ -334,7 +334,7 @@ async def test_where_there_is_no_choice_the_mark_is_waited_for(clock: ManualCloc
     assert (before, opening.is_done, opening.error) == (False, True, None)
     assert again.machine_id == 0
     assert again.floor_ms >= mark
-    assert again.statistics().mark_wait > 14
+    assert again.statistics().fence_wait > 14
     await again.aclose()
     await crashed.aclose()
 
@@ -369,7 +369,7 @@ async def test_the_mark_stays_when_the_clock_is_set_back(clock: ManualClock) -> 
     assert not opening.is_done
     await settled(opening.cancel)
     (machine,) = await link.store_.machines()
-    assert machine.mark_ms >= mark
+    assert machine.fence_ms >= mark
 
 
 async def test_a_sign_of_life_is_not_torn(clock: ManualClock, link: Link) -> None:
@@ -530,9 +530,9 @@ async def test_bad_arguments_are_named(argument: str, value: Any) -> None:
     assert caught.value.argument == ("lead" if argument == "peer_safe_guard" else argument)
 
 
-@pytest.mark.parametrize(("ahead_ms", "note"), [(3000, None), (400, None), (3000, Note())])
+@pytest.mark.parametrize(("ahead_ms", "note"), [(3000, None), (400, None), (3000, MachineRecord())])
 async def test_a_stamp_of_cosid_s_far_ahead_fails_the_start_at_once(
-    ahead_ms: int, note: Note | None
+    ahead_ms: int, note: MachineRecord | None
 ) -> None:
     """No mark explains it, as it does where an instance of ours has had the id."""
     clock = ManualClock()
@@ -541,7 +541,7 @@ async def test_a_stamp_of_cosid_s_far_ahead_fails_the_start_at_once(
         10, now_ms=clock.now_ms(), latest_ms=2**60
     )
     stamp_ms = clock.now_ms() + ahead_ms
-    store._backend.cells_of("cosid").seats[1] = Seat((Owner("pod", stamp_ms),), note)
+    store._backend.cells_of("cosid").slots[1] = MachineSlot((Owner("pod", stamp_ms),), note)
     lease = MachineIdLease(
         store.machine_id_distributor(instance_id=InstanceId("pod", stable=True)),
         clock=clock,

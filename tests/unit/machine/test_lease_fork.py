@@ -93,7 +93,7 @@ async def test_a_child_leaves_the_parents_sleeps_alone(tmp_path: Path) -> None:
         async def child() -> list[Any]:
             async with gen:
                 await gen.next_id()
-                ahead = lease.statistics().mark_ms - lease._clock.now_ms()
+                ahead = lease.statistics().fence_ms - lease._clock.now_ms()
             return [ahead > 100_000, *(sleep.cancel_called for sleep in sleeps)]
 
         assert in_child(child) == [True, False]

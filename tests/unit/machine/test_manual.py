@@ -67,8 +67,8 @@ async def test_the_loop_never_touches_a_disk(tmp_path: Path) -> None:
     distributor = manual(tmp_path, instance_id=InstanceId("a", stable=True))
     with blockbuster_ctx():
         await take(distributor)
-        await distributor.guard(7, now_ms=NOW, mark_ms=MARK)
-        await distributor.revert(7, last_ms=NOW)
+        await distributor.renew(7, now_ms=NOW, fence_ms=MARK)
+        await distributor.release(7, last_ms=NOW)
         await distributor.aclose()
 
 
@@ -103,8 +103,8 @@ async def test_the_mark_outlives_a_crash(tmp_path: Path) -> None:
     """Closed without being given back, the next one begins above the mark."""
     distributor = manual(tmp_path)
     await take(distributor)
-    await distributor.guard(7, now_ms=NOW, mark_ms=MARK)
-    await distributor.guard(7, now_ms=NOW, mark_ms=MARK - 1000)
+    await distributor.renew(7, now_ms=NOW, fence_ms=MARK)
+    await distributor.renew(7, now_ms=NOW, fence_ms=MARK - 1000)
     assert mark_of(tmp_path) == f"7|{MARK}"
     await distributor.aclose()
     after = manual(tmp_path)
@@ -116,9 +116,9 @@ async def test_who_holds_it_still_begins_above_its_mark(tmp_path: Path) -> None:
     """Asked again without being given back: ids up to the mark may have been issued."""
     distributor = manual(tmp_path)
     await take(distributor)
-    await distributor.guard(7, now_ms=NOW, mark_ms=MARK)
+    await distributor.renew(7, now_ms=NOW, fence_ms=MARK)
     assert await take(distributor) == (7, MARK)
-    await distributor.revert(7, last_ms=NOW)
+    await distributor.release(7, last_ms=NOW)
     assert mark_of(tmp_path) == f"7|{MARK}"
 
 
@@ -126,25 +126,25 @@ async def test_giving_back_lowers_the_mark_and_unlocks(tmp_path: Path) -> None:
     """To the last time that was used, or not at all; twice is as good as once."""
     distributor = manual(tmp_path)
     await take(distributor)
-    await distributor.guard(7, now_ms=NOW, mark_ms=MARK)
-    await distributor.revert(8, last_ms=1)
+    await distributor.renew(7, now_ms=NOW, fence_ms=MARK)
+    await distributor.release(8, last_ms=1)
     for last in (NOW + 17, 1):
-        await distributor.revert(7, last_ms=last)
+        await distributor.release(7, last_ms=last)
         assert mark_of(tmp_path) == f"7|{NOW + 17}"
     after = manual(tmp_path)
     assert await take(after) == (7, NOW + 17)
-    await after.guard(7, now_ms=NOW, mark_ms=MARK)
-    await after.revert(7, last_ms=-1)
+    await after.renew(7, now_ms=NOW, fence_ms=MARK)
+    await after.release(7, last_ms=-1)
     assert mark_of(tmp_path) == f"7|{MARK}"
 
 
 async def test_the_mark_never_goes_below_the_owner_before(tmp_path: Path) -> None:
     first, second = manual(tmp_path), manual(tmp_path)
     await take(first)
-    await first.guard(7, now_ms=NOW, mark_ms=MARK)
+    await first.renew(7, now_ms=NOW, fence_ms=MARK)
     await first.aclose()
     await take(second)
-    await second.revert(7, last_ms=5)
+    await second.release(7, last_ms=5)
     assert mark_of(tmp_path) == f"7|{MARK}"
 
 
@@ -152,13 +152,13 @@ async def test_only_the_holder_guards(tmp_path: Path) -> None:
     """Not before it is taken, not after it is given back, and no other id."""
     distributor = manual(tmp_path)
     with pytest.raises(MachineIdLostError, match="does not hold"):
-        await distributor.guard(7, now_ms=NOW, mark_ms=MARK)
+        await distributor.renew(7, now_ms=NOW, fence_ms=MARK)
     await take(distributor)
     with pytest.raises(MachineIdLostError, match="this distributor has 7"):
-        await distributor.guard(8, now_ms=NOW, mark_ms=MARK)
-    await distributor.revert(7, last_ms=-1)
+        await distributor.renew(8, now_ms=NOW, fence_ms=MARK)
+    await distributor.release(7, last_ms=-1)
     with pytest.raises(MachineIdLostError, match="does not hold"):
-        await distributor.guard(7, now_ms=NOW, mark_ms=MARK)
+        await distributor.renew(7, now_ms=NOW, fence_ms=MARK)
     assert not (tmp_path / "aiocosid.Y29zaWQ.7.mark").exists()
 
 
@@ -166,13 +166,13 @@ async def test_a_lock_file_that_was_removed_is_noticed(tmp_path: Path) -> None:
     """Another process may lock a new one: this one must not go on, nor touch the other's mark."""
     first, second = manual(tmp_path), manual(tmp_path)
     await take(first)
-    await first.guard(7, now_ms=NOW, mark_ms=MARK)
+    await first.renew(7, now_ms=NOW, fence_ms=MARK)
     (tmp_path / "aiocosid.Y29zaWQ.7.lock").unlink()
     assert await take(second) == (7, MARK)
-    await second.guard(7, now_ms=NOW, mark_ms=MARK + 10_000)
+    await second.renew(7, now_ms=NOW, fence_ms=MARK + 10_000)
     with pytest.raises(MachineIdLostError, match="was removed"):
-        await first.guard(7, now_ms=NOW, mark_ms=MARK + 20_000)
-    await first.revert(7, last_ms=NOW)
+        await first.renew(7, now_ms=NOW, fence_ms=MARK + 20_000)
+    await first.release(7, last_ms=NOW)
     assert mark_of(tmp_path) == f"7|{MARK + 10_000}"
     await second.aclose()
 
@@ -225,11 +225,11 @@ async def test_a_stable_instance_keeps_cosids_file(tmp_path: Path) -> None:
     state.write_text(f"7|{NOW + 9}")
     distributor = manual(tmp_path, instance_id=who)
     assert await take(distributor) == (7, NOW + 9)
-    await distributor.guard(7, now_ms=NOW + 5, mark_ms=MARK)
+    await distributor.renew(7, now_ms=NOW + 5, fence_ms=MARK)
     assert state.read_text() == f"7|{NOW + 9}"
-    await distributor.guard(7, now_ms=NOW + 20, mark_ms=MARK)
+    await distributor.renew(7, now_ms=NOW + 20, fence_ms=MARK)
     assert state.read_text() == f"7|{NOW + 20}"
-    await distributor.revert(7, last_ms=NOW + 19)
+    await distributor.release(7, last_ms=NOW + 19)
     state.write_text(f"6|{MARK + 99}")
     assert await take(distributor) == (7, NOW + 19), "the time of another id was taken"
     assert state.read_text() == f"7|{NOW}"
@@ -242,12 +242,12 @@ async def test_giving_back_raises_cosids_stamp(tmp_path: Path) -> None:
     distributor = manual(tmp_path, instance_id=InstanceId("h:1", stable=True))
     for last, stamp in ((MARK - 100, MARK - 100), (NOW + 7, MARK - 100), (-1, MARK - 100)):
         await take(distributor)
-        await distributor.guard(7, now_ms=NOW + 20, mark_ms=MARK)
-        await distributor.revert(7, last_ms=last)
+        await distributor.renew(7, now_ms=NOW + 20, fence_ms=MARK)
+        await distributor.release(7, last_ms=last)
         assert state.read_text() == f"7|{stamp}"
     state.write_text(f"7|{NOW}")  # without the stamp there is the mark of the owner before
     await take(distributor)
-    await distributor.revert(7, last_ms=NOW + 1)
+    await distributor.release(7, last_ms=NOW + 1)
     assert state.read_text() == f"7|{MARK}"
 
 
@@ -260,7 +260,7 @@ async def test_damage_of_cosids_file_is_named(tmp_path: Path) -> None:
 async def test_an_instance_that_is_not_stable_keeps_none(tmp_path: Path) -> None:
     distributor = manual(tmp_path, instance_id="h:1")
     await take(distributor)
-    await distributor.guard(7, now_ms=NOW, mark_ms=MARK)
+    await distributor.renew(7, now_ms=NOW, fence_ms=MARK)
     await distributor.aclose()
     assert names(tmp_path) == {
         *("aiocosid.Y29zaWQ.7.lock", "aiocosid.Y29zaWQ.7.mark", "aiocosid.Y29zaWQ.bits")
@@ -272,7 +272,7 @@ async def test_a_namespace_of_any_characters(tmp_path: Path, namespace: str) -> 
     """It makes no directory and fits a file name, and a second one is refused all the same."""
     first = manual(tmp_path, namespace=namespace)
     await take(first)
-    await first.guard(7, now_ms=NOW, mark_ms=MARK)
+    await first.renew(7, now_ms=NOW, fence_ms=MARK)
     with pytest.raises(MachineIdInUseError):
         await take(manual(tmp_path, namespace=namespace))
     await first.aclose()
@@ -388,10 +388,10 @@ async def test_taken_anew_while_it_is_given_back(tmp_path: Path) -> None:
     await take(distributor)
     takings = distributor._held.takings
     await take(distributor)
-    await distributor.guard(7, now_ms=NOW, mark_ms=MARK)
+    await distributor.renew(7, now_ms=NOW, fence_ms=MARK)
     distributor._held.give_back(NOW, takings=takings)
     distributor._held.release(takings=takings)
-    await distributor.guard(7, now_ms=NOW, mark_ms=MARK)
+    await distributor.renew(7, now_ms=NOW, fence_ms=MARK)
     assert mark_of(tmp_path) == f"7|{MARK}"
     await distributor.aclose()
 
@@ -444,8 +444,8 @@ async def test_the_ordinal_of_a_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert (pod.machine_id, pod.instance_id) == (3, InstanceId("web-3", stable=True))
     assert StatefulSetMachineIdDistributor(pod_name="a-b-12").machine_id == 12
     assert await take(pod) == (3, -1)
-    await pod.guard(3, now_ms=NOW, mark_ms=MARK)
-    await pod.revert(3, last_ms=NOW + 1)
+    await pod.renew(3, now_ms=NOW, fence_ms=MARK)
+    await pod.release(3, last_ms=NOW + 1)
     again = StatefulSetMachineIdDistributor(pod_name="web-3", state_dir=tmp_path)
     assert await take(again) == (3, NOW + 1)
     await again.aclose()

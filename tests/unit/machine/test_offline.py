@@ -16,7 +16,7 @@ from aiocosid.errors import (
     MachineIdUnavailableError,
 )
 from aiocosid.machine import MachineIdLease
-from aiocosid.machine.cells import Owner, Seat
+from aiocosid.machine.cells import MachineSlot, Owner
 from aiocosid.machine.distributor import CellMachineIdDistributor
 from aiocosid.snowflake import COSID_MS, SnowflakeId
 from aiocosid.stores.memory import MemoryStore
@@ -109,7 +109,7 @@ class TestStart:
         Call(elsewhere.__aenter__)
         await bench.clock.advance(1)
         assert elsewhere.machine_id == 0
-        mark_ms = elsewhere.limit_ms()
+        fence_ms = elsewhere.limit_ms()
         again = bench.lease()
         bench.links[-1].loses_grants = True
         Call(again.__aenter__)
@@ -117,7 +117,7 @@ class TestStart:
         assert again.machine_id == -1
         bench.links[-1].loses_grants = False
         await bench.clock.advance(30)
-        assert again.floor_ms >= mark_ms
+        assert again.floor_ms >= fence_ms
 
     @pytest.mark.parametrize("offline", [OFFLINE, 0.0])
     async def test_beside_a_living_process_it_takes_nothing(
@@ -154,7 +154,7 @@ class TestStart:
             elsewhere = bench.lease(Disk(bench.clock.monotonic, boot="elsewhere"))
             Call(elsewhere.__aenter__)
             await bench.clock.advance(1)
-            mark_ms = elsewhere.limit_ms()
+            fence_ms = elsewhere.limit_ms()
             link.loses_grants = True
             Call(lease.__aenter__)
             await bench.clock.advance(2)
@@ -166,7 +166,7 @@ class TestStart:
             link.heal()
             await bench.clock.advance(3)
             assert lease.statistics().losses == 1
-            assert lease.floor_ms >= mark_ms
+            assert lease.floor_ms >= fence_ms
         else:
             link.cut()
             assert await bench.wait_of_start(lease) <= 0.6
@@ -232,17 +232,17 @@ class TestWithoutTheStore:
         """And no further; once the store is back, ids come again."""
         gen = SnowflakeId(bench.lives[0], clock=bench.clock, wait_timeout=0.5)
         async with gen:
-            mark_ms = bench.lives[0].limit_ms()
+            fence_ms = bench.lives[0].limit_ms()
             bench.links[0].cut()
             for _ in range(58):
                 await bench.clock.advance(10)
-                mark_ms = COSID_MS.parse(await gen.next_id()).timestamp_ms
-                assert bench.clock.now_ms() - mark_ms < 1000
+                fence_ms = COSID_MS.parse(await gen.next_id()).timestamp_ms
+                assert bench.clock.now_ms() - fence_ms < 1000
             await bench.clock.advance(30)
             assert bench.lives[0].limit_ms() < bench.clock.now_ms()
             bench.links[0].heal()
             await bench.clock.advance(3)
-            assert COSID_MS.parse(await gen.next_id()).timestamp_ms > mark_ms
+            assert COSID_MS.parse(await gen.next_id()).timestamp_ms > fence_ms
 
     @pytest.mark.usefixtures("last")
     async def test_the_disk_s_mark_is_kept_ahead(self, bench: Bench) -> None:
@@ -273,7 +273,7 @@ class TestWithoutTheStore:
         again = cut_off(bench, on_lost="raise")
         await bench.wait_of_start(again)
         assert await highest(again, bench.clock) > last
-        await bench.store.revert_machine(machine_id=again.machine_id)
+        await bench.store.evict_machine(machine_id=again.machine_id)
         other = bench.store.machine_id_distributor(instance_id="other")
         now_ms = bench.clock.now_ms()
         grant = await other.distribute(10, now_ms=now_ms, latest_ms=2**60)
@@ -319,7 +319,7 @@ class TestRefusals:
         await store.machine_id_distributor(instance_id="ours").distribute(
             10, now_ms=1, latest_ms=2**60
         )
-        store._backend.cells_of("cosid").seats[1] = Seat((Owner("java", 1),))
+        store._backend.cells_of("cosid").slots[1] = MachineSlot((Owner("java", 1),))
         ours = store.machine_id_distributor(
             instance_id=POD, state_dir=tmp_path, offline=60, offline_beside_cosid=is_confirmed
         )

@@ -82,7 +82,7 @@ async def test_of_two_owners_the_later_yields_at_once(clock: ManualClock) -> Non
         inner._taken = replace(inner._taken, machine_id=0)
         store.forget_machines()
         for lease in (first, second):
-            lease.hurry()
+            lease.renew_now()
             await settle()
         assert (first.machine_id, second.machine_id) == (0, -1)
         assert second.limit_ms() == -1
@@ -150,7 +150,7 @@ async def test_whoever_was_suspended_takes_nothing_back(clock: ManualClock) -> N
         clock.step_wall_ms(271_000)
         server.stall(271)
         store.forget_machines()
-        lease.hurry()
+        lease.renew_now()
         await settle()
         assert isinstance(lease.statistics().last_error, MachineIdQuarantineError)
         assert not await store.machines()

@@ -18,10 +18,20 @@ from aiocosid.errors import (
     MachineIdUnavailableError,
 )
 from aiocosid.machine import MachineIdLease, ManualMachineIdDistributor, administration, rules
-from aiocosid.machine.cells import Changes, Count, Marker, Need, Note, Owner, Seat, Snapshot, Space
+from aiocosid.machine.cells import (
+    Changes,
+    Count,
+    MachineRecord,
+    MachineSlot,
+    Marker,
+    NamespaceRecord,
+    Owner,
+    ReadRequest,
+    Snapshot,
+)
 from aiocosid.machine.operations import RenewOperation
 from aiocosid.machine.operations import renew as renew_operation
-from aiocosid.machine.rules import Asker, Decision
+from aiocosid.machine.rules import Caller, Decision
 from aiocosid.snowflake import COSID_MS, TWITTER, SnowflakeId, SnowflakeLayout
 from aiocosid.stores.http import HttpStore
 from aiocosid.stores.memory import MemoryStore
@@ -30,11 +40,11 @@ from aiocosid.testing import ManualClock
 from ._lives import Bench
 
 NOW: Final = 1_700_000_000_000
-ME: Final = Asker("me", guard_ms=300_000, nonce="n")
-SPACE: Final = Space("here", "e", bits=3, guard_ms=300_000, region_code=3)
-WHOLE: Final = Need("me", is_complete=True, namespaces=True)
-JAVA: Final = Seat((Owner("java", NOW),))
-FREE: Final = Seat((Owner("", NOW - 5),))
+ME: Final = Caller("me", guard_ms=300_000, nonce="n")
+SPACE: Final = NamespaceRecord("here", "e", bits=3, guard_ms=300_000, region_code=3)
+WHOLE: Final = ReadRequest("me", is_complete=True, namespaces=True)
+JAVA: Final = MachineSlot((Owner("java", NOW),))
+FREE: Final = MachineSlot((Owner("", NOW - 5),))
 
 
 def snapshot(**facts: Any) -> Snapshot:
@@ -50,10 +60,10 @@ def snapshot(**facts: Any) -> Snapshot:
     return Snapshot("shop", "here", **(usual | facts))
 
 
-def hand_out(found: Snapshot, region_code: int = 3, asker: Asker = ME) -> Decision:
+def hand_out(found: Snapshot, region_code: int = 3, caller: Caller = ME) -> Decision:
     return rules.hand_out(
         found,
-        asker,
+        caller,
         bits=3,
         now_ms=NOW,
         latest_ms=NOW,
@@ -139,10 +149,10 @@ def test_the_first_of_a_region() -> None:
     """On CosId's adder it goes on from there; the ids of lower regions are not given back."""
     found = hand_out(snapshot(space=None, count=None))
     assert found.answer.machine_id == 4
-    assert found.changes.seats.keys() == {4}
+    assert found.changes.slots.keys() == {4}
     assert found.changes.last_new == 4
     assert found.changes.space == replace(SPACE, gaps=True)
-    again = hand_out(snapshot(last_new=4, space=found.changes.space, seats={4: JAVA}))
+    again = hand_out(snapshot(last_new=4, space=found.changes.space, slots={4: JAVA}))
     assert (again.answer.machine_id, again.changes.space) == (5, None)
     assert hand_out(snapshot(last_new=None, space=None)).changes.space == SPACE
 
@@ -150,9 +160,9 @@ def test_the_first_of_a_region() -> None:
 def test_what_is_skipped_in_the_region_is_given_back() -> None:
     """As without regions: CosId's peers count on."""
     late = replace(FREE, owners=(Owner("", NOW + 9),))
-    found = hand_out(snapshot(last_new=3, seats={4: late, 5: late}, space=replace(SPACE)))
+    found = hand_out(snapshot(last_new=3, slots={4: late, 5: late}, space=replace(SPACE)))
     assert found.answer.machine_id == 6
-    assert found.changes.seats.keys() == {6}
+    assert found.changes.slots.keys() == {6}
     found = rules.hand_out(
         snapshot(last_new=-1),
         ME,
@@ -164,25 +174,25 @@ def test_what_is_skipped_in_the_region_is_given_back() -> None:
         region_code=3,
     )
     assert found.answer.machine_id == 6
-    holders = {number: each.holders for number, each in found.changes.seats.items()}
+    holders = {number: each.holders for number, each in found.changes.slots.items()}
     assert holders == {4: (), 5: (), 6: ("me",)}
 
 
 def test_another_region_is_never_entered() -> None:
-    """Whatever is free there, or expired, or the asker's own; what it had there is given back."""
-    seats = dict.fromkeys(range(4), FREE) | dict.fromkeys(range(4, 8), JAVA)
-    found = hand_out(snapshot(last_new=7, seats=seats))
+    """Whatever is free there, or expired, or the caller's own; what it had there is given back."""
+    slots = dict.fromkeys(range(4), FREE) | dict.fromkeys(range(4, 8), JAVA)
+    found = hand_out(snapshot(last_new=7, slots=slots))
     assert str(found.error).startswith("all 4 machine ids of namespace 'shop' are held")
-    mine = Seat((Owner("me", NOW),), Note("me", token="s"))  # noqa: S106 - no secret
-    found = hand_out(snapshot(last_new=4, seats={1: mine, 4: FREE}))
+    mine = MachineSlot((Owner("me", NOW),), MachineRecord("me", token="s"))  # noqa: S106 - no secret
+    found = hand_out(snapshot(last_new=4, slots={1: mine, 4: FREE}))
     assert found.answer.machine_id == 4
-    assert found.changes.seats[1].holders == ()
+    assert found.changes.slots[1].holders == ()
 
 
 def test_what_was_left_out_is_found_within_the_region() -> None:
     """Nothing below it, although that was left out, too."""
-    seats = dict.fromkeys((4, 5, 7), JAVA)
-    found = hand_out(snapshot(last_new=7, seats=seats, space=replace(SPACE, gaps=True)))
+    slots = dict.fromkeys((4, 5, 7), JAVA)
+    found = hand_out(snapshot(last_new=7, slots=slots, space=replace(SPACE, gaps=True)))
     assert found.answer.machine_id == 6
 
 
@@ -190,12 +200,12 @@ def test_a_lower_region_on_the_same_adder() -> None:
     """After an operator has changed the region; the adder is above all of the new one."""
     first = hand_out(snapshot(space=None, count=None)).changes
     assert first.space is not None
-    seats = {4: FREE}
+    slots = {4: FREE}
     changed = administration.set_bits(
-        snapshot(last_new=4, seats=seats, space=first.space), ME, 3, region_code_of(0, 1)
+        snapshot(last_new=4, slots=slots, space=first.space), ME, 3, region_code_of(0, 1)
     )
     assert changed.changes.space == replace(first.space, region_code=2)
-    found = hand_out(snapshot(last_new=4, seats=seats, space=changed.changes.space), 2)
+    found = hand_out(snapshot(last_new=4, slots=slots, space=changed.changes.space), 2)
     assert (found.answer.machine_id, found.changes.last_new) == (0, None)
 
 
@@ -206,15 +216,16 @@ def test_a_sample_is_as_good_as_all(region_code: int) -> None:
     ids = region_ids(3, region_code)
     for _ in range(2000):
         last_new = chance.choice((-1, *ids))
-        kinds = (FREE, JAVA, Seat((Owner("", NOW + 9),)))
-        seats = {each: chance.choice(kinds) for each in ids if each <= last_new}
+        kinds = (FREE, JAVA, MachineSlot((Owner("", NOW + 9),)))
+        slots = {each: chance.choice(kinds) for each in ids if each <= last_new}
         space = replace(SPACE, region_code=region_code, gaps=True)
-        whole = snapshot(seats=seats, last_new=last_new, space=space)
-        pool = [each for each, seat in seats.items() if not seat.is_held][:2]
+        whole = snapshot(slots=slots, last_new=last_new, space=space)
+        pool = [each for each, slot in slots.items() if not slot.is_held][:2]
         sampled = {
-            each: seats.get(each, Seat()) for each in pool or range(last_new + 1, last_new + 3)
+            each: slots.get(each, MachineSlot())
+            for each in pool or range(last_new + 1, last_new + 3)
         }
-        sample = replace(whole, seats=sampled, is_complete=False, cells=len(seats), notes=0)
+        sample = replace(whole, slots=sampled, is_complete=False, cells=len(slots), notes=0)
         found, due = hand_out(sample, region_code), hand_out(whole, region_code)
         if found.need is not None:
             assert found.need == WHOLE
@@ -229,7 +240,7 @@ def test_more_cells_than_the_region_has_handed_out() -> None:
     """The adder has lost its value, or a peer has handed out what it should not have."""
     facts: dict[str, Any] = {"is_complete": False, "notes": 0, "last_new": 4}
     for cells, need in ((1, None), (2, WHOLE)):
-        found = hand_out(snapshot(seats={4: JAVA, 5: Seat()}, cells=cells, **facts))
+        found = hand_out(snapshot(slots={4: JAVA, 5: MachineSlot()}, cells=cells, **facts))
         assert found.need == need
 
 
@@ -262,25 +273,25 @@ def test_another_split_is_refused(noted: int, asked: int, told: str, more: str) 
 
 
 @pytest.mark.parametrize("outside", [JAVA, replace(JAVA, is_damaged=True, owners=())])
-def test_a_namespace_in_use_gets_no_regions(outside: Seat) -> None:
+def test_a_namespace_in_use_gets_no_regions(outside: MachineSlot) -> None:
     """CosId on Java holds an id of another region: that region's store would hand it out, too."""
     facts: dict[str, Any] = {"space": replace(SPACE, bits=0, region_code=1), "last_new": 3}
-    found = hand_out(snapshot(seats={3: outside}, **facts))
+    found = hand_out(snapshot(slots={3: outside}, **facts))
     assert isinstance(found.error, MachineIdInUseError)
     told = "another region of the machine ids of namespace 'shop' is in use by"
     assert str(found.error).startswith(f"{told} {'java' if outside.holders else 'an unknown'}")
     assert not found.changes
-    assert hand_out(snapshot(seats={3: FREE}, **facts)).answer.machine_id == 4
+    assert hand_out(snapshot(slots={3: FREE}, **facts)).answer.machine_id == 4
     facts["last_new"] = 4
-    assert hand_out(snapshot(seats={4: outside}, **facts)).answer.machine_id == 5
-    sample = snapshot(seats={4: FREE}, is_complete=False, cells=1, notes=0, **facts)
+    assert hand_out(snapshot(slots={4: outside}, **facts)).answer.machine_id == 5
+    sample = snapshot(slots={4: FREE}, is_complete=False, cells=1, notes=0, **facts)
     assert hand_out(sample).need == WHOLE
 
 
 def test_a_region_is_changed_as_a_width_is() -> None:
     """Nothing happens if it is there; nothing while an id is held."""
     assert administration.set_bits(snapshot(), ME, 3, 3) == Decision()
-    found = administration.set_bits(snapshot(seats={4: JAVA}), ME, 3)
+    found = administration.set_bits(snapshot(slots={4: JAVA}), ME, 3)
     assert isinstance(found.error, MachineIdInUseError)
     found = administration.set_bits(snapshot(), ME, 3)
     assert found.changes.space == replace(SPACE, region_code=1)
@@ -293,7 +304,7 @@ async def test_operators_change_a_region() -> None:
     grant = await former.distribute(3, now_ms=NOW, latest_ms=NOW)
     with pytest.raises(MachineIdInUseError):
         await store.set_machine_bits(bits=3)
-    await former.revert(grant.machine_id, last_ms=-1)
+    await former.release(grant.machine_id, last_ms=-1)
     for bits, region, region_bits in ((3, 8, 3), (3, None, 1), (3, 1, 3), (32, None, 0)):
         with pytest.raises(InvalidArgumentError):
             await store.set_machine_bits(bits=bits, region=region, region_bits=region_bits)
@@ -309,20 +320,22 @@ async def test_operators_change_a_region() -> None:
 
 def test_who_asserts_an_id_notes_the_region() -> None:
     """Whoever comes after the quarantine finds it."""
-    lost = snapshot(space=Space("here", "e", quarantine="q", since_ms=NOW - 1, guard_ms=300_000))
+    lost = snapshot(
+        space=NamespaceRecord("here", "e", quarantine="q", since_ms=NOW - 1, guard_ms=300_000)
+    )
     asked = RenewOperation(
         instance="me",
         guard_ms=300_000,
         machine_id=4,
         now_ms=NOW,
-        mark_ms=NOW,
+        fence_ms=NOW,
         token="t",  # noqa: S106 - no secret
         bits=3,
         region_code=3,
-        born_ms=NOW - 5,
+        requested_ms=NOW - 5,
         is_valid=True,
     )
-    found = renew_operation(asked, lost, asked.asker("n"))
+    found = renew_operation(asked, lost, asked.caller("n"))
     assert found.changes.space is not None
     assert (found.changes.space.bits, found.changes.space.region_code) == (3, 3)
     again = replace(found.changes.space, quarantine="", since_ms=0)
@@ -338,7 +351,7 @@ async def test_a_store_that_was_emptied() -> None:
     times = {"now_ms": clock.now_ms(), "latest_ms": 2**53}
     grant = await one.distribute(3, **times)
     store.forget_machines(namespace="cosid", everything=True)
-    await one.reassert(grant.machine_id, now_ms=clock.now_ms(), mark_ms=clock.now_ms())
+    await one.reassert(grant.machine_id, now_ms=clock.now_ms(), fence_ms=clock.now_ms())
     await clock.advance(400)
     other = store.machine_id_distributor(instance_id="other", region=0, region_bits=1)
     with pytest.raises(MachineBitsMismatchError):
@@ -371,13 +384,13 @@ async def test_a_start_without_the_store(stays: bool) -> None:
 
 def test_a_namespace_without_regions_is_stored_as_before() -> None:
     """A process that knows no regions reads it; one with regions it does not understand."""
-    assert "region_code" not in Space(bits=3).text()
-    assert Space.read(Space(bits=3).text()) == Space(bits=3)
+    assert "region_code" not in NamespaceRecord(bits=3).text()
+    assert NamespaceRecord.read(NamespaceRecord(bits=3).text()) == NamespaceRecord(bits=3)
     assert '"region_code":3' in SPACE.text()
-    assert Space.read(SPACE.text()) == SPACE
+    assert NamespaceRecord.read(SPACE.text()) == SPACE
     for bits, code in ((3, 0), (3, -1), (3, 8), (0, 2)):
         with pytest.raises(ValueError, match="region_code"):
-            Space.read(replace(SPACE, bits=bits, region_code=code).text())
+            NamespaceRecord.read(replace(SPACE, bits=bits, region_code=code).text())
     assert Changes().space is None
 
 

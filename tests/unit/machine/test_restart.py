@@ -1,4 +1,4 @@
-"""Whether a stable instance that was killed begins before its time mark has passed, and where."""
+"""Whether a stable instance that was killed begins before its fence has passed, and where."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aiocosid.errors import (
     MachineIdUnavailableError,
     StoreError,
 )
-from aiocosid.machine.cells import Note, Owner, Seat
+from aiocosid.machine.cells import MachineRecord, MachineSlot, Owner
 from aiocosid.machine.restart import early_floor_ms, is_still_its
 from aiocosid.machine.restart_file import RestartFile
 from aiocosid.snowflake import COSID_MS, UID_GENERATOR_HA, CachedSnowflakeId, SnowflakeId
@@ -123,17 +123,17 @@ class TestDecision:
 
     def test_a_renewal_is_named_by_token_turn_and_stamp(self) -> None:
         """And only that of the instance that holds the id."""
-        note = Note("a", stable=True, mark_ms=9, token="t", turn=7)  # noqa: S106 - no password
-        seat = Seat((Owner("a", 50),), note)
-        assert seat.renewal_of("a", 3) == "t 7 50 3"
+        note = MachineRecord("a", stable=True, fence_ms=9, token="t", version=7)  # noqa: S106 - no password
+        slot = MachineSlot((Owner("a", 50),), note)
+        assert slot.renewal_of("a", 3) == "t 7 50 3"
         others = [
-            Seat(),
-            Seat((Owner("a", 50),)),
-            Seat((Owner("", 50),), note),
-            Seat((Owner("b", 50),), note),
-            Seat((Owner("a", 50), Owner("b", 50)), note),
-            replace(seat, note=replace(note, instance="b")),
-            replace(seat, note=replace(note, token="")),
+            MachineSlot(),
+            MachineSlot((Owner("a", 50),)),
+            MachineSlot((Owner("", 50),), note),
+            MachineSlot((Owner("b", 50),), note),
+            MachineSlot((Owner("a", 50), Owner("b", 50)), note),
+            replace(slot, record=replace(note, instance="b")),
+            replace(slot, record=replace(note, token="")),
         ]
         assert [each.renewal_of("a", 3) for each in others] == [""] * len(others)
 

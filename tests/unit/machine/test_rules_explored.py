@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 from aiocosid.machine import losses, rules
-from aiocosid.machine.cells import Seat, Snapshot
+from aiocosid.machine.cells import MachineSlot, Snapshot
 
 from ._exploration import Budget, explore
 
@@ -82,20 +82,20 @@ def test_no_longer_history_either(name: str) -> None:
 # Planted defects.
 
 
-def _expires_by_stamp(snapshot: Snapshot, seat: Seat, asker: rules.Asker) -> bool:
-    return bool(seat.holders) and seat.stamp_ms <= snapshot.now_ms - asker.guard_ms
+def _expires_by_stamp(snapshot: Snapshot, slot: MachineSlot, caller: rules.Caller) -> bool:
+    return bool(slot.holders) and slot.stamp_ms <= snapshot.now_ms - caller.guard_ms
 
 
-def _expires_early(snapshot: Snapshot, seat: Seat, asker: rules.Asker) -> bool:
-    return _is_expired(snapshot, seat, replace(asker, guard_ms=asker.guard_ms // 2))
+def _expires_early(snapshot: Snapshot, slot: MachineSlot, caller: rules.Caller) -> bool:
+    return _is_expired(snapshot, slot, replace(caller, guard_ms=caller.guard_ms // 2))
 
 
 _is_expired = rules._is_expired
 _give_back = rules.give_back
 
 
-def _gives_back_silently(snapshot: Snapshot, asker: Any, machine_id: int, **about: Any) -> Any:
-    return _give_back(snapshot, asker, machine_id, **(about | {"last_ms": -1}))  # pyright: ignore[reportArgumentType]
+def _gives_back_silently(snapshot: Snapshot, caller: Any, machine_id: int, **about: Any) -> Any:
+    return _give_back(snapshot, caller, machine_id, **(about | {"last_ms": -1}))  # pyright: ignore[reportArgumentType]
 
 
 def _is_never_short(_: Snapshot) -> bool:
@@ -124,7 +124,7 @@ DEFECTS: Final[dict[str, tuple[object, str, object, str]]] = {
         "one id for two",
     ),
     "the mark is not looked at": (
-        *(Seat, "floor_ms", property(lambda seat: seat.stamp_ms)),
+        *(MachineSlot, "floor_ms", property(lambda slot: slot.stamp_ms)),
         "a crash",
     ),
     "a return does not tell what was issued": (

@@ -9,43 +9,53 @@ from typing import Any
 import pytest
 
 from aiocosid.machine import rules
-from aiocosid.machine.cells import Count, Marker, Note, Owner, Seat, Snapshot, Space
-from aiocosid.machine.rules import Asker, Decision
+from aiocosid.machine.cells import (
+    Count,
+    MachineRecord,
+    MachineSlot,
+    Marker,
+    NamespaceRecord,
+    Owner,
+    Snapshot,
+)
+from aiocosid.machine.rules import Caller, Decision
 
 NOW = 1_700_000_000_000
 SAMPLE = 2
-ASKER = Asker("me", guard_ms=300_000, nonce="n")
+ASKER = Caller("me", guard_ms=300_000, nonce="n")
 
 
 def drawn(chance: random.Random) -> Snapshot:
     """A namespace as CosId's peers and ours may leave it."""
-    seats: dict[int, Seat] = {}
+    slots: dict[int, MachineSlot] = {}
     last_new = chance.randrange(-1, 8)
     for number in range(last_new + 1):
         stamp = NOW + chance.choice((-5, 0, 5)) * 1000
-        noted = Note(f"i{number}", mark_ms=stamp, token="t", turn=1)  # noqa: S106 - no secret
+        noted = MachineRecord(f"i{number}", fence_ms=stamp, token="t", version=1)  # noqa: S106 - no secret
         kinds = [
-            Seat(),  # a peer died between its two steps
-            Seat((Owner(f"i{number}", stamp),), noted),
-            Seat((Owner(f"java{number}", stamp),)),
-            Seat((Owner("", stamp),)),
-            Seat((Owner("", stamp),), replace(noted, instance="")),
-            Seat((Owner("", stamp),), noted),
-            Seat((Owner("", stamp),), is_damaged=False, note=Note(turn=1)),
+            MachineSlot(),  # a peer died between its two steps
+            MachineSlot((Owner(f"i{number}", stamp),), noted),
+            MachineSlot((Owner(f"java{number}", stamp),)),
+            MachineSlot((Owner("", stamp),)),
+            MachineSlot((Owner("", stamp),), replace(noted, instance="")),
+            MachineSlot((Owner("", stamp),), noted),
+            MachineSlot((Owner("", stamp),), is_damaged=False, record=MachineRecord(version=1)),
         ]
-        seats[number] = chance.choice(kinds)
-    if seats and chance.random() < 0.5:
-        number = chance.choice(list(seats))
-        seats[number] = Seat((Owner("me", NOW),), Note("me", mark_ms=NOW, token="t"))  # noqa: S106
-    ids = sum(seat.is_noted for seat in seats.values())
+        slots[number] = chance.choice(kinds)
+    if slots and chance.random() < 0.5:
+        number = chance.choice(list(slots))
+        slots[number] = MachineSlot(
+            (Owner("me", NOW),), MachineRecord("me", fence_ms=NOW, token="t")
+        )  # noqa: S106
+    ids = sum(slot.is_noted for slot in slots.values())
     return Snapshot(
         "ns",
         "here",
         now_ms=NOW,
         marker=Marker("here", "e"),
-        space=Space("here", "e", bits=3, guard_ms=300_000),
+        space=NamespaceRecord("here", "e", bits=3, guard_ms=300_000),
         count=Count("e", ids),
-        seats={number: seat for number, seat in seats.items() if seat != Seat()},
+        slots={number: slot for number, slot in slots.items() if slot != MachineSlot()},
         last_new=last_new,
         is_complete=True,
     )
@@ -53,24 +63,24 @@ def drawn(chance: random.Random) -> Snapshot:
 
 def sampled(snapshot: Snapshot) -> Snapshot:
     """What a backend reads of it."""
-    seats, last_new = snapshot.seats, snapshot.last_new
+    slots, last_new = snapshot.slots, snapshot.last_new
     assert last_new is not None
-    pool = sorted(number for number, seat in seats.items() if seat.owners and not seat.is_held)
+    pool = sorted(number for number, slot in slots.items() if slot.owners and not slot.is_held)
     chosen = pool[:SAMPLE] or list(range(last_new + 1, last_new + 1 + SAMPLE))
-    chosen += [number for number, seat in seats.items() if "me" in seat.holders]
+    chosen += [number for number, slot in slots.items() if "me" in slot.holders]
     return replace(
         snapshot,
-        seats={number: seats.get(number, Seat()) for number in chosen},
+        slots={number: slots.get(number, MachineSlot()) for number in chosen},
         is_complete=False,
-        cells=sum(bool(seat.owners) for seat in seats.values()),
-        notes=sum(seat.note is not None for seat in seats.values()),
+        cells=sum(bool(slot.owners) for slot in slots.values()),
+        records=sum(slot.record is not None for slot in slots.values()),
     )
 
 
-def decide(snapshot: Snapshot, latest_ms: int, asker: Asker = ASKER, spread: int = 0) -> Decision:
+def decide(snapshot: Snapshot, latest_ms: int, caller: Caller = ASKER, spread: int = 0) -> Decision:
     return rules.hand_out(
         snapshot,
-        asker,
+        caller,
         bits=3,
         now_ms=NOW,
         latest_ms=latest_ms,
@@ -81,13 +91,13 @@ def decide(snapshot: Snapshot, latest_ms: int, asker: Asker = ASKER, spread: int
 
 def without_adder(snapshot: Snapshot) -> Snapshot:
     """As on a store where all cells are ours: no peer's, and no number without a cell."""
-    seats = {
-        number: replace(seat, note=seat.note or Note("".join(seat.holders), token="t"))  # noqa: S106
-        for number, seat in snapshot.seats.items()
-        if seat.owners
+    slots = {
+        number: replace(slot, record=slot.record or MachineRecord("".join(slot.holders), token="t"))  # noqa: S106
+        for number, slot in snapshot.slots.items()
+        if slot.owners
     }
-    ids = sum(seat.is_noted for seat in seats.values())
-    return replace(snapshot, seats=seats, last_new=None, count=Count("e", ids))
+    ids = sum(slot.is_noted for slot in slots.values())
+    return replace(snapshot, slots=slots, last_new=None, count=Count("e", ids))
 
 
 def test_a_sample_of_cells_that_are_all_ours() -> None:
@@ -96,7 +106,7 @@ def test_a_sample_of_cells_that_are_all_ours() -> None:
     for _ in range(3000):
         snapshot, spread = drawn(chance), chance.choice((0, 0, 1, 5))
         whole = without_adder(snapshot)
-        first = max(whole.seats, default=-1) + 1
+        first = max(whole.slots, default=-1) + 1
         sample = sampled(replace(whole, last_new=first - 1))
         found = decide(replace(sample, last_new=None, first_new=first), NOW + 10_000, spread=spread)
         if found.need is not None:
@@ -104,11 +114,11 @@ def test_a_sample_of_cells_that_are_all_ours() -> None:
             continue
         taken += 1
         machine_id = found.answer.machine_id
-        before = whole.seats.get(machine_id, Seat())
+        before = whole.slots.get(machine_id, MachineSlot())
         assert not before.is_held or before.holders == ("me",)
         assert found.changes.last_new is None
-        mine = {number for number, seat in whole.seats.items() if "me" in seat.holders}
-        assert found.changes.seats.keys() == {machine_id} | mine
+        mine = {number for number, slot in whole.slots.items() if "me" in slot.holders}
+        assert found.changes.slots.keys() == {machine_id} | mine
         passed_over += machine_id > first
     assert taken > 1000, "most need no more"
     assert passed_over > 100
@@ -120,69 +130,71 @@ def test_a_sample_is_as_good_as_all(stable: bool) -> None:
     chance, taken = random.Random(3), 0  # noqa: S311 - the same every time
     for _ in range(3000):
         snapshot, latest = drawn(chance), NOW + chance.choice((-1, 1)) * 2000
-        asker = replace(ASKER, stable=stable)
-        found = decide(sampled(snapshot), latest, asker)
+        caller = replace(ASKER, stable=stable)
+        found = decide(sampled(snapshot), latest, caller)
         if found.need is not None:
             assert (found.need.is_complete, found.need.sample) == (True, 0)
             continue
         taken += 1
-        due = decide(snapshot, latest, asker)
+        due = decide(snapshot, latest, caller)
         assert (found.answer, found.changes) == (due.answer, due.changes)
     assert taken > 1000, "most need no more"
 
 
 def test_what_was_lost_is_not_handed_out() -> None:
-    """Cells or notes that are gone are noticed, or another id is taken."""
+    """Cells or records that are gone are noticed, or another id is taken."""
     chance, noticed = random.Random(4), 0  # noqa: S311 - the same every time
     for _ in range(3000):
         snapshot = drawn(chance)
-        noted = [number for number, seat in snapshot.seats.items() if seat.is_noted]
+        noted = [number for number, slot in snapshot.slots.items() if slot.is_noted]
         if not noted:
             continue
         lost = chance.sample(noted, chance.randrange(1, len(noted) + 1))
-        left = dict(snapshot.seats)
+        left = dict(snapshot.slots)
         for number in lost:
-            seat = left.pop(number)
-            kept = chance.choice([None, Seat(note=seat.note), replace(seat, note=None)])
+            slot = left.pop(number)
+            kept = chance.choice(
+                [None, MachineSlot(record=slot.record), replace(slot, record=None)]
+            )
             left |= {} if kept is None else {number: kept}
         is_reset = chance.random() < 0.5
-        damaged = replace(snapshot, seats=left, last_new=-1 if is_reset else snapshot.last_new)
+        damaged = replace(snapshot, slots=left, last_new=-1 if is_reset else snapshot.last_new)
         found = decide(sampled(damaged), NOW + 10_000)
         if found.need is not None or found.is_alarm:
             noticed += 1
             continue
         machine_id = found.answer.machine_id
-        before = snapshot.seats.get(machine_id, Seat())
+        before = snapshot.slots.get(machine_id, MachineSlot())
         # Given back, its own, or one that nobody ever had.
         assert not before.is_held or before.holders == ("me",)
     assert noticed > 1000
 
 
-NOTED = Note("i", token="t", turn=1)  # noqa: S106 - no secret
-FREED = Seat(note=replace(NOTED, instance=""))
-JAVA = Seat((Owner("", NOW),))
+NOTED = MachineRecord("i", token="t", version=1)  # noqa: S106 - no secret
+FREED = MachineSlot(record=replace(NOTED, instance=""))
+JAVA = MachineSlot((Owner("", NOW),))
 
 
 @pytest.mark.parametrize(
-    ("seats", "about"),
+    ("slots", "about"),
     [
         # CosId's adder was lost, and a peer holds 0.
-        ({0: Seat()}, {"last_new": -1, "cells": 1}),
-        # It was put back, and so was the cell of 2, but not the note.
+        ({0: MachineSlot()}, {"last_new": -1, "cells": 1}),
+        # It was put back, and so was the cell of 2, but not the record.
         ({2: FREED}, {"last_new": 1, "cells": 2, "notes": 1, "count": Count("e", 1)}),
         # Somebody holds what a peer has given back late.
-        ({0: replace(JAVA, note=NOTED)}, {"last_new": 0, "cells": 1}),
+        ({0: replace(JAVA, record=NOTED)}, {"last_new": 0, "cells": 1}),
         # All have to be counted.
         ({0: JAVA}, {"last_new": 0, "cells": 1, "count": None}),
         ({0: JAVA}, {"last_new": 0, "cells": 1, "count": Count("former", 0)}),
         # Nothing in it need not be waited for, or is free.
-        ({0: Seat((Owner("", NOW + 5000),))}, {"last_new": 0, "cells": 1}),
+        ({0: MachineSlot((Owner("", NOW + 5000),))}, {"last_new": 0, "cells": 1}),
         ({}, {"last_new": 7, "cells": 8}),
     ],
 )
-def test_when_all_is_asked_for(seats: dict[int, Seat], about: dict[str, Any]) -> None:
+def test_when_all_is_asked_for(slots: dict[int, MachineSlot], about: dict[str, Any]) -> None:
     """A sample that does not suffice is no reason to take an id, or to refuse one."""
-    facts = {"seats": seats, "notes": 0, "count": Count("e", 0), "is_complete": False, **about}
+    facts = {"slots": slots, "notes": 0, "count": Count("e", 0), "is_complete": False, **about}
     found = decide(replace(drawn(random.Random(1)), **facts), NOW + 1)  # noqa: S311 - not drawn
     assert found.need is not None
     assert found.need.is_complete

@@ -119,7 +119,7 @@ async def test_ids_that_go_with_their_sessions_are_no_thefts() -> None:
     async with MachineIdLease(link, clock=clock) as lease, SnowflakeId(lease, clock=clock) as gen:
         for losses in range(5):
             assert lease.statistics().losses == losses
-            await link.inner.revert(lease.machine_id, last_ms=-1)
+            await link.inner.release(lease.machine_id, last_ms=-1)
             link.number += 1
             await clock.advance(0.001)
             assert await gen.next_id() > 0

@@ -217,7 +217,7 @@ class TestJoining:
         store = link.store_
         lease = MachineIdLease(link, clock=clock)
         async with lease:
-            await store.revert_machine(machine_id=0)
+            await store.evict_machine(machine_id=0)
             link.refuse("distribute")
             await clock.advance(60)
             assert lease.machine_id < 0
@@ -236,7 +236,7 @@ class TestJoining:
         store = link.store_
         first, second = (SnowflakeId(link, name=name, clock=clock) for name in "ab")
         await first.__aenter__()
-        await store.revert_machine(machine_id=0)
+        await store.evict_machine(machine_id=0)
         link.refuse("distribute")
         await clock.advance(61)
         call = await settled(Call, second.__aenter__)
@@ -334,7 +334,7 @@ class TestLives:
             while not opening.is_done:
                 await settle()
         async with lease:
-            await store.revert_machine(machine_id=lease.machine_id)
+            await store.evict_machine(machine_id=lease.machine_id)
             other = store.machine_id_distributor(instance_id="other")
             async with MachineIdLease(other, clock=clock):
                 mine = lease.machine_id
@@ -361,7 +361,7 @@ class TestLives:
         for late in link.returns:
             late()
         (machine,) = await store.machines()
-        assert machine.mark_ms >= lease.limit_ms()
+        assert machine.fence_ms >= lease.limit_ms()
         await lease.aclose()
         await settle()
 
@@ -371,7 +371,7 @@ class TestLives:
         async with SnowflakeId(link, clock=clock) as generator:
             ids = await generator.next_ids(3)
             link.floor_ms = clock.now_ms() + 70_000  # a former owner's, at the next distribution
-            await store.revert_machine(machine_id=0)
+            await store.evict_machine(machine_id=0)
             await clock.advance(60)
             call = Call(generator.next_id)
             await clock.advance(9.9)
@@ -388,7 +388,7 @@ class TestLives:
             await clock.advance(50)
             last = COSID_MS.parse(await generator.next_id()).timestamp_ms
             link.floor_ms = -1
-            await store.revert_machine(machine_id=0)
+            await store.evict_machine(machine_id=0)
             clock.step_wall_ms(-30_000)
             await clock.advance(15)
             lease = generator._lease
@@ -617,4 +617,4 @@ async def leave_a_mark(link: Link, clock: ManualClock) -> None:
     """Be a former life that crashed, with a mark that is ahead."""
     grant = await link.inner.distribute(10, now_ms=clock.now_ms(), latest_ms=2**62)
     now_ms = clock.now_ms()
-    await link.inner.guard(grant.machine_id, now_ms=now_ms, mark_ms=now_ms + 90_000)
+    await link.inner.renew(grant.machine_id, now_ms=now_ms, fence_ms=now_ms + 90_000)

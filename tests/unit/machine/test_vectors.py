@@ -295,11 +295,11 @@ async def test_a_manual_id(vector: Any, tmp_path: Path) -> None:
                 seen = max(seen, files.get(args["namespace"], who).last_timestamp_ms)
             case "guard" if "error" in (due["result"] or {}):
                 with pytest.raises(MachineIdLostError):
-                    await distributor.guard(args["machine_id"], now_ms=now, mark_ms=-1)
+                    await distributor.renew(args["machine_id"], now_ms=now, fence_ms=-1)
             case "guard":
                 seen = max(seen, now)
-                await distributor.guard(args["machine_id"], now_ms=now, mark_ms=-1)
+                await distributor.renew(args["machine_id"], now_ms=now, fence_ms=-1)
             case _:
-                await distributor.revert(args["machine_id"], last_ms=-1)
+                await distributor.release(args["machine_id"], last_ms=-1)
         assert files.get(args["namespace"], who).last_timestamp_ms == seen
     await distributor.aclose()

@@ -242,7 +242,7 @@ async def test_an_outage_is_no_hunger(clock: ManualClock) -> None:
 
 
 async def test_nowait_asks_for_more(clock: ManualClock) -> None:
-    """WouldBlock starts a flight and counts as hunger, but nobody waited: no starvation."""
+    """WouldBlock starts a fetch and counts as hunger, but nobody waited: no starvation."""
     store = gated()
     async with SegmentChainId(store, clock=clock) as chain:
         store.close()

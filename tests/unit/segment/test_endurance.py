@@ -98,7 +98,7 @@ async def test_a_load_that_jumps_tenfold_waits_for_one_trip_at_most(clock: Manua
     assert opening.is_done
     await load(chain, clock, rate=20, seconds=30)
     calls = [Call(chain.next_ids, 50) for _ in range(40)]
-    await clock.advance(0.2 + 0.2 + TICK)  # the flight under way, and the one for all of them
+    await clock.advance(0.2 + 0.2 + TICK)  # the fetch under way, and the one for all of them
     assert all(call.is_done for call in calls)
     await chain.aclose()
     await settle()

@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 import aiocosid.segment
-from aiocosid._life.loop import Root
+from aiocosid._life.loop import TaskRoot
 from aiocosid.abc import GroupedId, IdSegmentDistributor
 from aiocosid.abc.events import IdsDiscarded, SegmentFetched
 from aiocosid.errors import (
@@ -129,7 +129,7 @@ async def test_the_last_millisecond_of_a_day_has_ids(clock: ManualClock) -> None
 async def test_a_call_that_waits_over_midnight_is_of_the_day_before(clock: ManualClock) -> None:
     """Number and group come from the same day; a batch is of one day, however long it waits."""
     stores = Distributors(GatedDistributor)
-    orders = grouped(stores, clock, kind="segment")
+    orders = grouped(stores, clock, group_kind="segment")
     opening = await settled(Call, orders.__aenter__)
     await settled(stores.made[f"order@{FRIDAY}"].let_through)
     assert opening.is_done
@@ -152,7 +152,7 @@ async def test_a_call_that_waits_over_midnight_is_of_the_day_before(clock: Manua
 
 async def test_a_batch_cancelled_while_it_is_made_is_a_gap(clock: ManualClock) -> None:
     """A long one gives the loop turns; its ids are counted as given up then."""
-    async with grouped(MemoryStore(), clock, step=10_000, kind="segment") as orders:
+    async with grouped(MemoryStore(), clock, step=10_000, group_kind="segment") as orders:
         await orders.next_id()
         with anyio.CancelScope() as scope:
             scope.cancel()
@@ -230,7 +230,7 @@ async def test_the_longest_unused_group_is_dropped(clock: ManualClock) -> None:
     present = "a"
     store = MemoryStore()
     async with grouped(
-        store, clock, group_by=GroupBy.key(lambda: present), max_groups=2, kind="segment"
+        store, clock, group_by=GroupBy.key(lambda: present), max_groups=2, group_kind="segment"
     ) as gen:
         ids: list[GroupedId] = []
         for key in "abacab":
@@ -253,7 +253,7 @@ async def test_a_group_with_callers_is_never_dropped(clock: ManualClock) -> None
     present = "busy"
     stores = Distributors(GatedDistributor)
     group_by = GroupBy.key(lambda: present)
-    async with grouped(stores, clock, group_by=group_by, max_groups=1, kind="segment") as gen:
+    async with grouped(stores, clock, group_by=group_by, max_groups=1, group_kind="segment") as gen:
         waiting = await settled(Call, gen.next_id)
         for present in ("b", "c", "d"):
             call = await settled(Call, gen.next_id)
@@ -272,7 +272,7 @@ async def test_a_new_group_is_not_dropped_for_the_oldest_ones_that_are_stuck(
     present = "stuck-1"
     stores = Distributors(GatedDistributor)
     group_by = GroupBy.key(lambda: present)
-    async with grouped(stores, clock, group_by=group_by, max_groups=4, kind="segment") as gen:
+    async with grouped(stores, clock, group_by=group_by, max_groups=4, group_kind="segment") as gen:
         calls: list[Call] = []
         for present in ("stuck-1", "stuck-2", "idle-1", "idle-2", "new", "new", "new"):
             calls.append(await settled(Call, gen.next_id))
@@ -373,7 +373,7 @@ async def test_it_lives_in_anothers_root(clock: ManualClock) -> None:
     """As in a provider: all groups' tasks run in the one root, and end with it."""
     store = MemoryStore()
     orders = grouped(store, clock)
-    root = Root(lambda: (orders,))
+    root = TaskRoot(lambda: (orders,))
     await root.start("aiocosid other")
     await orders._open(root)
     assert await orders.next_id() == 1

@@ -64,7 +64,7 @@ async def test_generators_count_as_cosids() -> None:
             group_by=GroupBy.day(zone=UTC, pattern=args["pattern"]),
             offset=args["offset"],
             step=args["step"],
-            kind=args["kind"],
+            group_kind=args["kind"],
             ttl=None if args["ttl"] == "forever" else args["ttl"] + 0.5,  # Java's whole seconds
             clock=clock,
         ) as generator:

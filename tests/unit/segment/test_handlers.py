@@ -23,7 +23,7 @@ import pytest
 import aiocosid._life.waiting_line
 import aiocosid.segment
 from aiocosid import connect
-from aiocosid._life.loop import Root
+from aiocosid._life.loop import TaskRoot
 from aiocosid.abc import IdSegmentDistributor
 from aiocosid.abc.events import DistanceChanged, Event, SegmentFetched, Starved
 from aiocosid.errors import ClosedError, WouldBlock
@@ -65,7 +65,7 @@ async def test_a_handler_at_any_line_gets_no_id_that_another_gets(kind: type[IdG
 
         def handler(ids: list[int] = taken, lines: Random = lines) -> None:
             nonlocal refused
-            if lines.random() > 0.1:  # else no flight would ever bring enough
+            if lines.random() > 0.1:  # else no fetch would ever bring enough
                 return
             try:
                 ids.append(generator.next_id_nowait())
@@ -171,7 +171,7 @@ async def test_a_real_signal_handler() -> None:
 
 
 class Remote(MemoryStore):
-    """Wants a flight for each call."""
+    """Wants a fetch for each call."""
 
     def segment_distributor(self, **about: Any) -> Any:
         return WrappedDistributor(super().segment_distributor(**about))
@@ -262,7 +262,7 @@ class Bell(WrappedDistributor):
 
 
 async def ask_where_no_task_runs(ask_later: Callable[[Callable[[], None]], object]) -> None:
-    """The next flight takes off all the same, at once, and one for all."""
+    """The next fetch takes off all the same, at once, and one for all."""
     for kind in (SegmentChainId, SegmentId):
         bell = Bell(counter(step=5))
         async with kind(bell, ttl=1000) as generator:
@@ -350,8 +350,8 @@ async def test_a_store_in_this_process_asked_in_a_callback() -> None:
 
 
 async def test_what_was_asked_for_in_a_callback_is_started_before_the_root_ends() -> None:
-    """Else closing would wait for a flight that never takes off."""
-    root = Root(tuple)
+    """Else closing would wait for a fetch that never takes off."""
+    root = TaskRoot(tuple)
     await root.start("aiocosid other")
     started: list[str] = []
 
@@ -382,7 +382,7 @@ async def test_a_flight_that_could_not_be_started_is_started_by_the_next_call(
     async with SegmentId(WrappedDistributor(counter())) as generator:
         await generator.next_ids(10)
         with monkeypatch.context() as patch:
-            patch.setattr(Root, "start_soon", fail)
+            patch.setattr(TaskRoot, "start_soon", fail)
             with pytest.raises(KeyboardInterrupt):
                 await generator.next_id()
         assert await generator.next_id() > 10

@@ -35,7 +35,7 @@ from ._kit import Generator, counter, drain, gated
 KINDS = pytest.mark.parametrize("kind", [SegmentChainId, SegmentId])
 
 
-class Stamping(FailingDistributor):
+class SnowflakeOpening(FailingDistributor):
     """Remembers when it was called."""
 
     def __init__(self, inner: IdSegmentDistributor, clock: ManualClock) -> None:
@@ -162,7 +162,7 @@ async def test_pauses_grow_and_are_not_in_step(clock: ManualClock) -> None:
     """50 ms after the first failure, doubled by each one up to 1 s, half of it at random."""
     pauses = []
     for _ in range(2):
-        store = Stamping(counter(), clock)
+        store = SnowflakeOpening(counter(), clock)
         async with SegmentChainId(store, wait_timeout=60, fetch_timeout=1, clock=clock) as chain:
             await drain(chain)
             await clock.advance(1)
@@ -186,7 +186,7 @@ async def test_pauses_grow_and_are_not_in_step(clock: ManualClock) -> None:
 
 async def test_the_first_pauses_are_short(clock: ManualClock) -> None:
     """A single failure costs no caller more than 50 ms; after a success the count begins anew."""
-    store = Stamping(counter(), clock)
+    store = SnowflakeOpening(counter(), clock)
     async with SegmentId(store, clock=clock) as generator:
         for _ in range(3):
             await drain(generator)
@@ -346,7 +346,7 @@ class Counting(WrappedDistributor):
 
 @KINDS
 async def test_one_flight_at_a_time(kind: type[Generator], clock: ManualClock) -> None:
-    """A thousand tasks, a store that takes 500 ms, a step of 10: no error, no second flight."""
+    """A thousand tasks, a store that takes 500 ms, a step of 10: no error, no second fetch."""
     store = Counting(SlowDistributor(counter(), latency=0.5, clock=clock))
     ids: list[int] = []
 

@@ -107,14 +107,14 @@ def test_a_starvation_doubles_the_distance_once() -> None:
 
 
 def test_a_landing_without_starvation_at_rest_changes_nothing() -> None:
-    """However much of the safe distance a flight used up."""
+    """However much of the safe distance a fetch used up."""
     pace = Pace(step=10, safe_distance=2)
     assert not pace.landed(taken=19, demand=19, starved=False)
     assert pace.distance == 2
 
 
 def test_a_blip_at_rest_costs_nothing_besides() -> None:
-    """What was taken during the flight that starved is not bought ahead too."""
+    """What was taken during the fetch that starved is not bought ahead too."""
     pace = Pace(step=10, safe_distance=2)
     pace.landed(taken=20, demand=inf, starved=True)
     assert pace.missing(40, 0) == 0
@@ -122,7 +122,7 @@ def test_a_blip_at_rest_costs_nothing_besides() -> None:
 
 
 def test_what_a_flight_uses_up_is_bought_with_the_next() -> None:
-    """Under load the distance is full when the flight lands, not when it takes off."""
+    """Under load the distance is full when the fetch lands, not when it takes off."""
     pace = Pace(step=10, safe_distance=2)
     starve(pace, 3)
     assert not pace.landed(taken=50, demand=50, starved=False)
@@ -132,7 +132,7 @@ def test_what_a_flight_uses_up_is_bought_with_the_next() -> None:
 
 
 def test_a_tight_flight_makes_a_grown_distance_longer_before_anybody_starves() -> None:
-    """By a quarter, when a flight used up more than three fifths of it; at rest it is nothing."""
+    """By a quarter, when a fetch used up more than three fifths of it; at rest it is nothing."""
     pace = Pace(step=10, safe_distance=2)
     assert not pace.landed(taken=19, demand=20 * TIGHT + 1, starved=False)
     starve(pace, 2)
@@ -209,7 +209,7 @@ def test_the_distance_stays_between_rest_and_its_limit(
 def test_no_more_is_bought_than_the_limit(
     sizes: tuple[int, int, int], landings: list[tuple[int, bool]], remaining: int, wanted: int
 ) -> None:
-    """Not even with what a flight uses up on top; at rest a segment that was begun is replaced."""
+    """Not even with what a fetch uses up on top; at rest a segment that was begun is replaced."""
     step, safe_distance, max_distance = sizes
     pace = Pace(step=step, safe_distance=safe_distance, max_distance=max_distance * step)
     for taken, starved in landings:
@@ -320,12 +320,12 @@ def test_a_copy_does_not_know_what_another_has_seen() -> None:
 
 @given(st.integers(1, 400), st.integers(1, 20))
 def test_a_steady_load_finds_its_distance_and_keeps_it(per_flight: int, safe_distance: int) -> None:
-    """After some flights it neither starves, nor doubles, nor halves any more."""
+    """After some fetches it neither starves, nor doubles, nor halves any more."""
     pace = Pace(step=10, safe_distance=safe_distance)
     ahead, changes = safe_distance * 10, []
-    for flight in range(200):
+    for fetch in range(200):
         bought = pace.missing(ahead, 0) * 10
-        if bought == 0:  # used up at the same rate until a flight is due
+        if bought == 0:  # used up at the same rate until a fetch is due
             ahead -= per_flight
             pace.note(max(ahead, 0), 0.0)
             continue
@@ -335,11 +335,11 @@ def test_a_steady_load_finds_its_distance_and_keeps_it(per_flight: int, safe_dis
         before = pace.distance
         pace.landed(taken=taken, demand=per_flight if taken else inf, starved=starved)
         if pace.distance != before or starved:
-            changes.append(flight)
+            changes.append(fetch)
         ahead += bought - taken
-        if flight % 20 == 19 and pace.end_period(ahead, idle=False):
-            changes.append(flight)
-    assert all(flight < 100 for flight in changes)
+        if fetch % 20 == 19 and pace.end_period(ahead, idle=False):
+            changes.append(fetch)
+    assert all(fetch < 100 for fetch in changes)
     assert pace.distance <= max(safe_distance, 4 * (per_flight / 10 + 1))
 
 

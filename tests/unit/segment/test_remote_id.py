@@ -11,12 +11,14 @@ import pytest
 from aiocosid.abc.events import IdsDiscarded, SegmentFetched
 from aiocosid.errors import (
     InvalidArgumentError,
+    NotOpenError,
     SegmentUnavailableError,
     StoreError,
     StoreUnavailableError,
     UnsupportedByStoreError,
 )
 from aiocosid.segment import RemoteId
+from aiocosid.segment.blocks import Block, ShardBits
 from aiocosid.testing import IdGeneratorContract, MakeGenerator, ManualClock
 
 from .._kit import Call, Ear
@@ -24,6 +26,8 @@ from .._kit import Call, Ear
 
 class Server:
     """Hands out blocks of several ranges, as ticks of a Snowflake are."""
+
+    shards: ShardBits | None = None
 
     def __init__(self, *, tick: int = 7, gap: int = 100, stride: int = 1) -> None:
         self.next = 1
@@ -35,7 +39,7 @@ class Server:
     async def aopen(self) -> None:
         """Keep counting."""
 
-    async def take_ids(self, name: str, count: int) -> list[range]:
+    async def take_block(self, name: str, count: int) -> Block:
         assert name == "event"
         self.counts.append(count)
         await anyio.lowlevel.checkpoint()
@@ -49,7 +53,7 @@ class Server:
             found.append(range(self.next, self.next + size * self.stride, self.stride))
             self.next += size * self.stride + self.gap
             count -= size
-        return found
+        return Block(found, self.shards)
 
 
 def remote(server: Server, **options: Any) -> RemoteId:
@@ -115,6 +119,45 @@ class TestBlocks:
                 await ids._distributor.next_max_id(1)
 
 
+class TestShards:
+    """Ids of a sharded generator: a block serves all of them."""
+
+    async def test_ids_are_put_on_a_shard(self) -> None:
+        """One by one, several, and without waiting; nothing is asked for them."""
+        server = Server(tick=10**4)
+        server.next, server.shards = (5 << 16) + (3 << 8) + 1, ShardBits(8, 15)
+        async with remote(server, block=100, max_age=None) as ids:
+            asked = len(server.counts)
+            found = [await ids.next_id(), await ids.next_id(0), await ids.next_id(15)]
+            found += [*await ids.next_ids(2, 7), ids.next_id_nowait(4), ids.next_id_nowait()]
+            assert len(server.counts) == asked
+        assert [each >> 8 & 15 for each in found] == [3, 0, 15, 7, 7, 4, 3]
+        assert {each >> 12 for each in found} == {5 << 4}
+        assert [each & 255 for each in found] == [1, 2, 3, 4, 5, 6, 7]
+
+    @pytest.mark.parametrize("wrong", [-1, 16, True, "7"])
+    async def test_a_shard_outside_its_bits(self, wrong: Any) -> None:
+        """The error has the limit, and no id is taken."""
+        server = Server()
+        server.shards = ShardBits(8, 15)
+        async with remote(server, block=100, max_age=None) as ids:
+            with pytest.raises(InvalidArgumentError, match="integer from 0 to 15"):
+                await ids.next_id(wrong)
+            with pytest.raises(InvalidArgumentError, match="integer from 0 to 15"):
+                await ids.next_ids(2, wrong)
+            with pytest.raises(InvalidArgumentError, match="integer from 0 to 15"):
+                ids.next_id_nowait(wrong)
+            assert ids.statistics().ids_handed_out == 0
+
+    async def test_ids_without_a_shard(self) -> None:
+        ids = remote(Server())
+        with pytest.raises(NotOpenError):
+            await ids.next_id(1)
+        async with ids:
+            with pytest.raises(InvalidArgumentError, match=r"sharding_id is 1; .* carry no shard"):
+                await ids.next_id(1)
+
+
 class TestAge:
     async def test_old_ids_are_given_up(self) -> None:
         """After ``max_age`` the next caller gets new ones."""
@@ -176,7 +219,7 @@ class TestOutages:
         """Opening raises it, as of a name that the server does not have."""
 
         class Refusing(Server):
-            async def take_ids(self, name: str, count: int) -> list[range]:
+            async def take_block(self, name: str, count: int) -> Block:
                 raise StoreError("server", f"no {name} for {count}")
 
         with pytest.raises(StoreError, match="no event"):

@@ -22,7 +22,7 @@ from aiocosid.testing import (
     settle,
 )
 
-from ...histories import History, Taken, violations
+from ...histories import GrantReceipt, History, violations
 from .._kit import Call, Ear, settled, tasks
 from ._kit import counter
 
@@ -177,7 +177,7 @@ async def test_a_step_without_strict_is_out_of_order() -> None:
     async with made[0], made[1]:
         for generator in (made[0], made[1], made[0]):
             await history.take(generator.next_ids)
-    assert violations(history.calls) == [(Taken(2, 3, 11, 11), Taken(4, 5, 2, 2))]
+    assert violations(history.calls) == [(GrantReceipt(2, 3, 11, 11), GrantReceipt(4, 5, 2, 2))]
 
 
 async def test_a_store_that_does_not_declare_itself_is_refused() -> None:
@@ -225,14 +225,14 @@ async def test_groups_are_refused_where_a_counter_is() -> None:
     with pytest.raises(InvalidArgumentError, match="False for chains"):
         GroupedSegmentId(MemoryStore(), **options)
     with pytest.raises(UnsupportedByStoreError, match="does not declare"):
-        GroupedSegmentId(Undeclared, kind="segment", **options)
+        GroupedSegmentId(Undeclared, group_kind="segment", **options)
 
 
 async def test_a_provider_agrees_on_strict_groups() -> None:
     """Whatever the step, which is not used."""
     year = GroupBy.year(zone="UTC")
     async with IdProvider(MemoryStore()) as ids:
-        made = await ids.grouped("order", group_by=year, kind="segment", strict=True)
+        made = await ids.grouped("order", group_by=year, group_kind="segment", strict=True)
         options: dict[str, Any] = {"group_by": year, "kind": "segment"}
         assert await ids.grouped("order", strict=True, step=7, **options) is made
         with pytest.raises(BusyError, match="strict order"):

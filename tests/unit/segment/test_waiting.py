@@ -134,7 +134,7 @@ async def test_without_an_answer_there_is_no_cause(clock: ManualClock) -> None:
     chain = SegmentChainId(store, wait_timeout=4.0, fetch_timeout=4.0, clock=clock)
     async with chain:
         await drain(chain)
-        await clock.advance(1)  # the flights of draining have landed
+        await clock.advance(1)  # the fetches of draining have landed
         await drain(chain)
         await settled(store.close)
         call = Call(chain.next_id)

@@ -11,7 +11,7 @@ import pytest
 from aiocosid.abc import MAX_ID, Counter, Machine, MachineMarker
 from aiocosid.integrations.state import GeneratorState
 from aiocosid.provider.settings import load_settings
-from aiocosid.server import Token, Verb, digest_of
+from aiocosid.server import Token, TokenScope, digest_of
 from aiocosid.server._attention import attention_rows
 from aiocosid.server._tls import certificate_end_ms
 from aiocosid.stores.inspection import StoreReading
@@ -41,13 +41,17 @@ def reading(**about: Any) -> StoreReading:
 
 
 def token(name: str, expires_ms: int | None) -> Token:
-    return Token(name=name, digest=digest_of(name), verbs=(Verb.IDS,), expires_ms=expires_ms)
+    return Token(name=name, digest=digest_of(name), scopes=(TokenScope.IDS,), expires_ms=expires_ms)
 
 
 def test_nothing() -> None:
     counter = Counter(namespaced_name="shop.order", last_max_id=5)
     machine = Machine(
-        namespace="shop", machine_id=3, instance_id="a", last_timestamp_ms=NOW, mark_ms=NOW + 90_000
+        namespace="shop",
+        machine_id=3,
+        instance_id="a",
+        last_timestamp_ms=NOW,
+        fence_ms=NOW + 90_000,
     )
     found = reading(counters=[counter], machines=[machine], markers=[marker(0.0)])
     reports = {
@@ -64,7 +68,7 @@ def marker(left: float) -> MachineMarker:
 
 FULL = Counter(namespaced_name="shop.x", last_max_id=MAX_ID - 7)
 AHEAD = Machine(
-    namespace="shop", machine_id=3, instance_id="", last_timestamp_ms=NOW, mark_ms=NOW + 9 * DAY
+    namespace="shop", machine_id=3, instance_id="", last_timestamp_ms=NOW, fence_ms=NOW + 9 * DAY
 )
 
 

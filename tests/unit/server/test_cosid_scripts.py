@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from aiocosid._life.clock import SYSTEM_CLOCK
-from aiocosid.server import Token, Verb, digest_of
+from aiocosid.server import Token, TokenScope, digest_of
 from aiocosid.stores.memory import MemoryStore
 from tests.servers.cosid_service import age
 
@@ -130,13 +130,13 @@ async def test_what_is_refused(store: MemoryStore, words: tuple[Any, ...]) -> No
 
 
 async def test_an_id_is_its_tokens(store: MemoryStore) -> None:
-    """Another token, and one without the verb, neither renews nor releases it."""
+    """Another token, and one without the scope, neither renews nor releases it."""
     tokens = [
-        Token(name=name, digest=digest_of(f"aiocosid_{name}"), verbs=verbs, names=("ns",))
-        for name, verbs in (
-            ("one", (Verb.MACHINES,)),
-            ("two", (Verb.MACHINES,)),
-            ("three", (Verb.SEGMENTS,)),
+        Token(name=name, digest=digest_of(f"aiocosid_{name}"), scopes=scopes, names=("ns",))
+        for name, scopes in (
+            ("one", (TokenScope.MACHINES,)),
+            ("two", (TokenScope.MACHINES,)),
+            ("three", (TokenScope.SEGMENTS,)),
         )
     ]
     wires = {each.name: Wire(store, tokens=tokens) for each in tokens}

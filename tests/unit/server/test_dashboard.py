@@ -16,16 +16,16 @@ import pytest_asyncio
 import aiocosid
 from aiocosid.abc import Counter
 from aiocosid.errors import StoreUnavailableError
-from aiocosid.server import App, Token, Verb, digest_of
+from aiocosid.server import App, Token, TokenScope, digest_of
 from aiocosid.server._overview import Watch
 from aiocosid.server._tokens import Access
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import ManualClock
 
-WORDS = {verb: f"aiocosid_{verb}" for verb in Verb}
+WORDS = {wanted: f"aiocosid_{wanted}" for wanted in TokenScope}
 TOKENS = [
-    Token(name=verb, digest=digest_of(word), verbs=(verb, Verb.READ))
-    for verb, word in WORDS.items()
+    Token(name=wanted, digest=digest_of(word), scopes=(wanted, TokenScope.READ))
+    for wanted, word in WORDS.items()
 ]
 FORM = {"content-type": "application/x-www-form-urlencoded"}
 
@@ -52,12 +52,12 @@ class Server:
     async def act(
         self,
         fields: dict[str, str],
-        verb: Verb | None = None,
+        wanted: TokenScope | None = None,
         headers: Mapping[str, str] = MappingProxyType({}),
     ) -> httpx.Response:
         sent = {"accept": "application/json", **headers}
-        if verb is not None:
-            sent["authorization"] = f"Bearer {WORDS[verb]}"
+        if wanted is not None:
+            sent["authorization"] = f"Bearer {WORDS[wanted]}"
         return await self.client.post("/dashboard", data=fields, headers=sent)
 
 
@@ -90,10 +90,10 @@ class TestAccess:
         assert "order" not in page.text
 
     @with_tokens
-    @pytest.mark.parametrize("word", ["", "aiocosid_nobodys", f"{WORDS[Verb.READ]} "])
+    @pytest.mark.parametrize("word", ["", "aiocosid_nobodys", f"{WORDS[TokenScope.READ]} "])
     async def test_a_token_in_the_form(self, server: Server, word: str) -> None:
         page = await server.client.post("/dashboard", data={"token": word})
-        is_right = word.strip() == WORDS[Verb.READ]
+        is_right = word.strip() == WORDS[TokenScope.READ]
         assert ("Generators" in page.text) is is_right
         assert word.strip() not in page.text or not word.strip()
 
@@ -101,21 +101,21 @@ class TestAccess:
     @pytest.mark.parametrize(
         ("fields", "needed"),
         [
-            (TRY, Verb.IDS),
-            (PARSE, Verb.READ),
-            (DRAIN, Verb.ADMIN),
-            ({**DRAIN, "action": "undrain"}, Verb.ADMIN),
-            (FLOOR, Verb.ADMIN),
-            (REVERT, Verb.ADMIN),
+            (TRY, TokenScope.IDS),
+            (PARSE, TokenScope.READ),
+            (DRAIN, TokenScope.ADMIN),
+            ({**DRAIN, "action": "undrain"}, TokenScope.ADMIN),
+            (FLOOR, TokenScope.ADMIN),
+            (REVERT, TokenScope.ADMIN),
         ],
     )
     async def test_each_action_needs_its_verb(
-        self, server: Server, fields: dict[str, str], needed: Verb
+        self, server: Server, fields: dict[str, str], needed: TokenScope
     ) -> None:
         assert (await server.act(fields)).status_code == 401
-        for verb in Verb:
-            if verb is not needed and needed is not Verb.READ:
-                assert (await server.act(fields, verb)).status_code == 403
+        for wanted in TokenScope:
+            if wanted is not needed and needed is not TokenScope.READ:
+                assert (await server.act(fields, wanted)).status_code == 403
         assert (await server.act(fields, needed)).status_code == 200
 
     async def test_without_tokens_everybody_may(self, server: Server) -> None:
@@ -265,9 +265,9 @@ class TestActions:
         self, server: Server, caplog: pytest.LogCaptureFixture
     ) -> None:
         caplog.set_level(logging.INFO, "aiocosid.server.audit")
-        await server.act(TRY, Verb.IDS)
+        await server.act(TRY, TokenScope.IDS)
         for fields in (DRAIN, {**DRAIN, "action": "undrain"}, FLOOR, REVERT):
-            await server.act(fields, Verb.ADMIN)
+            await server.act(fields, TokenScope.ADMIN)
         assert caplog.messages == [
             "ids: took an id of 'order' by the dashboard",
             "admin: drains",

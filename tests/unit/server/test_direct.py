@@ -10,7 +10,7 @@ import pytest
 from starlette.routing import Route
 
 from aiocosid.provider import configure
-from aiocosid.server import App, Token, Verb, digest_of
+from aiocosid.server import App, Token, TokenScope, digest_of
 from aiocosid.server._routes import Direct
 from aiocosid.server.dialects import cosid, leaf, tinyid
 
@@ -20,7 +20,7 @@ TOKENS = [
     Token(
         name="shop",
         digest=digest_of(SECRET),
-        verbs=(Verb.IDS,),
+        scopes=(TokenScope.IDS,),
         names=("order",),
         ids_per_request=9,
     )

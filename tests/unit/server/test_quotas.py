@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from aiocosid.errors import InvalidArgumentError
-from aiocosid.server import Token, Verb, digest_of, token_table
+from aiocosid.server import Token, TokenScope, digest_of, token_table
 from aiocosid.server._problems import Problem
 from aiocosid.server._quotas import MOST, Quotas
 from aiocosid.server._tokens import Access
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 
 def access(name: str = "shop", **quota: Any) -> Access:
-    return Access(Token(name=name, digest=digest_of("x"), verbs=(Verb.IDS,), **quota))
+    return Access(Token(name=name, digest=digest_of("x"), scopes=(TokenScope.IDS,), **quota))
 
 
 SHOP = access(ids_per_second=100)

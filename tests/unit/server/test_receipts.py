@@ -18,7 +18,7 @@ LEASE = Lasting(
     machine_id=1,
     bits=2,
     region_code=1,
-    born_ms=3,
+    requested_ms=3,
     token="t",  # noqa: S106 - of a call
 )
 
@@ -36,7 +36,7 @@ def test_a_receipt_tells_until_when() -> None:
     "other",
     [
         *({"namespace": "n"}, {"owner": ""}, {"instance": "b"}, {"machine_id": 2}),
-        *({"bits": 3}, {"region_code": 2}, {"born_ms": 2}, {"token": "u"}),
+        *({"bits": 3}, {"region_code": 2}, {"requested_ms": 2}, {"token": "u"}),
     ],
     ids=str,
 )
@@ -57,6 +57,6 @@ def test_what_is_no_receipt() -> None:
 
 def test_a_client_says_what_it_holds() -> None:
     asked = RenewOperation(
-        instance="a", machine_id=1, now_ms=9, mark_ms=9, token=LEASE.token, bits=2, born_ms=3
+        instance="a", machine_id=1, now_ms=9, fence_ms=9, token=LEASE.token, bits=2, requested_ms=3
     )
     assert Lasting.of("ns", "app", asked) == LEASE

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from aiocosid.abc import MAX_ID
 from aiocosid.errors import StoreAuthenticationError, StoreUnavailableError, UnsupportedByStoreError
 from aiocosid.integrations.metrics import BUCKETS
-from aiocosid.server import Limits, Token, Verb, digest_of
+from aiocosid.server import Limits, Token, TokenScope, digest_of
 from aiocosid.server._meters import COMMAND_DURATION, COMMANDS
 from aiocosid.server._resp import Session
 from aiocosid.server._resp_codec import Commands
@@ -33,9 +33,11 @@ NO_ACCESS = "NOAUTH Authentication required."
 NOT_AN_INTEGER = "ERR value is not an integer or out of range"
 
 
-def token(*verbs: Verb, names: tuple[str, ...] = ("*",), expires_ms: int | None = None) -> Token:
+def token(
+    *scopes: TokenScope, names: tuple[str, ...] = ("*",), expires_ms: int | None = None
+) -> Token:
     return Token(
-        name="app", digest=digest_of(SECRET), verbs=verbs, names=names, expires_ms=expires_ms
+        name="app", digest=digest_of(SECRET), scopes=scopes, names=names, expires_ms=expires_ms
     )
 
 
@@ -263,7 +265,7 @@ async def test_a_command_that_fails_is_no_end() -> None:
 
 
 async def test_nothing_without_a_token() -> None:
-    wire = Wire(tokens=[token(Verb.SEGMENTS)])
+    wire = Wire(tokens=[token(TokenScope.SEGMENTS)])
     asked = ["INCR a", "PING", "CLIENT ID", "NOPE"]
     assert await wire.ask(*asked) == [NO_ACCESS] * 4
     (hello,) = await wire.ask("HELLO 3")
@@ -274,7 +276,7 @@ async def test_nothing_without_a_token() -> None:
 
 
 async def test_another_token_allows_something_else() -> None:
-    both = [token(Verb.SEGMENTS), token(Verb.SEGMENTS, names=("b.*",))]
+    both = [token(TokenScope.SEGMENTS), token(TokenScope.SEGMENTS, names=("b.*",))]
     both[1] = replace(both[1], digest=digest_of("narrow"))
     wire = Wire(tokens=both)
     # What follows a token is its holder's, though it came together with it.
@@ -288,25 +290,25 @@ async def test_another_token_allows_something_else() -> None:
     "words", [("AUTH", SECRET), ("AUTH", "default", SECRET), ("HELLO", "2", "AUTH", "x", SECRET)]
 )
 async def test_the_token_is_the_password(words: tuple[str, ...]) -> None:
-    wire = Wire(tokens=[token(Verb.SEGMENTS, names=("shop.*",))])
+    wire = Wire(tokens=[token(TokenScope.SEGMENTS, names=("shop.*",))])
     await wire.ask(command(*words))
     allowed, refused = await wire.ask(f"INCR {KEY}", "INCR a")
     assert allowed == 1
-    assert refused == "NOPERM this token has the verb 'segments', but not for 'redis.a'"
+    assert refused == "NOPERM this token has the scope 'segments', but not for 'redis.a'"
     assert await wire.ask(f"GET {KEY}", "RESET") == [b"1", b"RESET"]
     assert await wire.ask(f"INCR {KEY}") == [NO_ACCESS]
 
 
 async def test_who_may_read_takes_nothing() -> None:
-    wire = Wire(tokens=[token(Verb.READ)])
+    wire = Wire(tokens=[token(TokenScope.READ)])
     await wire.ask(f"AUTH {SECRET}")
     found = await wire.ask("GET a", "INCR a", "SETNX a 1")
-    assert found == [None, *["NOPERM this token lacks the verb 'segments'"] * 2]
+    assert found == [None, *["NOPERM this token lacks the scope 'segments'"] * 2]
 
 
 async def test_a_token_that_expires_ends_what_it_allowed() -> None:
     clock = ManualClock()
-    wire = Wire(tokens=[token(Verb.SEGMENTS, expires_ms=clock.now_ms() + 1000)], clock=clock)
+    wire = Wire(tokens=[token(TokenScope.SEGMENTS, expires_ms=clock.now_ms() + 1000)], clock=clock)
     assert await wire.ask(f"AUTH {SECRET}", "INCR a") == [b"OK", 1]
     await clock.advance(1)
     assert await wire.ask("INCR a") == [NO_ACCESS]
@@ -316,7 +318,7 @@ async def test_a_token_that_expires_ends_what_it_allowed() -> None:
 
 async def test_a_token_is_in_no_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    wire = Wire(tokens=[token(Verb.READ)])
+    wire = Wire(tokens=[token(TokenScope.READ)])
     sent = b""
     for words in [("AUTH", SECRET + "x"), ("AUTH", SECRET), ("AUHT", SECRET), ("INCR", SECRET)]:
         wire.feed(command(*words))
@@ -488,7 +490,7 @@ def times(wire: Wire, name: str) -> list[float]:
 
 async def test_commands_are_counted_by_name_token_and_status() -> None:
     """Names that the server does not have are one series, however many a client thinks of."""
-    wire = Wire(tokens=[token(Verb.SEGMENTS, names=("redis.*",))])
+    wire = Wire(tokens=[token(TokenScope.SEGMENTS, names=("redis.*",))])
     asked = ["INCR a", "nonsense", "auth x", "GET"]
     await wire.ask(*asked, f"AUTH {SECRET}", "incrby a 5", f"INCR {KEY}")
     await wire.ask("GeT a", "FIRST", "SECOND", "DEL a")
@@ -664,7 +666,7 @@ async def test_no_command_begins_inside_another() -> None:
 
 @pytest.mark.parametrize("data", [b"*11\r\n", b"*1\r\n$16385\r\n"])
 async def test_a_stranger_sends_little(data: bytes) -> None:
-    wire = Wire(tokens=[token(Verb.SEGMENTS)])
+    wire = Wire(tokens=[token(TokenScope.SEGMENTS)])
     (error,) = await wire.ask(data)
     assert error.startswith("ERR Protocol error: invalid")
     assert wire.is_closed

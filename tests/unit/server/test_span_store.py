@@ -33,7 +33,7 @@ class RootCounter(IdSegmentDistributor):
 
     store = "root"
 
-    def __init__(self, root: Root, **described: Any) -> None:
+    def __init__(self, root: TaskRoot, **described: Any) -> None:
         super().__init__(**described)
         self._root, self._counter = root, root.memory.segment_distributor(**described)
 
@@ -48,7 +48,7 @@ class RootCounter(IdSegmentDistributor):
         return await self._counter.next_max_id(step)
 
 
-class Root(MemoryStore):
+class TaskRoot(MemoryStore):
     """A store of such counters."""
 
     def __init__(self) -> None:
@@ -78,12 +78,12 @@ async def ended(clock: ManualClock, *call: Any) -> Call:
 
 
 @pytest.fixture
-def root() -> Root:
-    return Root()
+def root() -> TaskRoot:
+    return TaskRoot()
 
 
 @pytest_asyncio.fixture
-async def store(root: Root, clock: ManualClock) -> AsyncIterator[SpanStore]:
+async def store(root: TaskRoot, clock: ManualClock) -> AsyncIterator[SpanStore]:
     async with SpanStore(root, span=SPAN, clock=clock) as store:
         yield store
 
@@ -99,19 +99,21 @@ class TestContract(IdSegmentDistributorContract):
 
     @pytest_asyncio.fixture
     async def make_distributor(self) -> AsyncIterator[DistributorFactory]:
-        async with SpanStore(Root(), span=SPAN, largest=2**60) as store:
+        async with SpanStore(TaskRoot(), span=SPAN, largest=2**60) as store:
             yield store.segment_distributor
 
 
 class TestCutting:
-    async def test_many_segments_are_few_calls(self, root: Root, order: SpanDistributor) -> None:
+    async def test_many_segments_are_few_calls(
+        self, root: TaskRoot, order: SpanDistributor
+    ) -> None:
         """A hundred segments of a tenth of a span cost a tenth of the calls at most."""
         answers = [await order.next_max_id(SPAN // 10) for _ in range(100)]
         assert answers == [(number + 1) * SPAN // 10 for number in range(100)]
         assert len(root.steps) <= 10
 
     async def test_a_hole_is_never_inside_a_segment(
-        self, root: Root, order: SpanDistributor
+        self, root: TaskRoot, order: SpanDistributor
     ) -> None:
         """Where another process has taken ids meanwhile, what is too short is a gap."""
         other = root.memory.segment_distributor(name="order")
@@ -128,7 +130,9 @@ class TestCutting:
         every = [each for piece in cut + foreign for each in piece]
         assert len(set(every)) == len(every), "a segment holds ids of the other process"
 
-    async def test_a_segment_larger_than_the_span(self, root: Root, order: SpanDistributor) -> None:
+    async def test_a_segment_larger_than_the_span(
+        self, root: TaskRoot, order: SpanDistributor
+    ) -> None:
         """It takes one call, whatever lies in hand and whoever has counted meanwhile."""
         await order.next_max_id(1)
         for size in (50, 60, 70):
@@ -139,7 +143,7 @@ class TestCutting:
             assert await order.next_max_id(1) == last + 1
 
     async def test_what_is_in_hand_does_not_make_a_larger_segment_wait(
-        self, root: Root, order: SpanDistributor
+        self, root: TaskRoot, order: SpanDistributor
     ) -> None:
         """The first call asks for the whole segment: what is in hand may end at a hole."""
         await order.next_max_id(1)
@@ -156,7 +160,7 @@ class TestCutting:
         await order.next_max_id(600 * SPAN)
         assert root.steps[calls] >= 600 * SPAN
 
-    async def test_a_segment_above_the_largest_is_the_roots(self, root: Root) -> None:
+    async def test_a_segment_above_the_largest_is_the_roots(self, root: TaskRoot) -> None:
         """It is one call for exactly so many, and what was in hand is not used after it."""
         async with SpanStore(root, span=10, largest=100) as store:
             order = store.segment_distributor(name="order")
@@ -166,7 +170,7 @@ class TestCutting:
             assert await order.next_max_id(1) > last
 
     async def test_waiters_are_served_in_the_order_in_which_they_came(
-        self, root: Root, order: SpanDistributor
+        self, root: TaskRoot, order: SpanDistributor
     ) -> None:
         """All of them by one call to the root."""
         await order.next_max_id(1)
@@ -181,7 +185,9 @@ class TestCutting:
         assert len(set(answers)) == 5
         assert len(root.steps) <= calls + 3
 
-    async def test_a_cancelled_call_leaves_a_gap(self, root: Root, order: SpanDistributor) -> None:
+    async def test_a_cancelled_call_leaves_a_gap(
+        self, root: TaskRoot, order: SpanDistributor
+    ) -> None:
         """Nobody else gets its ids twice, and the next one is served."""
         await order.next_max_id(1)
         root.gate = anyio.Event()
@@ -194,7 +200,7 @@ class TestCutting:
         assert await order.next_max_id(1) > second.result
 
     async def test_spans_grow_with_the_rate(
-        self, root: Root, order: SpanDistributor, clock: ManualClock
+        self, root: TaskRoot, order: SpanDistributor, clock: ManualClock
     ) -> None:
         """After some seconds what is in hand lasts for the endurance, so a call is rare."""
         for _ in range(200):
@@ -215,7 +221,7 @@ class TestCutting:
 
 class TestOutages:
     async def test_it_serves_what_is_in_hand(
-        self, root: Root, order: SpanDistributor, clock: ManualClock
+        self, root: TaskRoot, order: SpanDistributor, clock: ManualClock
     ) -> None:
         """While the root is away, until it is used up; then callers are told in time."""
         await order.next_max_id(SPAN // 2)
@@ -226,7 +232,7 @@ class TestOutages:
         assert "unplugged" in str(failed.error)
 
     async def test_it_goes_on_afterwards(
-        self, root: Root, order: SpanDistributor, clock: ManualClock
+        self, root: TaskRoot, order: SpanDistributor, clock: ManualClock
     ) -> None:
         """Without a repeat, and without being opened again."""
         last = await order.next_max_id(SPAN)
@@ -238,7 +244,7 @@ class TestOutages:
         assert served.result >= last + SPAN
 
     async def test_a_call_waits_for_so_long_at_most(
-        self, root: Root, order: SpanDistributor, clock: ManualClock
+        self, root: TaskRoot, order: SpanDistributor, clock: ManualClock
     ) -> None:
         """A root that does not answer at all."""
         await order.next_max_id(1)
@@ -251,7 +257,7 @@ class TestOutages:
         assert isinstance(call.error, StoreUnavailableError)
 
     async def test_a_root_that_lost_writes_is_the_end(
-        self, root: Root, order: SpanDistributor, store: SpanStore
+        self, root: TaskRoot, order: SpanDistributor, store: SpanStore
     ) -> None:
         """No id repeats, until the floor is raised above what was handed out."""
         last = await order.next_max_id(SPAN)
@@ -284,7 +290,7 @@ class TestFloors:
         assert await order.next_max_id(10) == 10**6 + 10
 
     async def test_calls_under_way_are_above_it_too(
-        self, root: Root, store: SpanStore, order: SpanDistributor
+        self, root: TaskRoot, store: SpanStore, order: SpanDistributor
     ) -> None:
         """They begin anew when the floor has been raised."""
         await order.next_max_id(10)
@@ -306,7 +312,7 @@ class TestFloors:
 
 
 class TestLife:
-    async def test_it_opens_by_itself_and_again(self, root: Root) -> None:
+    async def test_it_opens_by_itself_and_again(self, root: TaskRoot) -> None:
         """Also at the first use; what was in hand at closing is a gap."""
         store = SpanStore(root, span=SPAN)
         order = store.segment_distributor(name="order")
@@ -318,7 +324,9 @@ class TestLife:
         assert await order.next_max_id(10) > SPAN
         await store.aclose()
 
-    async def test_few_counters_are_kept(self, root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_few_counters_are_kept(
+        self, root: TaskRoot, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """The one that was not used for longest is given up, and begins anew."""
         monkeypatch.setattr("aiocosid.server._span_store.COUNTERS_KEPT", 2)
         async with SpanStore(root, span=SPAN) as store:
@@ -329,7 +337,7 @@ class TestLife:
             assert await counters[0].next_max_id(10) > SPAN
 
     async def test_more_counters_at_once_than_are_kept(
-        self, root: Root, monkeypatch: pytest.MonkeyPatch
+        self, root: TaskRoot, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """They do not take each other's place for ever."""
         monkeypatch.setattr("aiocosid.server._span_store.COUNTERS_KEPT", 2)
@@ -343,7 +351,7 @@ class TestLife:
 class TestDescribing:
     def test_a_root_without_runs_is_refused(self) -> None:
         """Of one residue class there is nothing contiguous."""
-        root = Root()
+        root = TaskRoot()
         RootCounter.stride = 3
         try:
             with pytest.raises(InvalidArgumentError, match="contiguous"):
@@ -354,10 +362,10 @@ class TestDescribing:
     @pytest.mark.parametrize(
         "wrong", [{"span": 0}, {"largest": 9, "span": 10}, {"endurance": -1}, {"wait_timeout": 0}]
     )
-    def test_wrong_arguments(self, root: Root, wrong: dict[str, Any]) -> None:
+    def test_wrong_arguments(self, root: TaskRoot, wrong: dict[str, Any]) -> None:
         with pytest.raises(InvalidArgumentError):
             SpanStore(root, **wrong)
 
-    def test_machine_ids_are_the_roots(self, root: Root) -> None:
+    def test_machine_ids_are_the_roots(self, root: TaskRoot) -> None:
         """The broker keeps none."""
         assert SpanStore(root).machine_id_distributor(namespace="a").namespace == "a"

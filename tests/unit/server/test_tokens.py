@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aiocosid.errors import InvalidArgumentError
-from aiocosid.server import Token, Verb, digest_of, new_token
+from aiocosid.server import Token, TokenScope, digest_of, new_token
 from aiocosid.server._tokens import Access, Tokens
 
 SECRET = f"aiocosid_{'s' * 43}"
@@ -15,7 +15,7 @@ def token(*, names: tuple[str, ...] = ("*",), expires_ms: int | None = None) -> 
     return Token(
         name="shop",
         digest=digest_of(SECRET),
-        verbs=(Verb.IDS, Verb.READ),
+        scopes=(TokenScope.IDS, TokenScope.READ),
         names=names,
         expires_ms=expires_ms,
     )
@@ -24,7 +24,7 @@ def token(*, names: tuple[str, ...] = ("*",), expires_ms: int | None = None) -> 
 def test_without_tokens_everybody_may_do_everything() -> None:
     access = Tokens().access(None, now_ms=0)
     assert access is not None
-    assert access.allows(Verb.ADMIN, "order")
+    assert access.allows(TokenScope.ADMIN, "order")
     assert access.who == "anybody"
 
 
@@ -37,8 +37,8 @@ def test_what_a_token_allows() -> None:
     access = Tokens([token()]).access(SECRET, now_ms=0)
     assert access is not None
     assert access == Access(token())
-    assert access.allows(Verb.IDS, "order")
-    assert not access.allows(Verb.SEGMENTS, "order")
+    assert access.allows(TokenScope.IDS, "order")
+    assert not access.allows(TokenScope.SEGMENTS, "order")
     assert access.who == "shop"
 
 
@@ -59,7 +59,7 @@ def test_what_a_token_allows() -> None:
 def test_names(pattern: str, name: str, is_allowed: bool) -> None:
     access = Tokens([token(names=("other", pattern))]).access(SECRET, now_ms=0)
     assert access is not None
-    assert access.allows(Verb.IDS, name) is is_allowed
+    assert access.allows(TokenScope.IDS, name) is is_allowed
 
 
 def test_the_end_of_a_token() -> None:
@@ -69,7 +69,7 @@ def test_the_end_of_a_token() -> None:
 
 
 def test_a_token_is_renewed_while_the_old_one_is_valid() -> None:
-    newer = Token(name="shop", digest=digest_of("aiocosid_new"), verbs=(Verb.IDS,))
+    newer = Token(name="shop", digest=digest_of("aiocosid_new"), scopes=(TokenScope.IDS,))
     tokens = Tokens([token(), newer])
     assert tokens.access(SECRET, now_ms=0) == Access(token())
     assert tokens.access("aiocosid_new", now_ms=0) == Access(newer)
@@ -78,7 +78,7 @@ def test_a_token_is_renewed_while_the_old_one_is_valid() -> None:
 @pytest.mark.parametrize("digest", ["", SECRET, "sha256:", "sha256:" + "g" * 64])
 def test_a_digest_that_is_none_is_not_shown(digest: str) -> None:
     with pytest.raises(InvalidArgumentError, match=r"digest is '\.\.\.'"):
-        Token(name="shop", digest=digest, verbs=())
+        Token(name="shop", digest=digest, scopes=())
 
 
 def test_new_tokens_differ() -> None:
@@ -89,7 +89,7 @@ def test_new_tokens_differ() -> None:
 
 def test_who_needs_one() -> None:
     """Everybody; on a Unix socket nobody, if that is said; what is unknown counts as TCP."""
-    token = Token(name="shop", digest=digest_of("s"), verbs=(Verb.IDS,))
+    token = Token(name="shop", digest=digest_of("s"), scopes=(TokenScope.IDS,))
     tcp, unix, abstract = ("127.0.0.1", 1), "/run/ids.sock", b"\0ids"
     for name in (tcp, unix, abstract, None):
         assert not Tokens().needed_at(name)
@@ -98,10 +98,10 @@ def test_who_needs_one() -> None:
 
 
 def test_what_is_not_offered_no_token_allows() -> None:
-    admin = Token(name="shop", digest=digest_of("s"), verbs=(Verb.IDS, Verb.ADMIN))
-    for found in (Tokens(offers=[Verb.IDS]), Tokens([admin], offers=[Verb.IDS])):
+    admin = Token(name="shop", digest=digest_of("s"), scopes=(TokenScope.IDS, TokenScope.ADMIN))
+    for found in (Tokens(offers=[TokenScope.IDS]), Tokens([admin], offers=[TokenScope.IDS])):
         access = found.access("s", now_ms=0)
         assert access is not None
-        assert access.allows(Verb.IDS, "order")
-        assert not access.allows(Verb.ADMIN)
-        assert access.refusal(Verb.ADMIN, "") == "this server does not offer 'admin'"
+        assert access.allows(TokenScope.IDS, "order")
+        assert not access.allows(TokenScope.ADMIN)
+        assert access.refusal(TokenScope.ADMIN, "") == "this server does not offer 'admin'"

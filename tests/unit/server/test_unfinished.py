@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aiocosid.server import Token, Verb, digest_of
+from aiocosid.server import Token, TokenScope, digest_of
 from aiocosid.server._http import send_answer
 from aiocosid.server._problems import Problem
 from aiocosid.server._room import Room
@@ -47,7 +47,7 @@ def test_those_that_have_waited_longest_end() -> None:
 
 def test_of_redis_clients_strangers_count_and_others_with_what_they_hold() -> None:
     async def talk() -> None:
-        token = Token(name="a", digest=digest_of("secret"), verbs=(Verb.SEGMENTS,))
+        token = Token(name="a", digest=digest_of("secret"), scopes=(TokenScope.SEGMENTS,))
         wire = Wire(tokens=[token])
         noted = dict[Any, int]()
         held: Any = wire.service.unfinished
@@ -81,7 +81,7 @@ def test_strangers_have_short_turns() -> None:
     """Others are served between their commands."""
 
     async def talk() -> None:
-        wire = Wire(tokens=[Token(name="a", digest=digest_of("b"), verbs=(Verb.SEGMENTS,))])
+        wire = Wire(tokens=[Token(name="a", digest=digest_of("b"), scopes=(TokenScope.SEGMENTS,))])
         wire.feed(command("AUTH", "wrong") * 1000)
         assert len(wire.replies()) == 16
         for _ in range(500):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aiocosid.abc import Counter, Machine, MachineMarker, ServerFacts
+from aiocosid.abc import Counter, Machine, MachineMarker, ServerInfo
 from aiocosid.errors import IdOverflowError, StoreUnavailableError
 from aiocosid.integrations.state import GeneratorState
 from aiocosid.machine import MachineIdStatistics
@@ -78,8 +78,8 @@ def lease(**changed: Any) -> MachineIdStatistics:
         "bits": 10,
         "term": 1,
         "seconds_left": 250.0,
-        "mark_ms": 5_000,
-        "mark_wait": 0.0,
+        "fence_ms": 5_000,
+        "fence_wait": 0.0,
         "renewals": 3,
         "failures": 0,
         "losses": 0,
@@ -190,7 +190,7 @@ class TestStores:
             took=0.1,
             clock_error=(-0.0121, 0.0003),
             is_initialized=True,
-            server=ServerFacts(version="", weaknesses=()),
+            server=ServerInfo(version="", durability_warnings=()),
         )
         assert row["Latency"] == Shown("0.4 ms", "mean of segments")
         assert (row["Calls"].text, row["Failed"].text) == ("1,234", "2")
@@ -203,7 +203,9 @@ class TestStores:
             took=0.1,
             clock_error=(3.0, 0.1),
             is_initialized=False,
-            server=ServerFacts(version="", weaknesses=["appendonly is no"], unproved=["fsync"]),
+            server=ServerInfo(
+                version="", durability_warnings=["appendonly is no"], unproved=["fsync"]
+            ),
             errors={"counters": "StoreError", "machines": "not kept by this store"},
         )
         assert row["State"] == Shown("fails", "StoreError", "bad")
@@ -216,7 +218,9 @@ class TestStores:
         """A store that does not answer, one that was not asked, and one that does not tell all."""
         silent = self.row(errors={"server": "no answer in 2 s"})["Durability"]
         assert (silent.text, silent.why, silent.level) == ("-", "no answer in 2 s", "")
-        facts = ServerFacts(version="", weaknesses=() if unproved else None, unproved=unproved)
+        facts = ServerInfo(
+            version="", durability_warnings=() if unproved else None, unproved=unproved
+        )
         shown = self.row(server=facts)["Durability"]
         assert (shown.text, shown.level) == (("not proved", "warn") if unproved else ("-", ""))
         assert shown.why
@@ -245,7 +249,7 @@ class TestMachines:
         return Machine(namespace="shop", instance_id=instance, **facts)
 
     def test_one_of_this_process(self) -> None:
-        [row] = self.rows(self.machine(mark_ms=90_000))
+        [row] = self.rows(self.machine(fence_ms=90_000))
         assert row["Held since"].text == "1970-01-01 00:00:01"
         assert row["Held until (UTC)"].text == "1970-01-01 00:06:00"
         assert row["No id is later than (UTC)"].text == "1970-01-01 00:01:30"
@@ -257,7 +261,7 @@ class TestMachines:
 
     def test_a_stamp_of_zero_is_no_time(self) -> None:
         """CosId's numbers that were never used, and those that Java took from them."""
-        free, held = (self.machine(who, last_timestamp_ms=0, mark_ms=0) for who in ("", "java:1"))
+        free, held = (self.machine(who, last_timestamp_ms=0, fence_ms=0) for who in ("", "java:1"))
         for row in self.rows(held, free):
             assert row["Last renewal (UTC)"] == Shown("-", "never renewed")
             assert "1970" not in str(row)
@@ -300,7 +304,7 @@ class TestMachines:
         assert row["Quarantine ends"] == Shown("1970-01-01 00:01:00", "in 60 s", "bad")
 
     def test_a_lease_without_an_id(self) -> None:
-        row = named(LEASES, lease_row(lease(machine_id=None, seconds_left=0.0, mark_ms=-1), 0))
+        row = named(LEASES, lease_row(lease(machine_id=None, seconds_left=0.0, fence_ms=-1), 0))
         assert row["Machine id"] == Shown("-", "none now")
         assert row["Mark (UTC)"] == Shown("-", "no mark")
 

@@ -11,12 +11,12 @@ from typing import Any
 import anyio
 
 from aiocosid import CosIdError, SegmentChainId
-from aiocosid._life.loop import Root
+from aiocosid._life.loop import TaskRoot
 from aiocosid._life.waiting_line import WaiterQueue
 from aiocosid.machine import MachineIdLease, _tenure, losses
 from aiocosid.machine._opening import LeaseOpening
 from aiocosid.machine._tenure import Tenure
-from aiocosid.snowflake._stamping import Stamping
+from aiocosid.snowflake._stamping import SnowflakeOpening
 from aiocosid.stores.redis import RedisStore, _backend, _sequence, _span
 from aiocosid.stores.redis._link import Script
 from aiocosid.stores.striped import UNIT, ResidueClass
@@ -214,7 +214,7 @@ def ids_of_no_place(place: ResidueClass, value: int, step: int) -> range:
     return range(last - (step - 1) * place.width, last + 1, place.width)
 
 
-def forgets_nothing(root: Root) -> None:
+def forgets_nothing(root: TaskRoot) -> None:
     """As if there were no forks."""
 
 
@@ -286,7 +286,7 @@ BROKEN: dict[str, Broken] = {
         0,
     ),
     "no fork guard": Broken(
-        broken(SCENARIOS["segment_chain_forks"], (Root, "_forget", forgets_nothing)),
+        broken(SCENARIOS["segment_chain_forks"], (TaskRoot, "_forget", forgets_nothing)),
         "handed out twice",
         0,
     ),
@@ -301,7 +301,7 @@ BROKEN: dict[str, Broken] = {
         168,
     ),
     "two sequencers on one lease": Broken(
-        broken(twins, (Stamping, "_attached", attached_alone)), "handed out twice", 0
+        broken(twins, (SnowflakeOpening, "_attached", attached_alone)), "handed out twice", 0
     ),
     "mark behind use": Broken(
         broken(SCENARIOS["snowflake_crashes"], (LeaseOpening, "_renew", marks_early)),

@@ -15,9 +15,9 @@ from ._breaking import Broken, broken
 
 async def marks_the_clock(opening: LeaseOpening, call: Any, *args: Any, **times: int) -> Any:
     """As shipped, but the store never hears of the seconds that are borrowed."""
-    if "mark_ms" in times:
+    if "fence_ms" in times:
         latest_ms = times["now_ms"] + int(opening._options.lead_seconds * 1000)
-        times["mark_ms"] = min(times["mark_ms"], latest_ms)
+        times["fence_ms"] = min(times["fence_ms"], latest_ms)
     return await call_store(opening, call, *args, **times)
 
 

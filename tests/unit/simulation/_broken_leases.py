@@ -17,7 +17,7 @@ from aiocosid.machine._opening import LeaseOpening
 from aiocosid.machine._tenure import Tenure
 from aiocosid.machine.restart import early_floor_ms, offline_floor_ms
 from aiocosid.snowflake._sequencer import Sequencer
-from aiocosid.snowflake._stamping import Stamping
+from aiocosid.snowflake._stamping import SnowflakeOpening
 from aiocosid.stores.memory import MemoryStore
 from tests.machine_disk import Disk
 from tests.simulation import Faults, Node, World, churn, trouble
@@ -159,11 +159,11 @@ def begins_anyhow(found: Found, bits: int, now_ms: int) -> int | None:
 
 def bounds_nothing(tenure: Tenure) -> int:
     """As shipped, but writes a bound that does not bind."""
-    return tenure.mark_ms if tenure.seconds_left > 0 else -1
+    return tenure.fence_ms if tenure.seconds_left > 0 else -1
 
 
 def ignores_lease(lease: MachineIdLease) -> int:
-    return lease.statistics().mark_ms
+    return lease.statistics().fence_ms
 
 
 async def renews_late(opening: LeaseOpening) -> CosIdError | None:
@@ -177,7 +177,7 @@ async def renews_late(opening: LeaseOpening) -> CosIdError | None:
 async def marks_early(opening: LeaseOpening) -> CosIdError | None:
     """As shipped, but uses the mark before the store has it."""
     now_ms = opening.clock.now_ms() + int(opening._options.lead_seconds * 1000)
-    opening.tenure.mark_ms = max(opening.tenure.mark_ms, now_ms)
+    opening.tenure.fence_ms = max(opening.tenure.fence_ms, now_ms)
     return await renew(opening)
 
 
@@ -230,4 +230,4 @@ def attached_alone(stamping: Any) -> Sequencer:
     return sequencer
 
 
-attached = Stamping._attached
+attached = SnowflakeOpening._attached

@@ -147,10 +147,10 @@ def test_an_error_of_the_store_comes_back_as_it_is() -> None:
     async def main(node: Node) -> None:
         distributor = node.link().machines(store.machine_id_distributor(safe_guard=4, interval=1))
         grant = await distributor.distribute(2, now_ms=1, latest_ms=1)
-        await distributor.guard(grant.machine_id, now_ms=2, mark_ms=3)
-        await distributor.revert(grant.machine_id, last_ms=1)
+        await distributor.renew(grant.machine_id, now_ms=2, fence_ms=3)
+        await distributor.release(grant.machine_id, last_ms=1)
         with pytest.raises(MachineIdLostError):
-            await distributor.guard(grant.machine_id, now_ms=4, mark_ms=5)
+            await distributor.renew(grant.machine_id, now_ms=4, fence_ms=5)
         assert distributor.store == "memory"
         assert distributor.is_leased
         assert distributor.safe_guard == 4.0

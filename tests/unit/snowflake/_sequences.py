@@ -7,7 +7,7 @@ import anyio
 from aiocosid.abc import SequenceGrant, SequenceReply
 from aiocosid.errors import CosIdError
 from aiocosid.snowflake import ShardedLayout
-from aiocosid.stores.memory import MemorySequenceDistributor
+from aiocosid.stores.memory import MemoryBackend, MemorySequenceDistributor
 from aiocosid.testing import ManualClock
 
 LAYOUT = ShardedLayout(1_546_300_800)
@@ -33,6 +33,12 @@ class Sequences(MemorySequenceDistributor):
         self.error: CosIdError | None = None
         self.replies: list[SequenceReply] = []
         self.gate: anyio.Event | None = None
+
+    @property
+    def counts(self) -> MemoryBackend:
+        """Where it counts."""
+        assert isinstance(self._backend, MemoryBackend)
+        return self._backend
 
     async def grant(self, second: int, size: int) -> SequenceReply:
         self.asked.append((second, size))

@@ -157,10 +157,10 @@ async def test_the_mark_is_ahead_of_what_is_borrowed(clock: ManualClock, link: L
         ids: list[int] = []
         for _ in range(251):
             ids = await gen.next_ids(16)
-            assert NARROW.parse(ids[-1]).timestamp_ms <= lease.statistics().mark_ms
+            assert NARROW.parse(ids[-1]).timestamp_ms <= lease.statistics().fence_ms
             await settle()
         assert ahead(clock, ids[-1:]) == [250]
-        assert lease.statistics().mark_ms <= clock.now_ms() + 270_000
+        assert lease.statistics().fence_ms <= clock.now_ms() + 270_000
         assert link.calls.count("guard") <= 6
         assert gen.statistics().waits_for_lease == 0
         for _ in range(60):  # and a minute at the bound
@@ -211,7 +211,7 @@ async def test_a_lost_lease_silences_it(clock: ManualClock, link: Link) -> None:
         async with SnowflakeId(Link(link.store_, "two"), clock=clock) as other:
             await other.next_id()
             await clock.advance(30)
-            await link.store_.revert_machine(machine_id=0)
+            await link.store_.evict_machine(machine_id=0)
         link.heal()
         await clock.advance(120)
         with pytest.raises(MachineIdLostError):
@@ -310,7 +310,7 @@ async def test_a_mark_far_ahead_makes_no_lease_longer(clock: ManualClock) -> Non
     lease = MachineIdLease(Link(store_of(clock)), clock=clock)
     async with cached(clock, lease, max_borrow=250) as gen:
         await gen.next_ids(250 * 16)
-        assert lease.statistics().mark_ms > clock.now_ms() + 249_000
+        assert lease.statistics().fence_ms > clock.now_ms() + 249_000
         clock.step_wall_ms(269_000)
         assert lease._opening.tenure.is_surely_ours(270)
         clock.step_wall_ms(1000)

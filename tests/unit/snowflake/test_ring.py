@@ -247,24 +247,24 @@ STEPS = st.lists(
 @given(STEPS)
 def test_whatever_happens(steps: list[tuple[str, int, int, int]]) -> None:
     """Rising ids, not of the past, not too far ahead, not above the mark; never over-full."""
-    made, now_ms, ids, mark_ms = ring(), NOW, [0], NOW
+    made, now_ms, ids, fence_ms = ring(), NOW, [0], NOW
     for kind, n, step, ahead in steps:
-        now_ms, mark_ms = now_ms + step, max(mark_ms, now_ms + ahead)
+        now_ms, fence_ms = now_ms + step, max(fence_ms, now_ms + ahead)
         new: list[int] = []
         if kind == "take":
-            new = take(made, n, now_ms, mark_ms)
+            new = take(made, n, now_ms, fence_ms)
         elif kind == "refill":
-            made.refill(now_ms, mark_ms)
+            made.refill(now_ms, fence_ms)
         elif kind == "move":
             made.move(n % 8, made.layout.tick_at(now_ms + step))
         else:
             is_good = made.begin_ns <= now_ms * 1_000_000 < made.until_ns and made.in_hand
-            if is_good or made.install(now_ms, mark_ms, 5) is None:
+            if is_good or made.install(now_ms, fence_ms, 5) is None:
                 new = [next(made.piece)]
         assert [*ids[-1:], *new] == sorted({*ids[-1:], *new})
         for second in seconds(made, new):
             assert (now_ms - NOW) // 1000 <= second <= (now_ms - NOW) // 1000 + BORROW
-            assert NOW + second * 1000 <= mark_ms
+            assert NOW + second * 1000 <= fence_ms
         assert 0 <= made.filled(now_ms) <= made.capacity
         assert made.borrowed(now_ms) <= BORROW or not new
         ids += new

@@ -271,7 +271,7 @@ async def test_a_clock_that_was_wrong_before_any_id(clock: ManualClock, store: S
     async with ShardedId(store, layout=LAYOUT, clock=clock) as gen:
         await gen.next_id()
         other = ManualClock(wall_ms=clock.now_ms())
-        store._clock = other  # the server's, which is right
+        store.counts._clock = other  # the server's, which is right
         clock.step_wall_ms(3_600_000)
         with pytest.raises(ClockSkewError) as caught:
             await gen.next_id()
@@ -348,7 +348,7 @@ async def test_what_no_store_may_answer(clock: ManualClock) -> None:
         *(None, 17),
     ]
     for each in wrong:
-        store._counters.clear()
+        store.counts._sequences.clear()
         async with ShardedId(store, layout=LAYOUT, clock=clock, batch=20) as gen:
             second = clock.now_ms() // 1000
             await gen.next_ids(20)

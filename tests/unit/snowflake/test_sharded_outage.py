@@ -56,10 +56,10 @@ class Cut(CellMachineIdDistributor):
             await self.gate.wait()
         return await super().distribute(*args, **kwargs)
 
-    async def guard(self, *args: Any, **kwargs: Any) -> None:
+    async def renew(self, *args: Any, **kwargs: Any) -> None:
         if self.is_cut:
             raise AWAY.again()
-        await super().guard(*args, **kwargs)
+        await super().renew(*args, **kwargs)
 
     async def reassert(self, *args: Any, **kwargs: Any) -> None:
         if self.is_cut:
@@ -359,14 +359,14 @@ async def test_a_lane_whose_lease_ends(clock: ManualClock) -> None:
     pairs: list[tuple[int, ...]] = []
     async with ShardedId(store, lane=lease, **options) as gen:
         store.error, mine.is_cut = AWAY, True
-        mark_ms = lease.statistics().mark_ms
-        while clock.now_ms() < mark_ms + 1000:
+        fence_ms = lease.statistics().fence_ms
+        while clock.now_ms() < fence_ms + 1000:
             pairs += [LAYOUT.parse(each)[::2] for each in await gen.next_ids(3)]
             await clock.advance(1)
-            if clock.now_ms() > mark_ms:
+            if clock.now_ms() > fence_ms:
                 break
         last = pairs[-1][0]
-        assert last == mark_ms // 1000
+        assert last == fence_ms // 1000
         call = await settled(Call, gen.next_id)
         await clock.advance(5)
         assert isinstance(call.error, SequenceUnavailableError)

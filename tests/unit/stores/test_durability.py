@@ -82,12 +82,12 @@ def test_any_other_value_is_a_weakness(rules: tuple[Rule, ...], bad: dict[str, A
     """Also one that no version of today knows."""
     ((setting, value),) = bad.items()
     for each in (value, "new"):
-        weaknesses, unproved = findings(rules, (GOOD[rules] | {setting: each}).items())
+        durability_warnings, unproved = findings(rules, (GOOD[rules] | {setting: each}).items())
         assert unproved == ()
         # With a deleted journal it is `synchronous` that does not suffice.
         named = "synchronous is FULL" if each == "delete" else f"{setting} is {each}"
-        assert weaknesses[0].startswith(f"{named}: ")
-        assert all("issued again" in weakness for weakness in weaknesses)
+        assert durability_warnings[0].startswith(f"{named}: ")
+        assert all("issued again" in weakness for weakness in durability_warnings)
 
 
 @pytest.mark.parametrize(
@@ -108,8 +108,8 @@ def test_what_does_not_matter(rules: tuple[Rule, ...], changed: dict[str, Any]) 
 @pytest.mark.parametrize("rules", [POSTGRES, MYSQL, REDIS, NATS, ETCD, ZOOKEEPER])
 def test_what_is_not_told_is_not_proved(rules: tuple[Rule, ...]) -> None:
     """Nothing is good by silence."""
-    weaknesses, unproved = findings(rules, ())
-    assert weaknesses == ()
+    durability_warnings, unproved = findings(rules, ())
+    assert durability_warnings == ()
     assert all("cannot be asked" in each for each in unproved)
     assert unproved
 

@@ -21,7 +21,14 @@ from aiocosid.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from aiocosid.machine.cells import Changes, Note, Owner, Seat, Snapshot, Space
+from aiocosid.machine.cells import (
+    Changes,
+    MachineRecord,
+    MachineSlot,
+    NamespaceRecord,
+    Owner,
+    Snapshot,
+)
 from aiocosid.stores._dialect import Schema, creation_of
 from aiocosid.stores._engine_url import engine_of
 from aiocosid.stores._executor import PARAMETER, OutOfRangeError, as_store_error, is_stale
@@ -112,8 +119,8 @@ def test_notation() -> None:
     assert creation is not None
     statements = [*POSTGRES.add, *POSTGRES.raise_to, POSTGRES.create(creation)]
     statements += [POSTGRES.schema, POSTGRES.read]
-    seat = Seat((Owner("a", 1),), Note("a"))
-    changes = Changes("a", space=Space(), seats={0: seat}, own={"a": 0})
+    slot = MachineSlot((Owner("a", 1),), MachineRecord("a"))
+    changes = Changes("a", space=NamespaceRecord(), slots={0: slot}, own={"a": 0})
     built = CommitBuilder(POSTGRES, Snapshot("dev", "x", raw=SqlRaw()), changes)
     statements.append(POSTGRES.commit(built.commit))
     for statement in statements:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from aiocosid import open_store
+from aiocosid import store_from_url
 from aiocosid.abc import DEFAULT_STEP, MAX_ID, Counter, IdSegmentDistributor
 from aiocosid.errors import InvalidArgumentError, WouldBlock
 from aiocosid.stores import memory
@@ -72,7 +72,7 @@ async def test_distributors_of_one_process_share_counters() -> None:
         MemoryStore.from_url().segment_distributor(name=name),
         MemoryStore.from_url("memory:").segment_distributor(name=name),
         MemoryStore.from_url("memory://").segment_distributor(name=name),
-        open_store("memory://").segment_distributor(name=name),
+        store_from_url("memory://").segment_distributor(name=name),
     ]
     assert [await each.next_max_id(10) for each in made] == [10, 20, 30, 40]
     assert await MemoryStore().segment_distributor(name=name).next_max_id(10) == 10

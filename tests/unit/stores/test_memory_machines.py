@@ -33,10 +33,10 @@ if os.fork():
     sys.exit()
 print(json.dumps([run(each) for each in (
     who.distribute(2, **times),
-    who.guard(0, now_ms=1, mark_ms=1),
-    who.revert(0, last_ms=1),
+    who.renew(0, now_ms=1, fence_ms=1),
+    who.release(0, last_ms=1),
     who.aopen(),
-    store.revert_machine(machine_id=0),
+    store.evict_machine(machine_id=0),
 )]))
 """
 
@@ -75,12 +75,12 @@ async def test_machines_can_be_listed() -> None:
         z = store.machine_id_distributor(namespace=namespace, instance_id=who)
         await take(z)
     assert z is not None
-    await z.guard(1, now_ms=NOW + 5, mark_ms=NOW + 70)
-    await z.revert(1, last_ms=NOW + 4)
+    await z.renew(1, now_ms=NOW + 5, fence_ms=NOW + 70)
+    await z.release(1, last_ms=NOW + 4)
     x = Machine(namespace="b", machine_id=0, instance_id="x", last_timestamp_ms=NOW)
     y = Machine(namespace="a", machine_id=0, instance_id="y", last_timestamp_ms=NOW, stable=True)
     given_back = Machine(
-        namespace="a", machine_id=1, instance_id="", last_timestamp_ms=NOW + 5, mark_ms=NOW + 4
+        namespace="a", machine_id=1, instance_id="", last_timestamp_ms=NOW + 5, fence_ms=NOW + 4
     )
     assert await store.machines() == [y, given_back, x]
     assert await store.machines(namespace="b") == [x]

@@ -15,9 +15,14 @@ import pytest
 from aiocosid import stores
 from aiocosid.abc import SecondFenced, SecondSpent, SequenceGrant
 from aiocosid.errors import ClockSkewError, ForkedError, InvalidArgumentError, WouldBlock
-from aiocosid.stores.memory import MemorySequenceDistributor
+from aiocosid.stores.memory import MemoryBackend, MemorySequenceDistributor, MemoryStore
 from aiocosid.testing import ManualClock
 from tests.unit._interrupted import interrupted
+
+
+def backend_of(distributor: MemorySequenceDistributor) -> MemoryBackend:
+    assert isinstance(distributor._backend, MemoryBackend)
+    return distributor._backend
 
 
 async def test_each_sequence_is_granted_once() -> None:
@@ -45,7 +50,7 @@ async def test_what_is_refused() -> None:
         with pytest.raises(ClockSkewError) as caught:
             await distributor.grant(second + off, 1)
         assert caught.value.ahead == off
-    distributor._born -= 1  # what a fork comes to
+    backend_of(distributor)._fork_generation -= 1  # what a fork comes to
     with pytest.raises(ForkedError):
         await distributor.grant(second, 1)
 
@@ -58,11 +63,32 @@ async def test_a_clock_that_was_far_ahead() -> None:
     for _ in range(100):
         await distributor.grant(clock.now_ms() // 1000, 1)
         await clock.advance(1)
-    assert len(distributor._counters) < 70
+    [state] = backend_of(distributor)._sequences.values()
+    assert state is not None
+    assert len(state.granted) == 3
     clock.set_wall_ms(began * 1000)
     reply = await distributor.grant(began, 1)
     assert isinstance(reply, SecondFenced)
     assert reply.now == began < reply.opens
+
+
+async def test_a_store_that_is_emptied_grants_nothing_again() -> None:
+    """The fence is above all that may have been granted; other names are as they were."""
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
+    lost = store.sequence_distributor(namespace="shop", name="n", tolerance=2, margin=1)
+    other = store.sequence_distributor(namespace="shopping", name="n")
+    second = clock.now_ms() // 1000
+    for each in (lost, other):
+        assert await each.grant(second, 5) == SequenceGrant(second, 1, 5)
+    store.forget_machines(namespace="shop", everything=False)
+    assert await lost.grant(second, 5) == SequenceGrant(second, 6, 10)
+    store.forget_machines(namespace="shop")
+    for late in range(3):
+        assert await lost.grant(second + late, 5) == SecondFenced(second + 4, second)
+    assert await other.grant(second, 5) == SequenceGrant(second, 6, 10)
+    await clock.advance(2)
+    assert await lost.grant(second + 4, 5) == SequenceGrant(second + 4, 1, 5)
 
 
 async def test_they_are_not_copied() -> None:

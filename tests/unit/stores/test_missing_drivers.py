@@ -14,14 +14,19 @@ import pytest
         ("aetcd", "etcd", "etcd", "import aiocosid.stores.etcd"),
         ("httpx", "httpx", "http", "import aiocosid.stores.http"),
         ("redis", "redis", "redis", "import aiocosid.stores.redis"),
-        ("httpx", "httpx", "http", "import aiocosid; aiocosid.open_store('aiocosid+http://a')"),
+        ("httpx", "httpx", "http", "import aiocosid; aiocosid.store_from_url('aiocosid+http://a')"),
         (
             "hiredis",
             "hiredis",
             "redis",
-            "import aiocosid; aiocosid.open_store('aiocosid+unix:///a')",
+            "import aiocosid; aiocosid.store_from_url('aiocosid+unix:///a')",
         ),
-        ("kazoo", "kazoo", "zookeeper", "import aiocosid; aiocosid.open_store('zookeeper://a')"),
+        (
+            "kazoo",
+            "kazoo",
+            "zookeeper",
+            "import aiocosid; aiocosid.store_from_url('zookeeper://a')",
+        ),
     ],
 )
 def test_the_extra_is_named(module: str, driver: str, extra: str, use: str) -> None:

@@ -16,7 +16,7 @@ def test_a_closing_ends_calls_that_began_before() -> None:
     for closed, counts in ((whole, (1, 1)), (part, (1, 2))):
         go_on = part.watch("store")
         go_on()
-        closed.note()
+        closed.record()
         assert (whole.count, part.count) == counts
         with pytest.raises(StoreUnavailableError):
             go_on()

@@ -23,7 +23,7 @@ from aiocosid.errors import (
     UnsupportedByStoreError,
     WouldBlock,
 )
-from aiocosid.machine.cells import Changes, Need, Owner, Seat, Snapshot
+from aiocosid.machine.cells import Changes, MachineSlot, Owner, ReadRequest, Snapshot
 from aiocosid.stores import backend
 from aiocosid.stores.backend import after_add, after_raise, counters_of
 from aiocosid.stores.base import BackendStore
@@ -71,20 +71,23 @@ def store_on(backend: Backend) -> MemoryStore:
         ("machines", {"namespace": LONG}, "namespace"),
         ("machine_markers", {"namespace": LONG}, "namespace"),
         ("machine_bits", {"namespace": LONG}, "namespace"),
-        ("mark_machines", {"namespace": LONG}, "namespace"),
+        ("initialize_namespace", {"namespace": LONG}, "namespace"),
         ("set_machine_bits", {"namespace": LONG, "bits": 2}, "namespace"),
-        ("revert_machine", {"namespace": LONG, "machine_id": 0}, "namespace"),
-        ("revert_machine", {"machine_id": -1}, "machine_id"),
-        ("revert_machine", {"machine_id": 2**31}, "machine_id"),
-        ("raise_machine_mark", {"namespace": LONG, "machine_id": 0, "above_ms": 0}, "namespace"),
-        ("raise_machine_mark", {"machine_id": -1, "above_ms": 0}, "machine_id"),
-        ("raise_machine_mark", {"machine_id": 2**31, "above_ms": 0}, "machine_id"),
-        ("raise_machine_mark", {"machine_id": 0, "above_ms": -1}, "above_ms"),
+        ("evict_machine", {"namespace": LONG, "machine_id": 0}, "namespace"),
+        ("evict_machine", {"machine_id": -1}, "machine_id"),
+        ("evict_machine", {"machine_id": 2**31}, "machine_id"),
+        ("raise_machine_fence", {"namespace": LONG, "machine_id": 0, "above_ms": 0}, "namespace"),
+        ("raise_machine_fence", {"machine_id": -1, "above_ms": 0}, "machine_id"),
+        ("raise_machine_fence", {"machine_id": 2**31, "above_ms": 0}, "machine_id"),
+        ("raise_machine_fence", {"machine_id": 0, "above_ms": -1}, "above_ms"),
         *(
             ("set_floor", {"name": "a", "above": bad}, "above")
             for bad in (-1, 2**63, 1.5, True, "5")
         ),
-        *(("mark_machines", {"safe_guard": bad}, "safe_guard") for bad in (0, -1, nan, True, "40")),
+        *(
+            ("initialize_namespace", {"safe_guard": bad}, "safe_guard")
+            for bad in (0, -1, nan, True, "40")
+        ),
     ],
 )
 async def test_a_bad_argument_is_named(call: str, arguments: dict[str, Any], name: str) -> None:
@@ -104,10 +107,10 @@ async def test_a_mark_is_raised_from_the_epoch_to_a_day_ahead(
     monkeypatch.setattr(type(SYSTEM_CLOCK), "now_ms", now_ms)
     store = MemoryStore()
     for above_ms in (0, 1000 + DAY_MS):
-        assert await store.raise_machine_mark(machine_id=0, above_ms=above_ms)
+        assert await store.raise_machine_fence(machine_id=0, above_ms=above_ms)
     with pytest.raises(InvalidArgumentError, match="above_ms"):
-        await store.raise_machine_mark(machine_id=0, above_ms=1001 + DAY_MS)
-    await store.raise_machine_mark(machine_id=2**31 - 1, above_ms=1)
+        await store.raise_machine_fence(machine_id=0, above_ms=1001 + DAY_MS)
+    await store.raise_machine_fence(machine_id=2**31 - 1, above_ms=1)
 
 
 async def test_a_counter_that_has_answered_is_missed() -> None:
@@ -185,8 +188,8 @@ async def test_markers_are_listed() -> None:
     store = store_on(backend)
     backend.marker = None
     assert await store.machine_markers(namespace="a") == []
-    assert (await store.mark_machines(namespace="b")).is_new
-    assert not (await store.mark_machines(namespace="b")).is_new
+    assert (await store.initialize_namespace(namespace="b")).is_created
+    assert not (await store.initialize_namespace(namespace="b")).is_created
     due = [MachineMarker(namespace="b", seconds_left=0.0)]
     assert await store.machine_markers() == due
     await store.initialize(confirm_no_holders=True)
@@ -202,7 +205,7 @@ async def test_an_id_is_taken_away_once(heir: str | None) -> None:
     await store.machine_id_distributor(instance_id="a").distribute(2, now_ms=1, latest_ms=2)
     read = backend.read
 
-    async def taken_meanwhile(namespace: str, need: Need) -> Snapshot:
+    async def taken_meanwhile(namespace: str, need: ReadRequest) -> Snapshot:
         if heir is not None and not backend.lost_commits:
             backend.read = read  # type: ignore[method-assign]
             await store.machine_id_distributor(instance_id=heir).distribute(
@@ -212,7 +215,7 @@ async def test_an_id_is_taken_away_once(heir: str | None) -> None:
 
     backend.lost_commits = 1
     backend.read = taken_meanwhile  # type: ignore[method-assign]
-    await store.revert_machine(machine_id=0)
+    await store.evict_machine(machine_id=0)
     [found] = await store.machines()
     assert found.instance_id == (heir or "")
 
@@ -220,7 +223,7 @@ async def test_an_id_is_taken_away_once(heir: str | None) -> None:
 async def test_a_width_is_stored_and_changed() -> None:
     store = MemoryStore()
     assert await store.machine_bits() is None
-    await store.mark_machines()
+    await store.initialize_namespace()
     assert await store.machine_bits() is None
     await store.set_machine_bits(bits=3)
     assert await store.machine_bits() == 3
@@ -236,8 +239,8 @@ async def test_a_peers_id_is_taken_away() -> None:
     """It has no note of ours."""
     backend = Backend()
     store = store_on(backend)
-    backend.cells_of("cosid").seats[0] = Seat((Owner("java", 1),))
-    await store.revert_machine(machine_id=0)
+    backend.cells_of("cosid").slots[0] = MachineSlot((Owner("java", 1),))
+    await store.evict_machine(machine_id=0)
     [found] = await store.machines()
     assert found.instance_id == ""
 
@@ -337,7 +340,7 @@ async def test_what_a_backend_need_not_support() -> None:
         backend.add_nowait("a", 1, first=None)
     for refused in (
         backend.peek("a"),
-        backend.read("a", Need()),
+        backend.read("a", ReadRequest()),
         backend.commit(Snapshot("a", "b"), Changes()),
         backend.namespaces(),
     ):

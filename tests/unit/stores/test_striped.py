@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import pytest
 
-from aiocosid import SegmentChainId, SegmentId, open_store
+from aiocosid import SegmentChainId, SegmentId, store_from_url
 from aiocosid._life import fork
 from aiocosid.abc import MAX_ID, Counter
 from aiocosid.errors import (
@@ -398,7 +398,7 @@ class TestFailures:
         with pytest.raises(ForkedError):
             await grant(one)
         for store in stores:
-            monkeypatch.setattr(store._backend, "_born", fork.generation)
+            monkeypatch.setattr(store._backend, "_fork_generation", fork.generation)
         await one.aopen()
         assert (await grant(one))[0] > ids[-1]
         call = asyncio.ensure_future(grant(one))
@@ -674,7 +674,7 @@ class TestDescription:
         urls = [f"sqlite:///{tmp_path}/{name}.db" for name in ("a b&c", "d+e")]
         inner = "&".join(f"store={quote(url, safe='')}" for url in urls)
         striped = StripedStore.from_url(
-            f"striped:?{inner}&store_timeout=1.5", open_store=open_store
+            f"striped:?{inner}&store_timeout=1.5", store_from_url=store_from_url
         )
         assert striped.store_timeout == 1.5
         assert [str(tmp_path / name) in repr(striped) for name in ("a b&c.db", "d+e.db")] == [
@@ -683,17 +683,17 @@ class TestDescription:
         both = "store=memory:&store=redis+sentinel://h/s"
         opened: list[str] = []
         with pytest.raises(InvalidArgumentError, match="stores"):
-            StripedStore.from_url(f"striped:?{both}", open_store=opened.append)  # type: ignore[arg-type]
+            StripedStore.from_url(f"striped:?{both}", store_from_url=opened.append)  # type: ignore[arg-type]
         assert opened == ["memory:", "redis+sentinel://h/s"]
         for wrong in ("", "?", f"?{both}&span=1", f"?{both}&store_timeout=1&store_timeout=1", both):
             with pytest.raises(InvalidArgumentError, match=r"url is 'striped:\.\.\.'"):
-                StripedStore.from_url(f"striped:{wrong}", open_store=open_store)
+                StripedStore.from_url(f"striped:{wrong}", store_from_url=store_from_url)
         for seconds in ("x", "0", "nan"):
             url = f"striped:?{inner}&store_timeout={seconds}"
             with pytest.raises(InvalidArgumentError, match="store_timeout"):
-                StripedStore.from_url(url, open_store=open_store)
+                StripedStore.from_url(url, store_from_url=store_from_url)
         with pytest.raises(InvalidArgumentError, match="2 to 9 stores"):
-            StripedStore.from_url("striped:?store=memory:", open_store=open_store)
+            StripedStore.from_url("striped:?store=memory:", store_from_url=store_from_url)
 
     def test_what_are_no_stores(self) -> None:
         one, two = MemoryStore(), MemoryStore()
@@ -795,9 +795,9 @@ class TestRegions:
     def test_in_a_url(self) -> None:
         """As ``store_timeout`` is."""
         url = "striped:?store=redis://a&store=redis://b&region="
-        store = open_store(f"{url}1")
+        store = store_from_url(f"{url}1")
         assert isinstance(store, StripedStore)
         assert store.region == 1
         for wrong in ("2", "one"):
             with pytest.raises(InvalidArgumentError, match="region"):
-                open_store(f"{url}{wrong}")
+                store_from_url(f"{url}{wrong}")

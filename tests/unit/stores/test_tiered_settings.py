@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from aiocosid import configure, connect, open_store
+from aiocosid import configure, connect, store_from_url
 from aiocosid.abc import IdSegmentDistributor
 from aiocosid.abc.events import CacheLost, Event
 from aiocosid.errors import InvalidArgumentError, InvalidSettingsError
@@ -24,15 +24,15 @@ CACHE = "redis://:s3cret%2Fx@localhost/0"
 
 def test_a_url() -> None:
     """Plain if nothing in it needs quoting; else percent-encoded once more."""
-    store = open_store("tiered:?root=memory://&cache=redis://localhost/0&span=5000&pause=0.5")
+    store = store_from_url("tiered:?root=memory://&cache=redis://localhost/0&span=5000&pause=0.5")
     assert isinstance(store, TieredStore)
     assert (store.span, store.cache_timeout) == (5000, 0.75)
     quoted = f"tiered:?root={quote('sqlite:///a b.db')}&cache={quote(CACHE, safe='')}"
-    assert "s3cret" not in repr(open_store(quoted))
-    named = open_store("tiered:?root=postgresql://db/shop&cache=redis://h&root_name=mine")
+    assert "s3cret" not in repr(store_from_url(quoted))
+    named = store_from_url("tiered:?root=postgresql://db/shop&cache=redis://h&root_name=mine")
     assert isinstance(named, TieredStore)
     assert named._root_name == "mine"
-    assert "redis localhost:6379/0 on <SqliteStore" in repr(open_store(quoted)).replace(
+    assert "redis localhost:6379/0 on <SqliteStore" in repr(store_from_url(quoted)).replace(
         "> on", " on"
     )
 
@@ -41,8 +41,8 @@ def test_a_plus_is_no_space() -> None:
     """As in the schemes of Cluster and Sentinel, plain within the URL, or quoted."""
     for scheme in ("redis+cluster", "rediss+cluster"):
         for cache in (f"{scheme}://h:1", quote(f"{scheme}://h:1", safe="")):
-            assert "h:1" in repr(open_store(f"tiered:?root=memory:&cache={cache}"))
-    open_store("tiered:?root=memory:&cache=redis+sentinel://a,b/service/0")
+            assert "h:1" in repr(store_from_url(f"tiered:?root=memory:&cache={cache}"))
+    store_from_url("tiered:?root=memory:&cache=redis+sentinel://a,b/service/0")
 
 
 def test_the_name_of_a_root_by_its_url(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +114,7 @@ def test_a_url_that_is_none() -> None:
         f"tiered:?root=memory://&cache={cache}&span={2**40 + 1}": "an integer from 1",
     }.items():
         with pytest.raises(InvalidArgumentError, match=re.escape(words)) as caught:
-            open_store(url)
+            store_from_url(url)
         assert "s3cret" not in str(caught.value)
 
 
@@ -242,13 +242,13 @@ async def test_machine_ids_are_the_root_s() -> None:
     memory = MemoryStore()
     store = TieredStore(memory, RedisStore.from_url("redis://localhost:1/0"))
     memory.forget_machines(namespace="shop")
-    assert (await store.mark_machines(namespace="shop")).is_quarantined
-    assert (await store.mark_machines(namespace="shop", is_new=True)).is_new
+    assert (await store.initialize_namespace(namespace="shop")).is_quarantined
+    assert (await store.initialize_namespace(namespace="shop", confirm_no_holders=True)).is_created
     assert not (await store.machine_markers(namespace="shop"))[0].is_quarantined
     one = store.machine_id_distributor(namespace="shop", instance_id="one")
     grant = await one.distribute(3, now_ms=1, latest_ms=2**53)
     assert await store.machine_bits(namespace="shop") == 3
     assert [each.instance_id for each in await store.machines(namespace="shop")] == ["one"]
-    await store.revert_machine(namespace="shop", machine_id=grant.machine_id)
+    await store.evict_machine(namespace="shop", machine_id=grant.machine_id)
     await store.set_machine_bits(namespace="shop", bits=4)
     assert await memory.machine_bits(namespace="shop") == 4

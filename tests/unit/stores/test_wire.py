@@ -47,7 +47,17 @@ from aiocosid.machine.operations import (
     TakeOperation,
     Took,
 )
-from aiocosid.stores.wire import LABEL, Values, as_fault, as_values, error_of, values_json
+from aiocosid.segment.blocks import Block, ShardBits
+from aiocosid.stores.wire import (
+    LABEL,
+    Values,
+    as_block,
+    as_fault,
+    as_values,
+    block_json,
+    error_of,
+    values_json,
+)
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=8)
 TIMES = st.integers(-1, MAX_MS)
@@ -172,3 +182,19 @@ def test_an_error_names_no_host(error: CosIdError, kind: type[CosIdError]) -> No
 def test_what_is_no_error_is_refused(fault: object) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - of any text
         error_of(fault)
+
+
+@pytest.mark.parametrize("shards", [None, ShardBits(19, 4095), ShardBits(62, 1)])
+def test_a_block_arrives_as_it_was(shards: ShardBits | None) -> None:
+    block = Block([range(1, 4), range(10, 19, 3)], shards)
+    assert as_block(sent(block_json(block)), 6) == block
+
+
+@pytest.mark.parametrize(
+    "shards",
+    [None, 1, [], [19], [19, 4095, 1], [0, 1], [63, 1], [19, 0], [19, 2**44], [True, 1], ["19", 1]],
+)
+def test_bits_of_shards_that_no_id_has(shards: object) -> None:
+    tree = {**block_json(Block([range(1, 4)])), "shards": shards}
+    with pytest.raises(ValueError):  # noqa: PT011 - of any text
+        as_block(sent(tree), 3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aiocosid.errors import CorruptMachineStateError, InvalidArgumentError
-from aiocosid.machine.cells import Note, Space
+from aiocosid.machine.cells import MachineRecord, NamespaceRecord
 from aiocosid.stores._url import ZOOKEEPER, read_url
 from aiocosid.stores.zookeeper import ZookeeperStore
 from aiocosid.stores.zookeeper._backend import Cells
@@ -81,7 +81,7 @@ def test_paths() -> None:
 
 
 def test_the_stores_own_nodes() -> None:
-    """No namespace lies where the marker does, or another system's notes."""
+    """No namespace lies where the marker does, or another system's records."""
     for text in (*STORES_OWN, *ODD, "xclock", "marker2", "%63lock"):
         name = own_node_of(text)
         assert name not in STORES_OWN
@@ -91,17 +91,17 @@ def test_the_stores_own_nodes() -> None:
 
 def test_damaged_notes() -> None:
     """Whatever lies there instead is told, and no guess is made."""
-    note = Note("a", token="t").text()  # noqa: S106 - no secret
-    space = Space("a", bits=2).text()
+    record = MachineRecord("a", token="t").text()  # noqa: S106 - no secret
+    space = NamespaceRecord("a", bits=2).text()
     cells = Cells("here", "ns")
     for data in (
         *("", "{", "[]", "{}", "1", '{"mark":1.5}', "[" * 100_000, "\ud800"),
-        *(note.replace("false", "0"), note.replace('"a"', "1"), note.replace("-1", "-2")),
-        *(note.replace("-1", "9007199254740992"), note.replace("-1", "true")),
+        *(record.replace("false", "0"), record.replace('"a"', "1"), record.replace("-1", "-2")),
+        *(record.replace("-1", "9007199254740992"), record.replace("-1", "true")),
         *(space.replace("2", "32"), space.replace("2", '"2"'), space.replace("2", "2.0")),
     ):
         cells.nodes["/x"] = Node(data.encode(errors="surrogatepass"), 0, 1, 1, 1, 0, 0)
-        for kind in (Note, Space):
+        for kind in (MachineRecord, NamespaceRecord):
             with pytest.raises(CorruptMachineStateError, match="/x holds"):
                 cells._cell(kind, "/x")  # type: ignore[type-var]  # one after the other
 

@@ -40,22 +40,22 @@ class Claim:
     Attributes:
         text: who holds it.
         token: of the call that handed it out.
-        born_ms: when that was, by the owner's clock.
+        requested_ms: when that was, by the owner's clock.
         bits: the width of the namespace.
         machine_id: the id.
     """
 
     text: str
     token: object
-    born_ms: int
+    requested_ms: int
     bits: int
     machine_id: int
 
     def yields_to(self, other: Claim) -> bool:
         """Tell whether the other one, which was asserted already, keeps the id."""
         if other.text == self.text:  # a later life took it from an earlier one
-            return other.token is not self.token and other.born_ms >= self.born_ms
-        return (other.born_ms, other.text) < (self.born_ms, self.text)
+            return other.token is not self.token and other.requested_ms >= self.requested_ms
+        return (other.requested_ms, other.text) < (self.requested_ms, self.text)
 
 
 @dataclass(slots=True)
@@ -139,7 +139,7 @@ class Entry:
         stable: whether the owner is.
         seen: when it last sent a renewal, on the store's own monotonic clock, in seconds.
         stamp_ms: the latest time that it told.
-        mark_ms: no id was issued with a later time.
+        fence_ms: no id was issued with a later time.
         token: of the call that took it; an earlier one under the same text had another.
     """
 
@@ -148,13 +148,13 @@ class Entry:
     stable: bool = False
     seen: float = 0.0
     stamp_ms: int = -1
-    mark_ms: int = -1
+    fence_ms: int = -1
     token: object = None
 
     @property
     def floor_ms(self) -> int:
         """Above which time the next owner's ids have to be."""
-        return max(self.stamp_ms, self.mark_ms)
+        return max(self.stamp_ms, self.fence_ms)
 
     def release(self) -> None:
         """Belong to nobody, and remember the times."""
@@ -230,13 +230,13 @@ class MachinePool:
         self.bits, self.region = bits, region
         return grant
 
-    def guard(
+    def renew(
         self,
         who: InstanceId,
         machine_id: int,
         *,
         now_ms: int,
-        mark_ms: int,
+        fence_ms: int,
         seen: float,
         safe_guard: float = DEFAULT_SAFE_GUARD,
         token: object = None,
@@ -259,9 +259,9 @@ class MachinePool:
         self.marker.remember(safe_guard)
         entry.seen = seen
         entry.stamp_ms = max(entry.stamp_ms, now_ms)
-        entry.mark_ms = max(entry.mark_ms, mark_ms)
+        entry.fence_ms = max(entry.fence_ms, fence_ms)
 
-    def revert(
+    def release(
         self, who: InstanceId, machine_id: int, *, last_ms: int, token: object = None
     ) -> None:
         """Lower the mark, and let the id go unless its owner is stable; nothing if not ours.
@@ -272,7 +272,7 @@ class MachinePool:
         if entry is None or entry.holder != who.text or entry.token is not token:
             return
         if last_ms >= 0:
-            entry.mark_ms = last_ms
+            entry.fence_ms = last_ms
         if not who.stable:
             entry.release()
 
@@ -319,7 +319,7 @@ class MachinePool:
                 machine_id=entry.machine_id,
                 instance_id=entry.holder,
                 last_timestamp_ms=entry.stamp_ms,
-                mark_ms=entry.mark_ms,
+                fence_ms=entry.fence_ms,
                 stable=entry.stable,
             )
 
@@ -452,17 +452,17 @@ class PoolDistributor(MachineIdDistributor):
         self._claim = Claim(self.instance_id.text, token, now_ms, bits, grant.machine_id)
         return grant
 
-    async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
-        """Send a renewal, and raise the time mark, without a suspension.
+    async def renew(self, machine_id: int, *, now_ms: int, fence_ms: int) -> None:
+        """Send a renewal, and raise the fence, without a suspension.
 
         Raises:
             MachineIdLostError: somebody else holds the id, or nobody.
             MachineIdQuarantineError: a test made the store forget.
             ForkedError: the machine ids are the parent's.
         """
-        self._guard(machine_id, now_ms, mark_ms, None)
+        self._guard(machine_id, now_ms, fence_ms, None)
 
-    async def reassert(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
+    async def reassert(self, machine_id: int, *, now_ms: int, fence_ms: int) -> None:
         """Do so for an id that is surely ours; see `aiocosid.abc.MachineIdDistributor.reassert`.
 
         Raises:
@@ -471,26 +471,26 @@ class PoolDistributor(MachineIdDistributor):
                 the id, or gave it back.
             ForkedError: the machine ids are the parent's.
         """
-        self._guard(machine_id, now_ms, mark_ms, self._claim if self._claims(machine_id) else None)
+        self._guard(machine_id, now_ms, fence_ms, self._claim if self._claims(machine_id) else None)
 
     def _claims(self, machine_id: int) -> bool:
         return self._claim is not None and self._claim.machine_id == machine_id
 
-    def _guard(self, machine_id: int, now_ms: int, mark_ms: int, claim: Claim | None) -> None:
+    def _guard(self, machine_id: int, now_ms: int, fence_ms: int, claim: Claim | None) -> None:
         self._store._refuse_child()
         with self._store._lock:
-            self._pool.guard(
+            self._pool.renew(
                 self.instance_id,
                 machine_id,
                 now_ms=now_ms,
-                mark_ms=mark_ms,
+                fence_ms=fence_ms,
                 seen=self._store._clock.monotonic(),
                 safe_guard=self.safe_guard,
                 token=self._token,
                 claim=claim,
             )
 
-    async def revert(self, machine_id: int, *, last_ms: int) -> None:
+    async def release(self, machine_id: int, *, last_ms: int) -> None:
         """Give the id back without a suspension; does nothing if it is not ours any more.
 
         Raises:
@@ -500,7 +500,7 @@ class PoolDistributor(MachineIdDistributor):
         if self._claims(machine_id):
             self._claim = None
         with self._store._lock:
-            self._pool.revert(self.instance_id, machine_id, last_ms=last_ms, token=self._token)
+            self._pool.release(self.instance_id, machine_id, last_ms=last_ms, token=self._token)
 
     async def aopen(self) -> None:
         """Refuse a forked child.

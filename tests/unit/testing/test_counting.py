@@ -14,6 +14,7 @@ from aiocosid.errors import (
     IdOverflowError,
     InvalidArgumentError,
     NotOpenError,
+    SequenceUnavailableError,
     StoreError,
     StoreUnavailableError,
 )
@@ -119,6 +120,20 @@ async def test_a_store_that_fails() -> None:
     assert await counter.next_max_id(10) == 10
 
 
+async def test_sequences_of_a_store_that_fails() -> None:
+    """As those of a server, whose keys an application may name."""
+    with use_store(FailingStore()) as store:
+        assert isinstance(store, FailingStore)
+        async with aiocosid.connect("redis://localhost/0") as ids:
+            orders = await ids.sharded("order", key="order<second>", batch=1)
+            await orders.next_id(7)
+            store.fail()
+            with pytest.raises(SequenceUnavailableError, match="unplugged"):
+                await orders.next_ids(2, 7)
+            store.recover()
+            assert orders.layout.parse(await orders.next_id(7)).sharding_id == 7
+
+
 async def test_every_url_opens_the_store() -> None:
     inner, outer = MemoryStore(), MemoryStore()
     with use_store(outer):
@@ -130,11 +145,11 @@ async def test_every_url_opens_the_store() -> None:
                 "tiered:?root=postgresql%3A%2F%2Fh%2Fx&cache=redis%3A%2F%2Fh",
                 "striped:?store=redis%3A%2F%2Fa&store=redis%3A%2F%2Fb",
             ):
-                assert aiocosid.open_store(url) is inner
-        assert aiocosid.open_store("redis://nowhere.invalid") is outer
+                assert aiocosid.store_from_url(url) is inner
+        assert aiocosid.store_from_url("redis://nowhere.invalid") is outer
         with pytest.raises(InvalidArgumentError, match="url"):
-            aiocosid.open_store("nosuch://h")
-    assert type(aiocosid.open_store("redis://nowhere.invalid")).__name__ == "RedisStore"
+            aiocosid.store_from_url("nosuch://h")
+    assert type(aiocosid.store_from_url("redis://nowhere.invalid")).__name__ == "RedisStore"
 
 
 async def test_the_clock_of_what_has_none() -> None:

@@ -142,11 +142,11 @@ class ExpiresEarly(Sound):
 class DropsExpired(Sound):
     """Who is late with a renewal is refused although nobody took the id."""
 
-    async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
+    async def renew(self, machine_id: int, *, now_ms: int, fence_ms: int) -> None:
         silent = self._store._clock.monotonic() - self.entries[machine_id].seen
         if silent >= self.safe_guard:
             raise MachineIdLostError(self.namespace, machine_id, reason="late")
-        await super().guard(machine_id, now_ms=now_ms, mark_ms=mark_ms)
+        await super().renew(machine_id, now_ms=now_ms, fence_ms=fence_ms)
 
 
 class NothingIsStable(Sound):
@@ -172,112 +172,112 @@ class StableByNewcomer(Sound):
 class GuardsAnyId(Sound):
     """As CosId's script: whose instance it is, and never mind the machine id."""
 
-    async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
+    async def renew(self, machine_id: int, *, now_ms: int, fence_ms: int) -> None:
         for each in self.entries.values():
             if each.holder == self.instance_id.text:
                 machine_id = each.machine_id
-        await super().guard(machine_id, now_ms=now_ms, mark_ms=mark_ms)
+        await super().renew(machine_id, now_ms=now_ms, fence_ms=fence_ms)
 
 
 class GuardsAnybodys(Sound):
-    async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
+    async def renew(self, machine_id: int, *, now_ms: int, fence_ms: int) -> None:
         entry = self.entries.setdefault(machine_id, Entry(machine_id))
         entry.holder = entry.holder or self.instance_id.text
-        entry.mark_ms = max(entry.mark_ms, mark_ms)
+        entry.fence_ms = max(entry.fence_ms, fence_ms)
 
 
 class WritesThenRefuses(Sound):
-    async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
+    async def renew(self, machine_id: int, *, now_ms: int, fence_ms: int) -> None:
         if machine_id in self.entries:
-            self.entries[machine_id].mark_ms = max(self.entries[machine_id].mark_ms, mark_ms)
-        await super().guard(machine_id, now_ms=now_ms, mark_ms=mark_ms)
+            self.entries[machine_id].fence_ms = max(self.entries[machine_id].fence_ms, fence_ms)
+        await super().renew(machine_id, now_ms=now_ms, fence_ms=fence_ms)
 
 
 class LowersMarks(Sound):
-    async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
-        await super().guard(machine_id, now_ms=now_ms, mark_ms=mark_ms)
-        self.entries[machine_id].mark_ms = mark_ms
+    async def renew(self, machine_id: int, *, now_ms: int, fence_ms: int) -> None:
+        await super().renew(machine_id, now_ms=now_ms, fence_ms=fence_ms)
+        self.entries[machine_id].fence_ms = fence_ms
 
 
 class LowersStamps(Sound):
-    async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
-        await super().guard(machine_id, now_ms=now_ms, mark_ms=mark_ms)
+    async def renew(self, machine_id: int, *, now_ms: int, fence_ms: int) -> None:
+        await super().renew(machine_id, now_ms=now_ms, fence_ms=fence_ms)
         self.entries[machine_id].stamp_ms = now_ms
 
 
 class NoMarks(Sound):
-    async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
-        await super().guard(machine_id, now_ms=now_ms, mark_ms=-1)
+    async def renew(self, machine_id: int, *, now_ms: int, fence_ms: int) -> None:
+        await super().renew(machine_id, now_ms=now_ms, fence_ms=-1)
 
 
 class FloatingMarks(Sound):
-    async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
-        await super().guard(machine_id, now_ms=now_ms, mark_ms=int(float(f"{mark_ms:.14g}")))
+    async def renew(self, machine_id: int, *, now_ms: int, fence_ms: int) -> None:
+        await super().renew(machine_id, now_ms=now_ms, fence_ms=int(float(f"{fence_ms:.14g}")))
 
 
 class ForgetsTimes(Sound):
-    async def revert(self, machine_id: int, *, last_ms: int) -> None:
-        await super().revert(machine_id, last_ms=last_ms)
+    async def release(self, machine_id: int, *, last_ms: int) -> None:
+        await super().release(machine_id, last_ms=last_ms)
         if not self.entries[machine_id].holder:
             self.entries[machine_id] = Entry(machine_id)
 
 
 class KeepsMarks(Sound):
-    async def revert(self, machine_id: int, *, last_ms: int) -> None:
-        await super().revert(machine_id, last_ms=-1)
+    async def release(self, machine_id: int, *, last_ms: int) -> None:
+        await super().release(machine_id, last_ms=-1)
 
 
 class ClearsUnusedMarks(Sound):
-    async def revert(self, machine_id: int, *, last_ms: int) -> None:
-        await super().revert(machine_id, last_ms=max(last_ms, 0))
+    async def release(self, machine_id: int, *, last_ms: int) -> None:
+        await super().release(machine_id, last_ms=max(last_ms, 0))
         if last_ms < 0:
-            self.entries[machine_id].mark_ms = -1
+            self.entries[machine_id].fence_ms = -1
 
 
 class RevertsAnybodys(Sound):
-    async def revert(self, machine_id: int, *, last_ms: int) -> None:
+    async def release(self, machine_id: int, *, last_ms: int) -> None:
         if machine_id in self.entries:
-            self.entries[machine_id].mark_ms = last_ms
+            self.entries[machine_id].fence_ms = last_ms
             self.entries[machine_id].release()
 
 
 class RevertsNamesakes(Sound):
     """Looks at the text alone."""
 
-    async def revert(self, machine_id: int, *, last_ms: int) -> None:
+    async def release(self, machine_id: int, *, last_ms: int) -> None:
         self._token = self.entries[machine_id].token
-        await super().revert(machine_id, last_ms=last_ms)
+        await super().release(machine_id, last_ms=last_ms)
 
 
 class RevertsByMark(Sound):
     """Whoever has the highest mark is right."""
 
-    async def revert(self, machine_id: int, *, last_ms: int) -> None:
-        if self._last_mark >= self.entries[machine_id].mark_ms:
+    async def release(self, machine_id: int, *, last_ms: int) -> None:
+        if self._last_mark >= self.entries[machine_id].fence_ms:
             self._token = self.entries[machine_id].token
-        await super().revert(machine_id, last_ms=last_ms)
+        await super().release(machine_id, last_ms=last_ms)
 
-    async def guard(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
-        self._last_mark = mark_ms
-        await super().guard(machine_id, now_ms=now_ms, mark_ms=mark_ms)
+    async def renew(self, machine_id: int, *, now_ms: int, fence_ms: int) -> None:
+        self._last_mark = fence_ms
+        await super().renew(machine_id, now_ms=now_ms, fence_ms=fence_ms)
 
 
 class RevertsOnce(Sound):
-    async def revert(self, machine_id: int, *, last_ms: int) -> None:
+    async def release(self, machine_id: int, *, last_ms: int) -> None:
         if self.entries[machine_id].holder != self.instance_id.text:
             raise MachineIdLostError(self.namespace, machine_id, reason="given back already")
-        await super().revert(machine_id, last_ms=last_ms)
+        await super().release(machine_id, last_ms=last_ms)
 
 
 class RevertsByInstance(Sound):
-    async def revert(self, machine_id: int, *, last_ms: int) -> None:
+    async def release(self, machine_id: int, *, last_ms: int) -> None:
         for each in self.entries.values():
             if each.holder == self.instance_id.text:
                 each.release()
 
 
 class RevertsNothing(Sound):
-    async def revert(self, machine_id: int, *, last_ms: int) -> None:
+    async def release(self, machine_id: int, *, last_ms: int) -> None:
         pass
 
 
@@ -368,13 +368,13 @@ class AskersClock(Sound):
 
 class AssertsNothing(Sound):
     async def reassert(self, machine_id: int, **times: Any) -> None:
-        await self.guard(machine_id, **times)
+        await self.renew(machine_id, **times)
 
 
 class AssertsWithoutTimes(Sound):
-    async def reassert(self, machine_id: int, *, now_ms: int, mark_ms: int) -> None:
-        mark_ms = -1 if self._pool.marker.since is not None else mark_ms
-        await super().reassert(machine_id, now_ms=now_ms, mark_ms=mark_ms)
+    async def reassert(self, machine_id: int, *, now_ms: int, fence_ms: int) -> None:
+        fence_ms = -1 if self._pool.marker.since is not None else fence_ms
+        await super().reassert(machine_id, now_ms=now_ms, fence_ms=fence_ms)
 
 
 class AssertsWithoutStability(Sound):
@@ -386,7 +386,7 @@ class AssertsWithoutStability(Sound):
 class AssertsAlways(Sound):
     """Also after the end of its lease."""
 
-    async def guard(self, machine_id: int, **times: Any) -> None:
+    async def renew(self, machine_id: int, **times: Any) -> None:
         await self.reassert(machine_id, **times)
 
 

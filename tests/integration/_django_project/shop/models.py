@@ -36,6 +36,6 @@ class Event(models.Model):
     gift = models.ForeignKey(GiftOrder, models.CASCADE, null=True, blank=True)
 
 
-class Note(models.Model):
+class MachineRecord(models.Model):
     id = models.BigIntegerField(primary_key=True, default=NOTE, editable=False)
     title = models.CharField(max_length=40)

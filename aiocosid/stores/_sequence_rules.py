@@ -1,0 +1,173 @@
+"""Which sequences of a second are granted by a store that keeps a name in one value.  Pure.
+
+The rules are those of the script for Redis, see `redis._sequence`, with one difference: fence and
+counts are one value here, so neither is lost without the other.  No count has to expire, either:
+the value has those of the seconds that may still be granted, and earlier ones are granted no more.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
+
+from ..abc import SecondFenced, SecondSpent, SequenceGrant
+from ..abc.checks import check_integer
+from ..errors import ClockSkewError
+
+if TYPE_CHECKING:
+    from ..abc import SequenceDistributor, SequenceReply
+
+__all__ = (
+    "DEFAULT_TTL",
+    "SequenceAnswer",
+    "SequenceRequest",
+    "SequenceState",
+    "check_reach",
+    "grant",
+)
+
+DEFAULT_TTL: Final = 600  # seconds that a counter is kept, as in the published script
+MAX_MARGIN: Final = 3600
+MAX_TTL: Final = 86_400
+SPARE_TTL: Final = 60  # seconds that a counter outlives its last possible use
+
+GRANTED, SPENT, SKEWED, FENCED = 0, 1, 2, 3
+
+NUMBERS: Final = ("opens", "kept", "seen", "reach")
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceRequest:
+    """What a distributor asks for.
+
+    Attributes:
+        second: of this second.
+        size: so many sequences.
+        max_sequence: none is higher.
+        tolerance: seconds by which the second may differ from the store's own.
+        margin: seconds by which the clocks of two successive stores may differ.
+    """
+
+    second: int
+    size: int
+    max_sequence: int
+    tolerance: int
+    margin: int
+
+
+class SequenceAnswer(NamedTuple):
+    """What a store answers, as the script for Redis does.
+
+    Attributes:
+        status: granted, of this second only; spent; skewed; or fenced.
+        first: the first granted sequence.
+        last: the last one.
+        now: the store's second.
+        opens: the first second that is granted.
+    """
+
+    status: int
+    first: int
+    last: int
+    now: int
+    opens: int
+
+    def reply_to(self, distributor: SequenceDistributor, second: int) -> SequenceReply:
+        """Return it as `SequenceDistributor.grant` does.
+
+        Raises:
+            ClockSkewError: the store's clock and the second differ by more than the tolerance.
+        """
+        status, first, last, now, opens = self
+        if status == SKEWED:
+            tolerance = distributor.tolerance
+            raise ClockSkewError(distributor.store, ahead=second - now, tolerance=tolerance)
+        if status == FENCED:
+            return SecondFenced(opens, now)
+        return SecondSpent(second) if status == SPENT else SequenceGrant(second, first, last)
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceState:
+    """All that a store keeps of a name.
+
+    Attributes:
+        identity: the store in which this was written.
+        opens: the fence: what was granted of earlier seconds may have been lost.
+        kept: the first second whose count is kept; no earlier one is granted any more.
+        seen: the highest second that the store's clock has shown.
+        reach: the largest tolerance + margin of any distributor.
+        granted: the last sequence granted of each second.
+    """
+
+    identity: str
+    opens: int = 0
+    kept: int = 0
+    seen: int = 0
+    reach: int = 0
+    granted: dict[int, int] = field(default_factory=dict[int, int])
+
+    @classmethod
+    def read(cls, text: str) -> tuple[Self, SequenceAnswer]:
+        """Return the state of a text, and the last answer.
+
+        Raises:
+            ValueError: it is no such text.
+        """
+        try:
+            found = json.loads(text)
+            answer = SequenceAnswer(*map(int, found["answer"]))
+            granted = {int(second): int(last) for second, last in found["granted"].items()}
+            opens, kept, seen, reach = (int(found[each]) for each in NUMBERS)
+            return cls(found["identity"], opens, kept, seen, reach, granted), answer
+        except (AttributeError, KeyError, TypeError) as error:
+            raise ValueError(text) from error
+
+    def text(self, answer: SequenceAnswer) -> str:
+        """Return it as a text, together with an answer."""
+        return json.dumps(asdict(self) | {"answer": answer})
+
+
+def grant(
+    state: SequenceState | None, request: SequenceRequest, identity: str, now: int
+) -> tuple[SequenceState, SequenceAnswer]:
+    """Decide what is granted.  Pure.
+
+    Args:
+        state: what the store has of the name; None if it has nothing, and may have lost it.
+        request: what is asked for.
+        identity: the store's, which another one never has.
+        now: the second of the store's clock.
+
+    Returns:
+        The new state, and the answer.
+    """
+    second, tolerance = request.second, request.tolerance
+    before = SequenceState("") if state is None else state
+    reach, seen = max(before.reach, tolerance + request.margin), max(before.seen, now)
+    if state is None or before.identity != identity:
+        opens = seen + reach + 1
+    else:
+        opens = before.opens + reach - before.reach  # a larger reach had put the fence higher
+    kept = max(before.kept, seen - reach)
+    first_open = max(opens, kept)
+    granted = {each: last for each, last in before.granted.items() if each >= first_open}
+    first = granted.get(second, 0) + 1
+    status, last = GRANTED, min(first + request.size - 1, request.max_sequence)
+    if abs(now - second) > tolerance:
+        status = SKEWED
+    elif second < first_open:
+        status = FENCED
+    elif first > request.max_sequence:
+        status = SPENT
+    else:
+        granted[second] = last
+    answer = SequenceAnswer(status, first, last, now, first_open)
+    return SequenceState(identity, opens, kept, seen, reach, granted), answer
+
+
+def check_reach(tolerance: int, margin: int, ttl: int) -> None:
+    """Raise `InvalidArgumentError` unless counters of these options are kept long enough."""
+    check_integer("margin", margin, at_least=0, at_most=MAX_MARGIN)
+    check_integer("ttl", ttl, at_least=2 * tolerance + SPARE_TTL, at_most=MAX_TTL)
