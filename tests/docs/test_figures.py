@@ -117,10 +117,7 @@ FACTS: Final[dict[Path, tuple[str, ...]]] = {
         "`sync_interval` as it is by default, 2 min",  # NATS'
         f"new processes wait: {QUARANTINE:g} seconds by default",
         f"a chain holds ids for [{RESERVE:g} to {RESERVE * pace.REFILL:g} seconds]",
-        "1,000 waiting tasks",
-        "1,000 tasks that ask together",
-        f"an id then costs {min(STRICT):.0f} to {max(STRICT):.0f} µs",
-        f"the piece in hand, up to {_opening.LONG_PIECE:,} ids",
+        f"the current piece, up to {_opening.LONG_PIECE:,} ids",
         f"a turn after every {_opening.LONG_PIECE:,} ids",
     ),
     DOCS / "explanation" / "leases.md": (
@@ -188,6 +185,11 @@ FACTS: Final[dict[Path, tuple[str, ...]]] = {
 }
 
 ELSEWHERE: Final = {  # what other pages say of the same constants
+    "reference/generators.md": (
+        "1,000 waiting tasks",
+        "1,000 tasks that ask together",
+        f"an id then costs {min(STRICT):.0f} to {max(STRICT):.0f} µs",
+    ),
     "howto/deploy-id-service.md": (
         f"until their [mark], for {UNNOTICED} seconds",
         f"free after the safe guard duration, {GUARD / 60:g} minutes",
