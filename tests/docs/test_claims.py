@@ -108,12 +108,12 @@ CLAIMS: Final[dict[tuple[str, str], dict[str, str]]] = {
     },
     ("docs/explanation/leases.md", "The life of a lease"): {
         "The first generator": f"{OF_MACHINES}::test_new_ids_come_before_expired_ones",
-        "It writes the first mark": f"{LEASE}::test_it_takes_an_id_guards_it_and_gives_it_back",
+        "It writes the first fence": f"{LEASE}::test_it_takes_an_id_guards_it_and_gives_it_back",
         "Every `interval`": f"{LEASE}::test_ten_generators_have_one_lease",
         "A clean close": f"{LEASE}::test_it_takes_an_id_guards_it_and_gives_it_back",
     },
     ("docs/explanation/leases.md", "The two ends"): {
-        "the mark": f"{LEASE}::test_past_the_mark_it_is_silent_until_the_store_answers",
+        "the fence": f"{LEASE}::test_past_the_mark_it_is_silent_until_the_store_answers",
         "the lease's time": f"{LEASE}::test_past_the_lease_it_is_silent_by_the_monotonic_clock",
     },
     ("docs/explanation/leases.md", "After a crash"): {
@@ -134,7 +134,7 @@ CLAIMS: Final[dict[tuple[str, str], dict[str, str]]] = {
         "a start while another": f"{OFFLINE}::test_beside_a_living_process_it_takes_nothing",
         "the disk fails": f"{OFFLINE}::test_a_disk_that_fails_stops_it",
     },
-    ("docs/explanation/leases.md", "A store that forgot"): {
+    ("docs/reference/schema.md", "What identifies a store"): {
         "Redis, Valkey": "tests/integration/test_redis_quarantine.py"
         "::test_failed_over_to_a_replica_that_lags_and_back",
         "PostgreSQL": "tests/integration/test_sql_machine_quarantine.py::test_a_promoted_standby",
