@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .provider import connect as connect
     from .provider import store_from_url as store_from_url
     from .provider.models import GeneratedId as GeneratedId
+    from .provider.models import cosid as cosid
     from .provider.models import ensure_ids as ensure_ids
     from .segment import GroupBy as GroupBy
     from .segment import GroupedSegmentId as GroupedSegmentId
@@ -65,6 +66,7 @@ __all__ = (
     "WouldBlock",
     "configure",
     "connect",
+    "cosid",
     "default_provider",
     "ensure_ids",
     "errors",
@@ -80,7 +82,7 @@ if not TYPE_CHECKING:  # else every name would be one of ours
             ".generators.text": "StringIdGenerator",
             ".abc.events": "Instrument",
             ".machine": "MachineIdLease",
-            ".provider.models": "GeneratedId ensure_ids",
+            ".provider.models": "GeneratedId cosid ensure_ids",
             ".provider": "ConfiguredProvider IdProvider configure connect store_from_url",
             ".segment": (
                 "GroupBy GroupedSegmentId IdSegment SegmentChainId SegmentId SegmentStatistics"

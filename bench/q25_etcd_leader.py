@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.leader_kills import PERIOD, STEP, GrantReceipt, take_under_kills
+from tests.leader_kills import PERIOD, STEP, Taken, take_under_kills
 from tests.servers import EtcdEnsemble
 from tests.servers.etcd import ELECTION_MS
 
@@ -40,6 +40,6 @@ async def ask() -> Answer:
     )
 
 
-def _twice(taken: list[GrantReceipt], kinds: set[str]) -> int:
+def _twice(taken: list[Taken], kinds: set[str]) -> int:
     ids = [new_id for each in taken if each.kind in kinds for new_id in each.ids]
     return len(ids) - len(set(ids))

@@ -253,8 +253,8 @@ class MachineStore:
 
         Args:
             namespace: the namespace of the machine ids.
-            confirm_no_holders: write the marker in any case, and end a quarantine.  The caller has to know that
-                no process that was started before holds a machine id.
+            confirm_no_holders: write the marker in any case, and end a quarantine.  The caller has
+                to know that no process that was started before holds a machine id.
             safe_guard: the longest one of all instances in the namespace, in seconds, above 0;
                 ``inf`` for ids that are never recycled.  None leaves the recorded one; if there is
                 none, a quarantine lasts `DEFAULT_SAFE_GUARD`, or the first safe guard that a call
@@ -322,8 +322,8 @@ class ServerInfo:
 
     Attributes:
         version: its name and version, as ``Redis 8.2.1``; empty if it does not tell.
-        durability_warnings: one text for each setting with which it may lose grants: its value, what may be
-            lost, and what to set.  None if it was not asked for such settings.
+        durability_warnings: one text for each setting with which it may lose grants: its value,
+            what may be lost, and what to set.  None if it was not asked for such settings.
         unproved: one text for each setting that matters and cannot be asked.  It is proved to keep
             its grants only if this and ``durability_warnings`` are both empty.
         migrators: the tables in which tools for migrations keep their state, beside the store's

@@ -127,7 +127,7 @@ def _row(each: Machine) -> dict[str, str]:
 
 
 @machines.command()
-def revert(
+def evict(
     machine_id: Annotated[
         int, declared(OPTIONS["machine_id"], make=typer.Argument, metavar="MACHINE_ID")
     ],

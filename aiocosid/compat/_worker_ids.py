@@ -269,8 +269,8 @@ class WorkerIdDistributor(NotCopyable, MachineIdDistributor, Generic[At]):
     async def renew(self, machine_id: int, *, now_ms: int, fence_ms: int) -> None:
         """Raise the stored time to the fence; this never lowers it.
 
-        Leaf writes its clock.  The fence is ahead of the clock, so a Leaf node that starts under the
-        same address after a crash waits for it.
+        Leaf writes its clock.  The fence is ahead of the clock, so a Leaf node that starts under
+        the same address after a crash waits for it.
 
         Raises:
             MachineIdLostError: another process has it, or none does; nothing was written.

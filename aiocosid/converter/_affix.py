@@ -146,7 +146,9 @@ class GroupedPrefixIdConverter(IdConverter):
     def as_str(self, new_id: int, /) -> str:
         """Return group, delimiter and text of a `GroupedId`."""
         if not isinstance(new_id, GroupedId):
-            expected = "a GroupedId, as a grouped generator hands them out: a plain id has no group"
+            expected = (
+                "a GroupedId, as `with_group` of a grouped generator hands out: an int has no group"
+            )
             raise InvalidIdError("id", new_id, expected=expected)
         return f"{new_id.group}{self.delimiter}{self.inner.as_str(int(new_id))}"
 

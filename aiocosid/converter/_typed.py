@@ -52,8 +52,8 @@ class TypedId(str):
     ``int(order_id)`` is the number: 63 bits, for a column of 64.  A text has one length, the texts
     of a class sort like their numbers, and only the text that `OrderId` writes is read.
 
-    An id is a `str`, so JSON has it as text whatever writes the JSON.  It equals its text, and
-    neither its number nor an id with another prefix.
+    An id is a `str`, so JSON has it as text; msgspec needs a hook to write it.  It equals its
+    text, and neither its number nor an id with another prefix.
 
     With a converter and no prefix the text is the converter's::
 

@@ -75,6 +75,7 @@ class StringIdGenerator(DelegatingGenerator[IdGenerator, str], TextIdGenerator):
                     check()
                 inside = getattr(inside, "inner", None)
         super().__init__(generator)
+        self._source = getattr(generator, "with_group", generator)
         self.converter: IdConverter = converter
         self._one: Callable[[int], str] = converter.as_str
 
@@ -85,7 +86,7 @@ class StringIdGenerator(DelegatingGenerator[IdGenerator, str], TextIdGenerator):
             sharding_id: for a generator whose ids carry their shard; None for its own.
         """
         if sharding_id is None:
-            return self._one(await self._inner.next_id())
+            return await super().next_id()
         return self._one(await self._sharded(sharding_id).next_id(sharding_id))
 
     async def next_ids(self, n: int, sharding_id: int | None = None) -> list[str]:
@@ -102,7 +103,7 @@ class StringIdGenerator(DelegatingGenerator[IdGenerator, str], TextIdGenerator):
     def next_id_nowait(self, sharding_id: int | None = None) -> str:
         """Return the next id in hand; see `aiocosid.abc.IdGenerator.next_id_nowait`."""
         if sharding_id is None:
-            return self._one(self._inner.next_id_nowait())
+            return super().next_id_nowait()
         return self._one(self._sharded(sharding_id).next_id_nowait(sharding_id))
 
     def _sharded(self, sharding_id: int) -> Any:  # noqa: ANN401 - whose methods take it

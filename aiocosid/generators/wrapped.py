@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 from .._life import fork
 from .._life.callers import in_stretches
@@ -52,7 +52,7 @@ class WrappedStatistics(Statistics):
 class DelegatingGenerator(DelegatingLifecycle, Generic[G, T]):
     """Hands out what it makes of the ids of the generator inside; a subclass says what."""
 
-    __slots__ = ("__weakref__", "_inner")
+    __slots__ = ("__weakref__", "_inner", "_source")
 
     _stretch: ClassVar[int]
     """Ids between two turns of the event loop, about a millisecond."""
@@ -62,6 +62,7 @@ class DelegatingGenerator(DelegatingLifecycle, Generic[G, T]):
 
     def __init__(self, inner: G) -> None:
         self._inner: G = inner
+        self._source: Any = inner  # whose ids they are: it, or its `with_group`
 
     def _many(self, ids: Sequence[int]) -> list[T]:
         """Return what is made of each of some ids."""
@@ -69,11 +70,11 @@ class DelegatingGenerator(DelegatingLifecycle, Generic[G, T]):
 
     async def next_id(self) -> T:
         """Return the next id; see `aiocosid.abc.IdGenerator.next_id`."""
-        return self._one(await self._inner.next_id())
+        return self._one(await self._source.next_id())
 
     async def next_ids(self, n: int) -> list[T]:
         """Return exactly ``n`` ids, all or nothing; see `aiocosid.abc.IdGenerator.next_ids`."""
-        return await self._made_of(self._inner.next_ids(n))
+        return await self._made_of(self._source.next_ids(n))
 
     async def _made_of(self, ids_of: Awaitable[Sequence[int]]) -> list[T]:
         process = fork.generation
@@ -84,7 +85,7 @@ class DelegatingGenerator(DelegatingLifecycle, Generic[G, T]):
 
     def next_id_nowait(self) -> T:
         """Return the next id in hand; see `aiocosid.abc.IdGenerator.next_id_nowait`."""
-        return self._one(self._inner.next_id_nowait())
+        return self._one(self._source.next_id_nowait())
 
 
 class WrappedGenerator(DelegatingGenerator[IdGenerator, int], IdGenerator):
@@ -127,6 +128,13 @@ class IntegerIdGenerator(WrappedGenerator):
     __slots__ = ()
 
     _stretch = 100_000  # copied alone: half a second for the largest batch
+
+    @property
+    def with_group(self) -> IntegerIdGenerator:
+        """The same ids as `GroupedId`, if the generator inside is a `GroupedSegmentId`."""
+        view, inner = IntegerIdGenerator(self._inner), self._source
+        view._source = inner.with_group
+        return view
 
     def _one(self, new_id: int) -> int:
         if new_id > MAX_INT32:

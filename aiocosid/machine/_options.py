@@ -80,8 +80,8 @@ class FittedOptions(LeaseOptions):
     Attributes:
         lease_time: seconds after a renewal in which the id is certainly ours, even if the store has
             forgotten us.
-        offline: seconds that the fence of a stable id is ahead of the clock, and that it may be used
-            after a renewal, if that is more.
+        offline: seconds that the fence of a stable id is ahead of the clock, and that it may be
+            used after a renewal, if that is more.
     """
 
     lease_time: float

@@ -57,10 +57,10 @@ class MarkDemand:
         self.ahead_ms = 0
 
     def fence_ms(self, now_ms: int, lead: float, use_time: float) -> int:
-        """Return a fence that is ahead of the clock, and not below the one that an issuer asked for.
+        """Return a fence ahead of the clock, and not below what an issuer asked for.
 
-        Never by more than the id may be used after a renewal: where the fence is lost or unknown, as
-        to a Java peer, only the elapsed time protects the ids issued below it.
+        Never by more than the id may be used after a renewal: where the fence is lost or unknown,
+        as to a Java peer, only the elapsed time protects the ids issued below it.
 
         Args:
             now_ms: the wall clock.

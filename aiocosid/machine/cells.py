@@ -408,8 +408,8 @@ class Snapshot:
     def counts_one_more(self, changes: Changes) -> bool:
         """Return whether the count can be incremented without comparing it, under the same marker.
 
-        One more machine id gets a record, and the note's cell is compared.  A process that counts all
-        ids again also writes the cell of the namespace or the marker, which are compared too.
+        One more machine id gets a record, and the note's cell is compared.  A process that counts
+        all ids again also writes the cell of the namespace or the marker, which are compared too.
         Without this, processes that start at the same time would conflict over the count, each with
         every other.
         """

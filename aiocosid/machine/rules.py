@@ -422,9 +422,8 @@ def _return_skipped(snapshot: Snapshot, changes: Changes, lower: range, now_ms: 
         slot = snapshot.slots.get(skipped, MachineSlot())
         if not (slot.owners or slot.is_damaged):
             # The present, for a peer keeps it until its first renewal; but by no wrong clock.
-            changes.slots[skipped] = replace(
-                slot, owners=(Owner("", min(now_ms, snapshot.now_ms)),)
-            )
+            freed = Owner("", min(now_ms, snapshot.now_ms))
+            changes.slots[skipped] = replace(slot, owners=(freed,))
     return first < lower.start
 
 

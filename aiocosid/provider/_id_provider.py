@@ -10,6 +10,7 @@ from .._life.clock import SYSTEM_CLOCK
 from .._life.component import open_in, why_unusable
 from ..abc.checks import check_create
 from ..abc.options import common, takes
+from ..errors import CosIdError, GeneratorMissingError
 from ..segment.generator import reached
 from . import kinds
 from .default import generator_named
@@ -167,6 +168,34 @@ class IdProvider(Hosting):
         finally:
             if self._generators.get(name) is found and self._closing is None:
                 self._drop(name)
+
+    async def clear(self) -> None:
+        """Close all generators and free their names.  CosId's ``IdGeneratorProvider.clear``.
+
+        Calls under way raise `ClosedError`.  The next call for a name creates a new generator,
+        whose ids are above all earlier ones.  Leased machine ids are kept.  Without generators it
+        changes nothing.  A cancelled call may leave some of them open.
+
+        Raises:
+            ClosedError: the provider is closed.
+            CosIdError: closing a generator fails; the others are closed all the same.
+        """
+        self._check_usable()
+        errors: list[CosIdError] = []
+
+        async def remove(name: str) -> None:
+            try:
+                await self.remove(name)
+            except GeneratorMissingError:
+                pass  # another caller has removed it
+            except CosIdError as error:
+                errors.append(error)
+
+        async with anyio.create_task_group() as tasks:
+            for name in self:
+                tasks.start_soon(remove, name)
+        if errors:
+            raise errors[0]
 
     # By name.
 

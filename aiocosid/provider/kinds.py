@@ -162,8 +162,8 @@ def _counted(made: type[S], options: Given) -> GeneratorSpec[S]:
 def grouped(given: Given) -> GeneratorSpec[GroupedSegmentId]:
     """Return the `GroupedSegmentId` of this name, which the first call creates.
 
-    Its numbers are `GroupedId`.  If the counter of a group went backwards, the next call for
-    the name opens that group again.
+    Its ``with_group`` hands out `GroupedId`.  If the counter of a group went backwards, the next
+    call for the name opens that group again.
 
     Args:
         name: the generator's name; its counters are called ``{name}@{group}``.

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .group_parts import GroupedStatistics as GroupedStatistics
     from .group_parts import MakeDistributor as MakeDistributor
     from .grouped_id import GroupedSegmentId as GroupedSegmentId
+    from .grouped_id import WithGroup as WithGroup
     from .options import MAX_STEP as MAX_STEP
     from .options import PREFETCH_AT as PREFETCH_AT
     from .options import SEGMENT_DURATION as SEGMENT_DURATION
@@ -43,6 +44,7 @@ __all__ = (
     "SegmentChainId",
     "SegmentId",
     "SegmentStatistics",
+    "WithGroup",
 )
 
 if not TYPE_CHECKING:  # else every name would be one of ours
@@ -50,7 +52,7 @@ if not TYPE_CHECKING:  # else every name would be one of ours
         __name__,
         {
             ".group_parts": "GroupedStatistics MakeDistributor",
-            ".grouped_id": "GroupedSegmentId",
+            ".grouped_id": "GroupedSegmentId WithGroup",
             "._group_key": "GroupBy",
             "._leaf_segment_id": "LeafSegmentId RowStepped",
             ".options": "MAX_STEP PREFETCH_AT SEGMENT_DURATION",

@@ -31,10 +31,60 @@ if TYPE_CHECKING:
     from .generator import SegmentChainId, SegmentId
     from .group_parts import MakeDistributor
 
-__all__ = ("GroupedSegmentId", "renew_fallen")
+__all__ = ("GroupedSegmentId", "WithGroup", "renew_fallen")
 
 LABEL_STRETCH: Final = 1000
 """Ids that are given their group between two turns of the event loop, about a millisecond."""
+
+
+class WithGroup:
+    """Hands out the ids of an open `GroupedSegmentId` together with their groups.
+
+    A `GroupedId` is for code that needs the group.  Some encoders and drivers know only an exact
+    `int`: msgspec and hiredis refuse it, and PyMySQL writes it as text.
+    """
+
+    __slots__ = ("_enter", "_label", "_leave")
+
+    def __init__(
+        self, enter: Callable[[], Group], leave: Callable[[Group], None], label: str
+    ) -> None:
+        self._enter = enter
+        self._leave = leave
+        self._label = label
+
+    async def next_id(self) -> GroupedId:
+        """Return the next id of the present group; see `aiocosid.abc.IdGenerator.next_id`."""
+        group = self._enter()
+        try:
+            for new_id in group.hand.exposed:
+                return GroupedId(new_id, group.key)
+            new_id = await group.generator.next_id()
+        finally:
+            self._leave(group)
+        return GroupedId(new_id, group.key)
+
+    def next_id_nowait(self) -> GroupedId:
+        """Return the next id in hand; see `aiocosid.abc.IdGenerator.next_id_nowait`."""
+        group = self._enter()
+        try:
+            return GroupedId(group.generator.next_id_nowait(), group.key)
+        finally:
+            self._leave(group)
+
+    async def next_ids(self, n: int) -> list[GroupedId]:
+        """Return exactly ``n`` ids of one group; see `aiocosid.abc.IdGenerator.next_ids`.
+
+        Python's garbage collector visits each of them, which it does not for an `int`: 100,000 at
+        once block the event loop for about 20 milliseconds at a time, 10,000 for less than one.
+        """
+        process, group = fork.generation, self._enter()
+        try:
+            ids = await _labelled(await group.generator.next_ids(n), group)
+        finally:
+            self._leave(group)
+        fork.ensure_own(process, self._label)
+        return ids
 
 
 SHUT: Final[tuple[int, int, Any]] = (0, 0, None)
@@ -45,8 +95,9 @@ new_int: Final = int.__new__
 class GroupedSegmentId(Component, IdGenerator):
     """Ids from a counter for each group: for each day, each tenant, or each tenant's day.
 
-    An id is unique only within its group: the first of each day is 1.  It is a `GroupedId`, which
-    contains its group: so a number and its prefix always belong to the same group.
+    An id is unique only within its group: the first of each day is 1.  It is a plain `int`, which
+    every driver and encoder takes.  A `StringIdGenerator` writes the group before the number;
+    `with_group` hands out both in one, so that they always belong together.
 
     The group of a call is decided when the call is made.  All ids of a batch have that group.  If a
     call waits for the store over midnight, it gets the number, and the group, of the day before.
@@ -100,55 +151,34 @@ class GroupedSegmentId(Component, IdGenerator):
 
     # The hot path.
 
-    async def next_id(self) -> GroupedId:
+    async def next_id(self) -> int:
         """Return the next id of the present group; see `aiocosid.abc.IdGenerator.next_id`."""
         begin, until, group = self._window
         if begin <= self._read_ns() < until:
+            new_id: int
             for new_id in group.hand.exposed:
-                # GroupedId(new_id, group.key), in half the time.
-                grouped_id = new_int(GroupedId, new_id)
-                grouped_id.group = group.key
-                return grouped_id
-        return await self._next_id_slow()
+                return new_id
+        return int(await self.with_group.next_id())
 
-    def next_id_nowait(self) -> GroupedId:
+    def next_id_nowait(self) -> int:
         """Return the next id in hand; see `aiocosid.abc.IdGenerator.next_id_nowait`.
 
         If the group is not open yet, the call opens it and raises `WouldBlock`.
         """
-        begin, until, group = self._window
-        if begin <= self._read_ns() < until:
-            for new_id in group.hand.exposed:
-                return GroupedId(new_id, group.key)
+        return int(self.with_group.next_id_nowait())
+
+    async def next_ids(self, n: int) -> list[int]:
+        """Return exactly ``n`` ids of one group; see `aiocosid.abc.IdGenerator.next_ids`."""
         group = self._enter()
         try:
-            return GroupedId(group.generator.next_id_nowait(), group.key)
+            return await group.generator.next_ids(n)
         finally:
-            self._groups.leave(group)
+            self._leave(group)
 
-    async def next_ids(self, n: int) -> list[GroupedId]:  # type: ignore[override]  # the caller's own list  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Return exactly ``n`` ids of one group; see `aiocosid.abc.IdGenerator.next_ids`.
-
-        Python's garbage collector visits each of them, which it does not for an `int`: 100,000 at
-        once block the event loop for about 20 milliseconds at a time, 10,000 for less than one.
-        """
-        process, group = fork.generation, self._enter()
-        try:
-            ids = await _labelled(await group.generator.next_ids(n), group)
-        finally:
-            self._groups.leave(group)
-        fork.ensure_own(process, self._home.label)
-        return ids
-
-    async def _next_id_slow(self) -> GroupedId:
-        group = self._enter()
-        try:
-            for new_id in group.hand.exposed:
-                return GroupedId(new_id, group.key)
-            new_id = await group.generator.next_id()
-        finally:
-            self._groups.leave(group)
-        return GroupedId(new_id, group.key)
+    @property
+    def with_group(self) -> WithGroup:
+        """The same ids as `GroupedId`, which say in which group each was counted."""
+        return WithGroup(self._enter, self._leave, self._home.label)
 
     def _reset(self) -> None:
         self._read_ns: Callable[[], int] = self._clock.wall_reader()
@@ -191,6 +221,9 @@ class GroupedSegmentId(Component, IdGenerator):
             if groups.by_key.get(group.key) is group:
                 return group
             group.callers -= 1  # a signal handler has had it given up a moment ago
+
+    def _leave(self, group: Group) -> None:
+        self._groups.leave(group)
 
     def _opened(self, key: str, period: str, now_ms: int) -> Group:
         generator = self._generator(f"{self.name}@{key}", is_used=True)

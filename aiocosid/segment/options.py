@@ -263,8 +263,8 @@ class GroupOptions(SegmentChainOptions):
         offset: where a new counter starts; the first id of a group is ``offset + 1``.
         step: ids per segment.  At the end of a period, or of the process, the unused ids of a
             segment are a gap.
-        group_kind: ``"chain"`` fetches ahead, as `SegmentChainId`; ``"segment"`` as `SegmentId`, without
-            the options that only a chain has.
+        group_kind: ``"chain"`` fetches ahead, as `SegmentChainId`; ``"segment"`` as `SegmentId`,
+            without the options that only a chain has.
         strict: whether ids of a group are in order over all processes, as by ``strict`` of
             `SegmentId`; with ``group_kind="segment"``.
         max_groups: maximum groups in memory, 1 or more.  A new group replaces the least

@@ -44,7 +44,8 @@ class RemoteId(SegmentGenerator):
         """Describe a generator; nothing is fetched before it is opened.
 
         Args:
-            source: the store of the server, as ``store_from_url("aiocosid+unix:///...")`` returns it.
+            source: the store of the server, as ``store_from_url("aiocosid+unix:///...")`` returns
+                it.
             options: the keyword arguments: see `RemoteIdOptions`.
 
         Raises:

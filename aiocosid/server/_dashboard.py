@@ -155,7 +155,7 @@ class _Dashboard:
             "drain": partial(self._drain, is_draining=True),
             "undrain": partial(self._drain, is_draining=False),
             "floor": self._floor,
-            "revert": self._revert,
+            "evict": self._evict,
         }
 
     async def serve(self, call: HttpCall) -> HttpAnswer:
@@ -283,7 +283,7 @@ class _Dashboard:
             {"last max id": str(counter.last_max_id)},
         )
 
-    async def _revert(self, asked: _Asked) -> ActionResult:
+    async def _evict(self, asked: _Asked) -> ActionResult:
         """Take a machine id from a holder that has died."""
         service, namespace = self._service, asked.text("namespace")
         machine_id = whole(asked.fields, "machine_id")

@@ -330,15 +330,15 @@ def _forms(namespace: str, generators: Sequence[str], *, needs_token: bool) -> s
                 button("floor", "Raise the floor"),
             ),
             form(
-                "revert",
+                "evict",
                 "Take a machine id from a dead holder",
                 "For a stable holder that will not come back; other machine ids expire by "
                 "themselves. The holder must not run any more: otherwise the next one issues the "
                 "same ids.",
-                text("revert", "namespace", "Namespace", space)
-                + text("revert", "machine_id", "Machine id", number)
-                + text("revert", "confirm", "Confirm: type the holder's name"),
-                button("revert", "Take it"),
+                text("evict", "namespace", "Namespace", space)
+                + text("evict", "machine_id", "Machine id", number)
+                + text("evict", "confirm", "Confirm: type the holder's name"),
+                button("evict", "Take it"),
             ),
         )
     )

@@ -18,12 +18,34 @@ from .options import SECOND_MS, CachedIdOptions
 if TYPE_CHECKING:
     from .._life.open_state import Home
     from ..abc import MachineIdDistributor
+    from ..abc.events import Event
     from ..machine import MachineIdLease
     from ._sequencer import Refusal
 
 __all__ = ("CachedSnowflakeId",)
 
 FIGURES: Final = tuple(field.name for field in fields(SnowflakeStatistics))
+
+
+class _Handlers:
+    """Passes events on, and calls the ring's handlers: a failing one is like an instrument's."""
+
+    __slots__ = ("_options",)
+
+    def __init__(self, options: CachedIdOptions) -> None:
+        self._options = options
+
+    def on_event(self, event: Event) -> None:
+        """Pass an event on, and call its handler."""
+        options = self._options
+        try:
+            if options.instrument is not None:
+                options.instrument.on_event(event)
+        finally:
+            if isinstance(event, RingFilled) and options.when_filled is not None:
+                options.when_filled(event)
+            if isinstance(event, RingEmptied) and options.when_empty is not None:
+                options.when_empty(event)
 
 
 class RingOpening(SnowflakeOpening):
@@ -40,6 +62,8 @@ class RingOpening(SnowflakeOpening):
     ) -> None:
         """Begin; ``before`` is the generator's last opening."""
         super().__init__(home, before, lease, options)
+        if options.when_filled is not None or options.when_empty is not None:
+            self._instrument = _Handlers(options)
         self._ring_options = options
         self._fills_reported = 0
 

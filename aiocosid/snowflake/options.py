@@ -10,8 +10,10 @@ from ..errors import InvalidArgumentError
 from ._layout import COSID_MS, UID_GENERATOR_HA
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..abc import Clock, MachineIdDistributor
-    from ..abc.events import Instrument
+    from ..abc.events import Instrument, RingEmptied, RingFilled
     from ..machine import MachineIdLease
     from ._cosid_state import CosIdText
     from ._layout import SnowflakeLayout
@@ -186,11 +188,18 @@ class CachedOptions(RingOptions, StampOptions):
             used up, or the lease allows no later ones yet: ``"wait"`` for them, in order, or
             ``"raise"`` `RingEmptyError` and take none, as uid-generator's default handler of an
             empty ring does.  A full ring needs no policy: nothing is put into it then.
+        when_filled: called with each `RingFilled` event.  Like uid-generator's handler of a
+            rejected put, it hears that the ring has as many ids as it may.
+        when_empty: called with each `RingEmptied` event, before ``on_empty`` takes effect, as
+            uid-generator's handler of a rejected take.  Both are called on the event loop, so they
+            must not block; an error that one raises is logged, and changes nothing.
     """
 
     layout: "SnowflakeLayout" = UID_GENERATOR_HA
     refill_interval: Seconds | None = None
     on_empty: OnEmpty = "wait"
+    when_filled: "Callable[[RingFilled], object] | None" = None
+    when_empty: "Callable[[RingEmptied], object] | None" = None
 
     def __post_init__(self) -> None:
         """Raise `InvalidArgumentError` for the first one outside its range."""
@@ -199,6 +208,9 @@ class CachedOptions(RingOptions, StampOptions):
         if self.on_empty not in get_args(OnEmpty):
             expected = f"one of {get_args(OnEmpty)}"
             raise InvalidArgumentError("on_empty", self.on_empty, expected=expected)
+        for name in ("when_filled", "when_empty"):
+            if (given := getattr(self, name)) is not None and not callable(given):
+                raise InvalidArgumentError(name, given, expected="a function of one argument")
         super().__post_init__()
 
     @property

@@ -310,8 +310,8 @@ class Dialect:
             ``space`` and ``mine``, and of each whose name is
             between ``notes`` and ``notes_end`` or ``owns`` and ``owns_end``; ``'machine'``, name,
             instance, machine id and stamp of each row of the namespace, all at one moment.  Unless
-            ``is_complete``, of the records only ``note`` and those about the instance's rows, of the
-            own cells those of the value ``own``, and of the rows only the instance's, and the
+            ``is_complete``, of the records only ``note`` and those about the instance's rows, of
+            the own cells those of the value ``own``, and of the rows only the instance's, and the
             machine id's.
         now: the store's clock in milliseconds.
         is_open: the condition that all compared rows are unchanged: every write depends on it.

@@ -36,8 +36,8 @@ __all__ = (
 logger = logging.getLogger("aiocosid")
 
 Durability: TypeAlias = Literal["warn", "refuse", "ignore"]
-"""What to do about a store that is not proved to keep what it has granted: log its durability_warnings once,
-refuse to hand out ids, or ignore it.
+"""What to do about a store that is not proved to keep what it has granted: log its
+durability_warnings once, refuse to hand out ids, or ignore it.
 """
 
 DEMANDS: Final[tuple[Durability, ...]] = ("warn", "refuse", "ignore")
@@ -73,8 +73,8 @@ class Findings(NamedTuple):
     """What follows from a server's settings; it is proved to be durable if both are empty.
 
     Attributes:
-        durability_warnings: a text for each setting that may lose grants: its value, what may be lost, what
-            to set.
+        durability_warnings: a text for each setting that may lose grants: its value, what may be
+            lost, what to set.
         unproved: a text for each that the server did not tell.
     """
 

@@ -125,8 +125,8 @@ class Places:
     def texts(self, changes: Changes) -> dict[str, bytes]:
         """Return the texts to write; an empty text removes the key.
 
-        A machine id's text is its record, which names the owner, and its stamp; and unless this is a
-        renewal, the time of the last one.
+        A machine id's text is its record, which names the owner, and its stamp; and unless this is
+        a renewal, the time of the last one.
         """
         cells = {
             self.marker: changes.marker,

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import re
 import ssl
+from base64 import b32decode
+from binascii import crc_hqx
+from collections import UserString
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
@@ -112,6 +115,33 @@ def file(doc: str) -> Option:
     return Option(doc, expected="a file that can be read", read=read)
 
 
+_SEED: Final = re.compile(r"^(SU[A-Z2-7]{56})\s*$", re.MULTILINE)
+_JWT: Final = re.compile(r"^(?:[\w-]+\.){2}[\w-]+\s*$", re.MULTILINE)
+
+
+def signature(doc: str, *, with_jwt: bool) -> Option:
+    """Return an option with a file whose nkey signs a login; its value is the driver's argument.
+
+    The driver would report a damaged file as a server that cannot be reached, or never end.
+    """
+    what = "JWT and nkey seed, as 'nsc generate creds' prints it" if with_jwt else "nkey seed"
+
+    def read(text: str) -> dict[str, Any]:
+        found = Path(text).read_text("ascii")
+        seed, jwt = _SEED.search(found), _JWT.search(found)
+        raw = b32decode(f"{seed[1]}======") if seed else b"-"
+        if not seed or crc_hqx(raw[:-2], 0) != int.from_bytes(raw[-2:], "little"):
+            raise ValueError(text)
+        if not with_jwt:
+            return {"nkeys_seed_str": seed[1]}
+        if not jwt:
+            raise ValueError(text)
+        lines = "BEGIN NATS USER JWT", jwt[0].strip(), "BEGIN USER NKEY SEED", seed[1], ""
+        return {"user_credentials": UserString("\n".join(lines))}
+
+    return Option(doc, None, f"a readable file with a user's {what}", read)
+
+
 class Host(NamedTuple):
     """A server's address.
 
@@ -127,6 +157,36 @@ class Host(NamedTuple):
         """Return it as in a URL."""
         name = f"[{self.name}]" if ":" in self.name else self.name
         return f"{name}:{self.port}" if self.port else name
+
+
+def _host(text: str, port: int = 0) -> Host:
+    """Read an address; ValueError for one that is none.
+
+    Args:
+        text: ``name``, ``name:port``, ``:port`` or nothing; the name may be percent-encoded.
+        port: the port of one without.
+    """
+    if not (match := _HOST.fullmatch(text)):
+        raise ValueError(text)
+    host = Host(unquote(match[1]).strip("[]"), int(match[2] or port))
+    if not (host.port < 1 << 16 and (host.port or not match[2])):
+        raise ValueError(text)
+    return host
+
+
+def addresses(doc: str) -> Option:
+    """Return an option with addresses that are replaced, as a function from one to the other."""
+
+    def read(text: str) -> Callable[[tuple[str, int]], tuple[str, int]]:
+        found = dict[Host, Host]()
+        for pair in text.split(","):
+            told, reached = map(_host, pair.split(">"))
+            if told in found or not (told.name and reached.name and told.port and reached.port):
+                raise ValueError(text)
+            found[told] = reached
+        return lambda address: found.get(Host(*address), address)
+
+    return Option(doc, None, "host:port>host:port[,...] (each left side once)", read)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,14 +286,14 @@ class UrlSpec:
     def _hosts(self, scheme: str, text: str) -> tuple[Host, ...]:
         if not self.hosts and not text:
             return ()
-        parts = text.split(",")
-        hosts: list[Host] = []
-        for match in map(_HOST.fullmatch, parts):
-            port = int(match[2] or self.port) if match else 0
-            is_named = match and (match[1] or (len(parts) == 1 and not self.needs_host))
-            if not match or not is_named or not (port < 1 << 16 and (port or not match[2])):
-                raise self.refused(scheme)
-            hosts.append(Host(unquote(match[1]).strip("[]") or "localhost", port))
+        try:
+            hosts = [_host(part, self.port) for part in text.split(",")]
+        except ValueError:
+            raise self.refused(scheme) from None
+        if not text.partition(":")[0] and len(hosts) == 1 and not self.needs_host:
+            hosts = [Host("localhost", hosts[0].port)]
+        if not all(host.name for host in hosts):
+            raise self.refused(scheme)
         if len(hosts) > self.hosts:
             raise self.refused(scheme)
         return tuple(hosts)
@@ -403,6 +463,8 @@ NATS: Final = UrlSpec(
         "timeout": _TIMEOUT,
         "replicas": integer("replicas of the streams that are created", at_least=1, at_most=5),
         "sync_always": boolean("whether all servers have 'sync_interval: always'"),
+        "creds": signature("file with a user's JWT and nkey", with_jwt=True),
+        "nkey": signature("file with the seed of a user's nkey", with_jwt=False),
     },
     tls_options=_TLS,
     together=_PAIR,
@@ -469,6 +531,7 @@ REDIS: Final = (
         6379,
         r"(?:/(?P<db>.*))?",
         db=integer("0, if it is given", 0, at_most=0),
+        address_remap=addresses("where to reach a node instead of the address that it announces"),
     ),
     _redis(
         {"redis+sentinel": False, "rediss+sentinel": True},

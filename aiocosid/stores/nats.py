@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from importlib.util import find_spec
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias, TypeVar
 from urllib.parse import unquote
@@ -138,11 +139,13 @@ async def _connect(url: StoreUrl, tls: ssl.SSLContext | None) -> Client:
     """Connect to one of the servers of a URL."""
     client = _OwnClient()
     user, password = url.login or (None, None)
+    signed: dict[str, Any] = url.options["creds"] or url.options["nkey"] or {}
     try:
         await client.connect(
             [f"nats://{host}" for host in url.hosts],
             user=user,
             password=password,
+            **signed,
             tls=tls,
             error_cb=client.record,
             closed_cb=client.give_up,
@@ -603,12 +606,20 @@ class NatsStore(BackendStore[NatsBackend]):
                 1.5 by default; ``replicas`` of the streams that are created, by default 3 in a
                 cluster, else 1; ``sync_always=true`` if all servers have ``sync_interval: always``,
                 which a ``strict`` generator needs; with TLS ``ssl_ca_certs``, ``ssl_certfile``,
-                ``ssl_keyfile``.
+                ``ssl_keyfile``.  Instead of a user and a password: ``creds``, a file with the
+                user's JWT and nkey; or ``nkey``, a file with the nkey's seed.  They are read now.
 
         Raises:
-            InvalidArgumentError: the URL is malformed.
+            InvalidArgumentError: the URL is malformed, or a file is missing or damaged.
+            MissingExtraError: a file of nkeys is given, and the package ``nkeys`` is missing.
         """
         found = read_url(url, NATS)
+        logins = found.login, found.options["creds"], found.options["nkey"]
+        if sum(map(bool, logins)) > 1:
+            expected = "with only one of user:password, creds and nkey"
+            raise NATS.refused(found.scheme, expected)
+        if any(logins[1:]) and find_spec("nkeys") is None:
+            raise MissingExtraError("nkeys", extra="nats")
         connection = OwnedConnection(
             "the NATS connection",
             connect=partial(_connect, found, client_context(NATS, found) if found.tls else None),

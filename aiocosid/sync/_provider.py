@@ -302,6 +302,24 @@ class SyncIdProvider(SyncProvider[IdProvider]):
         if not is_known or self._session.is_alive:  # else there is nothing to close
             self._session.call(work)
 
+    def clear(self) -> None:
+        """Close all generators and free their names, as `remove` does for one.
+
+        Without generators it changes nothing.
+
+        Raises:
+            WouldBlock: an event loop runs in this thread.
+            CosIdError: closing one fails; the others are closed all the same.
+        """
+        refuse_on_a_loop("clear()", INSTEAD)
+        handles = tuple(self._generators.values())
+        for known in (self._specs, self._generators, self._types):
+            known.clear()
+        for handle in handles:
+            handle.close()
+        if self._session.is_alive:
+            self._session.call(IdProvider.clear)
+
     def _ask(
         self, name: str, spec: GeneratorSpec[Any], batch: int | None = None
     ) -> SyncIdGenerator[Any]:
@@ -340,8 +358,8 @@ def connect(url: str | Store, options: SyncOptions, /) -> SyncIdProvider:
     """Return a provider of generators on one store, for threads; nothing is opened yet.
 
     Args:
-        url: as for `aiocosid.store_from_url`; or a store, which stays open.  A store made on a client
-            of yours cannot be used in a forked child.
+        url: as for `aiocosid.store_from_url`; or a store, which stays open.  A store made on a
+            client of yours cannot be used in a forked child.
         options: the keyword arguments: see `SyncOptions`.
 
     Raises:

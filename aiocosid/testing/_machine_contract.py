@@ -60,9 +60,9 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
                 await admin.execute("update ... set last_timestamp = last_timestamp - ...")
 
     Each test uses a namespace of its own, so the store need not be emptied.  If your store needs a
-    marker for each namespace, as by `Store.initialize_namespace`, ``make_machines`` has to write it for a
-    new namespace.  Your fixture closes what the distributors open.  No test sleeps: `age` makes
-    renewals older, and `forget` makes the store forget; tests that need one that you do not
+    marker for each namespace, as by `Store.initialize_namespace`, ``make_machines`` has to write
+    it for a new namespace.  Your fixture closes what the distributors open.  No test sleeps: `age`
+    makes renewals older, and `forget` makes the store forget; tests that need one that you do not
     override are skipped.  Set `has_regions` if the distributor takes ``region`` and
     ``region_bits``.
     """

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio
 from anyio.lowlevel import checkpoint
 
-from ..abc import GroupedId
 from ..errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ T = TypeVar("T")
 
 def assert_rising(ids: Sequence[int], of: str) -> None:
     """Every id is a positive int above the one before."""
-    assert all(type(each) in {int, GroupedId} for each in ids), f"{of}: an id is no int"
+    assert all(type(each) is int for each in ids), f"{of}: an id is no int"
     assert not ids or ids[0] > 0, f"{of}: the first id is {ids[0]}, not positive"
     for before, after in pairwise(ids):
         assert before < after, f"{of}: {after} came after {before}"

@@ -94,8 +94,10 @@ class Block:
 
 
 def pages() -> list[Path]:
-    """The README and every page of the documentation."""
-    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    """The README, every page of the documentation in English, and the skills in the wheel."""
+    docs, skills = ROOT / "docs", ROOT / "aiocosid" / ".agents"
+    found = sorted(page for page in docs.rglob("*.md") if docs / "zh" not in page.parents)
+    return [ROOT / "README.md", *found, *sorted(skills.rglob("*.md"))]
 
 
 def blocks(page: Path, text: str | None = None) -> list[Block]:

@@ -23,6 +23,7 @@ ALONE = (
     "docs/order-",
     "docs/howto/",
     "docs/migrate/",
+    "aiocosid/.agents/",
 )
 """Where each Python block can be pasted as it stands; elsewhere it follows those above it."""
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
+import nkeys
 import pytest
 
 import aiocosid
@@ -111,10 +112,13 @@ def test_every_url_in_a_table_names_a_store(page: Path, tmp_path: Path) -> None:
     """A reader may copy any URL: it is understood as it stands."""
     authority = tmp_path / "ca.pem"
     authority.touch()  # a URL that names a file is refused when there is none
+    seed = nkeys.encode_seed(bytes(32), nkeys.PREFIX_BYTE_USER).decode()
+    (key := tmp_path / "user.creds").write_text(f"a.token.signed\n{seed}\n")
     for url in URL.findall(page.read_text()):
         if url.endswith(("://", "...", "?")):
             continue
-        aiocosid.store_from_url(re.sub(r"(ssl_ca_certs=)[^&]*", rf"\g<1>{authority}", url))
+        here = re.sub(r"(ssl_ca_certs=)[^&]*", rf"\g<1>{authority}", url)
+        aiocosid.store_from_url(re.sub(r"((?:creds|nkey)=)[^&]*", rf"\g<1>{key}", here))
 
 
 def unpadded(text: str) -> str:

@@ -35,7 +35,8 @@ async def nodes_cross_midnight(store: Store, namespace: str) -> dict[str, set[in
         ) as orders:
             for n in range(100):
                 clock.step_wall_ms(1)
-                ids = [await orders.next_id(), *await orders.next_ids(n % 5 + 1)]
+                given = orders.with_group
+                ids = [await given.next_id(), *await given.next_ids(n % 5 + 1)]
                 for new_id in ids:
                     found[new_id.group].add(int(new_id))
                 taken += len(ids)

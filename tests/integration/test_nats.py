@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import socket
 import threading
+from base64 import urlsafe_b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from itertools import pairwise
 from math import inf
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from unittest.mock import AsyncMock
 from urllib.parse import quote
 
 import anyio
+import nkeys
 import pytest
 import pytest_asyncio
 from nats.aio.client import Client
@@ -30,6 +34,7 @@ from aiocosid.errors import (
     InvalidArgumentError,
     MachineIdLostError,
     MachineIdQuarantineError,
+    MissingExtraError,
     SchemaMissingError,
     StoreAuthenticationError,
     StoreError,
@@ -53,6 +58,63 @@ T: Final = 1_700_000_000_000  # some time in the past, in ms
 FAR: Final = 2**62  # no floor is too late
 
 SHORT: Final = "x"  # a password
+
+
+CREDENTIALS: Final = """\
+-----BEGIN NATS USER JWT-----
+{}
+------END NATS USER JWT------
+
+************************* IMPORTANT *************************
+NKEY Seed printed below can be used to sign and prove identity.
+
+-----BEGIN USER NKEY SEED-----
+{}
+------END USER NKEY SEED------
+"""
+
+
+class Nkey(NamedTuple):
+    """A key pair: its seed, the file of the seed, and the public key."""
+
+    seed: str
+    file: Path
+    public: str
+
+    def token(self, subject: str, kind: str, **claims: Any) -> str:
+        """Sign what a key may do."""
+        head = {"typ": "JWT", "alg": "ed25519-nkey"}
+        body = {
+            "iat": 1_700_000_000,
+            "iss": self.public,
+            "sub": subject,
+            "name": kind,
+            "nats": {**claims, "type": kind, "version": 2},
+        }
+        parts = [_base64(json.dumps(each).encode()) for each in (head, body)]
+        signed = nkeys.from_seed(bytearray(self.seed.encode())).sign(".".join(parts).encode())
+        return ".".join((*parts, _base64(signed)))
+
+
+def _base64(data: bytes) -> str:
+    return urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def _nkey(folder: Path, name: str, kind: str = "U") -> Nkey:
+    """Make a key of a user, an account or an operator."""
+    prefix = {"U": 20 << 3, "A": 0, "O": 14 << 3}[kind]
+    seed = nkeys.encode_seed(os.urandom(32), prefix)
+    (file := folder / f"{name}.nk").write_bytes(bytes(seed) + b"\n")
+    pair: Any = nkeys.from_seed(bytearray(seed))
+    return Nkey(seed.decode(), file, pair.public_key.decode())
+
+
+def _accepts(server: NatsServer) -> bool:
+    try:
+        socket.create_connection((server.host, server.port), 1.0).close()
+    except OSError:
+        return False
+    return True
 
 
 @pytest.fixture
@@ -537,6 +599,76 @@ class TestLogin:
                 await store.counters()
         with pytest.raises(InvalidArgumentError, match="certificates"):
             NatsStore.from_url(f"{server.url}?ssl_ca_certs={server.certificates.key}")
+
+    async def test_nkeys(self, nats_factory: Callable[..., NatsServer], tmp_path: Path) -> None:
+        """A login is signed; a refused one is not tried again; a damaged file is no outage."""
+        user, stranger, config = _nkey(tmp_path, "user"), _nkey(tmp_path, "x"), tmp_path / "conf"
+        users = [{"nkey": user.public}, {"user": "app", "password": SHORT}]
+        config.write_text(f"authorization: {json.dumps({'users': users})}\n")
+        server = nats_factory("--config", str(config), password=SHORT)
+        url = f"nats://{server.address}?timeout=5&nkey="
+        async with NatsStore.from_url(f"{url}{user.file}") as store:
+            await store.create_schema(disposable=True)
+            assert await store.segment_distributor(name="order").next_max_id(10) == 10
+            assert user.seed not in f"{store!r}{store._backend!r}"
+        async with NatsStore.from_url(f"{url}{stranger.file}") as store:
+            with pytest.raises(StoreAuthenticationError, match=r"(?i)authorization"):
+                await store.counters()
+
+    async def test_credentials(
+        self,
+        nats_factory: Callable[..., NatsServer],
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """A user's token of an account, as `nsc` writes it."""
+        operator, account = _nkey(tmp_path, "o", "O"), _nkey(tmp_path, "a", "A")
+        user, config = _nkey(tmp_path, "u"), tmp_path / "conf"
+        kinds = ("subs", "data", "payload", "conn", "imports", "disk_storage", "streams")
+        unlimited = dict.fromkeys(kinds, -1)
+        of_account = operator.token(account.public, "account", limits=unlimited)
+        system = _nkey(tmp_path, "s", "A").public
+        of_system = operator.token(system, "account", limits={"conn": -1})
+        config.write_text(
+            f"operator: {operator.token(operator.public, 'operator')}\nresolver: MEMORY\n"
+            f"resolver_preload: {{ {account.public}: {of_account}, {system}: {of_system} }}\n"
+            f"system_account: {system}\n"
+        )
+        monkeypatch.setattr(NatsServer, "is_ready", _accepts)  # the fixture cannot log in
+        server = nats_factory("--config", str(config))
+        limits = dict.fromkeys(("subs", "data", "payload"), -1)
+        for signer, newline in ((account, "\n"), (account, "\r\n"), (operator, "\n")):
+            token = signer.token(user.public, "user", pub={}, sub={}, **limits)
+            text = CREDENTIALS.format(token, user.seed).replace("\n", newline)
+            (tmp_path / "user.creds").write_text(text, newline="")
+            url = f"nats://{server.address}?timeout=5&creds={tmp_path}/user.creds"
+            async with NatsStore.from_url(url) as store:
+                if signer is account:
+                    await store.create_schema(disposable=True)
+                    await store.segment_distributor(name="order").next_max_id(10)
+                else:
+                    with pytest.raises(StoreAuthenticationError, match=r"(?i)authorization"):
+                        await store.counters()
+
+    def test_files_of_keys(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A damaged one is refused at once; the driver would wait without end."""
+        user, operator = _nkey(tmp_path, "u"), _nkey(tmp_path, "o", "O")
+        (damaged := tmp_path / "damaged").write_text(
+            user.seed[:9] + "AB"[user.seed[9] == "A"] + user.seed[10:]
+        )
+        (empty := tmp_path / "empty").touch()
+        (binary := tmp_path / "binary").write_bytes(b"\xff\x00")
+        for path in (damaged, empty, binary, operator.file, tmp_path / "missing", tmp_path, ""):
+            for option in ("nkey", "creds"):
+                with pytest.raises(InvalidArgumentError, match=f"a readable file .* for {option}"):
+                    NatsStore.from_url(f"nats://host?{option}={path}")
+        with pytest.raises(InvalidArgumentError, match="JWT"):
+            NatsStore.from_url(f"nats://host?creds={user.file}")
+        with pytest.raises(InvalidArgumentError, match="only one of"):
+            NatsStore.from_url(f"nats://app:x@host?nkey={user.file}")
+        monkeypatch.setattr(stores_nats, "find_spec", {}.get)
+        with pytest.raises(MissingExtraError, match="nkeys"):
+            NatsStore.from_url(f"nats://host?nkey={user.file}")
 
     async def test_a_server_without_tls_hears_no_password(self) -> None:
         """Who asks for TLS does not go on in plain text."""

@@ -31,6 +31,7 @@ from tests.servers import (
     ValkeyServer,
     eventually,
     free_port,
+    wait_until,
 )
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
@@ -420,6 +421,45 @@ class TestMovingSlot:
             outages = await self._moved(cluster_alone, f"cosid:{{{namespace}}}:note", take)
             assert outages
             assert all("is moving to another node" in each for each in outages)
+
+    async def test_nodes_behind_nat(
+        self, cluster_alone: ValkeyCluster, namespace: str, request: pytest.FixtureRequest
+    ) -> None:
+        """Nodes announce names that do not resolve here; the URL says where they are."""
+
+        def announce(name: str) -> None:
+            for number, node in enumerate(cluster_alone.masters):
+                told = name and f"{name}-{number}.invalid"
+                node.call("CONFIG", "SET", "cluster-announce-hostname", told)
+                kind = "hostname" if name else "ip"
+                node.call("CONFIG", "SET", "cluster-preferred-endpoint-type", kind)
+
+        def is_known() -> bool:
+            told = [str(node.call("CLUSTER", "SLOTS")) for node in cluster_alone.masters]
+            return all(each.count(".invalid") >= len(told) for each in told)
+
+        request.addfinalizer(lambda: announce(""))
+        announce("node")
+        await asyncio.to_thread(wait_until, is_known, "all nodes know the names", deadline=10.0)
+        pairs = ",".join(
+            f"node-{number}.invalid:{node.port}>{node.host}:{node.port}"
+            for number, node in enumerate(cluster_alone.masters)
+        )
+        async with RedisStore.from_url(f"{cluster_alone.url}?address_remap={pairs}") as store:
+            names = [f"n{i}" for i in range(30)]
+            counters = [store.segment_distributor(namespace=namespace, name=name) for name in names]
+            assert [await each.next_max_id(3) for each in counters] == [3] * 30
+            granted: list[int] = []
+
+            async def grant() -> None:
+                granted.append(await counters[0].next_max_id(10))
+
+            await self._moved(cluster_alone, key_of(namespace, "n0"), grant)
+            granted.append(await keeps_going(counters[0]))  # the driver does not map a redirection
+            assert granted == sorted({*granted})
+        async with RedisStore.from_url(cluster_alone.url) as store:
+            with pytest.raises(StoreUnavailableError):
+                await store.counters(namespace=namespace)
 
     async def _moved(
         self, cluster: ValkeyCluster, key: str, call: Callable[[], Awaitable[None]]

@@ -1,7 +1,7 @@
 """Attacks by each scope but ``admin``, through every protocol: what a token may, and no more.
 
-A victim has taken ids, a segment and machine ids.  Each attacker has one scope for all names, or for
-another name only, and tries everything.
+A victim has taken ids, a segment and machine ids.  Each attacker has one scope for all names, or
+for another name only, and tries everything.
 """
 
 from __future__ import annotations

@@ -331,8 +331,9 @@ async def applications(chain: SegmentChainId, days: GroupedSegmentId) -> None:
     assert_type(await text.next_id(), str)
     assert_type(text.converter.as_int("O-1"), int)
     assert_type(GroupBy.day(zone="UTC"), GroupBy)
-    assert_type(await days.next_id(), GroupedId)
-    assert_type((await days.next_id()).group, str)
+    assert_type(await days.next_id(), int)
+    assert_type(await days.with_group.next_ids(2), list[GroupedId])
+    assert_type((await days.with_group.next_id()).group, str)
     async with aiocosid.configure({"store": "memory://"}) as ids:
         assert_type(ids, ConfiguredProvider)
         assert_type(ids.share, AnyGenerator)

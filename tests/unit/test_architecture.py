@@ -285,8 +285,11 @@ BANNED_WORDS = {
         "tear",
         "wish",
     ),
-    *("InnerLife", "Standing", "Stand", "Uncopied", "Keeper", "Caller", "EntryText", "Wish"),
+    *("InnerLife", "Standing", "Stand", "Uncopied", "Keeper", "EntryText", "Wish"),
     *("LET_GO", "TEARS", "LAST_RITES"),
+    *("CosId", "Asker", "Leasing", "Need", "Note", "Root", "Seat", "ServerFacts", "Space"),
+    *("Stamping", "Taken", "Verb", "born_ms", "guard", "hurry", "mark_machines", "mark_ms"),
+    *("open_store", "order", "revert", "revert_machine", "take_off", "turn", "weaknesses"),
 }
 BANNED_MODULES = {
     "strangers",

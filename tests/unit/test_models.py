@@ -25,7 +25,7 @@ from aiocosid.abc import SHARE
 from aiocosid.converter import TypedId
 from aiocosid.errors import ClosedError, InvalidArgumentError, InvalidIdError, NotOpenError
 from aiocosid.machine import ManualMachineIdDistributor
-from aiocosid.provider.models import GeneratedId, _fields, ensure_ids, id_fields
+from aiocosid.provider.models import GeneratedId, _fields, cosid, ensure_ids, id_fields
 from aiocosid.provider.models._fields import annotations_of
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import GatedDistributor, settle
@@ -139,6 +139,88 @@ class Texts(dict[str, Any]):
 
     def statistics(self) -> dict[str, dict[str, Any]]:
         return {}
+
+
+@cosid("order")
+@dataclass(slots=True)
+class NamedOrder:
+    id: int = 0
+
+
+@cosid("order", field="number")
+class NamedPydantic(pydantic.BaseModel, validate_assignment=True):
+    id: str = "kept"
+    number: int | None = None
+
+
+@cosid("order")
+class NamedStruct(msgspec.Struct):
+    id: int = 0
+
+
+@cosid("order")
+@attrs.define
+class NamedAttrs:
+    id: int = 0
+
+
+@cosid("order")
+class NamedPlain:
+    """Anything with an annotation."""
+
+    id: int
+
+
+@cosid("order")
+class NamedRow(Base):
+    __tablename__ = "named_row"
+
+    id: Mapped[int] = mapped_column(BigInteger, primary_key=True)
+
+
+class Inheriting(NamedPlain):
+    """Has its base's mark."""
+
+
+@cosid("item")
+class Other(NamedPlain):
+    """Has a mark of its own."""
+
+
+async def test_a_class_names_its_generator(ids: IdProvider) -> None:
+    """As CosId's annotation of a class does; nothing of the class changes."""
+    models: list[Any] = [NamedOrder, NamedStruct, NamedAttrs, NamedPlain, NamedRow, Inheriting]
+    objects = [*(model() for model in models), NamedPydantic()]
+    assert await ensure_ids([*objects, Other()]) == len(objects) + 1
+    assert [each.id for each in objects[:-1]] == list(range(1, len(objects)))
+    assert (objects[-1].id, objects[-1].number) == ("kept", len(objects))
+    assert [field.annotation.name for field in id_fields(Other)] == ["item"]
+    assert await ensure_ids(objects) == 0
+
+
+def test_a_class_that_names_no_field() -> None:
+    """A misspelt field is refused at once; a wrong type or another mark as on the field itself."""
+    with pytest.raises(InvalidArgumentError, match=r"field.*Item with an annotation: .*number"):
+
+        @cosid("order")
+        class Item:
+            number: int = 0
+
+    @cosid("item")
+    @dataclass
+    class Both:
+        id: OrderId = 0
+
+    with pytest.raises(InvalidArgumentError, match="of one name"):
+        id_fields(Both)
+
+    @cosid("order")
+    @dataclass
+    class Wrong:
+        id: float = 0
+
+    with pytest.raises(InvalidArgumentError, match="of type int or str"):
+        id_fields(Wrong)
 
 
 async def test_every_kind_of_model_gets_its_ids_in_order(ids: IdProvider) -> None:

@@ -22,7 +22,9 @@ from aiocosid.errors import (
     NotOpenError,
     SegmentUnavailableError,
     StoreRolledBackError,
+    StoreUnavailableError,
 )
+from aiocosid.generators import CounterId
 from aiocosid.segment import GroupBy
 from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import (
@@ -198,6 +200,57 @@ async def test_who_asks_while_it_closes_is_told_at_once(clock: ManualClock) -> N
     assert clock.monotonic() == 0
     await clock.advance(3)
     assert closing.is_done
+
+
+async def test_clear_closes_all_and_frees_their_names(clock: ManualClock) -> None:
+    """At once, also one that is being opened; calls under way are told; the provider goes on."""
+    store = Wrapping(GatedDistributor)
+    async with connect(store, clock=clock, close_timeout=3) as ids:
+        await ids.clear()  # there is nothing to clear
+        opening = [Call(partial(ids.segment, name, step=10)) for name in "ab"]
+        await settle()
+        for name in "ab":
+            store.made[name][0].open()
+        await settle()
+        waiting = []
+        for call, name in zip(opening, "ab", strict=True):
+            store.made[name][0].close()
+            waiting.append(Call(call.result.next_ids, 20))
+        late = Call(ids.segment_chain, "late")
+        await settle()
+        clearing = [Call(ids.clear), Call(ids.clear)]
+        await settle()
+        assert [type(call.error) for call in waiting] == [ClosedError, ClosedError]
+        store.made["late"][0].open()
+        await settle()
+        assert isinstance(late.result, SegmentChainId)
+        await clock.advance(3)  # the close timeout, once for all of them
+        assert [call.error for call in clearing] == [None, None]
+        assert (clearing[0].is_done, clearing[1].is_done, len(ids)) == (True, True, 0)
+        with pytest.raises(ClosedError):
+            late.result.next_id_nowait()
+        again = Call(partial(ids.segment_chain, "a"))
+        await settle()
+        store.made["a"][-1].open()
+        await settle()
+        assert await again.result.next_id() > 10
+    with pytest.raises(ClosedError):
+        await ids.clear()
+
+
+async def test_clear_raises_an_error_of_closing_once_all_are_closed() -> None:
+    class Failing(CounterId):
+        async def aclose(self) -> None:
+            await super().aclose()
+            raise StoreUnavailableError("store", "it is gone")
+
+    async with connect(MemoryStore()) as ids:
+        orders, _ = await ids.segment_chain("order"), await ids.add("own", Failing())
+        with pytest.raises(StoreUnavailableError, match="it is gone"):
+            await ids.clear()
+        assert len(ids) == 0
+        with pytest.raises(ClosedError):
+            orders.next_id_nowait()
 
 
 async def test_a_generator_may_be_closed_alone() -> None:
@@ -475,12 +528,12 @@ async def test_grouped_counters_are_named_beside_the_others() -> None:
             await ids.grouped("order", group_by=day, step=10, group_kind="segment")
         with pytest.raises(BusyError):
             await ids.grouped("order", group_by=month, step=10)
-        assert [(int(each), each.group) for each in await orders.next_ids(2)] == [
+        assert [(int(each), each.group) for each in await orders.with_group.next_ids(2)] == [
             (1, "20260115"),
             (2, "20260115"),
         ]
         await clock.advance(1)
-        first = await orders.next_id()
+        first = await orders.with_group.next_id()
         assert (first, first.group) == (1, "20260116")
     with pytest.raises(ClosedError):
         await orders.next_id()

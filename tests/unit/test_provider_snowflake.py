@@ -132,7 +132,7 @@ async def test_cosid_generators_are_named_beside_the_others() -> None:
     clock = ManualClock()
     async with aiocosid.connect(MemoryStore(clock=clock), clock=clock) as ids:
         token = await ids.cosid_text()
-        assert await ids.cosid_text(text=RADIX62) is token is ids["cosid"]
+        assert await ids.cosid_text(text=RADIX62) is token is ids["cosid_text"]
         assert len(await token.next_id()) == 15
         with pytest.raises(BusyError, match="another name"):
             await ids.cosid_text(text=RADIX36)
@@ -140,7 +140,7 @@ async def test_cosid_generators_are_named_beside_the_others() -> None:
             await ids.snowflake()
         assert len((await ids.cosid_text("other", text=RADIX36)).next_id_nowait()) == 17
         tree: dict[str, Any] = ids.statistics()
-        assert tree["cosid"]["converter"]["radix"] == 62
+        assert tree["cosid_text"]["converter"]["radix"] == 62
     with pytest.raises(ClosedError):
         await token.next_id()
     assert tasks() == []

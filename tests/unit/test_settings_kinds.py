@@ -53,7 +53,7 @@ async def test_leaf_takes_the_step_of_the_row(tmp_path: Path) -> None:
         await store.create_schema()
         await store.create_tag("order", step=20)
     for told in ({}, {"step": 7}, {"step": 50}):
-        given = settings("leaf", store=f"leaf+{url}", prefetch_at=0.9, max_step=100, **told)
+        given = settings("leaf_segment", store=f"leaf+{url}", prefetch_at=0.9, max_step=100, **told)
         async with configure(given, default=False) as ids:
             order = ids["order"]
             assert isinstance(order, LeafSegmentId)
@@ -81,7 +81,7 @@ async def test_strict_order_in_groups() -> None:
 
 async def test_leaf_on_a_counter_without_rows() -> None:
     """The usual step."""
-    async with configure(settings("leaf", name="settings-kinds"), default=False) as ids:
+    async with configure(settings("leaf_segment", name="settings-kinds"), default=False) as ids:
         order = ids["order"]
         assert isinstance(order, LeafSegmentId)
         assert order.statistics().step == 1000
@@ -106,7 +106,7 @@ async def test_groups_by_key() -> None:
             assert isinstance(order, GroupedSegmentId)
             for tenant, new_id in (("shop-1", 1), ("shop-1", 2), ("shop-2", 1)):
                 TENANT.set(tenant)
-                found = await order.next_id()
+                found = await order.with_group.next_id()
                 assert (found.group, found) == (group.format(tenant), new_id)
             assert order.statistics().dropped_groups == 1
 
@@ -127,7 +127,7 @@ def refused_key() -> str:
 async def test_cached() -> None:
     """With its ring, as it is told."""
     ring = {"boost": 2, "padding_factor": 60, "max_borrow": 10, "on_empty": "raise"}
-    given = settings("cached", refill_interval=30, **ring)
+    given = settings("cached_snowflake", refill_interval=30, **ring)
     async with configure(given, default=False) as ids:
         order = ids["order"]
         assert isinstance(order, CachedSnowflakeId)
@@ -146,7 +146,7 @@ async def test_a_random_start() -> None:
         assert {order.layout.parse(await order.next_id()).sequence for _ in range(1000)} != {0}
 
 
-@pytest.mark.parametrize("kind", ["snowflake", "cosid"])
+@pytest.mark.parametrize("kind", ["snowflake", "cosid_text"])
 async def test_a_sequence_that_begins_anew_in_each_tick(kind: str) -> None:
     """``"none"`` is the None of the argument: 0 in each tick, where -1 goes on from the last."""
     clock = ManualClock(wall_ms=1_760_000_000_000)

@@ -11,7 +11,7 @@ from aiocosid import configure
 from aiocosid.errors import InvalidSettingsError
 
 DAILY: Final = 'kind = "grouped"\ngroup_by = "day"\n'
-SEGMENTS: Final = f'{DAILY}zone = "UTC"\nmode = "segment"\n'
+SEGMENTS: Final = f'{DAILY}zone = "UTC"\ngroup_kind = "segment"\n'
 BY_KEY: Final = 'kind = "grouped"\ngroup_by = "key"\n'
 REDIS: Final = 'store = "redis://localhost"\n'
 SHARDED: Final = f'kind = "sharded"\nepoch = 1_546_300_800\n{REDIS}'
@@ -32,10 +32,10 @@ REFUSED: Final = (
     ("kind = 3", "kind", "has to be one of"),
     ('kind = "leaf_segment"\nprefetch_at = 1', "prefetch_at", ""),
     ('kind = "leaf_segment"\nsafe_distance = 2', "safe_distance", ""),
-    (f"{SEGMENTS}safe_distance = 2", "safe_distance", "mode = 'chain'"),
-    (f"{SEGMENTS}max_distance = 9", "max_distance", "mode = 'chain'"),
-    (f"{SEGMENTS}max_ids_ahead = 9", "max_ids_ahead", "mode = 'chain'"),
-    (f"{SEGMENTS}quiet_period = 1", "quiet_period", "mode = 'chain'"),
+    (f"{SEGMENTS}safe_distance = 2", "safe_distance", "group_kind = 'chain'"),
+    (f"{SEGMENTS}max_distance = 9", "max_distance", "group_kind = 'chain'"),
+    (f"{SEGMENTS}max_ids_ahead = 9", "max_ids_ahead", "group_kind = 'chain'"),
+    (f"{SEGMENTS}quiet_period = 1", "quiet_period", "group_kind = 'chain'"),
     # Strict order.
     (f'kind = "segment"\nstrict = true\n{REDIS}', "", "it replicates asynchronously"),
     (f"{SEGMENTS}strict = true\n{REDIS}", "", "cannot keep strict order"),
@@ -134,10 +134,10 @@ REFUSED: Final = (
     (f'{INT32}"chain"\ninner.setp = 3', "inner.setp", "did you mean step?"),
     (f'{INT32}"chain"\ninner.step = 0', "inner.step", "greater than or equal to 1"),
     (f'{INT32}"chain"\ninner.converter = "radix62"', "inner.converter", "no place"),
-    (f'{INT32}"cosid"', "inner.kind", "it has to be one of 'segment', 'chain'"),
+    (f'{INT32}"cosid_text"', "inner.kind", "it has to be one of 'segment', 'chain'"),
     (f'{INT32}"snowflake"\ninner.layout = "no"', "inner.layout", "it has to be one of"),
     (f'{INT32}"snowflake"', "inner", "the highest one that fits is 2147483647"),
-    (f'{INT32}"cached"\ninner.max_borrow = 400', "inner.max_borrow", "it has to be"),
+    (f'{INT32}"cached_snowflake"\ninner.max_borrow = 400', "inner.max_borrow", "it has to be"),
     ('kind = "uncertainty"\ninner.kind = "chain"', "bits", "is missing"),
     ('kind = "uncertainty"\ninner.kind = "chain"\nbits = 63', "bits", "less than or equal to 62"),
     # Sharded and remote ids.

@@ -362,8 +362,8 @@ def assign_ids_before_flush(
 ) -> None:
     """Have every flush of a factory's sessions begin with `assign_ids`.
 
-    Then fields marked `GeneratedId` need no column default, and one ``next_ids(n)`` serves all statements
-    of the flush.  It gives the factory a ``sync_session_class`` of its own.
+    Then fields marked `GeneratedId` need no column default, and one ``next_ids(n)`` serves all
+    statements of the flush.  It gives the factory a ``sync_session_class`` of its own.
 
     Args:
         sessions: the factory; sessions that it has created already are not changed.

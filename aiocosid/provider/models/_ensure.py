@@ -106,9 +106,9 @@ async def ensure_ids(objects: object, provider: Provider | None = None) -> int:
         How many ids were given.
 
     Raises:
-        InvalidArgumentError: a class has no field marked `GeneratedId`, or a wrong one (see `id_fields`);
-            or the provider has no generator of that name, or one of the other type; or an object
-            refuses its id, or tells no shard that its generator has.
+        InvalidArgumentError: a class has no field marked `GeneratedId`, or a wrong one (see
+            `id_fields`); or the provider has no generator of that name, or one of the other type;
+            or an object refuses its id, or tells no shard that its generator has.
         NotOpenError: no provider was given, and there is no default one.
         CosIdError: as ``next_ids`` of the generators.
     """

@@ -29,7 +29,7 @@ from ...errors import InvalidArgumentError
 from ..default import generator_named
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ...abc import Provider
 
@@ -39,6 +39,7 @@ __all__ = (
     "Unresolved",
     "annotation_of",
     "annotations_of",
+    "cosid",
     "describe",
     "id_fields",
     "is_assignable",
@@ -46,6 +47,7 @@ __all__ = (
     "unwrapped",
 )
 
+_T = TypeVar("_T")
 _Bindings: TypeAlias = dict[type, dict[Any, Any]]
 
 
@@ -56,8 +58,16 @@ class Unresolved:
 def annotations_of(model: type) -> Iterator[tuple[str, Any]]:
     """Iterate over the fields of a class, nearest definition first, without repeating a name.
 
-    An annotation is an object, not text; type variables are replaced by their bounds in the class.
+    An annotation is an object, not text; type variables are replaced by their bounds in the class,
+    and one that `cosid` names carries its mark.
     """
+    named = dict(pair for cls in reversed(model.__mro__) if (pair := _named.get(cls)))
+    for name, note in _written_in(model):
+        is_named = name in named and note is not Unresolved
+        yield name, Annotated[note, named[name]] if is_named else note
+
+
+def _written_in(model: type) -> Iterator[tuple[str, Any]]:
     seen: set[str] = set()
     for name, info in getattr(model, "__pydantic_fields__", {}).items():
         # Pydantic has resolved names and type variables, and taken Annotated apart.
@@ -189,6 +199,34 @@ class GeneratedId:
         return generator_named(self.name, provider)
 
 
+_named: Final[WeakKeyDictionary[type, tuple[str, GeneratedId]]] = WeakKeyDictionary()
+
+
+def cosid(name: str = SHARE, *, field: str = "id") -> Callable[[type[_T]], type[_T]]:
+    """Mark a field of a class as its id, without changing its annotation: CosId's ``@CosId``.
+
+    Write it above other decorators, as ``@dataclass``.  A subclass has the mark too, unless it is
+    decorated itself.
+
+    Args:
+        name: the generator's name in the provider.
+        field: the field, with an annotation as for `GeneratedId`, in the class or in a base.
+
+    Raises:
+        InvalidArgumentError: the class has no field of that name with an annotation.
+    """
+
+    def decorate(model: type[_T]) -> type[_T]:
+        if field not in (names := dict(annotations_of(model))):
+            expected = f"a field of {describe(model)} with an annotation: {', '.join(names)}"
+            raise InvalidArgumentError("field", field, expected=expected)
+        _named[model] = field, GeneratedId(name)
+        _known.pop(model, None)
+        return model
+
+    return decorate
+
+
 @dataclass(frozen=True, slots=True)
 class IdField:
     """A field that `ensure_ids` fills.
@@ -209,9 +247,11 @@ class IdField:
         Raises:
             InvalidArgumentError: the object tells none that the generator has.
         """
-        if self.mark.shard is None:
+        if self.annotation.shard is None:
             return None
-        return shard_of(of, self.mark.shard, generator, f"{describe(type(of))}.{self.attribute}")
+        return shard_of(
+            of, self.annotation.shard, generator, f"{describe(type(of))}.{self.attribute}"
+        )
 
     def value_of(self, new_id: object) -> object:
         """Return what the field holds for an id of its generator.
@@ -238,8 +278,8 @@ _known: Final[WeakKeyDictionary[type, tuple[IdField, ...]]] = WeakKeyDictionary(
 def id_fields(model: type) -> tuple[IdField, ...]:
     """Return the fields of a class that `ensure_ids` fills.
 
-    That is the one field marked `GeneratedId`, its own or a base's; and in a class mapped by SQLAlchemy
-    the columns with a `cosid_default` too.  The result is cached for each class.
+    That is the one field marked `GeneratedId`, its own or a base's; and in a class mapped by
+    SQLAlchemy the columns with a `cosid_default` too.  The result is cached for each class.
 
     Args:
         model: a dataclass, a model of pydantic, SQLModel or SQLAlchemy, a class of attrs or

@@ -159,9 +159,10 @@ class GroupedSettings(_Prefetched):
         pattern: how a period is written, in Java's letters; by default as CosId writes that period.
         key: a function without arguments that returns the key of the call, for example a tenant's;
             required without a period; with a period, each key has its own counters.
-        group_kind: the kind of generator that each group has; with "segment" it takes none of the keys
-            that only ``chain`` and ``grouped`` have.
-        strict: whether ids of a group are in order over all processes; with ``group_kind = "segment"``.
+        group_kind: the kind of generator that each group has; with "segment" it takes none of the
+            keys that only ``chain`` and ``grouped`` have.
+        strict: whether ids of a group are in order over all processes; with ``group_kind =
+            "segment"``.
         max_groups: maximum groups in memory; a further one replaces the least recently used.
     """
 

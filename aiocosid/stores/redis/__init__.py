@@ -38,8 +38,8 @@ class RedisStore(BackendStore[RedisBackend]):
     record of the last renewal are older than the safe guard.  A server that was restarted, or
     failed over, may have lost its last writes: it hands out no ids until every owner that it may
     have lost has renewed or expired, see `aiocosid.abc.MachineIdDistributor`.  On a cluster no
-    commit spans slots: use ``initialize_namespace`` instead of ``initialize``; a namespace of machine ids
-    must not begin with ``}``.
+    commit spans slots: use ``initialize_namespace`` instead of ``initialize``; a namespace of
+    machine ids must not begin with ``}``.
     """
 
     __slots__ = ()
@@ -84,7 +84,9 @@ class RedisStore(BackendStore[RedisBackend]):
                 ``ssl_ca_certs``, ``ssl_certfile``, ``ssl_keyfile``, ``ssl_cert_reqs``,
                 ``ssl_check_hostname``; ``socket_timeout`` and ``socket_connect_timeout`` in
                 seconds; ``max_connections``, ``client_name``; ``replicas``, ``replica_timeout`` and
-                ``durability``, as for the class itself.
+                ``durability``, as for the class itself.  A cluster's nodes that announce addresses
+                of another network are reached with
+                ``address_remap=announced:port>reached:port,...``.
 
         Raises:
             InvalidArgumentError: the URL is malformed.

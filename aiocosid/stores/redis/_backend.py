@@ -1,9 +1,9 @@
 """The backend on Redis or Valkey: counters on CosId's own keys, and the cells of machine ids.
 
 ``cosid:{<namespace>}:itc_idx`` (instance -> machine id|stamp), ``:revert`` (machine id -> stamp)
-and ``:adder`` are CosId's; ``:note`` (machine id -> record), ``:seen`` (machine id -> when the record
-was written, by the server's clock) and ``:space`` are aiocosid's.  The store's marker and the
-counts of all namespaces are in ``aiocosid:marker``; on a cluster a count is in its namespace's
+and ``:adder`` are CosId's; ``:note`` (machine id -> record), ``:seen`` (machine id -> when the
+record was written, by the server's clock) and ``:space`` are aiocosid's.  The store's marker and
+the counts of all namespaces are in ``aiocosid:marker``; on a cluster a count is in its namespace's
 slot.
 
 One script reads them all, or a sample, with the numbers that were sampled and how many there are.

@@ -278,7 +278,7 @@ class Cells:
         return self.nodes.get(path) or ABSENT
 
     @property
-    def guard(self) -> str:
+    def barrier(self) -> str:
         """The path of the node that is below this space alone."""
         return f"{self.space}/{self.node(self.space).created:x}"
 
@@ -317,11 +317,11 @@ class Cells:
         paths = [*map(self.record, noted), *(self.owned(each, "") for each in pooled)]
         paths += shared if is_sample else ()  # read again, for fewer conflicts
         if (space := self.node(self.space)) is not ABSENT:
-            paths.append(self.guard)
+            paths.append(self.barrier)
         self.nodes |= zip(paths, await nodes.get(*paths), strict=True)
-        self._is_guarded = self.node(self.guard) is not ABSENT
+        self._is_guarded = self.node(self.barrier) is not ABSENT
         if not self._is_guarded and space is not ABSENT:
-            done = await nodes.commit(expect(self.space, space), create(self.guard, b""))
+            done = await nodes.commit(expect(self.space, space), create(self.barrier, b""))
             self._is_guarded = done is not None
         is_used_up = is_sample and not pooled and self._last_new() + 1 not in numbers
         are_taken = pooled and all(self.node(self.owned(each, "")) is ABSENT for each in pooled)
@@ -422,7 +422,7 @@ class Cells:
             await nodes.ensure(self.entries, self.pool, self.records)
         compared = ((path, self.nodes[path]) for path in (MARKER, self.space) if path not in wanted)
         ops = [expect(path, node) for path, node in compared if node is not None]
-        ops += [("check", self.guard, (ANY,))] if self._is_guarded else []
+        ops += [("check", self.barrier, (ANY,))] if self._is_guarded else []
         for path, data in wanted.items():
             ops += _changed(path, data, self.nodes.get(path))
         results = await nodes.commit(*ops)

@@ -407,7 +407,7 @@ def test_a_group_travels_with_its_id() -> None:
     read = compose(converter, prefix="no").as_int("no20260116-000042")
     assert isinstance(read, GroupedId)
     assert (read, read.group) == (42, "20260116")
-    with pytest.raises(InvalidIdError, match="a plain id has no group"):
+    with pytest.raises(InvalidIdError, match="an int has no group"):
         converter.as_str(42)
 
 

@@ -103,10 +103,11 @@ async def test_a_batch_over_the_limit_is_refused_as_a_whole() -> None:
 
 
 async def test_a_group_survives() -> None:
-    """An id that knows its group comes out as it was."""
+    """Who asks for ids with their groups gets them."""
     inner = GroupedSegmentId(MemoryStore(), name="order", group_by=GroupBy.key(lambda: "a"))
     async with IntegerIdGenerator(inner) as gen:
-        new_id = await gen.next_id()
+        assert type(await gen.next_id()) is int
+        new_id = await gen.with_group.next_id()
         assert isinstance(new_id, GroupedId)
         assert new_id.group == "a"
 

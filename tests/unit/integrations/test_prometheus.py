@@ -52,8 +52,8 @@ def test_what_events_add(registry: CollectorRegistry) -> None:
         ("starvations_total", ORDER, 2),
         ("wait_timeouts_total", ORDER, 2),
         ("clock_backwards_seconds_sum", ORDER, 0.06),
-        ("machine_guard_duration_seconds_sum", SHOP, 0.004),
-        ("machine_guard_failures_total", {**SHOP, **failed}, 2),
+        ("machine_renewal_duration_seconds_sum", SHOP, 0.004),
+        ("machine_renewal_failures_total", {**SHOP, **failed}, 2),
         ("machine_distributions_total", SHOP, 2),
         ("machine_losses_total", SHOP, 2),
     ]:
@@ -103,7 +103,7 @@ async def test_what_a_chain_and_a_snowflake_say(registry: CollectorRegistry) -> 
             left = read("machine_lease_left_seconds", aiocosid_name="event")
             assert left is not None
             assert left > 60
-            mark = read("machine_mark_timestamp_seconds", aiocosid_name="event")
+            mark = read("machine_fence_timestamp_seconds", aiocosid_name="event")
             assert mark is not None
             assert 1_770_000_000 + 30 <= mark <= 1_770_000_000 + 90
             for cause in ("tick", "clock", "lease"):
@@ -146,7 +146,7 @@ async def test_two_generators_of_one_name_are_one_series(registry: CollectorRegi
     with metrics.watch(of(Picture(replace(own, machine_id=None)))):
         text = generate_latest(registry).decode()
         assert "aiocosid_callers_waiting{" in text
-        for name in ("machine_lease_left_seconds", "machine_mark_timestamp_seconds", "machine_id"):
+        for name in ("machine_lease_left_seconds", "machine_fence_timestamp_seconds", "machine_id"):
             assert f"aiocosid_{name}{{" not in text
 
 
@@ -238,7 +238,7 @@ async def test_a_closed_snowflake_has_no_lease_and_a_lapsed_one_has(
     """An alert on the mark rings while no renewal is taken, and not for ever after closing."""
     clock = ManualClock(wall_ms=1_770_000_000_000)
     metrics = PrometheusInstrument(registry)
-    ends = ("machine_mark_timestamp_seconds", "machine_lease_left_seconds")
+    ends = ("machine_fence_timestamp_seconds", "machine_lease_left_seconds")
 
     def read() -> list[float | None]:
         return [registry.get_sample_value(f"aiocosid_{name}", ORDER) for name in ends]

@@ -185,8 +185,10 @@ def explore(
         cells = Cells(0, None, NamespaceRecord("0", bits=1))
     if is_tight:
         held = MachineSlot(
-            (Owner("z", 1),), MachineRecord("z", stable=True, token="z", version=1), 1
-        )  # noqa: S106 - no secret
+            (Owner("z", 1),),
+            MachineRecord("z", stable=True, token="z", version=1),  # noqa: S106 - no secret
+            1,
+        )
         cells = cells._replace(
             counted=Count("e0" if is_marked else "", 1), slots=((1, held),), own=(("z", 1),)
         )

@@ -80,7 +80,13 @@ def test_what_is_left_out_is_empty() -> None:
         "first_new": 0,
         "is_complete": False,
     }
-    facts |= {"stamps_tell": True, "is_doubtful": False, "store": "store", "cells": -1, "notes": -1}
+    facts |= {
+        "stamps_tell": True,
+        "is_doubtful": False,
+        "store": "store",
+        "cells": -1,
+        "records": -1,
+    }
     assert Snapshot("ns", "i") == Snapshot("ns", "i", **facts)
     assert (Changes().instance, Changes().guard_ms) == ("", 0)
 
@@ -140,8 +146,14 @@ def test_a_note_is_about_one_instance() -> None:
 
 def test_an_id_that_is_given_back() -> None:
     record = MachineRecord(
-        "a", stable=True, fence_ms=3, token="t", version=4, claimed="q", requested_ms=5
-    )  # noqa: S106
+        "a",
+        stable=True,
+        fence_ms=3,
+        token="t",  # noqa: S106
+        version=4,
+        claimed="q",
+        requested_ms=5,
+    )
     due = MachineRecord("", fence_ms=6, token="t", version=5, requested_ms=5)  # noqa: S106
     assert freed(MachineSlot((Owner("a", 1),), record, 7), 8, fence_ms=6) == MachineSlot(
         (Owner("", 8),), due, 7

@@ -127,11 +127,11 @@ def hand_out(found: Snapshot, caller: Caller = ME, **options: Any) -> Decision:
             *(BEGUN, None, 305.0, True),
         ),
         (
-            {"count": Count("e", 1), "is_complete": False, "cells": 1, "notes": 0},
+            {"count": Count("e", 1), "is_complete": False, "cells": 1, "records": 0},
             *(BEGUN, None, 305.0, True),
         ),
         (
-            {"count": Count("e", 1), "is_complete": False, "cells": 0, "notes": 1},
+            {"count": Count("e", 1), "is_complete": False, "cells": 0, "records": 1},
             *(BEGUN, None, 305.0, True),
         ),
     ],
@@ -308,7 +308,7 @@ def test_which_is_handed_out(
 @pytest.mark.parametrize("stable", [False, True])
 def test_ones_own_late_id_is_enough_of_a_sample_for_a_stable_instance(stable: bool) -> None:
     """Another one may take an earlier id, which the sample does not show."""
-    part = {"slots": {2: MINE_LATE}, "is_complete": False, "cells": 1, "notes": 1}
+    part = {"slots": {2: MINE_LATE}, "is_complete": False, "cells": 1, "records": 1}
     found = hand_out(snapshot(count=Count("e", 1), **part), replace(ME, stable=stable))
     assert (found.need is None) == stable
 

@@ -225,7 +225,7 @@ def test_a_sample_is_as_good_as_all(region_code: int) -> None:
             each: slots.get(each, MachineSlot())
             for each in pool or range(last_new + 1, last_new + 3)
         }
-        sample = replace(whole, slots=sampled, is_complete=False, cells=len(slots), notes=0)
+        sample = replace(whole, slots=sampled, is_complete=False, cells=len(slots), records=0)
         found, due = hand_out(sample, region_code), hand_out(whole, region_code)
         if found.need is not None:
             assert found.need == WHOLE
@@ -238,7 +238,7 @@ def test_a_sample_is_as_good_as_all(region_code: int) -> None:
 
 def test_more_cells_than_the_region_has_handed_out() -> None:
     """The adder has lost its value, or a peer has handed out what it should not have."""
-    facts: dict[str, Any] = {"is_complete": False, "notes": 0, "last_new": 4}
+    facts: dict[str, Any] = {"is_complete": False, "records": 0, "last_new": 4}
     for cells, need in ((1, None), (2, WHOLE)):
         found = hand_out(snapshot(slots={4: JAVA, 5: MachineSlot()}, cells=cells, **facts))
         assert found.need == need
@@ -284,7 +284,7 @@ def test_a_namespace_in_use_gets_no_regions(outside: MachineSlot) -> None:
     assert hand_out(snapshot(slots={3: FREE}, **facts)).answer.machine_id == 4
     facts["last_new"] = 4
     assert hand_out(snapshot(slots={4: outside}, **facts)).answer.machine_id == 5
-    sample = snapshot(slots={4: FREE}, is_complete=False, cells=1, notes=0, **facts)
+    sample = snapshot(slots={4: FREE}, is_complete=False, cells=1, records=0, **facts)
     assert hand_out(sample).need == WHOLE
 
 

@@ -45,8 +45,9 @@ def drawn(chance: random.Random) -> Snapshot:
     if slots and chance.random() < 0.5:
         number = chance.choice(list(slots))
         slots[number] = MachineSlot(
-            (Owner("me", NOW),), MachineRecord("me", fence_ms=NOW, token="t")
-        )  # noqa: S106
+            (Owner("me", NOW),),
+            MachineRecord("me", fence_ms=NOW, token="t"),  # noqa: S106
+        )
     ids = sum(slot.is_noted for slot in slots.values())
     return Snapshot(
         "ns",
@@ -181,7 +182,7 @@ JAVA = MachineSlot((Owner("", NOW),))
         # CosId's adder was lost, and a peer holds 0.
         ({0: MachineSlot()}, {"last_new": -1, "cells": 1}),
         # It was put back, and so was the cell of 2, but not the record.
-        ({2: FREED}, {"last_new": 1, "cells": 2, "notes": 1, "count": Count("e", 1)}),
+        ({2: FREED}, {"last_new": 1, "cells": 2, "records": 1, "count": Count("e", 1)}),
         # Somebody holds what a peer has given back late.
         ({0: replace(JAVA, record=NOTED)}, {"last_new": 0, "cells": 1}),
         # All have to be counted.
@@ -194,7 +195,7 @@ JAVA = MachineSlot((Owner("", NOW),))
 )
 def test_when_all_is_asked_for(slots: dict[int, MachineSlot], about: dict[str, Any]) -> None:
     """A sample that does not suffice is no reason to take an id, or to refuse one."""
-    facts = {"slots": slots, "notes": 0, "count": Count("e", 0), "is_complete": False, **about}
+    facts = {"slots": slots, "records": 0, "count": Count("e", 0), "is_complete": False, **about}
     found = decide(replace(drawn(random.Random(1)), **facts), NOW + 1)  # noqa: S311 - not drawn
     assert found.need is not None
     assert found.need.is_complete

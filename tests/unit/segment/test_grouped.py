@@ -106,14 +106,14 @@ async def test_the_counter_starts_anew_at_midnight(clock: ManualClock) -> None:
     for kind in ("chain", "segment"):
         clock.set_wall_ms(MIDNIGHT - 1)
         store = MemoryStore()
-        async with grouped(store, clock, kind=kind) as orders:
-            assert read(await orders.next_id()) == [(FRIDAY, 1)]
-            assert read(orders.next_id_nowait()) == [(FRIDAY, 2)]
-            assert read(*await orders.next_ids(2)) == [(FRIDAY, 3), (FRIDAY, 4)]
+        async with grouped(store, clock, group_kind=kind) as orders:
+            assert read(await orders.with_group.next_id()) == [(FRIDAY, 1)]
+            assert read(orders.with_group.next_id_nowait()) == [(FRIDAY, 2)]
+            assert read(*await orders.with_group.next_ids(2)) == [(FRIDAY, 3), (FRIDAY, 4)]
             clock.set_wall_ms(MIDNIGHT)
-            assert read(await orders.next_id()) == [(SATURDAY, 1)]
-            assert read(orders.next_id_nowait()) == [(SATURDAY, 2)]
-            assert read(*await orders.next_ids(2)) == [(SATURDAY, 3), (SATURDAY, 4)]
+            assert read(await orders.with_group.next_id()) == [(SATURDAY, 1)]
+            assert read(orders.with_group.next_id_nowait()) == [(SATURDAY, 2)]
+            assert read(*await orders.with_group.next_ids(2)) == [(SATURDAY, 3), (SATURDAY, 4)]
         names = [counter.namespaced_name for counter in await store.counters()]
         assert names == [f"cosid.order@{FRIDAY}", f"cosid.order@{SATURDAY}"]
 
@@ -122,8 +122,21 @@ async def test_the_last_millisecond_of_a_day_has_ids(clock: ManualClock) -> None
     """Also if a segment has to be fetched in it: there CosId raises."""
     clock.set_wall_ms(MIDNIGHT - 1)
     async with grouped(Distributors(), clock, step=1) as orders:
-        taken = [await orders.next_id() for _ in range(30)]
+        taken = [await orders.with_group.next_id() for _ in range(30)]
     assert read(*taken) == [(FRIDAY, n) for n in range(1, 31)]
+
+
+async def test_ids_are_plain_integers(clock: ManualClock) -> None:
+    """An encoder or a driver may know no other type; both kinds of calls share the counter."""
+    async with grouped(MemoryStore(), clock) as orders:
+        ids = [await orders.next_id(), orders.next_id_nowait(), *await orders.next_ids(2)]
+        with pytest.raises(InvalidArgumentError):
+            await orders.with_group.next_ids(0)
+        clock.set_wall_ms(MIDNIGHT)
+        ids += [await orders.next_id(), await orders.next_id()]  # the first one opens the group
+        assert {type(each) for each in ids} == {int}
+        assert ids == [1, 2, 3, 4, 1, 2]
+        assert read(await orders.with_group.next_id()) == [(SATURDAY, 3)]
 
 
 async def test_a_call_that_waits_over_midnight_is_of_the_day_before(clock: ManualClock) -> None:
@@ -134,10 +147,10 @@ async def test_a_call_that_waits_over_midnight_is_of_the_day_before(clock: Manua
     await settled(stores.made[f"order@{FRIDAY}"].let_through)
     assert opening.is_done
     await orders.next_ids(10)
-    one, batch = Call(orders.next_id), Call(orders.next_ids, 25)
+    one, batch = Call(orders.with_group.next_id), Call(orders.with_group.next_ids, 25)
     await clock.advance(0)
     clock.set_wall_ms(MIDNIGHT)
-    new = await settled(Call, orders.next_ids, 2)
+    new = await settled(Call, orders.with_group.next_ids, 2)
     await settled(stores.made[f"order@{SATURDAY}"].open)
     assert read(*new.result) == [(SATURDAY, 1), (SATURDAY, 2)]
     assert orders.statistics().open_groups == 2  # somebody waits in the old one
@@ -156,7 +169,7 @@ async def test_a_batch_cancelled_while_it_is_made_is_a_gap(clock: ManualClock) -
         await orders.next_id()
         with anyio.CancelScope() as scope:
             scope.cancel()
-            await orders.next_ids(5000)
+            await orders.with_group.next_ids(5000)
         assert await orders.next_id() == 5002
         actual = orders.statistics().actual
         assert actual is not None
@@ -182,7 +195,8 @@ async def test_a_clock_that_steps_back_over_midnight(clock: ManualClock) -> None
     async with grouped(MemoryStore(), clock) as orders:
         for wall_ms in (-10_000, 0, -1, 1, -10_000, 0):
             clock.set_wall_ms(MIDNIGHT + wall_ms)
-            for new_id in (await orders.next_id(), *await orders.next_ids(3)):
+            given = orders.with_group
+            for new_id in (await given.next_id(), *await given.next_ids(3)):
                 assert new_id.group == (FRIDAY if wall_ms < 0 else SATURDAY)
                 ids[new_id.group].append(int(new_id))
     for numbers in ids.values():
@@ -235,7 +249,7 @@ async def test_the_longest_unused_group_is_dropped(clock: ManualClock) -> None:
         ids: list[GroupedId] = []
         for key in "abacab":
             present = key
-            ids += [await gen.next_id(), await gen.next_id()]
+            ids += [await gen.with_group.next_id(), await gen.with_group.next_id()]
             assert gen.statistics().open_groups <= 2
         assert read(*ids) == [
             *[("a", 1), ("a", 2), ("b", 1), ("b", 2), ("a", 3), ("a", 4)],
@@ -254,9 +268,9 @@ async def test_a_group_with_callers_is_never_dropped(clock: ManualClock) -> None
     stores = Distributors(GatedDistributor)
     group_by = GroupBy.key(lambda: present)
     async with grouped(stores, clock, group_by=group_by, max_groups=1, group_kind="segment") as gen:
-        waiting = await settled(Call, gen.next_id)
+        waiting = await settled(Call, gen.with_group.next_id)
         for present in ("b", "c", "d"):
-            call = await settled(Call, gen.next_id)
+            call = await settled(Call, gen.with_group.next_id)
             await settled(stores.made[f"order@{present}"].open)
             assert read(call.result) == [(present, 1)]
         assert gen.statistics().open_groups <= 2
@@ -275,7 +289,7 @@ async def test_a_new_group_is_not_dropped_for_the_oldest_ones_that_are_stuck(
     async with grouped(stores, clock, group_by=group_by, max_groups=4, group_kind="segment") as gen:
         calls: list[Call] = []
         for present in ("stuck-1", "stuck-2", "idle-1", "idle-2", "new", "new", "new"):
-            calls.append(await settled(Call, gen.next_id))
+            calls.append(await settled(Call, gen.with_group.next_id))
             if not present.startswith("stuck"):
                 await settled(stores.made[f"order@{present}"].open)
         assert read(calls[-1].result) == [("new", 3)]
@@ -306,7 +320,7 @@ async def test_a_group_dropped_in_a_callback_of_the_loop(clock: ManualClock) -> 
         await settle()
         assert [type(error) for error in ended_by] == [WouldBlock]
         assert stores.made["order@a"].closed == 1
-        assert read(gen.next_id_nowait()) == [("b", 1)]
+        assert read(gen.with_group.next_id_nowait()) == [("b", 1)]
 
 
 async def test_yesterdays_tenants_leave_as_todays_come(clock: ManualClock) -> None:
@@ -315,10 +329,10 @@ async def test_yesterdays_tenants_leave_as_todays_come(clock: ManualClock) -> No
     group_by = GroupBy.day(zone="UTC", within=lambda: f"shop-{shop}")
     async with grouped(MemoryStore(), clock, group_by=group_by) as orders:
         for shop in range(20):
-            assert read(await orders.next_id()) == [(f"shop-{shop}-{FRIDAY}", 1)]
+            assert read(await orders.with_group.next_id()) == [(f"shop-{shop}-{FRIDAY}", 1)]
         await clock.advance(10)
         for shop in range(20):
-            assert read(await orders.next_id()) == [(f"shop-{shop}-{SATURDAY}", 1)]
+            assert read(await orders.with_group.next_id()) == [(f"shop-{shop}-{SATURDAY}", 1)]
         assert orders.statistics().open_groups == 20
 
 
@@ -460,7 +474,7 @@ async def test_bad_arguments() -> None:
         {"namespace": "a\0"},
         {"step": 0},
         {"offset": -1},
-        {"kind": "snowflake"},
+        {"group_kind": "snowflake"},
         {"max_groups": 0},
         {"group_by": "yyyyMMdd"},
         {"wait_timeout": 0},
@@ -489,7 +503,7 @@ async def test_a_handler_between_any_two_steps_finds_groups_that_are_whole(
             left -= 1
             before, present = present, steps.choice("abcd")
             with suppress(WouldBlock):
-                ids.append(gen.next_id_nowait())
+                ids.append(gen.with_group.next_id_nowait())
             present = before
 
     gen = grouped(MemoryStore(), clock, group_by=GroupBy.key(lambda: present), max_groups=1, step=3)
@@ -497,7 +511,7 @@ async def test_a_handler_between_any_two_steps_finds_groups_that_are_whole(
         with _interrupted.interrupted(room, "opcode", handler):
             for _ in range(150):
                 left, present = 9, steps.choice("abcd")
-                ids.append(await gen.next_id())
+                ids.append(await gen.with_group.next_id())
         assert len(set(read(*ids))) == len(ids) > 110
         assert gen.statistics().open_groups <= 2
 
@@ -516,7 +530,7 @@ async def test_a_handler_at_any_line_gets_no_id_that_another_gets(clock: ManualC
             present = lines.choice("abc")
             clock.set_wall_ms(MIDNIGHT + lines.choice((-1, 0)))
             with suppress(WouldBlock):
-                ids.append(gen.next_id_nowait())
+                ids.append(gen.with_group.next_id_nowait())
 
     for wrapper in (WrappedDistributor, as_it_is):
         for group_by in (DAY, GroupBy.day(zone="UTC", within=lambda: present)):
@@ -528,9 +542,9 @@ async def test_a_handler_at_any_line_gets_no_id_that_another_gets(clock: ManualC
                     for turn in range(50):
                         left += 5
                         if turn % 2:
-                            ids += await gen.next_ids(turn % 13 + 1)
+                            ids += await gen.with_group.next_ids(turn % 13 + 1)
                         else:
-                            ids.append(await gen.next_id())
+                            ids.append(await gen.with_group.next_id())
                         await asyncio.sleep(0)
                 assert gen.statistics().open_groups <= 3
             assert len({(each.group, int(each)) for each in ids}) == len(ids)

@@ -72,7 +72,7 @@ async def test_generators_count_as_cosids() -> None:
             for now_s, javas in zip(args["now_s"], due["ids"], strict=True):
                 await clock.advance(now_s - clock.now_ms() / 1000)
                 for java in javas:
-                    new_id = await generator.next_id()
+                    new_id = await generator.with_group.next_id()
                     if isinstance(java, str):
                         assert f"{new_id.group}-{new_id}" == java, vector
                         last = new_id.group

@@ -89,7 +89,7 @@ async def test_with_a_step_of_1_what_a_cancelled_caller_leaves_is_a_gap(
         call = await settled(Call, generator.next_ids, 3)
         await settled(call.cancel)
         await settled(store.open)
-        assert [(e.count, e.reason) for e in ear.of(IdsDiscarded)] == [(3, "order")]
+        assert [(e.count, e.reason) for e in ear.of(IdsDiscarded)] == [(3, "out_of_order")]
         assert await generator.next_id() == 4
 
 

@@ -101,7 +101,7 @@ async def test_what_a_cancelled_caller_leaves_is_a_gap(clock: ManualClock, ear: 
         await settle()
         await settled(call.cancel)
         await settled(store.open)
-        assert [(e.count, e.reason) for e in ear.of(IdsDiscarded)] == [(3, "order")]
+        assert [(e.count, e.reason) for e in ear.of(IdsDiscarded)] == [(3, "out_of_order")]
         assert await generator.next_id() == 5 > other.result
     seen = generator.statistics()
     assert seen.ids_fetched == seen.ids_handed_out + seen.ids_discarded

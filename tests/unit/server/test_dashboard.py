@@ -39,7 +39,7 @@ FLOOR = {
     "above": "5000",
     "confirm": "shop.order",
 }
-REVERT = {"action": "revert", "namespace": "shop", "machine_id": "0", "confirm": "till:1"}
+REVERT = {"action": "evict", "namespace": "shop", "machine_id": "0", "confirm": "till:1"}
 
 
 class Server:

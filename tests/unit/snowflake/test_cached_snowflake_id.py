@@ -90,6 +90,43 @@ async def test_an_empty_ring_may_be_an_error(clock: ManualClock, ear: Ear) -> No
     assert ids == sorted(set(ids))
 
 
+@pytest.mark.parametrize("fails", [False, True])
+async def test_handlers_of_the_ring(
+    clock: ManualClock, ear: Ear, caplog: pytest.LogCaptureFixture, fails: bool
+) -> None:
+    """They hear what an instrument hears; one that fails breaks nothing, and is logged once."""
+    heard: list[object] = []
+
+    def handle(event: object) -> None:
+        heard.append(event)
+        if fails:
+            raise ZeroDivisionError
+
+    handlers = {"when_filled": handle, "when_empty": handle}
+    async with cached(clock, max_borrow=9.5, on_empty="raise", instrument=ear, **handlers) as gen:
+        ids = await gen.next_ids(10 * 16)
+        for _ in range(2):
+            with pytest.raises(RingEmptyError):
+                await gen.next_id()
+        await clock.advance(3)
+        ids += await gen.next_ids(16)
+    assert ids == sorted(set(ids))
+    assert heard == [event for event in ear.events if isinstance(event, RingFilled | RingEmptied)]
+    assert {type(event) for event in heard} == {RingFilled, RingEmptied}
+    assert caplog.text.count("the instrument failed") == fails
+
+
+async def test_one_handler_alone(clock: ManualClock) -> None:
+    """Without an instrument, and with callers that wait."""
+    heard: list[RingEmptied] = []
+    async with cached(clock, max_borrow=9.5, when_empty=heard.append) as gen:
+        await gen.next_ids(10 * 16)
+        call = Call(gen.next_id)
+        await clock.advance(1)
+        assert call.result > 0
+    assert [event.borrowed for event in heard]
+
+
 async def test_a_lease_that_allows_no_ids_empties_the_ring(clock: ManualClock, link: Link) -> None:
     """While the store is cut off its error is the cause."""
     async with cached(clock, link, on_empty="raise") as gen:
@@ -272,6 +309,8 @@ async def test_bad_arguments_are_refused(clock: ManualClock) -> None:
         ("max_borrow", {"max_borrow": 271}),  # above 0.9 of the safe guard
         ("refill_interval", {"refill_interval": 0}),
         ("on_empty", {"on_empty": "discard"}),
+        ("when_filled", {"when_filled": "log"}),
+        ("when_empty", {"when_empty": 1}),
     ]
     for argument, options in bad:
         with pytest.raises(InvalidArgumentError) as caught:

@@ -149,8 +149,9 @@ def test_counts_are_spread_over_sixty_four_cells() -> None:
     places = ShardedPlaces("store", START, "n.s/é")
     before = Snapshot("ns", "i", slots={0: slot("a"), 64: slot("b"), 3: slot("c"), 5: slot("d")})
     changes = Changes(
-        count=Count("e", 4), slots={1: slot("a"), 5: MachineSlot(record=MachineRecord(token="t"))}
-    )  # noqa: S106
+        count=Count("e", 4),
+        slots={1: slot("a"), 5: MachineSlot(record=MachineRecord(token="t"))},  # noqa: S106
+    )
     known = {f"{COUNT}/{n}": Count("e", 1).text().encode() for n in (3, 5)}
     texts = places.spread_texts(before, changes, known)
     counted = {key: text for key, text in texts.items() if key.startswith(COUNT)}

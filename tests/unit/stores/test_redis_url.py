@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from redis.asyncio import SSLConnection
 
+from aiocosid.errors import InvalidArgumentError
 from aiocosid.stores._url import REDIS, StoreUrl, read_url
 from aiocosid.stores.redis import RedisStore
 from aiocosid.stores.redis._link import make_clients
@@ -94,3 +96,26 @@ def test_user_and_password_reach_the_connection() -> None:
     }
     for url, credentials in expected.items():
         assert asyncio.run(login(url)) == credentials
+
+
+@pytest.mark.parametrize(
+    "remap",
+    [
+        *("", "a:1", "a:1>b", "a>b:2", "a:1>b:2>c:3", "a:1>b:2,", ":1>b:2", "a:1>:2", "a:0>b:2"),
+        *("a:1>b:65536", "a:1>b:2,a:1>b:3", "a:1 >b:2", "a:x>b:2"),
+    ],
+)
+def test_a_bad_map_of_addresses(remap: str) -> None:
+    """It is no map at all, or leaves out a port, or leads to two places."""
+    with pytest.raises(InvalidArgumentError, match=r"host:port>host:port.* for address_remap"):
+        RedisStore.from_url(f"redis+cluster://h?address_remap={quote(remap)}")
+
+
+def test_a_map_of_addresses() -> None:
+    """What it does not name stays as it is announced."""
+    url = "redis+cluster://h?address_remap=10.0.0.1:6379>nat:7001,%5B::1%5D:1>nat:7002"
+    remap = read_url(url, *REDIS).options["address_remap"]
+    told = ("10.0.0.1", 6379), ("::1", 1), ("10.0.0.1", 6380)
+    assert [*map(remap, told)] == [("nat", 7001), ("nat", 7002), ("10.0.0.1", 6380)]
+    with pytest.raises(InvalidArgumentError, match="without the option 'address_remap'"):
+        RedisStore.from_url("redis://h?address_remap=a:1>b:2")
