@@ -48,7 +48,11 @@ def included(source: str) -> str:
     return re.sub(r'--8<-- "(.+)"', lambda found: (ROOT / found[1]).read_text(), source)
 
 
-CELL_NAMES: dict[type, str] = {NamespaceCount: "namespaces"}
+CELL_NAMES: dict[type, str] = {
+    MachineRecord: "machine record",
+    NamespaceCount: "namespaces",
+    NamespaceRecord: "namespace record",
+}
 
 
 def first_creation() -> Creation:
