@@ -225,8 +225,12 @@ def bits(
     change_to: Annotated[
         int | None, declared(OPTIONS["machine_bits"], "--set", metavar="N", words="The new {}.")
     ] = None,
-    region: Annotated[int | None, typer.Option(help="With --set: the store's region.")] = None,
-    region_bits: Annotated[int, typer.Option(help="With --set: the bits that name it.")] = 0,
+    region: Annotated[
+        int | None, typer.Option(metavar="N", help="With --set: the store's region.")
+    ] = None,
+    region_bits: Annotated[
+        int, typer.Option(metavar="N", help="With --set: the bits that name it.")
+    ] = 0,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Show the width of a namespace's machine ids in bits, or change it permanently.

@@ -285,7 +285,7 @@ class MachineSlot:
 
         It differs after each renewal, each new owner, and each write by CosId.
         """
-        record = self.note_about(instance)
+        record = self.record_about(instance)
         if (
             record is None
             or not record.token
@@ -294,7 +294,7 @@ class MachineSlot:
             return ""
         return f"{record.token} {record.version} {self.stamp_ms} {machine_id}"
 
-    def note_about(self, instance: str) -> MachineRecord | None:
+    def record_about(self, instance: str) -> MachineRecord | None:
         """Return the record if it describes that instance."""
         return self.record if self.record is not None and self.record.instance == instance else None
 

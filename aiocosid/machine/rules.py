@@ -340,8 +340,7 @@ def _is_enough(snapshot: Snapshot, pool: _Pool, number: int | None) -> bool:
         return True
     slot = snapshot.slots.get(number, MachineSlot())
     record = slot.record or MachineRecord()
-    # A note that names an instance may be a holder's; without CosId's cell beside it, that cell was
-    # lost.
+    # A record without CosId's cell for its instance may be a holder's, whose cell was lost.
     is_nobodys = not record.instance and bool(slot.owners or not record.token)
     return pool.is_early(number) and (number == pool.own or is_nobodys)
 
@@ -355,7 +354,7 @@ def peer_of(snapshot: Snapshot, instance: str) -> str | None:
     """Return an owner that is CosId on Java, which keeps no records of ours; not the instance."""
     for slot in snapshot.slots.values():
         for owner in slot.owners:
-            record = slot.note_about(owner.instance)
+            record = slot.record_about(owner.instance)
             if owner.instance not in {"", instance} and (record is None or not record.token):
                 return owner.instance
     return None
@@ -368,10 +367,8 @@ def _is_expired(
     if not slot.holders or slot.is_damaged or caller.guard_ms >= ENDLESS_MS:
         return False
     silent_since_ms = snapshot.now_ms - caller.guard_ms
-    for owner in slot.owners:
-        record = slot.note_about(owner.instance)
-        if not owner.instance:
-            continue
+    for owner in (each for each in slot.owners if each.instance):
+        record = slot.record_about(owner.instance)
         is_kept = record is not None and record.stable and spares_stable
         # A peer that takes an id from the pool of ZooKeeper keeps the stamp that it finds there.
         if is_kept or slot.seen_ms > silent_since_ms:
@@ -422,8 +419,9 @@ def _return_skipped(snapshot: Snapshot, changes: Changes, lower: range, now_ms: 
         slot = snapshot.slots.get(skipped, MachineSlot())
         if not (slot.owners or slot.is_damaged):
             # The present, for a peer keeps it until its first renewal; but by no wrong clock.
-            freed = Owner("", min(now_ms, snapshot.now_ms))
-            changes.slots[skipped] = replace(slot, owners=(freed,))
+            changes.slots[skipped] = replace(
+                slot, owners=(Owner("", min(now_ms, snapshot.now_ms)),)
+            )
     return first < lower.start
 
 
@@ -508,17 +506,10 @@ def renew(
     if found.left_ms and taken is not None:
         return _assert(snapshot, caller, taken, found, now_ms=now_ms, fence_ms=fence_ms)
     changes = Changes(caller.instance, guard_ms=caller.guard_ms, signed=machine_id)
-    record = slot.record or MachineRecord()
-    changes.slots[machine_id] = _signed(
-        slot,
-        caller,
-        now_ms=now_ms,
-        fence_ms=fence_ms,
-        token=record.token or token,
-        at=snapshot.now_ms,
-    )
-    space = remembering(found.space, caller.guard_ms)
-    changes.space = space_written(snapshot, space)
+    token, at = (slot.record or MachineRecord()).token or token, snapshot.now_ms
+    signed = _signed(slot, caller, now_ms=now_ms, fence_ms=fence_ms, token=token, at=at)
+    changes.slots[machine_id] = signed
+    changes.space = space_written(snapshot, remembering(found.space, caller.guard_ms))
     if found.is_recounted:
         recount(snapshot, changes, is_anew=True)
     return Decision(changes)
@@ -573,7 +564,7 @@ def _assert(
     """Give an id to its owner again, unless another instance has a better claim."""
     space, number = found.space, taken.machine_id
     before = snapshot.slots.get(number, MachineSlot())
-    holder = _rival(snapshot, caller, taken, space)
+    holder = _rival(snapshot, caller, taken, space.quarantine)
     if holder is None:
         holder = _living_peer(snapshot, before, caller.instance, space)
     if holder is not None:
@@ -597,13 +588,11 @@ def _assert(
     return Decision(changes, is_alarm=found.is_alarm)
 
 
-def _rival(
-    snapshot: Snapshot, caller: Caller, taken: GrantReceipt, space: NamespaceRecord
-) -> str | None:
+def _rival(snapshot: Snapshot, caller: Caller, taken: GrantReceipt, quarantine: str) -> str | None:
     """Return the instance whose own assertion comes before this one, if there is one."""
     for number, slot in snapshot.slots.items():
         claim = slot.record
-        if claim is None or claim.claimed != space.quarantine or not claim.instance:
+        if claim is None or claim.claimed != quarantine or not claim.instance:
             continue
         is_rival = number == taken.machine_id or claim.instance == caller.instance
         if is_rival and _keeps_it(claim, caller.instance, taken, is_proven=bool(caller.owner)):
@@ -635,7 +624,7 @@ def _living_peer(
     for owner in slot.owners:
         if owner.instance in {"", instance}:
             continue
-        claim = slot.note_about(owner.instance)
+        claim = slot.record_about(owner.instance)
         if claim is not None and claim.claimed == space.quarantine:
             continue
         if is_unknown or owner.stamp_ms >= space.since_ms:
@@ -739,7 +728,7 @@ def list_machines(snapshot: Snapshot) -> Iterator[Machine]:
     for number, slot in sorted(snapshot.slots.items()):
         owners = [each for each in slot.owners if each.instance] or list(slot.owners)[:1]
         for owner in owners:
-            record = slot.note_about(owner.instance)
+            record = slot.record_about(owner.instance)
             yield Machine(
                 namespace=snapshot.namespace,
                 machine_id=number,

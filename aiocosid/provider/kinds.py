@@ -189,7 +189,7 @@ def grouped(given: Given) -> GeneratorSpec[GroupedSegmentId]:
         return generator
 
     # An unknown kind is refused when the generator is made.
-    known, _ = GROUP_KINDS.get(given.get("kind", "chain"), (None, None))
+    known, _ = GROUP_KINDS.get(given.get("group_kind", "chain"), (None, None))
     detail = (
         f"kind {given['kind']!r}" if known is None else Agreement(step, known, given["group_by"])
     )
@@ -421,7 +421,7 @@ def remote(given: Given) -> GeneratorSpec[RemoteId]:
 
     def make(host: GeneratorHost, name: str) -> RemoteId:
         source: Any = host.store
-        if not hasattr(source, "take_ids"):
+        if not hasattr(source, "take_block"):
             remedy = "use a server of 'aiocosid serve' or 'aiocosid broker'"
             raise UnsupportedByStoreError(
                 type(source).__name__, "it has no generators", remedy=remedy

@@ -57,7 +57,7 @@ class Store:
         url: what names it.
         acts: by name, what is done while processes run.  The marker goes first: a counter that is
             deleted under it begins again, as the guarantees say.
-        restored: done while none runs, as docs/howto/restored-backups.md asks: the marker is
+        restored: done while none runs, as docs/howto/operate.md asks: the marker is
             deleted, then the counter has an older value.
         emptied: acts after which nothing in the store shows that it was used.  There all options
             are a person's word, and the guarantees name what comes of a wrong one: only the first
@@ -378,7 +378,7 @@ class _Hurry:
             self.history.called(begin, [(ids[0], ids[-1])])
 
     def recover(self, restored: Sequence[Command]) -> None:
-        """Do as docs/howto/restored-backups.md says; all processes are stopped."""
+        """Do as docs/howto/operate.md says; all processes are stopped."""
         if self.service is not None:
             self.service.kill()
         self.do(restored)

@@ -26,6 +26,9 @@ CHAOS: Final = "tests/stress/test_chaos.py"
 OF_MACHINES: Final = "aiocosid/testing/_machine_contract.py"
 OF_COUNTERS: Final = "aiocosid/testing/_distributor_contract.py"
 OF_GENERATORS: Final = "aiocosid/testing/_generator_contract.py"
+SEGMENT: Final = "tests/unit/segment/test_segment_id.py"
+ENDURANCE: Final = "tests/unit/segment/test_endurance.py"
+SHOWS: Final = "tests/integration/test_server_shows.py::test_a_hung_store"
 KEPT: Final = "tests/contracts/test_strict.py::test_it_is_kept_or_refused"
 FIGURES: Final = "tests/docs/test_figures.py::test_each_fact_is_on_its_page"
 ALONE: Final = (
@@ -65,6 +68,24 @@ CLAIMS: Final[dict[tuple[str, str], dict[str, str]]] = {
         "adapts to load": "tests/unit/segment/test_distance.py"
         "::test_one_doubling_for_each_starvation",
         "bytes": FIGURES,
+    },
+    ("docs/howto/store-is-down.md", "One timeline"): {
+        "0 | gapless": "tests/integration/test_gapless.py"
+        "::test_takes_numbers_that_a_rollback_gives_back",
+        "0 | `strict=True`": f"{SEGMENT}::test_with_a_step_of_1_nothing_is_fetched_ahead",
+        "0 | segment": f"{SEGMENT}::test_it_fetches_when_opened_and_when_used_up",
+        "0 to 2 | sharded": "tests/unit/snowflake/test_sharded_outage.py::test_an_error_at_once",
+        "0 to 5 | counters": f"{ENDURANCE}"
+        "::test_callers_of_a_store_that_is_down_fail_with_its_next_call",
+        "0 to 2 | id service": SHOWS,
+        "2 to 3 | id service": SHOWS,
+        "5 | segment": f"{ENDURANCE}::test_without_that_they_wait",
+        "5 to 15 | Snowflake": f"{LEASE}::test_how_long_an_outage_is_unnoticed",
+        "30 to 90 | Snowflake": f"{LEASE}::test_how_long_an_outage_is_unnoticed",
+        "32 to 63 | chain": "tests/unit/integrations/test_asgi.py"
+        "::test_an_outage_that_the_reserve_outlasts_is_not_degraded",
+        "62 to 93 | chain": f"{ENDURANCE}::test_an_outage_of_a_minute_is_not_noticed",
+        "300 | Snowflake": f"{OF_MACHINES}::test_a_silent_one_is_recycled",
     },
     ("docs/explanation/guarantees.md", "Never a duplicate"): {
         "the process crashes": f"{CHAOS}::test_nothing_comes_twice",

@@ -46,7 +46,7 @@ MANIFESTS: Final = sorted(DEPLOY.glob("kubernetes*.yaml"))
 UNITS: Final = sorted(each for kind in ("service", "socket") for each in DEPLOY.glob(f"*.{kind}"))
 
 PROGRAMS: Final = Path(sys.executable).parent
-CLOSING: Final = 15  # seconds, if the store does not answer: docs/howto/kubernetes-shutdown.md
+CLOSING: Final = 15  # seconds, if the store does not answer: docs/howto/kubernetes.md
 IMAGE: Final = "aiocosid"
 COMMAND: Final = "/opt/aiocosid/bin/aiocosid"  # where the image and the units have it
 

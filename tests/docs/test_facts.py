@@ -31,8 +31,8 @@ from tests.unit._source import imports, load
 
 from ._blocks import ROOT, blocks, pages
 
-LEAST = ROOT / "docs" / "howto" / "least-privileges.md"
-RESTORED = ROOT / "docs" / "howto" / "restored-backups.md"
+RIGHTS = ROOT / "docs" / "reference" / "rights.md"
+OPERATE = ROOT / "docs" / "howto" / "operate.md"
 EVIDENCE = ROOT / "docs" / "explanation" / "evidence.md"
 SITE = "https://aiocosid.readthedocs.io/en/latest/"
 SCRIPTS = ROOT / "aiocosid" / "stores" / "redis"
@@ -57,10 +57,10 @@ async def test_the_rights_that_a_redis_url_needs_besides(
     valkey: ValkeyServer, valkey_cluster: ValkeyCluster, namespace: str
 ) -> None:
     """For the options and for a cluster, each with its own line and no other."""
-    rights = block_of(LEAST, "text", "~cosid").replace("{shop", f"{{{namespace}")
+    rights = block_of(RIGHTS, "text", "~cosid").replace("{shop", f"{{{namespace}")
     tasks = ("segments of counters that are new", "aiocosid set-floor", "aiocosid inspect")
     base = [line.partition("#")[0] for line in rights.splitlines() if line.endswith(tasks)]
-    lines = [line.partition("#") for line in block_of(LEAST, "text", "+select").splitlines()]
+    lines = [line.partition("#") for line in block_of(RIGHTS, "text", "+select").splitlines()]
     extra = {what.strip(): rights for rights, _, what in lines}
     urls = {
         "a db other than 0": f"redis://{valkey.host}:{valkey.port}/9",
@@ -95,7 +95,7 @@ async def test_the_markers_that_a_restore_deletes(
     valkey: ValkeyServer, etcd: EtcdServer, zookeeper: ZookeeperServer
 ) -> None:
     """Each command names something that an initialised store has."""
-    page = RESTORED.read_text()
+    page = OPERATE.read_text()
     for url in (valkey.url, etcd.url, zookeeper.url):
         async with aiocosid.store_from_url(url) as store:
             await store.initialize(confirm_no_holders=True)
@@ -212,6 +212,14 @@ def test_the_api_pages_have_every_module() -> None:
     assert set(aiocosid.__all__) - first <= {"errors"}
 
 
+def test_each_line_before_production_leads_to_a_page() -> None:
+    """A line that only admonishes cannot be ticked off."""
+    page = (ROOT / "docs" / "howto" / "before-production.md").read_text("utf-8")
+    lines = re.findall(r"^- \[ \] (.+(?:\n  .+)*)", page, re.MULTILINE)
+    assert len(lines) > 25
+    assert [line for line in lines if not re.search(r"\]\([\w./#-]+\.md", line)] == []
+
+
 async def test_numbers_with_a_step_of_1_have_a_gap_for_each_insert_that_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,8 +241,10 @@ async def test_numbers_with_a_step_of_1_have_a_gap_for_each_insert_that_fails(
 
 def anchors(page: Path) -> set[str]:
     """What the headings of a page may be linked by, on a web page made from it."""
-    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", each).lower().replace(" ", "-") for each in headings}
+    headings = re.findall(r"^#+ (.+?)(?: \{ #([\w-]+) \})?$", page.read_text(), re.MULTILINE)
+    return {
+        given or re.sub(r"[^\w\- ]", "", text).lower().replace(" ", "-") for text, given in headings
+    }
 
 
 def test_the_readme_is_short() -> None:

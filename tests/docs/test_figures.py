@@ -18,15 +18,22 @@ from uuid import uuid4
 import pytest
 
 from aiocosid import SegmentChainId, SnowflakeId
-from aiocosid.abc import DEFAULT_GUARD_INTERVAL, DEFAULT_SAFE_GUARD, DEFAULT_STEP
+from aiocosid._life import open_state
+from aiocosid.abc import DEFAULT_GUARD_INTERVAL, DEFAULT_SAFE_GUARD, DEFAULT_STEP, MAX_ID
+from aiocosid.abc._sequences import DEFAULT_MAX_SEQUENCE
 from aiocosid.abc.machines import QUARANTINE_MARGIN, RELEASE_MARGIN, STABLE_GUARD_INTERVAL
+from aiocosid.abc.options import declared
 from aiocosid.compat.leaf_snowflake._address import INTERVAL as LEAF_INTERVAL
 from aiocosid.converter import Radix62IdConverter
 from aiocosid.machine import _opening as lease_opening
 from aiocosid.machine import _options, restart
 from aiocosid.machine._manual import DEFAULT_MARK_INTERVAL
 from aiocosid.segment import _opening, pace
+from aiocosid.server import _options as server_options
+from aiocosid.server import _pulse, _service
 from aiocosid.snowflake import CachedSnowflakeId
+from aiocosid.snowflake.sharded_id import LANE_BITS
+from aiocosid.stores import striped, tiered
 from aiocosid.stores.nats import OLDEST
 from aiocosid.stores.redis._sequence import DEFAULT_MARGIN
 
@@ -74,6 +81,12 @@ WAIT: Final = default(SnowflakeId, "wait_timeout")
 BEHIND: Final = default(SnowflakeId, "broken_threshold")
 BORROWED: Final = default(CachedSnowflakeId, "max_borrow")
 RESERVE: Final = pace.ENDURANCE + pace.SPARE
+RESERVED: Final = f"{RESERVE:g} to {RESERVE * pace.REFILL:g}"
+ALARM: Final = pace.ENDURANCE / 2  # seconds that the ids last when health is degraded
+PATIENCE: Final = default(SegmentChainId, "wait_timeout")
+DISTANCE: Final = default(SegmentChainId, "safe_distance")
+BROKER: Final = declared(server_options.SpanOptions)["endurance"].default
+LANE: Final = (DEFAULT_MAX_SEQUENCE - 458_751) >> LANE_BITS  # sequences: docs/howto/sharded-ids.md
 BY_HAND: Final = SHARE * DEFAULT_MARK_INTERVAL
 LEAF: Final = SHARE * LEAF_INTERVAL
 WHICH: Final = {row[0]: row[1:] for row in rows("q21_which")}
@@ -81,6 +94,30 @@ KINDS: Final = ("uuid4", "uuid7", "Snowflake", "SegmentId", "chain")
 STRICT: Final = [
     1e6 / int(row[3].replace(",", "")) for row in rows("q30_strict") if row[1] == "1,000"
 ]
+
+
+def span(seconds: float) -> str:
+    """Seconds, with a digit behind the point if there are few."""
+    return f"{seconds:.1f}".removesuffix(".0") if seconds < 10 else f"{seconds:.0f}"
+
+
+def reserved(rate: int, endurance: float) -> tuple[str, str, int]:
+    """What a chain keeps at a rate: the ids reserved, the calls to the store, ids of a call."""
+    chain = pace.Pace(step=pace.CHAIN_STEP, safe_distance=DISTANCE, endurance=endurance)
+    chain.plan(0.0, rate, MAX_ID)
+    least = max(chain.reserve, chain.target)
+    call = chain.missing(least - 1, 0) * pace.CHAIN_STEP
+    return f"{least:,} to {least + call:,} ids", f"one in {span(call / rate)} s", call
+
+
+def settled(rate: int, latency: float) -> str:
+    """The ids that a chain without a reserve keeps ahead of a steady load."""
+    chain = pace.Pace(step=pace.CHAIN_STEP, safe_distance=DISTANCE)
+    taken = round(rate * latency)
+    for _ in range(100):
+        chain.landed(taken=taken, demand=taken, starved=taken > chain.target)
+    return f"{chain.target:,} ids"
+
 
 FACTS: Final[dict[Path, tuple[str, ...]]] = {
     README: (
@@ -101,7 +138,7 @@ FACTS: Final[dict[Path, tuple[str, ...]]] = {
     DOCS / "reference" / "cosid-names.md": (
         "up to 124 segments for one short wait",  # 4 + 8 + 16 + 32 + 64: CosId's
         f"`step=`, {pace.CHAIN_STEP} by default for a chain, else {DEFAULT_STEP};",
-        f"`safe_distance=`, {default(SegmentChainId, 'safe_distance')} ",
+        f"`safe_distance=`, {DISTANCE} ",
     ),
     BOX: (
         f"the ids of [{RESERVE:g} to {RESERVE * pace.REFILL:g} seconds]",
@@ -167,6 +204,64 @@ FACTS: Final[dict[Path, tuple[str, ...]]] = {
         f"plus {WORDS[restart.MARGIN_MS]}",
         f"jumps forward by more than {WORDS[restart.MARGIN_MS]}",
     ),
+    DOCS / "howto" / "step-and-endurance.md": (
+        f"a step of {pace.CHAIN_STEP} and an endurance of {pace.ENDURANCE:g} seconds",
+        f"for `endurance` plus {pace.SPARE:g} seconds, and refills to {pace.REFILL:g} times that",
+        f"the default of {pace.ENDURANCE:g} seconds a process",
+        *(
+            f"| {rate:,} a second | {ids} | {calls} | {call:,} |"
+            for rate in (10**power for power in range(6))
+            for ids, calls, call in (reserved(rate, pace.ENDURANCE),)
+        ),
+        "At 1,000 ids a second, another",
+        *(
+            f"| {endurance} | {ids} | {calls} |"
+            for endurance in (0, 10, 60, 300, 900)
+            for ids, calls, _ in (reserved(1000, endurance),)
+        ),
+        f"`max_ids_ahead`, {pace.MAX_IDS_AHEAD:,} ids by default",
+        f"`safe_distance` times `step`, {DISTANCE * pace.CHAIN_STEP} ids by default",
+        "answers in 1 ms | in 5 ms | in 50 ms |",
+        *(
+            f"| {rate:,} a second | {' | '.join(settled(rate, ms / 1000) for ms in (1, 5, 50))} |"
+            for rate in (10**power for power in range(2, 6))
+        ),
+        f"| chain | {pace.CHAIN_STEP} |",
+        f"| segment | {DEFAULT_STEP:,} |",
+        f"for example daily numbers | {DEFAULT_STEP:,} |",
+        f"| `wait_timeout` | {PATIENCE:g} s |",
+        f"| `max_waiters` | {default(SegmentChainId, 'max_waiters'):,} |",
+    ),
+    DOCS / "howto" / "store-is-down.md": (
+        f"at most {DEFAULT_STEP:,} ids with the default step",
+        f"| 0 to {PATIENCE:g} | counters in web applications |",
+        f"| 0 to {_service.CALL_TIMEOUT:g} | id service | A request for a segment",
+        f"| {_pulse.PAUSE + _pulse.ANSWER:g} to 3 | id service | `/health/ready` names",
+        f"| {PATIENCE:g} | segment, `strict=True`, `step=1` | `wait_timeout` ends",
+        f"| {UNNOTICED_IF_STABLE} | Snowflake of a stable instance |",
+        f"Calls wait for `wait_timeout`, {WAIT:g} seconds, and then raise `MachineIdUnavailable",
+        f"| {UNNOTICED} | Snowflake |",
+        f"| {RESERVE - ALARM:g} to {RESERVE * pace.REFILL - ALARM:g} | chain |",
+        f"for less than {ALARM:g} seconds more",
+        f"| {RESERVED} | chain |",
+        f"Calls wait for `wait_timeout`, {PATIENCE:g} seconds, and then raise `SegmentUnavailable",
+        f"| {GUARD:g} | Snowflake |",
+        f"tries for {_options.USUAL_PATIENCE:g} seconds",
+        f"`strict=True` | within {open_state.LAST_BACKOFF:g} second.",
+        f"| Snowflake | within {_options.LAST_BACKOFF:g} seconds |",
+        f"| sharded | within {open_state.LAST_BACKOFF:g} second.",
+        f"grants no new ones for {QUARANTINE:g} seconds",
+        "| chains | 900 seconds at the usual rate",  # as given on the left
+        f"loses up to {pace.REFILL:g} times the ids",
+        "| 3,600 seconds, also starts",  # as given on the left
+        f"reaches its fence: {UNNOTICED} seconds,",
+        f"at most {LANE:,} ids a second on each node",
+        f"the span in Redis, {tiered.SPAN:,} ids, is used up",
+        f"Any of {striped.FEWEST_STORES} to {striped.MOST_STORES} stores is away",
+        f"| {BROKER:g} seconds at the usual rate, also",
+        f"loses up to {pace.MAX_IDS_AHEAD / 1e6:.1f} million ids",
+        f"`lead=200` bridges {200 - INTERVAL:g} to 200 seconds",
+    ),
     DOCS / "howto" / "which-generator.md": (
         "".join(f" | {rounded(WHICH[kind][1])} ({WHICH[kind][0]} x)" for kind in KINDS),
         "".join(f" | {WHICH[kind][2]} µs" for kind in KINDS),
@@ -190,18 +285,14 @@ ELSEWHERE: Final = {  # what other pages say of the same constants
     ),
     "reference/snowflake.md": (
         f"with `safe_guard=40, interval=10` it is {40 + QUARANTINE_MARGIN:g} seconds",
+        f"by up to `max_borrow` ({BORROWED:g} seconds by default)",
     ),
     "reference/generators.md": (
         "1,000 waiting tasks",
         "1,000 tasks that ask together",
         f"an id then costs {min(STRICT):.0f} to {max(STRICT):.0f} µs",
     ),
-    "howto/deploy-id-service.md": (
-        f"until their [mark], for {UNNOTICED} seconds",
-        f"free after the safe guard duration, {GUARD / 60:g} minutes",
-    ),
-    "howto/kubernetes-shutdown.md": (f"the safe guard duration, {GUARD / 60:g} minutes",),
-    "howto/machine-ids-kubernetes.md": (
+    "howto/kubernetes.md": (
         f"killed within the last {GUARD / 60:g} minutes",
         f"holds {GUARD / 10:g}. The default layout",
         f"the safe guard duration, {GUARD / 60:g} minutes",
@@ -213,15 +304,20 @@ ELSEWHERE: Final = {  # what other pages say of the same constants
         f"each is free {GUARD / 60:g} minutes after its last renewal",
         f"at most {QUARANTINE:g} s by default",
         f"`broken_threshold`, {BEHIND:g} s",
-        f"{UNNOTICED} s ahead (of a stable instance {UNNOTICED_IF_STABLE} s)",
-        f"`kill -9` one is unavailable for {GUARD / 60:g} minutes",
-        f"| `endurance` | {pace.ENDURANCE:g} s |",
+        f"the quarantine, {QUARANTINE:g} seconds by default",
     ),
-    "howto/restored-backups.md": (f"the quarantine, {QUARANTINE:g} seconds by default",),
     "howto/task-queues.md": (f"machine id taken for {GUARD / 60:g} minutes",),
     "howto/threads-and-celery.md": (f"the safe guard duration, {GUARD / 60:g} minutes",),
     "howto/workers.md": (f"at most {BY_HAND:g} seconds",),
     "glossary.md": (f"without a renewal; {GUARD / 60:g} minutes by default",),
+    "reference/server-api.md": (
+        f"fail within {_service.CALL_TIMEOUT:g} seconds, because each is a call to the store",
+        f"free after the safe guard duration, {GUARD / 60:g} minutes",
+    ),
+    "reference/statistics.md": (
+        f"{UNNOTICED} s ahead (of a stable instance {UNNOTICED_IF_STABLE} s)",
+        f"ahead of the clock, {INTERVAL / 4:g} s (of a stable instance {STABLE / 4:g} s)",
+    ),
     "reference/cli.md": (f"duration, {GUARD / 60:g} minutes by default",),
 }
 

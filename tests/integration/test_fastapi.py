@@ -37,7 +37,7 @@ from ._web import Process, StartError, serve
 pytestmark = [pytest.mark.integration]
 
 HOWTO = ROOT / "docs" / "howto"
-PAGES = [HOWTO / "fastapi.md", HOWTO / "kubernetes-shutdown.md"]
+PAGES = [HOWTO / "fastapi.md", HOWTO / "kubernetes.md"]
 FILES = {b.title: b.source for page in PAGES for b in blocks(page) if b.title}
 
 # An endpoint that tells when a request has come, and answers it when it may.

@@ -1,4 +1,4 @@
-"""The commands of the page on restored backups delete what the store takes for its marker."""
+"""The commands of the page Operate it delete what the store takes for its marker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.servers import EtcdServer, NatsServer, ValkeyServer, ZookeeperServer
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
-PAGE = Path(__file__).parents[2] / "docs" / "howto" / "restored-backups.md"
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "operate.md"
 
 
 def of_page(command: str) -> list[str]:

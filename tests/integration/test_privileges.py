@@ -54,7 +54,7 @@ from tests.servers.valkey import MARK
 
 pytestmark = pytest.mark.integration
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "howto" / "least-privileges.md"
+PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "rights.md"
 LATEST: Final = 2**53 - 1
 APP: Final = "app"
 

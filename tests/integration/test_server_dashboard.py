@@ -31,7 +31,7 @@ from ._web import serve
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
 
 PICTURES = os.environ.get("AIOCOSID_PICTURES")
-"""A folder for the pictures of docs/howto/dashboard.md."""
+"""A folder for the pictures of docs/howto/observe.md."""
 
 SECRET = "aiocosid_the-operators"  # noqa: S105 - a test's
 READER = "aiocosid_only-reads"
@@ -455,7 +455,7 @@ async def test_a_thousand_counters(browser: Browser) -> None:
 
 @pytest.mark.skipif(PICTURES is None, reason="AIOCOSID_PICTURES names no folder")
 async def test_pictures(browser: Browser, valkey: ValkeyServer) -> None:
-    """Take the pictures of docs/howto/dashboard.md."""
+    """Take the pictures of docs/howto/observe.md."""
     app = App(partial(shop, valkey.url), namespace="shop")
     views: list[tuple[str, ViewportSize, Any]] = [
         ("light", DESKTOP, "light"),

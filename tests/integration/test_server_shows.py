@@ -107,6 +107,8 @@ def test_a_hung_store(valkey_factory: Callable[[], ValkeyServer]) -> None:
         assert facts["Server"].startswith("serving in part ")
         assert facts["Generators"] == "2 of 2 up 2 with the ids in hand"
         assert server.ids(1)  # what is in hand is served
+        refused = client.post("/v1/segments/order?step=5")
+        assert (refused.status_code, refused.json()["kind"]) == (503, "no-id-now")
         assert str(valkey.port) not in f"{found}{facts}"
         valkey.resume()
         for each in SAYINGS:

@@ -1,4 +1,4 @@
-"""The applications of docs/howto/gunicorn.md under gunicorn --preload, asked over real HTTP."""
+"""The applications of docs/howto/workers.md under gunicorn --preload, asked over real HTTP."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.servers import HOST, ValkeyServer, free_port, wait_until
 
 pytestmark = [pytest.mark.integration]
 
-FILES = {b.title: b.source for b in blocks(ROOT / "docs" / "howto" / "gunicorn.md") if b.title}
+FILES = {b.title: b.source for b in blocks(ROOT / "docs" / "howto" / "workers.md") if b.title}
 
 # Opened and used before the fork, and again in the workers.
 WSGI = """

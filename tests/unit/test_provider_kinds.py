@@ -39,6 +39,7 @@ from aiocosid.generators import (
 )
 from aiocosid.machine import ManualMachineIdDistributor, StatefulSetMachineIdDistributor
 from aiocosid.segment import GroupBy, LeafSegmentId, RemoteId
+from aiocosid.segment.blocks import Block
 from aiocosid.snowflake import (
     COSID_S,
     JAVASCRIPT_SAFE_MS,
@@ -67,11 +68,11 @@ class Granting(MemoryStore):
         self.asked = {"margin": margin, **about}
         return MemorySequenceDistributor(**about)
 
-    async def take_ids(self, name: str, count: int) -> list[range]:
+    async def take_block(self, name: str, count: int) -> Block:
         """Grant ids of a generator, as a server does."""
         first = 1 + self.taken.get(name, 0)
         self.taken[name] = first + count - 1
-        return [range(first, first + count)]
+        return Block([range(first, first + count)], None)
 
 
 class Strange(IdGenerator):

@@ -18,7 +18,7 @@ from .test_reference_page import COMMANDS
 WORDS: dict[str, tuple[str, ...]] = {
     "step": ("next", "order", "--step"),
     "machine_bits": ("machines", "bits", "--set"),
-    "machine_id": ("machines", "revert", "--yes", "--"),
+    "machine_id": ("machines", "evict", "--yes", "--"),
     "safe_guard": ("init", "--wait", "--safe-guard"),
     "call_timeout": ("inspect", "--timeout"),
 }

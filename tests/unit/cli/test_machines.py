@@ -71,7 +71,7 @@ def test_a_stamp_of_zero_is_no_time(
     [only] = aiocosid.json("machines", "list")
     assert only["last_timestamp_ms"] is None
     types("n\n")
-    asked = aiocosid("machines", "revert", "5", "--namespace", "shop")
+    asked = aiocosid("machines", "evict", "5", "--namespace", "shop")
     assert "it was never renewed." in asked.out + asked.err
 
 
@@ -109,7 +109,7 @@ def test_a_damaged_entry(aiocosid: Command, scripted: ScriptedStore) -> None:
 def test_revert_without_asking(aiocosid: Command, scripted: ScriptedStore) -> None:
     """--yes is for scripts; what was done is said."""
     scripted.known = [[WEB, FREE]]
-    ended = aiocosid("machines", "revert", 3, "--namespace", "shop", "--yes")
+    ended = aiocosid("machines", "evict", 3, "--namespace", "shop", "--yes")
     assert (ended.code, ended.err) == (0, "aiocosid: written to redis://host\n")
     assert ended.out == "machine id 3 of namespace shop is free; web-3 held it\n"
     assert scripted.reverted == [("shop", 3)]
@@ -118,7 +118,7 @@ def test_revert_without_asking(aiocosid: Command, scripted: ScriptedStore) -> No
 def test_revert_asks_nobody_without_a_terminal(aiocosid: Command, scripted: ScriptedStore) -> None:
     """A script that forgot --yes changes nothing, and does not hang."""
     scripted.known = [[WEB]]
-    ended = aiocosid("machines", "revert", 3)
+    ended = aiocosid("machines", "evict", 3)
     assert (ended.code, ended.out, scripted.reverted) == (2, "", [])
     assert "--yes" in ended.err
 
@@ -134,7 +134,7 @@ def test_revert_asks_on_a_terminal(
     """It says who holds the id and that it must not run; only a yes is one, and Ctrl-D is a no."""
     scripted.known = [[WEB]]
     types(answer)
-    ended = aiocosid("machines", "revert", 3, "--namespace", "shop")
+    ended = aiocosid("machines", "evict", 3, "--namespace", "shop")
     assert ended.code == code
     assert scripted.reverted == ([("shop", 3)] if code == 0 else [])
     assert "held by web-3, which is stable" in ended.err
@@ -150,7 +150,7 @@ def test_revert_looks_again_after_the_answer(
     other = Machine(namespace="shop", machine_id=3, instance_id="web-9", last_timestamp_ms=1)
     scripted.known = [[WEB], [other]]
     types("y\n")
-    ended = aiocosid("machines", "revert", 3, "--namespace", "shop")
+    ended = aiocosid("machines", "evict", 3, "--namespace", "shop")
     assert (ended.code, ended.out, scripted.reverted) == (2, "", [])
 
 
@@ -160,7 +160,7 @@ def test_revert_of_an_id_that_nobody_holds(
 ) -> None:
     """It is a mistake of the caller, and says so."""
     scripted.known = [[WEB, FREE]]
-    ended = aiocosid("machines", "revert", machine_id, "--namespace", "shop", "--yes")
+    ended = aiocosid("machines", "evict", machine_id, "--namespace", "shop", "--yes")
     assert (ended.code, ended.out, scripted.reverted) == (2, "", [])
     assert ended.err.startswith("aiocosid: error: ")
 
@@ -289,7 +289,7 @@ def test_repair(aiocosid: Command, namespace: str) -> None:
     count = f"machine ids of namespace {namespace} were repaired\n"
     held = f"{told} is held by micro and stays as it is\n0 {count}"
     assert aiocosid("machines", "repair", *of).out == held
-    assert aiocosid("machines", "revert", 0, *of, "--yes").code == 0
+    assert aiocosid("machines", "evict", 0, *of, "--yes").code == 0
     [found] = aiocosid.json("machines", "repair", *of)
     assert (found["machine_id"], found["repaired"]) == (0, True)
     assert aiocosid("machines", "repair", *of).out == f"0 {count}"

@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
+from ruamel.yaml import YAML
+
 from aiocosid.integrations.metrics import MEASURED, READ, Metric
 from aiocosid.server._meters import SERVED
 
@@ -112,10 +114,12 @@ def test_the_dashboard_shows_what_there_is() -> None:
 
 
 def test_the_alerts_watch_what_there_is() -> None:
-    page = (DOCS / "howto" / "observe.md").read_text()
-    rules = page[page.index("groups:") :].partition("```")[0].split("- alert:")[1:]
-    assert len(rules) == 7
-    for rule in rules:
-        (expression,) = re.findall(r"^ +expr: (.+)$", rule, re.MULTILINE)
-        (summary,) = re.findall(r"^ +summary: (.+)$", rule, re.MULTILINE)
-        check(expression, summary)
+    """The pages name each of them."""
+    text = (DOCS / "grafana" / "aiocosid-alerts.yml").read_text()
+    (group,) = YAML(typ="safe").load(text)["groups"]
+    names = {rule["alert"] for rule in group["rules"]}
+    assert len(names) == len(group["rules"]) == 7
+    for page in ("observe.md", "operate.md"):
+        assert names <= set(re.findall(r"`(\w+)`", (DOCS / "howto" / page).read_text())), page
+    for rule in group["rules"]:
+        check(rule["expr"], rule["annotations"]["summary"])

@@ -137,7 +137,7 @@ def test_a_machine_id(slot: MachineSlot, facts: tuple[object, ...]) -> None:
 
 def test_a_note_is_about_one_instance() -> None:
     slot = MachineSlot(record=NOTE)
-    assert (slot.note_about("é"), slot.note_about("b"), MachineSlot().note_about("")) == (
+    assert (slot.record_about("é"), slot.record_about("b"), MachineSlot().record_about("")) == (
         NOTE,
         None,
         None,

@@ -207,7 +207,12 @@ async def test_a_provider_makes_it_for_all_who_ask_alike() -> None:
 async def test_groups_are_in_strict_order_each() -> None:
     """Nothing is kept in hand between two calls, whatever the step; and each group has its own."""
     store, year = MemoryStore(), GroupBy.year(zone="UTC")
-    options: dict[str, Any] = {"name": "order", "group_by": year, "kind": "segment", "step": 10}
+    options: dict[str, Any] = {
+        "name": "order",
+        "group_by": year,
+        "group_kind": "segment",
+        "step": 10,
+    }
     async with (
         GroupedSegmentId(store, strict=True, **options) as one,
         GroupedSegmentId(store, strict=True, **options) as two,
@@ -233,7 +238,7 @@ async def test_a_provider_agrees_on_strict_groups() -> None:
     year = GroupBy.year(zone="UTC")
     async with IdProvider(MemoryStore()) as ids:
         made = await ids.grouped("order", group_by=year, group_kind="segment", strict=True)
-        options: dict[str, Any] = {"group_by": year, "kind": "segment"}
+        options: dict[str, Any] = {"group_by": year, "group_kind": "segment"}
         assert await ids.grouped("order", strict=True, step=7, **options) is made
         with pytest.raises(BusyError, match="strict order"):
             await ids.grouped("order", **options)

@@ -18,11 +18,11 @@ APPLICATION = """
 from dataclasses import dataclass
 from typing import Annotated
 import aiocosid
-from aiocosid import CosId
+from aiocosid import GeneratedId
 
 @dataclass
 class Order:
-    id: Annotated[int, CosId("order")] = 0
+    id: Annotated[int, GeneratedId("order")] = 0
 
 async def place():
     order = Order()
