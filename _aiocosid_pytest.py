@@ -20,8 +20,9 @@ __all__ = ("aiocosid_clock", "aiocosid_ids", "aiocosid_store", "pytest_configure
 
 
 def pytest_configure() -> None:
-    """Let stores that tests make be disposable: they may be dropped, emptied and made again."""
+    """Let stores of tests be disposable, and have each id checked for its loop and thread."""
     os.environ.setdefault("AIOCOSID_DISPOSABLE", "1")
+    os.environ.setdefault("AIOCOSID_DEBUG", "1")
 
 
 @pytest.fixture

@@ -54,6 +54,7 @@ from tests.servers import (
 from tests.servers.valkey import MARK
 
 os.environ["AIOCOSID_DISPOSABLE"] = "0"  # the stores here are as a user's
+os.environ["AIOCOSID_DEBUG"] = "0"  # and so is what the hot path checks
 REQUIRED = os.environ.get("AIOCOSID_REQUIRE_SERVICES") == "1"
 SEED = os.environ.get("AIOCOSID_TEST_SEED", "0")
 HAS_UVLOOP = importlib.util.find_spec("uvloop") is not None

@@ -27,7 +27,15 @@ from ..errors import (
 from . import fork
 from .clock import SYSTEM_CLOCK
 from .fork import refuse_copy
-from .loop import TaskRoot, is_dead, loop_finder, no_loop, running_loop, start_root_task
+from .loop import (
+    TaskRoot,
+    is_dead,
+    loop_check,
+    loop_finder,
+    no_loop,
+    running_loop,
+    start_root_task,
+)
 from .open_state import Home
 
 if TYPE_CHECKING:
@@ -307,6 +315,7 @@ class Component:
         self._root = root
         # Its sleeps are its own: the others are the parent's, or of a dead loop.
         self._home = Home(self._clock, self._label(), root, self._unusable)
+        self._home.loop_check = loop_check(self._loop, self._home)
         self._reset()
         self._home.ended = None
 

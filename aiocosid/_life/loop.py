@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from operator import length_hint
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import anyio
 
-from ..errors import ClosedError, ForkedError
+from ..errors import ClosedError, ForkedError, WrongLoopError
 from . import fork
 
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
 __all__ = (
+    "CheckedIds",
     "TaskRoot",
     "Tenant",
     "Wakeup",
@@ -25,6 +28,7 @@ __all__ = (
     "in_a_task",
     "is_dead",
     "is_stray_cancellation",
+    "loop_check",
     "loop_finder",
     "new_wakeup",
     "no_loop",
@@ -70,6 +74,43 @@ def _trio_loop() -> object | None:
         return sys.modules["trio"].lowlevel.current_trio_token()  # type: ignore[no-any-return]
     except RuntimeError:
         return None
+
+
+def loop_check(loop: object, home: Any) -> Callable[[], None] | None:  # noqa: ANN401 - a `Home`
+    """Return what raises `WrongLoopError` off a loop, for each id; None unless that is switched on.
+
+    ``AIOCOSID_DEBUG`` does, and asyncio's debug mode.  Otherwise a boundary finds out.
+    """
+    from ..abc.variables import DEBUG, PREFIX, truth  # noqa: PLC0415 - needed to open alone
+
+    switched_on = truth(os.environ.get(f"{PREFIX}{DEBUG}".upper(), ""))
+    if not (switched_on or getattr(loop, "get_debug", bool)()):
+        return None
+
+    def check() -> None:
+        if running_loop() is not loop:
+            raise WrongLoopError(home.label) if home.ended is None else home.ended.again()
+
+    return check
+
+
+class CheckedIds:
+    """An iterator over ids that calls a function before each of them."""
+
+    __slots__ = ("_check", "_ids")
+
+    def __init__(self, check: Callable[[], None], ids: Iterable[int]) -> None:
+        self._check, self._ids = check, iter(ids)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> int:
+        self._check()
+        return next(self._ids)
+
+    def __length_hint__(self) -> int:
+        return length_hint(self._ids)
 
 
 def is_dead(loop: object) -> bool:

@@ -47,18 +47,20 @@ class Home:
     Attributes:
         clock: the component's.
         ended: why the component cannot be used, and the opening is over; None while it lasts.
+        loop_check: as `loop.loop_check` returns it.
         label: names it in messages.
         root: where its tasks run; None before it is open and once it is over.
         scopes: what is slept in; None if nothing is.
     """
 
-    __slots__ = ("clock", "ended", "label", "root", "scopes")
+    __slots__ = ("clock", "ended", "label", "loop_check", "root", "scopes")
 
     def __init__(
         self, clock: Clock, label: str, root: TaskRoot | None, ended: CosIdError | None
     ) -> None:
         self.clock = clock
         self.ended = ended
+        self.loop_check: Callable[[], None] | None = None
         self.label = label
         self.root = root
         self.scopes: list[anyio.CancelScope] | None = None  # an idle component is to be small

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from ..errors import InvalidArgumentError
+from ..errors.base import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -200,6 +201,7 @@ def resolve_zone(zone: object) -> tzinfo:
     Raises:
         InvalidArgumentError: there is no such zone.
     """
+    near = ""
     if isinstance(zone, tzinfo):
         return zone
     if isinstance(zone, str):
@@ -209,13 +211,14 @@ def resolve_zone(zone: object) -> tzinfo:
             distance = timedelta(hours=int(offset[2]), minutes=int(offset[3] or 0))
             return timezone(-distance if offset[1] == "-" else distance)
         # Most programs name no zone.
-        from zoneinfo import ZoneInfo, ZoneInfoNotFoundError  # noqa: PLC0415
+        import zoneinfo  # noqa: PLC0415
 
         try:
-            return ZoneInfo(zone)
-        except (ZoneInfoNotFoundError, ValueError, OSError):
-            pass  # unknown, no name at all, or a folder of names such as "America"
-    expected = "a tzinfo, 'UTC', an offset as '+08:00', or a zone that this system knows"
+            return zoneinfo.ZoneInfo(zone)
+        except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+            # Unknown, no name at all, or a folder of names such as "America".
+            near = did_you_mean(zone, zoneinfo.available_timezones())
+    expected = f"a tzinfo, 'UTC', an offset as '+08:00', or a zone that this system knows{near}"
     raise InvalidArgumentError("zone", zone, expected=expected)
 
 

@@ -12,6 +12,7 @@ from ..errors.base import MOST_SHOWN, SettingsProblem
 
 __all__ = (
     "CONFIG",
+    "DEBUG",
     "DELIMITER",
     "DISPOSABLE",
     "FILE",
@@ -41,6 +42,11 @@ CONFIG: Final = "config"
 
 DISPOSABLE: Final = "disposable"
 """The variable whose stores are for tests; it is no key of the settings."""
+
+DEBUG: Final = "debug"
+"""The variable that has each id checked for its loop and thread; it is no key of the settings."""
+
+_FLAGS: Final = ((DISPOSABLE,), (DEBUG,))
 
 TABLES: Final = ("stores", "machine", "share", "generators", "leaf_tags", "sharding", "server")
 KEYS: Final = ("close_timeout", "create", "namespace", "store", *TABLES)
@@ -159,13 +165,13 @@ def _problem(path: Path, name: str) -> tuple[SettingsProblem, bool] | None:
     first, *rest = path
     if _KUBERNETES.fullmatch(name[len(PREFIX) :].upper()):
         return None
-    if first in TABLES or path in {(CONFIG,), (DISPOSABLE,)} or (first in KEYS and not rest):
+    if first in TABLES or path in {(CONFIG,), *_FLAGS} or (first in KEYS and not rest):
         text, reason, is_ours = value_of(name), "", True
         if not text and is_file(name):
             reason = f"names a file without a text to read, {os.environ[name]!r}: correct the path"
         elif not text:
             reason = "is empty: give it a value, or unset it"
-        elif path == (DISPOSABLE,) and truth(text) is None:
+        elif path in _FLAGS and truth(text) is None:
             reason = f"is {text[:MOST_SHOWN]!r}; it has to be {TRUTH_WORDS}"
         if not reason:
             return None

@@ -21,7 +21,7 @@ from ..provider import OPTIONS
 from ..stores.columns import highest_in_column
 from ._exit import ExitCode, printable
 from ._options import DEFAULT_TIMEOUT, StoreUrl, Timeout, declared
-from ._output import confirmed, has_terminal, progress_bar, write
+from ._output import NoTerminalError, confirmed, has_terminal, progress_bar, write
 from ._schema import SqlDialect, dialect_of, write_schema
 from ._session import StoreSession
 from ._stores import chosen_store, chosen_stores
@@ -267,7 +267,7 @@ def _recover(
     if not request.says_yes:
         others = "all others" if floors else "every counter"
         question = LOST.format(where, ", ".join(sorted(floors)) or "none", others)
-        _ask(question, where, "given if there is no terminal to ask on, after a look at the floors")
+        _ask(question, where, "give --yes, after a look at the floors")
     create = partial(session.store.create_schema, after_loss=True)
     session.call(create, disposable=request.disposable)
     for name, above in found.items():
@@ -291,16 +291,16 @@ def _is_ready(session: StoreSession, markers: Sequence[MachineMarker], request: 
 
 def _confirm(where: str) -> None:
     """Ask for confirmation that no process holds a machine id; else end the command."""
-    expected = (
-        "given if there is no terminal to ask on and the store is empty; or --wait, or "
-        "--confirm-no-holders if no process that was started before holds a machine id in it"
+    remedy = (
+        "give --yes if the store is new, --confirm-no-holders if no process that was started "
+        "before holds a machine id in it, or else --wait"
     )
-    _ask(QUESTION.format(where), where, expected)
+    _ask(QUESTION.format(where), where, remedy)
 
 
-def _ask(question: str, where: str, expected: str) -> None:
+def _ask(question: str, where: str, remedy: str) -> None:
     if not has_terminal():
-        raise InvalidArgumentError("--yes", False, expected=expected)
+        raise NoTerminalError("--yes", remedy=remedy)
     if not confirmed(question):
         write(f"{where} was not initialised\n")
         raise typer.Exit(ExitCode.FAILED)

@@ -33,6 +33,7 @@ from ._options import (
     declared,
 )
 from ._output import (
+    NoTerminalError,
     TableFormat,
     TextFormat,
     confirmed,
@@ -145,8 +146,7 @@ def evict(
     safe guard.
     """
     if not yes and not has_terminal():
-        expected = "given if there is no terminal to ask on; the owner must not run any more"
-        raise InvalidArgumentError("--yes", yes, expected=expected)
+        raise NoTerminalError("--yes", remedy="give --yes if the owner does not run any more")
     with StoreSession.on(store, config, timeout=timeout) as session:
         namespace = session.namespace(namespace)
         owner = _owner(session, namespace, machine_id)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ..compat import Examinable
-from ..errors import InvalidArgumentError
+from ..errors import InvalidArgumentError, SchemaMissingError
+from ..errors.base import did_you_mean
 from ..provider import SYSTEMS
 from ._exit import ExitCode, printable
 from ._options import (
@@ -36,7 +37,8 @@ BY_ADDRESS: Final = {"leaf-workerid", "leaf-zk-normal", "leaf-zk-recycle"}
 
 def _known(system: str) -> str:
     if system not in SYSTEMS:
-        raise InvalidArgumentError("--from", system, expected=f"one of {', '.join(SYSTEMS)}")
+        expected = f"one of {', '.join(SYSTEMS)}{did_you_mean(system, SYSTEMS)}"
+        raise InvalidArgumentError("--from", system, expected=expected)
     return system
 
 
@@ -79,7 +81,11 @@ def check(
         examined = session.store
         if not isinstance(examined, Examinable):
             raise InvalidArgumentError("--from", system, expected="one that can be examined")
-        found = session.call(examined.examine)
+        try:
+            found = session.call(examined.examine)
+        except SchemaMissingError as error:
+            remedy = f"check that --store names the database of {system}, whose table this is"
+            raise SchemaMissingError(error.store, table=error.table, remedy=remedy) from error
     if output is TableFormat.JSON:
         write_json([asdict(each) for each in found])
     else:

@@ -17,6 +17,7 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
+from ..errors import InvalidArgumentError
 from ._exit import OutputError, printable
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from ..abc import Counter
 
 __all__ = (
+    "NoTerminalError",
     "TableFormat",
     "TextFormat",
     "confirmed",
@@ -133,6 +135,15 @@ def _time(seconds: int | None) -> str:
 def has_terminal() -> bool:
     """Return whether there is somebody to ask."""
     return sys.stdin is not None and sys.stdin.isatty()
+
+
+class NoTerminalError(InvalidArgumentError):
+    """A command has a question, and there is no terminal to ask it on."""
+
+    def __init__(self, option: str, *, remedy: str) -> None:
+        super().__init__(option, "not given", expected="given")
+        self.remedy = remedy
+        self.args = (f"there is no terminal to ask on; {remedy}",)
 
 
 def confirmed(question: str) -> bool:

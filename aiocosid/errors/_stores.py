@@ -91,12 +91,10 @@ class SchemaMissingError(StoreError):
         kind: ``"table"`` or ``"stream"``.
     """
 
-    def __init__(self, store: str, *, table: str, kind: str = "table") -> None:
-        super().__init__(
-            store,
-            f"{kind} {table!r} does not exist",
-            remedy="create it with 'aiocosid init --store URL' or 'await store.create_schema()'",
-        )
+    remedy = "create it with 'aiocosid init --store URL' or 'await store.create_schema()'"
+
+    def __init__(self, store: str, *, table: str, kind: str = "table", remedy: str = "") -> None:
+        super().__init__(store, f"{kind} {table!r} does not exist", remedy=remedy)
         self.table = table
         self.kind = kind
 

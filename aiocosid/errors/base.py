@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from functools import wraps
 from importlib import import_module
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 __all__ = (
     "MOST_SHOWN",
@@ -31,6 +33,7 @@ __all__ = (
     "UnsupportedRuntimeError",
     "WouldBlock",
     "WrongLoopError",
+    "did_you_mean",
     "shortened",
     "with_remedy",
     "with_wait",
@@ -75,6 +78,11 @@ class CosIdError(Exception):
         )
         return f"{PAGE}#{ours.__name__.lower()}"
 
+    def __init_subclass__(cls, **options: object) -> None:
+        super().__init_subclass__(**options)
+        if "__init__" in vars(cls):
+            cls.__init__ = _restorable(cls.__init__)  # type: ignore[method-assign]  # of a new class
+
     def again(self) -> Self:
         """Return a copy to raise once more, with the cause but without the old traceback."""
         copy: Self = _rebuild(type(self), self.args, self.__dict__)
@@ -93,9 +101,48 @@ def _rebuild(cls: type[_E], args: tuple[Any, ...], facts: dict[str, Any]) -> _E:
     return error
 
 
+def _restorable(build: Callable[..., None]) -> Callable[..., None]:
+    """Let an error also be built from its text alone, as Celery restores it from JSON.
+
+    Its facts are None then, and it is not retryable if that is one of them.
+    """
+
+    @wraps(build)
+    def init(self: CosIdError, *args: Any, **facts: Any) -> None:  # noqa: ANN401 - as `build` has
+        text = args[0] if len(args) == 1 and not facts and isinstance(args[0], str) else ""
+        try:
+            build(self, *args, **facts)
+            if not text or not _is_made_twice(str(self), text):
+                return
+        except TypeError:
+            if not re.search("[:;] ", text):
+                raise
+        code = build.__code__
+        names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+        self.__dict__.update(dict.fromkeys(names), remedy="")
+        self.args = (text,)
+
+    return init
+
+
+def _is_made_twice(message: str, text: str) -> bool:
+    """Return whether a message puts around a text what it has already."""
+    before, _, after = message.partition(text)
+    before, after = before.rstrip("'\""), after.lstrip("'\"").partition(";")[0]
+    has_both = text.startswith(before) and (before or (after and after in text))
+    return bool(has_both) or "\n" in text
+
+
+def did_you_mean(given: object, known: Iterable[str]) -> str:
+    """Return the end of a sentence: the known name that is most alike, if one is."""
+    matches: Any = import_module("difflib").get_close_matches
+    close = matches(str(given)[:MOST_SHOWN], tuple(known), 1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
 def with_remedy(what: str, remedy: str) -> str:
     """Return the text that ends with what to do; a cause that was quoted may have said it."""
-    return what if not remedy or what.endswith(remedy) else f"{what}; {remedy}"
+    return what if not remedy or what.endswith(remedy) else f"{what.rstrip(' .')}; {remedy}"
 
 
 def with_wait(what: str, waited: float, reason: str) -> str:
@@ -297,13 +344,16 @@ class NotOpenError(CosIdError):
 
     Attributes:
         what: what was used.
+        reason: that it is not open.
     """
 
     remedy = "use 'async with' or 'await task_group.start(x.run)'"
 
-    def __init__(self, what: str) -> None:
-        super().__init__(f"{what} is not open; {self.remedy}")
+    def __init__(self, what: str, *, reason: str = "is not open", remedy: str = "") -> None:
+        self.remedy = remedy or self.remedy
+        super().__init__(f"{what} {reason}; {self.remedy}")
         self.what = what
+        self.reason = reason
 
 
 class BusyError(CosIdError):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Generic, TypeVar
 from .._life import fork
 from .._life.callers import MAX_BATCH, TurnLine
 from .._life.component import Component
+from .._life.loop import CheckedIds
 from ..abc import DEFAULT_NAMESPACE, SHARE, IdGenerator, Statistics
 from ..abc.checks import check_integer, check_text
 from ..errors import ForkedError
@@ -78,7 +79,9 @@ class LocalGenerator(Component, Generic[T]):
         return not length_hint(self._budget)
 
     def _renew(self, left: int | None = None) -> None:
-        self._budget = iter(range(self._stretch if left is None else left))
+        budget = range(self._stretch if left is None else left)
+        check = self._home.loop_check
+        self._budget = iter(budget) if check is None else CheckedIds(check, budget)
         if self._unusable is not None:
             self._budget = NONE  # closed by a signal handler a moment ago
 

@@ -64,7 +64,9 @@ def default_provider() -> Provider:
     """
     check_loop("the default provider")
     if not _providers:
-        raise NotOpenError("the default provider, which `aiocosid.use_provider(ids)` sets,")
+        reason = "is not set, even where a provider is open"
+        remedy = "run this within 'with aiocosid.use_provider(ids):'"
+        raise NotOpenError("the default provider", reason=reason, remedy=remedy)
     return _providers[-1]
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from ..abc import DEFAULT_STEP, SHARE
 from ..abc.options import declared
 from ..errors import InvalidArgumentError, UnsupportedByStoreError
+from ..errors.base import did_you_mean
 from ..segment import SegmentChainId, SegmentId
 from ..segment.generator import resume
 from ..segment.options import GroupOptions, RemoteOptions
@@ -251,7 +252,8 @@ def _around(
 
     inner_kind = options.get("kind", "chain")
     if inner_kind not in INNER:
-        raise InvalidArgumentError("kind", inner_kind, expected=f"one of {', '.join(INNER)}")
+        expected = f"one of {', '.join(INNER)}{did_you_mean(inner_kind, INNER)}"
+        raise InvalidArgumentError("kind", inner_kind, expected=expected)
     kind_inside, _ = INNER[inner_kind]
     rest = {name: value for name, value in options.items() if name not in {"kind", "bits"}}
     inner: GeneratorSpec[IdGenerator] = _counted(kind_inside, rest)

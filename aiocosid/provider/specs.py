@@ -266,7 +266,10 @@ class KindMethod(Generic[M_co]):
         if name is None and (name := self._kind.name) is None:
             raise TypeError(f"{self.__name__}() is called without a name")
         spec = self._kind(**given).written(first.pop("converter", None))
-        return provider._ask(name, spec, **first)
+        asked = provider._ask(name, spec, **first)
+        if hasattr(asked, "cr_frame"):  # Python names it if the caller does not await it
+            asked.__qualname__ = self.__qualname__
+        return asked
 
     @property
     def __signature__(self) -> Signature:

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import InvalidArgumentError
+from ..errors.base import did_you_mean
 from ..stores.over import read_parts
 
 if TYPE_CHECKING:
@@ -49,6 +50,11 @@ STORES: Final = {
     "tiered": ("tiered", "TieredStore"),
 }
 """In `aiocosid.stores`: the module and the class of each scheme."""
+
+FROM_CLIENT: Final = (
+    "a URL such as memory://, or a store that you make from your own client, such as "
+    "SqlAlchemyStore(engine) of aiocosid.stores.sqlalchemy"
+)
 
 ENGINES: Final = re.compile(r"(mysql|mariadb|postgresql|sqlite)\+[a-z0-9]+")
 """Schemes with a driver are SQLAlchemy's."""
@@ -107,9 +113,16 @@ def store_from_url(url: str, *, instrument: Instrument | None = None) -> Store:
     if place is None:
         # Only the scheme: the rest may hold a password, and so may what is no URL at all.
         shown = f"{scheme}:..." if SCHEME.match(str(url)) else "..."
+        _, plus, inner = scheme.partition("+")
+        schemes = *STORES, *(f"{each}{plus}{inner}" for each in SYSTEMS)
+        near = did_you_mean(f"{scheme}:", (f"{each}:" for each in schemes))
         known = ", ".join(f"{name}:" for name in sorted(STORES))
         systems = ", ".join(f"{name}+" for name in SYSTEMS)
         expected = f"one that begins with {known}, or, for another system's tables, {systems}"
+        if shown == "..." and type(url) is not str:
+            raise InvalidArgumentError("url", type(url), expected=FROM_CLIENT)
+        if near:
+            expected = f"one with a known scheme{near}"
         raise InvalidArgumentError("url", shown, expected=expected)
     if scheme == "tiered":
         return _tiered(url, instrument)

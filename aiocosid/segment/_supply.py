@@ -195,7 +195,7 @@ class Demand:
         """Take note of a caller that found no id: the next landing makes the distance longer."""
         if not self._stock.fetched:
             return  # a new group's: nothing has been there yet
-        if waiting and not self.is_starved:
+        if waiting and not (self.is_starved or self._pace.keeps_none):
             self.is_starved = True
             self.starvations += 1
             self._life.emit(Starved)

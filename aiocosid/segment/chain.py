@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from .._life.atomic_step import EMPTY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 __all__ = ("FOREVER", "ChainNode", "IdSegment", "IdSegmentChain", "IdsInHand")
 
@@ -200,19 +200,21 @@ class IdsInHand:
         chain: what no piece has been cut from yet.
         exposed: what callers take from: the piece, or nothing during a step and at the end.
         floor: the last max id of this and all earlier openings: a sound store answers above it.
+        iterate: makes the piece of a range; ``iter``, or it checks who takes each id.
         piece: the ids that callers take; replaced, never refilled, so whoever holds an old one
             finds it used up.
         stop: the id behind the last one of the piece, one stride on.
         stride: from one id of the piece to the next.
     """
 
-    __slots__ = ("busy", "chain", "exposed", "floor", "piece", "stop", "stride")
+    __slots__ = ("busy", "chain", "exposed", "floor", "iterate", "piece", "stop", "stride")
 
     def __init__(self, floor: int | None = None) -> None:
         self.busy = False
         self.chain = IdSegmentChain()
         self.exposed: Iterator[int] = EMPTY
         self.floor = floor
+        self.iterate: Callable[[range], Iterator[int]] = iter
         self.piece: Iterator[int] = EMPTY
         self.stop, self.stride = 0, 1
 
@@ -250,7 +252,7 @@ class IdsInHand:
             return None
         piece, segment = cut
         self.stop, self.stride = piece.stop, piece.step
-        self.piece = iter(piece)
+        self.piece = self.iterate(piece)
         return segment
 
     def take(self, n: int) -> list[range]:
@@ -261,7 +263,7 @@ class IdsInHand:
             return self.chain.take(n)
         in_hand = range(stop - left * stride, stop, stride)
         if left > n:
-            self.piece = iter(in_hand[n:])
+            self.piece = self.iterate(in_hand[n:])
             return [in_hand[:n]] if n else []
         return [in_hand, *self.chain.take(n - left)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
+from functools import partial
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -11,6 +12,7 @@ from .._life.atomic_step import EMPTY
 from .._life.callers import MAX_BATCH, expand_ranges
 from .._life.clock import call_bounded
 from .._life.component import Component
+from .._life.loop import CheckedIds
 from ..abc import IdGenerator
 from ..abc.checks import check_integer
 from ..abc.options import takes
@@ -96,7 +98,7 @@ class SegmentGenerator(Component, IdGenerator):
                 if 0 < n <= left:
                     stop, stride = hand.stop, hand.stride
                     rest = stop - (left - n) * stride
-                    hand.piece = iter(range(rest, stop, stride))
+                    hand.piece = hand.iterate(range(rest, stop, stride))
                     return list(range(rest - n * stride, rest, stride))
             finally:
                 hand.exposed = hand.piece if home.ended is None else EMPTY
@@ -176,6 +178,8 @@ class SegmentGenerator(Component, IdGenerator):
             row_step=self._row_step,
         )
         self._hand: IdsInHand = self._opening.hand
+        if (check := self._home.loop_check) is not None:
+            self._hand.iterate = partial(CheckedIds, check)
 
     async def _start(self) -> None:
         await self._distributor.aopen()

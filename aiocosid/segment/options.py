@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias, get_args
 from ..abc import DEFAULT_NAMESPACE, DEFAULT_STEP, MAX_ID
 from ..abc.options import Bounds, Count, Options, Seconds, SecondsOrZero, declared
 from ..errors import InvalidArgumentError
+from ..errors.base import did_you_mean
 from .blocks import MAX_BLOCK
 from .chain import FOREVER
 from .pace import ENDURANCE, MAX_DISTANCE, MAX_IDS_AHEAD, QUIET_PERIOD, Pace
@@ -283,9 +284,8 @@ class GroupOptions(SegmentChainOptions):
         """Raise for the first one outside its range."""
         kinds = get_args(SegmentKind)
         if self.group_kind not in kinds:
-            raise InvalidArgumentError(
-                "group_kind", self.group_kind, expected=f"one of {', '.join(kinds)}"
-            )
+            expected = f"one of {', '.join(kinds)}{did_you_mean(self.group_kind, kinds)}"
+            raise InvalidArgumentError("group_kind", self.group_kind, expected=expected)
         super().__post_init__()
         if self.group_kind == "chain":
             if self.strict:

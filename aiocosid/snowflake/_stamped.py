@@ -73,6 +73,9 @@ class StampOpening(OpenState, Generic[H]):
         self.joined: MachineIdLease | None = None
         self._joining: anyio.CancelScope | None = None  # while it joins
         self.read_ns: Callable[[], int] = self.clock.wall_reader()
+        if (check := home.loop_check) is not None:
+            read_ns = self.read_ns
+            self.read_ns = lambda: (check(), read_ns())[1]
 
     # What a subclass fills in.
 

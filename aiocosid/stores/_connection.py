@@ -10,7 +10,8 @@ import asyncio
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from socket import gaierror
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 import anyio
 
@@ -19,6 +20,7 @@ from .._life.fork import NotCopyable
 from .._life.loop import is_dead
 from ..errors import (
     CosIdError,
+    StoreAuthenticationError,
     StoreError,
     StoreUnavailableError,
     UnsupportedRuntimeError,
@@ -54,6 +56,18 @@ def closed(store: str) -> StoreUnavailableError:
     )
 
 
+_OTHER_NAME: Final = "connect with a name that the certificate has, or issue one that has this name"
+_CERTIFICATES: Final = {
+    "certificate is not valid for": _OTHER_NAME,  # OpenSSL's words
+    "not in peer certificate": _OTHER_NAME,  # gRPC's
+    "certificate has expired": "renew the server's certificate",
+    "certificate is not yet valid": "set the clocks of this host and of the server right",
+}
+"""What to do about a certificate that a trusted authority has signed, by the refusal."""
+
+_NO_SUCH_HOST: Final = "correct the host in the URL, or let this machine resolve its name"
+
+
 def untrusted(
     store: str, text: str, remedy: str = "give its authority's certificate as ssl_ca_certs"
 ) -> StoreError:
@@ -61,15 +75,38 @@ def untrusted(
     return StoreError(store, f"the server's certificate is not trusted ({text})", remedy=remedy)
 
 
+def placed(error: CosIdError, exc: BaseException, place: str) -> CosIdError:
+    """Return an error that quotes a driver with the server's host and port, if they are known.
+
+    Args:
+        error: ours; errors with facts of their own are returned as they are.
+        exc: the driver's.
+        place: the servers, without credentials; empty if they are not known.
+    """
+    if type(error) not in {StoreError, StoreUnavailableError, StoreAuthenticationError}:
+        return error
+    quoting = cast("StoreError", error)
+    store = quoting.store if not place or place in str(error) else f"{quoting.store} {place}"
+    remedies = (each for words, each in _CERTIFICATES.items() if words in quoting.reason)
+    remedy = next(remedies, quoting.remedy)
+    if error.retryable and any(isinstance(each, gaierror) for each in causes_of(exc)):
+        remedy = _NO_SUCH_HOST
+    return type(quoting)(store, quoting.reason, remedy=remedy)
+
+
 @contextmanager
 def translate_errors(
-    meaning: Callable[[Any], CosIdError | None], *, kind: type[BaseException] = Exception
+    meaning: Callable[[Any], CosIdError | None],
+    *,
+    kind: type[BaseException] = Exception,
+    place: str = "",
 ) -> Generator[None]:
     """Raise an error of ours for each of a driver, which becomes its cause; let all others pass.
 
     Args:
         meaning: returns our error for one of the driver's; None for any other error.
         kind: the class of the errors that may be the driver's.
+        place: the servers, without credentials, which errors name; empty if they are not known.
     """
     try:
         yield
@@ -79,7 +116,7 @@ def translate_errors(
         if (error := meaning(exc)) is None:
             raise
         try:
-            raise error from exc
+            raise placed(error, exc, place) from exc
         finally:
             del error  # this frame is in its traceback: a cycle would keep all its frames alive
 

@@ -10,16 +10,16 @@ from ._connection import CALL_TIMEOUT
 from ._executor import CONNECT_TIMEOUT, MAX_CONNECTIONS
 from ._mysql import SESSION
 from ._sqlite import BUSY_TIMEOUT, uri_of
+from ._url import IN_PASSWORDS
 
 try:
-    from sqlalchemy import event, make_url
+    from sqlalchemy import URL, event, make_url
     from sqlalchemy.exc import SQLAlchemyError
     from sqlalchemy.ext.asyncio import create_async_engine
 except ImportError as _exc:  # SQLAlchemy says no more if greenlet is missing
     raise MissingExtraError(_exc.name or "greenlet", extra="sqlalchemy") from _exc
 
 if TYPE_CHECKING:
-    from sqlalchemy import URL
     from sqlalchemy.ext.asyncio import AsyncEngine
 
 __all__ = ("DialectName", "dialect_of", "engine_of", "label_of", "text_of")
@@ -78,7 +78,8 @@ def dialect_of(url: URL) -> DialectName:
 def label_of(url: URL) -> str:
     """Name the database, without credentials."""
     name = dialect_of(url)
-    return f"{name} {url.database}" if name == "sqlite" else name
+    place = URL.create(name, host=url.host, port=url.port, database=url.database)
+    return f"{name} {url.database if name == 'sqlite' else str(place).partition('://')[2]}"
 
 
 def text_of(url: object) -> str:
@@ -103,6 +104,8 @@ def engine_of(url: str) -> AsyncEngine:
         options = _OPTIONS.get(parsed.get_driver_name())
         if options is None or _is_in_memory(parsed):
             raise _refused(url)
+        if "@" in (parsed.host or ""):
+            raise _refused(url, f"one {IN_PASSWORDS}")
         if "init_command" in parsed.query:
             raise _refused(url, _NO_COMMAND)
         engine = create_async_engine(

@@ -52,6 +52,19 @@ __all__ = (
     "is_stale",
 )
 
+_NO_TLS: Final = "switch TLS on in the server, or off in the URL (sslmode, ssl or ssl-mode=disable)"
+_NO_OPTION: Final = (
+    "remove this option from the URL, or correct it: asyncpg leaves what it does not know to the "
+    "server; TLS is sslmode=require, or ssl=require with postgresql+asyncpg"
+)
+# Mistakes that drivers and servers tell as one error among many, and that no retry mends.
+_MISTAKES: Final = (
+    (r'database ".*" does not exist|Unknown database', "create it, or correct the URL's database"),
+    (r"rejected SSL upgrade|does not support SSL|WRONG_VERSION_NUMBER", _NO_TLS),
+    ("unrecognized configuration parameter|cannot be changed now|unexpected keyword", _NO_OPTION),
+    ("^ClientConfigurationError", "correct the URL's options"),
+)
+
 REPLACED: Final = "user-defined function raised exception"
 """SQLite's text if the file's identity cannot be determined any more; see `_sqlite`."""
 
@@ -115,7 +128,6 @@ _NOT_LET_IN: Final = re.compile(
     r"password authentication failed|no password supplied|no pg_hba\.conf entry"
     r'|role ".*" does not exist|authentication failed for user|permission denied for database'
 )
-_NO_DATABASE: Final = re.compile(r'database ".*" does not exist')
 
 # The name of a table, in a message of any language: quoted, with or without a schema.
 _TABLE: Final = re.compile(
@@ -173,6 +185,9 @@ def as_store_error(label: str, exc: BaseException, path: str = "") -> StoreError
     if code in _NO_TABLE or (code == sqlite3.SQLITE_ERROR and reason.startswith("no such table")):
         names = _TABLE.search(reason)
         return SchemaMissingError(label, table=(names and (names[1] or names[2])) or TABLE)
+    for pattern, remedy in _MISTAKES:
+        if re.search(pattern, f"{type(found).__name__}: {reason}"):
+            return StoreError(label, reason, remedy=remedy)
     return _kind(exc, code, reason)(label, reason)
 
 
@@ -185,8 +200,6 @@ def _kind(exc: BaseException, code: str | int | None, reason: str) -> type[Store
         return _BY_CODE.get(code, StoreError)
     if _NOT_LET_IN.search(reason):
         return StoreAuthenticationError
-    if _NO_DATABASE.search(reason):
-        return StoreError
     is_outage = _OUTAGES & {each.__name__ for each in type(exc).__mro__}
     is_lost = is_outage or getattr(exc, "connection_invalidated", False)
     return StoreUnavailableError if is_lost else StoreError
@@ -351,6 +364,7 @@ class PoolExecutor(Executor):
         pool: _Pool = None,
         *,
         connect: Callable[[], Awaitable[_Pool]] | None = None,
+        place: str = "",
     ) -> None:
         """Run on a pool; nothing is sent yet.
 
@@ -358,18 +372,20 @@ class PoolExecutor(Executor):
             driver: the driver.
             pool: the user's pool.
             connect: creates one of our own instead.
+            place: the servers of that, without credentials.
         """
+        label = f"{driver.label} {place}".rstrip()
         self._driver, self._is_own = driver, connect is not None
         connection: Connection[_Pool] = BorrowedConnection("the pool", pool)
         if connect is not None:
             connection = OwnedConnection(
-                f"the connection to {driver.label}",
+                f"the connection to {label}",
                 connect=connect,
                 disconnect=driver.disconnect,
                 salvage=driver.salvage,
                 silence=driver.silence,
             )
-        super().__init__(driver.label, connection)
+        super().__init__(label, connection)
 
     async def fetch_rows(self, statement: str, **values: Value) -> Sequence[Row]:
         pool = await self._connection.ready()

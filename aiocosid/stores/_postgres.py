@@ -33,7 +33,7 @@ from ._url import read_url
 
 if TYPE_CHECKING:
     from ._dialect import Creation, SqlCommit
-    from ._durability import Durability
+    from ._url import StoreUrl
 
 __all__ = ("POSTGRES", "dsn_of", "without_durability")
 
@@ -194,8 +194,8 @@ AND relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('{
 _DURABILITY: Final = re.compile(r"(?<=[?&])durability=([^&]*)(?:&|$)")
 
 
-def dsn_of(url: str) -> tuple[str, list[dict[str, Any]], Durability]:
-    """Return a URL for asyncpg, the hosts to try, and the ``durability`` option.
+def dsn_of(url: str) -> tuple[str, list[dict[str, Any]], StoreUrl]:
+    """Return a URL for asyncpg, the hosts to try, and the parsed URL.
 
     A host is the driver's arguments in addition to the URL; empty if there is only one host.
 
@@ -205,7 +205,8 @@ def dsn_of(url: str) -> tuple[str, list[dict[str, Any]], Durability]:
     found = read_url(url, SPEC)
     hosts = [{"host": host.name, "port": host.port} for host in found.hosts]
     plain, _ = without_durability(url)
-    return plain, hosts if len(hosts) > 1 else [{}], found.options["durability"]
+    plain = plain.replace("@", "%40", plain.count("@") - 1)  # of a password: the last one counts
+    return plain, hosts if len(hosts) > 1 else [{}], found
 
 
 def without_durability(url: str) -> tuple[str, Any]:

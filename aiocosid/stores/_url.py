@@ -45,6 +45,10 @@ PLACES: Final = {"db", "unix_socket", "host", "port"}
 """The options of a URL that say which server or database it is."""
 
 _ESCAPE: Final = "user, password, path and options percent-encoded"
+IN_PASSWORDS: Final = (
+    "with user, password, path and options percent-encoded: in a password '@' is %40, '/' is %2F, "
+    "'?' is %3F, '#' is %23, '[' is %5B, ']' is %5D and a space is %20"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +263,7 @@ class UrlSpec:
         user, colon, password = login.partition(":")
         # Most often a password with an unescaped '/', '?' or '#': so no part of it is shown.
         if "@" in path + query or _UNESCAPED.search(login + path + query):
-            raise self.refused(scheme)
+            raise self.refused(scheme, IN_PASSWORDS)
         if at and self.needs_both and not (user and colon):
             raise self.refused(scheme, "with user:password, or neither")
         path = unquote(slash + path).rstrip("/") or self.default_path
@@ -471,11 +475,19 @@ NATS: Final = UrlSpec(
 )
 """NATS with JetStream; the path is the prefix of streams and subjects."""
 
+_SSL_MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+
 POSTGRES: Final = UrlSpec(
     {"postgres": False, "postgresql": False},
     "postgresql://user:password@host:port/database",
     5432,
-    options={"durability": _DURABILITY},
+    options={
+        "durability": _DURABILITY,
+        "sslmode": choice("whether to use TLS; as for libpq", *_SSL_MODES),
+        "sslrootcert": _AUTHORITY,
+        "sslcert": _CERTIFICATE,
+        "sslkey": _KEY,
+    },
     takes_others=True,
 )
 """PostgreSQL; all other parts of the URL are for the driver."""

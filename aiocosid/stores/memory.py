@@ -64,11 +64,11 @@ class _InProcess(SequenceBackend):
     def __init__(self, clock: Clock) -> None:
         super().__init__("memory")
         # It lives as long as the process, so it has lost nothing.
-        self.identity = "memory"
+        self.identity: str = "memory"
         self._sequences: dict[str, SequenceState | None] = {}
-        self._clock = clock
-        self._fork_generation = fork.generation
-        self._steps = _Steps()
+        self._clock: Clock = clock
+        self._fork_generation: int = fork.generation
+        self._steps: _Steps = _Steps()
 
     async def aopen(self) -> None:
         self._refuse_child()

@@ -87,17 +87,18 @@ class MysqlStore(BackendStore[SqlBackend]):
         Raises:
             InvalidArgumentError: the URL is malformed.
         """
-        options, durability = _options_of(url)
+        options, found = _options_of(url)
 
         async def connect() -> _Pool:
             return Pool(0, MAX_CONNECTIONS, autocommit=True, init_command=SESSION, **options)
 
-        executor = PoolExecutor(_DRIVER, connect=connect)
-        return cls._on(SqlBackend(executor, MYSQL, DurabilityCheck(durability)), url)
+        executor = PoolExecutor(_DRIVER, connect=connect, place=f"{found}")
+        check = DurabilityCheck(found.options["durability"])
+        return cls._on(SqlBackend(executor, MYSQL, check), url)
 
 
-def _options_of(url: str) -> tuple[dict[str, Any], Durability]:
-    """Return the options of a connection, and what to do about a server that may lose grants.
+def _options_of(url: str) -> tuple[dict[str, Any], StoreUrl]:
+    """Return the options of a connection, and the parsed URL.
 
     Raises:
         InvalidArgumentError: the URL is malformed, or an option is unknown; no part of it is shown
@@ -115,7 +116,7 @@ def _options_of(url: str) -> tuple[dict[str, Any], Durability]:
         "unix_socket": query["unix_socket"],
         "ssl": _tls(found),
     }
-    return {name: value for name, value in options.items() if value}, query["durability"]
+    return {name: value for name, value in options.items() if value}, found
 
 
 def _tls(url: StoreUrl) -> ssl.SSLContext | None:

@@ -46,6 +46,7 @@ from ._connection import (
     Connection,
     OwnedConnection,
     fail_if_forked,
+    placed,
     silence,
     untrusted,
 )
@@ -89,6 +90,7 @@ EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
 NO_MESSAGE, IS_THERE, NO_STREAM, CONFLICT = 10037, 10058, 10059, 10071
 BUSY: Final = {10158, 10164, 10176, 10211}  # nothing was done: conflicting or too many writes
 STARTING: Final = {10008, 10009, NO_STREAM}  # errors of a stream that another process is creating
+_NO_JETSTREAM: Final = 10039  # for the user's account
 REFUSALS: Final = ("authorization", "authentication", "permissions")
 
 _NOT_SYNCED: Final = (
@@ -165,14 +167,22 @@ async def _connect(url: StoreUrl, tls: ssl.SSLContext | None) -> Client:
     return client
 
 
+def _told(client: Client) -> dict[str, Any]:
+    """Return what the server has said about itself."""
+    return client._server_info
+
+
 async def _close(client: Client) -> None:
     with anyio.move_on_after(CLOSE_TIMEOUT, shield=True), suppress(OSError):
         await client.close()
 
 
-def _as_store_error(label: str, exc: Exception) -> StoreError:
+def _as_store_error(label: str, exc: Exception, *, is_off: bool = False) -> StoreError:
     """Return aiocosid's error for one of the driver or the server."""
     text = str(exc) or "no answer in time"
+    if getattr(exc, "err_code", None) == _NO_JETSTREAM or is_off:
+        remedy = "switch JetStream on: nats-server -js, and for the account if it has one"
+        return UnsupportedByStoreError(label, f"JetStream is off ({text})", remedy=remedy)
     if isinstance(exc, ssl.SSLCertVerificationError):
         return untrusted(label, text)
     if any(word in text.lower() for word in REFUSALS):
@@ -232,7 +242,11 @@ class NatsBackend(Backend):
             # A request on a denied subject gets no reply; the driver gets an error instead.
             heard = client and isinstance(exc, TimeoutError) and client.last_error
             is_denied = heard is not earlier and "permissions" in str(heard).lower()
-            raise _as_store_error(self.label, heard if heard and is_denied else exc) from exc
+            # Otherwise JetStream may answer again: this server has it, or others of its cluster.
+            has_none = client and {"jetstream", "cluster"}.isdisjoint(_told(client))
+            is_off = bool(has_none) and type(exc).__name__ == "NoRespondersError"
+            heard = heard if heard and is_denied else exc
+            raise placed(_as_store_error(self.label, heard, is_off=is_off), exc, "") from exc
 
     def _ensure_usable(self, client: Client) -> None:
         """Refuse a server that is too old, and a connection that does not send.
@@ -277,7 +291,7 @@ class NatsBackend(Backend):
 
     async def _create(self, client: Client) -> None:
         common = {"storage": "file", "max_msgs_per_subject": 1, "allow_direct": True}
-        by_default = 3 if "cluster" in client._server_info else 1
+        by_default = 3 if "cluster" in _told(client) else 1
         common["num_replicas"] = self._options["replicas"] or by_default
         counters = {"subjects": [f"{self._prefix}.counter.*"], "allow_msg_counter": True}
         cells = {

@@ -100,7 +100,7 @@ class PostgresStore(BackendStore[SqlBackend]):
         Raises:
             InvalidArgumentError: the URL is malformed.
         """
-        dsn, hosts, durability = dsn_of(url)
+        dsn, hosts, found = dsn_of(url)
 
         async def connect() -> _Pool:
             return await _driver.create_pool(
@@ -113,8 +113,9 @@ class PostgresStore(BackendStore[SqlBackend]):
                 reset=_leave,
             )
 
-        executor = PoolExecutor(_DRIVER, connect=connect)
-        return cls._on(SqlBackend(executor, POSTGRES, DurabilityCheck(durability)), url)
+        executor = PoolExecutor(_DRIVER, connect=connect, place=f"{found}")
+        check = DurabilityCheck(found.options["durability"])
+        return cls._on(SqlBackend(executor, POSTGRES, check), url)
 
 
 # Refused, no answer, unknown host, reset; starting up; a standby where none is wanted.
@@ -131,7 +132,8 @@ async def _connected(hosts: Sequence[Mapping[str, Any]], dsn: str, **options: An
                 return await _driver.connect(dsn, **host, **options)
         return await _driver.connect(dsn, **last, **options)
     except ValueError as exc:
-        if isinstance(exc, OSError):
+        # The latter is about its options and files, and no part of the login.
+        if isinstance(exc, OSError) or type(exc).__name__ == "ClientConfigurationError":
             raise
     # The driver could not read the URL; its message may hold a part of the password.
     raise SPEC.refused("postgresql")

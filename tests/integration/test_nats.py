@@ -8,8 +8,9 @@ import os
 import socket
 import threading
 from base64 import urlsafe_b64encode
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
 from itertools import pairwise
 from math import inf
 from pathlib import Path
@@ -574,6 +575,51 @@ class TestFaults:
                 await counter.next_max_id(10)
             with pytest.raises(CounterNotCreatedError):  # nor for a process that starts now
                 await store.segment_distributor(name="order").next_max_id(10)
+
+
+class WithoutJetStream(NatsServer):
+    """A server, or an account of it, that has JetStream switched off."""
+
+    def __init__(self, accounts: str = "") -> None:
+        super().__init__(member="plain")
+        self.accounts = accounts
+
+    def prepare(self) -> None:
+        (self.directory / "accounts.conf").write_text(self.accounts)
+
+    def argv(self) -> Sequence[str | Path]:
+        words = [each for each in super().argv() if self.accounts or each != "--jetstream"]
+        return [*words, "-c", self.directory / "accounts.conf"]
+
+    def is_ready(self) -> bool:
+        with suppress(OSError):
+            socket.create_connection((self.host, self.port), 1).close()
+            return True
+        return False
+
+
+ACCOUNTS: Final = """accounts {
+    A { users = [{user: a, password: b}] }
+    B { jetstream: enabled, users = [{user: c, password: d}] }
+}
+"""
+
+
+@pytest.mark.parametrize(("accounts", "login"), [("", ""), (ACCOUNTS, "a:b@")])
+async def test_jetstream_is_off(accounts: str, login: str) -> None:
+    """It is not retried: somebody has to switch it on."""
+    with WithoutJetStream(accounts) as server:
+        url = server.url.replace("://", f"://{login}")
+        async with NatsStore.from_url(url) as store:
+            for call in (
+                store.create_schema,
+                store.counters,
+                partial(store.segment_distributor(name="order").next_max_id, 1),
+            ):
+                with pytest.raises(UnsupportedByStoreError, match="JetStream is off") as caught:
+                    await call()
+                assert not caught.value.retryable
+                assert caught.value.remedy.startswith("switch JetStream on")
 
 
 class TestLogin:

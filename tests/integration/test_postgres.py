@@ -9,11 +9,13 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
+from aiocosid import store_from_url
 from aiocosid.abc import MAX_ID
 from aiocosid.errors import (
     IdOverflowError,
     InvalidArgumentError,
     StoreAuthenticationError,
+    StoreError,
 )
 from aiocosid.stores.postgres import PostgresStore
 from tests.servers import (
@@ -29,6 +31,9 @@ driver: Any = asyncpg  # its annotations stop half-way
 
 
 Connection = Any
+
+LIBPQS = ("connect_timeout", "channel_binding", "keepalives", "gssencmode", "sslmod")
+"""Options of libpq's, and one that is misspelt."""
 
 
 @pytest_asyncio.fixture
@@ -112,6 +117,55 @@ class TestRefusals:
         """It runs one query at a time, and its transactions take grants back."""
         with pytest.raises(InvalidArgumentError, match=r"asyncpg\.Pool.*from_url"):
             PostgresStore(raw)
+
+
+@pytest.mark.parametrize(
+    ("driver", "query", "said"),
+    [
+        ("", "sslmode=require", "rejected SSL upgrade; switch TLS on .*sslmode"),
+        ("+asyncpg", "ssl=require", "rejected SSL upgrade; switch TLS on .*sslmode"),
+        ("+psycopg", "sslmode=require", "does not support SSL.*; switch TLS on .*sslmode"),
+        ("", "sslmode=verify-full", "root certificate file.*; correct the URL's options"),
+        ("", "ssl=true", "cannot be changed now; remove this option .*TLS is sslmode=require"),
+        ("+asyncpg", "sslmode=require", "'sslmode'; remove this option .*ssl=require with"),
+        *(("", f"{each}=1", f'"{each}"; remove this option') for each in LIBPQS),
+    ],
+)
+async def test_an_option_that_the_driver_does_not_know(
+    postgres_database: str, driver: str, query: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is the URL's, not an outage: nothing is tried again."""
+    monkeypatch.setenv("HOME", "/nonexistent")
+    url = postgres_database.replace("postgresql:", f"postgresql{driver}:")
+    async with store_from_url(f"{url}?{query}") as store:
+        with pytest.raises(StoreError, match=said) as caught:
+            await store.counters()
+    assert type(caught.value) is StoreError
+    assert postgres_database.rpartition("@")[2] in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        (
+            "sslmode=required",
+            "disable, allow, prefer, require, verify-ca or verify-full for sslmode",
+        ),
+        ("sslrootcert=/nowhere/ca.crt", "a file that can be read for sslrootcert"),
+    ],
+)
+async def test_an_option_is_checked_at_once(option: str, said: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=said):
+        PostgresStore.from_url(f"postgresql://h/db?{option}")
+
+
+async def test_a_password_with_an_at_sign(postgres: PostgresServer, postgres_database: str) -> None:
+    """Only the last one ends the login, whatever the driver thinks."""
+    place = postgres_database.rpartition("@")[2]
+    async with PostgresStore.from_url(f"postgresql://guest:p@ss@{place}") as store:
+        with pytest.raises(StoreAuthenticationError, match='failed for user "guest"') as caught:
+            await store.counters()
+    assert place in str(caught.value)
 
 
 class TestSchema:

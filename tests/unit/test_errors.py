@@ -5,16 +5,18 @@ from __future__ import annotations
 import ast
 import copy
 import inspect
+import json
 import pickle
 import re
 import traceback
 from collections.abc import Callable, Iterator
-from typing import Any
+from contextlib import suppress
+from typing import Any, cast
 
 import pytest
 
 import aiocosid
-from aiocosid import errors
+from aiocosid import GroupBy, errors
 from aiocosid.errors import (
     BusyError,
     ClockSkewError,
@@ -68,6 +70,7 @@ from aiocosid.errors import (
     WrongLoopError,
 )
 from aiocosid.errors.base import SettingsProblem
+from aiocosid.provider.default import generator_named
 from aiocosid.segment import SegmentChainId
 from aiocosid.testing import FailingDistributor
 
@@ -341,6 +344,67 @@ async def test_what_goes_wrong_in_the_first_hour_says_what_to_do() -> None:
         error = await provoked(call)
         assert begins_with_a_verb(error.remedy), error
         assert str(error).endswith(error.remedy)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: aiocosid.store_from_url("reddis://h"), "did you mean 'redis:'?"),
+        (lambda: aiocosid.store_from_url("leaff+mysql://h/x"), "did you mean 'leaf+mysql:'?"),
+        (lambda: aiocosid.store_from_url("redis+sentnel://h"), "did you mean 'redis+sentinel:'?"),
+        (lambda: aiocosid.connect(cast("Any", object())), r"SqlAlchemyStore\(engine\)"),
+        (lambda: GroupBy.day(zone="Europe/Berln"), "did you mean 'Europe/Berlin'?"),
+        (generator_named, "not set, even where a provider is open; .*'with aiocosid.use_provider"),
+        (
+            lambda: aiocosid.store_from_url("postgresql://u:p/w@h/d"),
+            "in a password '@' is %40, '/'",
+        ),
+        (lambda: aiocosid.store_from_url("mysql+asyncmy://u:p@w@h/d"), "in a password '@' is %40"),
+    ],
+)
+def test_a_mistake_is_named_where_it_was_made(call: Callable[[], object], said: str) -> None:
+    """A name that is nearly right leads to the right one, and not to a list of all."""
+    with pytest.raises(CosIdError, match=said.replace("?", r"\?").replace("+", r"\+")) as caught:
+        call()
+    assert str(caught.value).endswith(caught.value.remedy)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("kind", "chian", "is 'chian'; .*did you mean 'chain'?"),
+        ("converter", "radix26", "is 'radix26'; .*did you mean 'radix62'?"),
+    ],
+)
+def test_a_setting_that_is_nearly_right(key: str, value: str, said: str) -> None:
+    generator = {"kind": "chain", key: value}
+    with pytest.raises(InvalidSettingsError, match=said.replace("?", r"\?")):
+        aiocosid.configure({"store": "memory://", "generators": {"order": generator}})
+
+
+def test_a_call_that_is_not_awaited_has_its_public_name() -> None:
+    asked: Any = aiocosid.connect("memory://").segment("order")
+    assert asked.__qualname__ == "IdProvider.segment"
+    asked.close()
+
+
+@every_error
+def test_celery_restores_it_from_json(error: CosIdError) -> None:
+    """It calls the class with ``args``; facts are None then, and no error becomes retryable."""
+    twin = type(error)(*json.loads(json.dumps(error.args)))
+    assert type(twin) is type(error)
+    if not isinstance(error, GeneratorMissingError):  # it forgets which others there are
+        assert (str(twin), twin.args) == (str(error), error.args)
+    assert error.retryable or not twin.retryable
+    if type(error) is CosIdError:
+        return  # it adds nothing
+    with suppress(TypeError):  # the name of a thing is no text of ours
+        assert str(type(error)("shop.order")) != "shop.order"
+
+
+def test_a_quoted_sentence_has_one_end() -> None:
+    error = StoreUnavailableError("redis", "Error -2. Name or service not known.")
+    assert "known; try again" in str(error)
 
 
 def test_a_class_of_your_own_leads_to_ours() -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...abc.dates import iso_text
 from ...errors import InvalidArgumentError
+from ...errors.base import did_you_mean
 from ...segment import GroupBy
 from ...snowflake import (
     LAYOUTS,
@@ -40,7 +41,7 @@ def layout_of(section: LayoutSettings) -> SnowflakeLayout:
     if section.name is None:
         return _made(section)
     if section.name not in LAYOUTS:
-        expected = f"one of {', '.join(LAYOUTS)}"
+        expected = f"one of {', '.join(LAYOUTS)}{did_you_mean(section.name, LAYOUTS)}"
         raise InvalidArgumentError("name", section.name, expected=expected)
     others = section.model_fields_set - {"name", "epoch"}
     if others:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast, get_args
 
+from ...errors.base import did_you_mean
 from ._generators import GeneratorSettings
 from ._models import (
     LeafTagsSettings,
@@ -98,6 +100,9 @@ def _problem(found: Mapping[str, Any], given: Given) -> tuple[Path, SettingsProb
             reason = "has to be a table"
         case _:
             reason = _shown(path, given.data) + _in_words(str(found["msg"]))
+    value, *known = re.findall("'([^']+)'", reason) or [""]
+    if reason.startswith(f"is {value!r}; ") and known:
+        reason += did_you_mean(value, known)
     return path, given.problem(path, reason)
 
 
@@ -157,7 +162,8 @@ def _section(path: Path, data: object) -> type[BaseModel]:
 def _shown(path: Path, data: object) -> str:
     """Return the value as the beginning of a message; empty if it may be secret."""
     for part in path:
-        data = cast("Mapping[str, Any]", data).get(part) if isinstance(data, Mapping) else None
+        if not (isinstance(data, str) and part == "type"):  # a text is short for such a table
+            data = cast("Mapping[str, Any]", data).get(part) if isinstance(data, Mapping) else None
     is_secret = not SECRET.isdisjoint(path) or (isinstance(data, str) and "://" in data)
     if is_secret or data is None or isinstance(data, Mapping | list):
         return ""

@@ -150,9 +150,9 @@ async def close_channel(channel: Message) -> None:
         _channels.open.discard(channel)
 
 
-def as_store_error() -> AbstractContextManager[None]:
+def as_store_error(place: str = "") -> AbstractContextManager[None]:
     """Translate the driver's errors; let all others pass."""
-    return translate_errors(_meaning, kind=BaseException)
+    return translate_errors(_meaning, kind=BaseException, place=place)
 
 
 def _meaning(exc: BaseException) -> StoreError | None:
@@ -533,7 +533,7 @@ class EtcdLink(Link[Any]):
             StoreError: the cluster refuses.
         """
         self._ensure_own()
-        with fail_if_forked(), as_store_error():
+        with fail_if_forked(), as_store_error(self.name):
             session = await self._connection.ready()
             place = asyncio.get_running_loop(), key
             line = self._lines.setdefault(place, asyncio.Lock()) if key else nullcontext()

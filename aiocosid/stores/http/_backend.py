@@ -100,7 +100,7 @@ class HttpBackend(Backend):
             ForkedError: the connections are the parent's.
             UnsupportedRuntimeError: the loop is not asyncio's.
         """
-        with translate_errors(_meaning):
+        with translate_errors(_meaning, place=self.name):
             answer = Answer(*await (await self.link.ready()).ask(method, path, query))
         if answer.status not in OK and answer.code not in codes:
             raise answer.refusal()
@@ -108,7 +108,7 @@ class HttpBackend(Backend):
 
     async def ask_server(self) -> ServerInfo:
         """Send a request that changes nothing: whatever is answered, the proxy is there."""
-        with translate_errors(_meaning):
+        with translate_errors(_meaning, place=self.name):
             await (await self.link.ready()).ask("GET", "/actuator/health")
         return ServerInfo(version="")
 

@@ -55,7 +55,7 @@ try:
     from redis.asyncio import Redis, RedisCluster
     from redis.asyncio.cluster import ClusterNode
     from redis.asyncio.retry import Retry
-    from redis.asyncio.sentinel import Sentinel
+    from redis.asyncio.sentinel import MasterNotFoundError, Sentinel
     from redis.backoff import NoBackoff
     from redis.credentials import UsernamePasswordCredentialProvider
     from redis.exceptions import ReadOnlyError, RedisError, ResponseError
@@ -106,9 +106,9 @@ _MOVING: Final = (
 )
 
 
-def as_store_error(namespaced_name: str = "", key: str = "") -> AbstractContextManager[None]:
+def as_store_error(name: str = "", key: str = "", place: str = "") -> AbstractContextManager[None]:
     """Translate the driver's errors; let all others pass."""
-    return translate_errors(partial(_meaning, namespaced_name, key))
+    return translate_errors(partial(_meaning, name, key), place=place)
 
 
 def _meaning(namespaced_name: str, key: str, exc: Exception) -> CosIdError | None:
@@ -347,21 +347,23 @@ class RedisLink(Link[RedisSession]):
 
     Attributes:
         name: the servers, without credentials.
+        place: likewise, in errors; empty for the user's client.
         demands: the demands on the server.
         durability: the check of the server's settings.
         is_cluster: whether keys are in slots.
     """
 
-    __slots__ = ("demands", "durability", "is_cluster", "name")
+    __slots__ = ("demands", "durability", "is_cluster", "name", "place")
 
     def __init__(self, client: RedisClient | StoreUrl, demands: Demands) -> None:
         self.demands: Demands = demands
         self.name: str = "on your client"
+        self.place: str = ""
         pool = None
         connection: Connection[RedisSession]
         self.is_cluster: bool
         if isinstance(client, StoreUrl):
-            self.name = f"{client.scheme} {client}"
+            self.name, self.place = f"{client.scheme} {client}", str(client)
             self.is_cluster = is_cluster(client)
             socket_timeout = client.options["socket_timeout"]
 
@@ -443,7 +445,8 @@ class RedisLink(Link[RedisSession]):
             UnsupportedRuntimeError: the loop is not asyncio's.
         """
         seconds = None if may_last else CALL_TIMEOUT
-        with as_store_error(counter, key.decode()), anyio.move_on_after(seconds):
+        translated = as_store_error(counter, key.decode(), self.place)
+        with translated, anyio.move_on_after(seconds):
             session = await self._connection.ready()
             try:
                 return await session.call(command)
@@ -543,6 +546,36 @@ def _cluster(url: StoreUrl, options: dict[str, Any]) -> RedisCluster:
     return RedisCluster(startup_nodes=nodes, ssl=url.tls, reinitialize_steps=0, **options)
 
 
+class _Sentinels(Sentinel):
+    """Tells why no master was found: the driver says the same for all reasons."""
+
+    store = STORE
+    is_known = False  # whether one of them has ever known the service, however its master is
+
+    def check_master_state(self, state: dict[str, Any], service_name: str) -> bool:
+        self.is_known = True
+        return bool(super().check_master_state(state, service_name))  # pyright: ignore[reportUnknownMemberType]
+
+    async def discover_master(self, service_name: str) -> tuple[str, int]:
+        try:
+            return await super().discover_master(service_name)  # type: ignore[no-any-return]
+        except MasterNotFoundError as exc:
+            kind: type[StoreError]
+            text, _, failures = str(exc).partition(" : ")
+            if any(word in failures for word in (*_AUTHENTICATION, *_REFUSALS)):
+                kind, why = StoreAuthenticationError, "the sentinels refuse the login"
+                remedy = "correct sentinel_username and sentinel_password in the URL"
+            elif failures:
+                kind, why = StoreUnavailableError, "a sentinel does not answer"
+                remedy = "try again, and if it lasts, check that sentinels run on these hosts"
+            elif self.is_known:
+                raise
+            else:
+                kind, why = StoreError, "no sentinel knows a service of this name"
+                remedy = "correct the service, the first part of the URL's path"
+            raise kind(self.store, f"{text}: {why}", remedy=remedy) from None
+
+
 def _behind_sentinels(url: StoreUrl, options: dict[str, Any]) -> tuple[Any, ...]:
     sentinel_options = {
         name: each
@@ -555,6 +588,7 @@ def _behind_sentinels(url: StoreUrl, options: dict[str, Any]) -> tuple[Any, ...]
     login = url.options["sentinel_username"], url.options["sentinel_password"]
     sentinel_options |= {"ssl": url.tls, "credential_provider": _login(*login)}
     hosts = [tuple(each) for each in url.hosts]
-    sentinel: Any = Sentinel(hosts, sentinel_kwargs=sentinel_options)  # type: ignore[no-untyped-call]
+    sentinel: Any = _Sentinels(hosts, sentinel_kwargs=sentinel_options)  # type: ignore[no-untyped-call]
+    sentinel.store = f"{STORE} {url}"
     client = sentinel.master_for(url.options["service"], ssl=url.tls, **options)
     return (client, *sentinel.sentinels)

@@ -28,7 +28,7 @@ _meaning = partial(as_store_error, store=LABEL, remedy="give its authority as ss
 class HttpEndpoint:
     """One server's address."""
 
-    __slots__ = ("_session",)
+    __slots__ = ("_place", "_session")
 
     def __init__(self, url: str, *, token: str, verify: ssl.SSLContext | bool) -> None:
         """Describe it; nothing is sent yet.  Needs a running loop.
@@ -38,6 +38,7 @@ class HttpEndpoint:
             token: the bearer token; empty for none.
             verify: how to check the server's certificate.
         """
+        self._place = url.partition("://")[2]
         client = make_client(
             url,
             headers={"Authorization": f"Bearer {token}"} if token else {},
@@ -47,7 +48,8 @@ class HttpEndpoint:
 
     async def exchange(self, op: str, args: bytes, *, seconds: float) -> dict[str, Any]:
         """Send a call once; see `RemoteEndpoint.exchange`."""
-        with translate_errors(_meaning), anyio.move_on_after(seconds):
+        translated = translate_errors(_meaning, place=self._place)
+        with translated, anyio.move_on_after(seconds):
             status, body = await self._session.ask("POST", f"/v1/store/{op}", content=args)
             if status == HTTPStatus.OK:
                 return answer_of(body)

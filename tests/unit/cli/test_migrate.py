@@ -58,6 +58,8 @@ def test_a_missing_table(aiocosid: Command) -> None:
     Path("leaf.db").touch()
     ended = aiocosid("migrate", "check", "--from", "leaf", "--store", STORE)
     assert ended.code == 4
+    assert "check that --store names the database of leaf" in ended.err
+    assert "aiocosid init" not in ended.err
     assert "leaf_alloc" in ended.err
 
 

@@ -33,6 +33,23 @@ from .._kit import Call, Ear, settled
 from ._kit import counter, drain, gated
 
 
+@pytest.mark.parametrize(("options", "starved"), [({"step": 1}, 0), ({"strict": True}, 0), ({}, 2)])
+async def test_only_one_that_keeps_ids_is_starved(
+    clock: ManualClock, ear: Ear, options: dict[str, int], starved: int
+) -> None:
+    """With a step of 1 each call waits for the store, which is no news."""
+    step, strict = options.get("step", 2), bool(options.get("strict"))
+    store = SlowDistributor(counter(step=step), latency=0.5, clock=clock)
+    generator = SegmentId(store, strict=strict, clock=clock, instrument=ear)
+    Call(generator.__aenter__)
+    await clock.advance(0.5)
+    for _ in range(5):
+        Call(generator.next_id)
+        await clock.advance(0.5)
+    await generator.aclose()
+    assert len([each for each in ear.events if isinstance(each, Starved)]) == starved
+
+
 async def test_the_life_of_a_chain_in_events(clock: ManualClock, ear: Ear) -> None:
     """Fetched, starved, failed, grown, timed out, discarded: each is told once, with its facts."""
     store = FailingDistributor(SlowDistributor(counter(), latency=0.5, clock=clock))

@@ -13,9 +13,11 @@ from functools import partial
 import anyio
 import pytest
 
+from aiocosid import connect
 from aiocosid.abc.events import Event, SegmentFetched
 from aiocosid.errors import ClosedError, CosIdError, NotOpenError, WouldBlock, WrongLoopError
 from aiocosid.segment import SegmentChainId, SegmentId
+from aiocosid.stores.memory import MemoryStore
 from aiocosid.testing import WrappedDistributor
 
 from ._kit import Generator, counter
@@ -50,6 +52,40 @@ async def test_another_loop_gets_an_error_at_the_boundary_at_the_latest(
         mine += [await generator.next_id() for _ in range(30)]
     assert len(stolen) < 10
     assert len({*mine, *stolen}) == len(mine) + len(stolen)
+
+
+@pytest.mark.parametrize("switch", ["AIOCOSID_DEBUG", "asyncio"])
+@pytest.mark.parametrize(
+    "kind", ["segment", "segment_chain", "snowflake", "cached_snowflake", "counter"]
+)
+async def test_a_switch_checks_every_call(
+    kind: str, switch: str, elsewhere: Callable[..., object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With it no id goes astray; the owner takes all of them."""
+    if switch == "asyncio":
+        asyncio.get_running_loop().set_debug(True)
+    else:
+        monkeypatch.setenv(switch, "1")
+
+    async def steal() -> None:
+        for call in (generator.next_id, lambda: generator.next_ids(1)):
+            with pytest.raises(WrongLoopError):
+                await call()
+
+    try:
+        async with connect(MemoryStore(), create="disposable") as ids:
+            generator = await getattr(ids, kind)("order")
+            mine = [await generator.next_id() for _ in range(3)]
+            for _ in range(3):
+                elsewhere(asyncio.run, steal())
+                with pytest.raises(WrongLoopError):
+                    elsewhere(generator.next_id_nowait)
+                mine += [await generator.next_id(), *await generator.next_ids(2)]
+        assert len(set(mine)) == 12
+        if kind == "segment":
+            assert mine == [*range(1, 13)], "none was taken from it"
+    finally:
+        asyncio.get_running_loop().set_debug(False)
 
 
 async def test_a_batch_is_refused_at_once(elsewhere: Callable[..., object]) -> None:

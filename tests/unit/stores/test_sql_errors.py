@@ -89,6 +89,7 @@ HOSTS: dict[str, tuple[str, list[dict[str, Any]], str]] = {
     "postgres://me:p,w@[::1]:5,c/x?durability=refuse&y=a,b": (
         *("postgres://me:p,w@[::1]:5,c/x?y=a,b", PAIR, "refuse"),
     ),
+    "postgresql://u@x:p@w@db/shop": ("postgresql://u%40x:p%40w@db/shop", ONE, "warn"),
     "postgresql:///shop?host=/run&durability=ignore": (
         *("postgresql:///shop?host=/run", ONE, "ignore"),
     ),
@@ -98,7 +99,8 @@ HOSTS: dict[str, tuple[str, list[dict[str, Any]], str]] = {
 @pytest.mark.parametrize(("url", "told"), HOSTS.items())
 def test_each_host_of_a_url(url: str, told: tuple[str, list[dict[str, Any]], str]) -> None:
     """Each of several is told beside the URL, of which all but our own option stays as it is."""
-    assert _postgres.dsn_of(url) == told
+    dsn, hosts, found = _postgres.dsn_of(url)
+    assert (dsn, hosts, found.options["durability"]) == told
 
 
 @pytest.mark.parametrize(("code", "meaning"), SQLITE)

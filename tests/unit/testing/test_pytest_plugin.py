@@ -109,7 +109,7 @@ class Suite:
 
         They have an environment of a user's, where nobody has said what stores are for.
         """
-        ours = ("PYTEST_", "AIOCOSID_DISPOSABLE")
+        ours = ("PYTEST_", "AIOCOSID_DISPOSABLE", "AIOCOSID_DEBUG")
         done = subprocess.run(
             [sys.executable, "-m", "pytest", *QUIET, *options],
             cwd=self.root,
@@ -244,3 +244,24 @@ def test_a_store_of_production_stays_one(suite: Suite) -> None:
     )
     options = ("-q", "-o", "asyncio_mode=strict", *STRICT)
     assert "1 passed" in suite.run(*options)
+
+
+THREAD_TESTS = """
+import asyncio, threading
+import aiocosid, aiocosid.errors, pytest
+
+@pytest.mark.asyncio
+async def test_a_thread(aiocosid_store):
+    async with aiocosid.connect("memory://", create=True) as ids:
+        orders = await ids.segment("order")
+        await orders.next_id()
+        with pytest.raises(aiocosid.errors.WrongLoopError):
+            await asyncio.to_thread(orders.next_id_nowait)
+        assert await orders.next_id() == 2
+"""
+
+
+def test_each_call_is_checked_for_its_thread(suite: Suite) -> None:
+    """Without the plugin a test would pass until the ids in hand are used up."""
+    suite.write("test_thread.py", THREAD_TESTS)
+    assert "1 passed" in suite.run("-q", "-o", "asyncio_mode=strict", *STRICT)
