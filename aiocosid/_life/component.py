@@ -77,6 +77,10 @@ NO_GIL = (
 WITH_GIL = "use the build with the GIL, or PYTHON_GIL=1"
 
 
+CONDITIONS: dict[type[CosIdError], str] = {NotOpenError: "not open", ClosedError: "closed"}
+"""The usual conditions of a component that is not open, by its error."""
+
+
 class _Closing:
     """A closing under way, for all who wait for its end.
 
@@ -136,6 +140,16 @@ class Component:
         self._before: Callable[[], Awaitable[None]] | None = None  # what an opening begins with
         self._opening: Any = None  # the state of one opening, where it has an object of its own
         self._home = Home(self._clock, self._label(), None, NotOpenError(self._label()))
+
+    def __repr__(self) -> str:
+        """Name it, and say whether it is open."""
+        return f"<{self._label()} {self._condition}>"
+
+    @property
+    def _condition(self) -> str:
+        """Whether it is open, for its repr; a failure by the name of its error."""
+        why = self._unusable
+        return "open" if why is None else CONDITIONS.get(type(why), type(why).__name__)
 
     # What a subclass fills in.
 

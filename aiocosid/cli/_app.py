@@ -20,6 +20,7 @@ from ..stores.columns import highest_in_column
 from ._bench import BENCH_NAME, BENCH_NAMESPACE, Measurement, measure
 from ._broker import broker
 from ._doctor import doctor
+from ._examples import EXAMPLES
 from ._exit import PROGRAM, ExitCode, printable, redacted
 from ._init import init
 from ._machines import machines, tell_quarantines
@@ -60,16 +61,19 @@ __all__ = ("app", "command_tree", "run")
 
 HELP: Final = ["--help", "-h"]
 
-# Where a command is in the help; a newcomer reads it from the top.
-START: Final = "To begin with"
-CHECK: Final = "To look and to check"
-IDS: Final = "To make and to repair ids"
-SERVE: Final = "To serve"
+PANELS: Final = {
+    "Ids": ("next", "snowflake", "parse", "set-floor", "series"),
+    "Store": ("init", "doctor", "inspect", "watch", "bench", "migrate"),
+    "Machine ids": ("machines",),
+    "Service": ("serve", "broker", "token"),
+    "Settings": ("check-config", "groups"),
+}
+"""The commands of each panel of the help, in their order."""
 
 app = typer.Typer(
-    help="Unique, rising, compact ids from a counter that many processes share.",
-    epilog="Exit codes: 0 done, 1 a check has failed, 2 bad argument, 3 store unavailable (try "
-    "again), 4 store refused, 5 ids used up or store rolled back, 130 Ctrl-C.",
+    help="Generate unique ids, and inspect and repair the stores that they come from.",
+    epilog="Exit codes: 0 done, 1 a check failed, 2 invalid argument, 3 store unavailable (try "
+    "again), 4 store refused, 5 ids exhausted or store rolled back, 130 Ctrl-C.",
     rich_markup_mode="markdown",
     context_settings={"help_option_names": HELP},
     invoke_without_command=True,
@@ -100,20 +104,27 @@ def run(argv: Sequence[str] | None = None) -> int:
 
 
 def command_tree() -> Any:  # noqa: ANN401 - click's, which typer does not name in all releases
-    """Return all commands; their help has words for values, and never the names of types."""
-    tree = typer.main.get_command(app)
-    _hide_types(tree)
+    """Return all commands; their help has panels, examples, and words instead of types."""
+    tree: Any = typer.main.get_command(app)
+    for panel, names in PANELS.items():
+        for name in names:
+            tree.commands[name] = found = tree.commands.pop(name)  # in this order
+            found.rich_help_panel = panel
+    _complete(tree, "")
     return tree
 
 
-def _hide_types(command: Any) -> None:  # noqa: ANN401 - as above
+def _complete(command: Any, path: str) -> None:  # noqa: ANN401 - as above
+    if examples := EXAMPLES.get(path):
+        lines = (f"- `{PROGRAM} {path} {each}`" for each in examples)
+        command.epilog = "\n\n".join(("Examples:", *lines))
     for param in command.get_params(typer.Context(command, help_option_names=HELP)):
         if getattr(param, "is_flag", False):
             param.metavar = ""
         elif param.param_type_name == "argument":
             param.display_type = _no_type  # its name says it already
-    for each in getattr(command, "commands", {}).values():
-        _hide_types(each)
+    for name, each in getattr(command, "commands", {}).items():
+        _complete(each, f"{path} {name}".strip())
 
 
 def _no_type(ctx: object) -> str:  # noqa: ARG001 - typer's signature
@@ -142,7 +153,7 @@ def _program(
         raise typer.Exit(ExitCode.USAGE)
 
 
-@app.command("next", rich_help_panel=START)
+@app.command("next")
 def next_(
     name: Name,
     *,
@@ -159,8 +170,8 @@ def next_(
 ) -> None:
     """Print the next ids of a counter, which is created on first use.
 
-    Exactly that many ids are reserved.  Ids that are reserved but not printed, because of Ctrl-C or
-    a closed pipe, are a gap: no other process gets them.
+    Exactly as many ids are reserved as are asked for.  Those that are not printed, because of
+    Ctrl-C or a closed pipe, leave a gap: no other process gets them.
     """
     with StoreSession.on(store, config, timeout=timeout) as session:
         space = session.namespace(namespace)
@@ -180,7 +191,7 @@ def _reserved(
         count -= size
 
 
-@app.command(rich_help_panel=START)
+@app.command()
 def inspect(
     *,
     store: StoreUrl = None,
@@ -201,19 +212,19 @@ def set_floor(
     *,
     above: Annotated[
         int | None,
-        typer.Option(metavar="N", help="The highest id that was ever handed out."),
+        typer.Option(metavar="N", help="The highest id ever handed out."),
     ] = None,
     from_table: Annotated[
         str | None,
         typer.Option(
             metavar="TABLE.COLUMN",
-            help="Instead of --above: the highest number in this column, as orders.id.",
+            help="Instead of --above: the highest number in this column, such as orders.id.",
         ),
     ] = None,
     data_url: Annotated[
         str | None,
         typer.Option(
-            metavar="URL", help="The SQL database that has the table (default: the store's)."
+            metavar="URL", help="The SQL database that holds the table (default: the store)."
         ),
     ] = None,
     store: StoreUrl = None,
@@ -227,7 +238,7 @@ def set_floor(
 ) -> None:
     """Raise a counter so that every further id is above a number; never lowers it.
 
-    Use it for a store that lost writes, for example after restoring a backup.  First close the
+    Use it when a store has lost writes, for example after restoring a backup.  First close the
     generators that may hold ids at or below the number.
     """
     _check_floor(above, from_table, data_url)
@@ -251,7 +262,7 @@ def set_floor(
     if output is TextFormat.JSON:
         write_json(asdict(counter))
     else:
-        already = f", above {above} already" if counter.last_max_id > above else ""
+        already = f", already above {above}" if counter.last_max_id > above else ""
         write(f"{printable(counter.namespaced_name)} is at {counter.last_max_id}{already}\n")
     session.tell_written()
 
@@ -271,8 +282,8 @@ def _tell_nothing_to_raise(column: str, highest: int | None, output: TextFormat)
     if output is TextFormat.JSON:
         write_json(None)
         return
-    why = "has no number" if highest is None else f"has no number above {highest}"
-    write(f"{column} {why}: nothing to raise\n")
+    above = "" if highest is None else f" above {highest}"
+    write(f"{column} holds no number{above}; nothing to raise\n")
 
 
 def _with_similar(session: StoreSession, error: CounterMissingError) -> CounterMissingError:
@@ -291,9 +302,9 @@ def bench(
     output: AsTable = TableFormat.TABLE,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Measure the generator on this machine, compared to an empty coroutine method.
+    """Measure how fast ids are generated on this machine.
 
-    Its counter is in a namespace of its own, aiocosid-bench.
+    The yardstick is an empty coroutine method.  The counter is in the namespace aiocosid-bench.
     """
     found = asyncio.run(_measured(chosen_store(store, config), seconds, timeout))
     if output is TableFormat.JSON:
@@ -321,16 +332,8 @@ def _write_measurement(found: Measurement) -> None:
     write(f"one next_id() takes {found.next_id_ratio:.2f} times as long as an empty call\n")
 
 
-for _panel, _commands in {
-    START: (doctor, init),
-    CHECK: (check_config, watch, bench),
-    IDS: (set_floor, snowflake, parse),
-    SERVE: (serve, broker),
-}.items():
-    for _command in _commands:
-        app.command(rich_help_panel=_panel)(_command)
-app.add_typer(machines, name="machines", rich_help_panel=IDS)
-app.add_typer(groups, name="groups", rich_help_panel=CHECK)
-app.add_typer(series, name="series", rich_help_panel=IDS)
-app.add_typer(migrate, name="migrate", rich_help_panel=CHECK)
-app.add_typer(token, name="token", rich_help_panel=SERVE)
+for _function in (doctor, init, check_config, watch, bench, set_floor, snowflake, parse, serve):
+    app.command()(_function)
+app.command()(broker)
+for _group in (machines, groups, series, migrate, token):
+    app.add_typer(_group)

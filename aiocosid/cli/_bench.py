@@ -1,4 +1,4 @@
-"""A quick measurement of the generator on this machine, compared to an empty call."""
+"""A quick measurement of the generator on this machine, compared with an empty call."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Measurement:
     """The result of a measurement.
 
     Attributes:
-        rounds: how often each of the three was measured, in turn.
+        rounds: how often each of the three was measured.
         empty_calls_per_second: awaiting an empty coroutine method.
         next_id_per_second: ids by ``await next_id()``, waiting for the store included.
         next_ids_per_second: ids by ``await next_ids(1000)``, waiting for the store included.
-        next_id_ratio: one ``await next_id()`` to one empty call; the median of the rounds.
+        next_id_ratio: time of an ``await next_id()`` over that of an empty call; the median round.
     """
 
     rounds: int
@@ -55,9 +55,9 @@ async def measure(
     """Measure an open generator.
 
     Args:
-        generator: the generator; as many of its ids as possible are used.
+        generator: the generator; the measurement uses as many of its ids as it can.
         seconds: the approximate duration; there is at least one round.
-        on_progress: called after each round with the share of the time that has passed, 0 to 1.
+        on_progress: called after each round with the elapsed share of the time, 0 to 1.
         timer: returns seconds.
 
     Raises:
@@ -92,8 +92,8 @@ class _Empty:
         pass
 
 
-# Three similar functions: CPython specialises a loop's code for the calls in it, and a shared loop
-# would be specialised for none.
+# Three similar functions, because CPython specialises a loop for the calls in it, and could not
+# specialise a shared one.
 
 
 async def _time_empty(subject: _Empty, timer: Callable[[], float]) -> float:

@@ -7,40 +7,41 @@ from typing import Annotated
 import typer
 
 from ..errors import InvalidArgumentError
-from ._options import Create, SettingsFile
+from ._options import Config, Create
 
 __all__ = ("broker",)
 
 
 def broker(
     *,
-    config: SettingsFile = None,
+    config: Config = None,
     store: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="Where ids are bought, instead of a file with settings."),
+        typer.Option(metavar="URL", help="Where to fetch ids, instead of a settings file."),
     ] = None,
     socket: Annotated[
         str | None,
         typer.Option(
             metavar="PATH",
-            help="The Unix socket (default: systemd's, or /run/aiocosid/broker.sock).",
+            help="The Unix socket to listen on (default: systemd's, or /run/aiocosid/broker.sock).",
         ),
     ] = None,
     mode: Annotated[
-        str | None, typer.Option(metavar="MODE", help="Its permissions, for example 660.")
+        str | None, typer.Option(metavar="MODE", help="The socket's permissions, for example 660.")
     ] = None,
     endurance: Annotated[
         float,
         typer.Option(
-            min=0, max=3600, metavar="SECONDS", help="How long it serves without its store."
+            min=0, max=3600, metavar="SECONDS", help="How long to serve without the store."
         ),
     ] = 60.0,
     create: Create = False,
 ) -> None:
-    """Run the broker of a host until SIGTERM or Ctrl-C: one chain and one machine id for all.
+    """Run the broker of this host until SIGTERM or Ctrl-C.
 
-    Its workers have the store aiocosid+unix:///run/aiocosid/broker.sock, and take Snowflakes as
-    generators of the kind "remote".  Without a file it has counters alone.
+    It fetches ids for all processes of the host, which use aiocosid+unix:///run/aiocosid/broker.sock
+    as their store, and generators of the kind "remote" for Snowflakes.  Without a settings file it
+    serves counters only.
     """
     from ..provider.settings import load_settings
     from ..server import run_broker

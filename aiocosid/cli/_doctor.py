@@ -10,6 +10,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
+from shutil import get_terminal_size
+from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -40,6 +42,7 @@ __all__ = ("doctor",)
 
 NAMESPACE: Final = "aiocosid-doctor"  # for a trial only
 TRIAL_BITS: Final = 10
+INDENT: Final = 22  # columns for status and check
 
 DRIVERS: Final = {
     "etcd": "aetcd",
@@ -68,7 +71,7 @@ class _Checkup:
 
     Attributes:
         timeout: seconds for one call.
-        writes: whether to try writing.
+        writes: whether to test writing.
         limits: the highest id of counters, by name.
     """
 
@@ -82,27 +85,25 @@ def doctor(
     store: StoreUrl = None,
     config: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE", help="Check a TOML file and all stores that it names, instead of one."
-        ),
+        typer.Option(metavar="FILE", help="Check a TOML file, and all stores that it names."),
     ] = None,
     write_trial: Annotated[
         bool,
         typer.Option(
             "--write",
-            help=f"Also take an id and a machine id, in the namespace {NAMESPACE}, which stays.",
+            help=f"Also take an id and a machine id (leaves test data in namespace {NAMESPACE}).",
         ),
     ] = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with code 1 if there are warnings, too.")
+        bool, typer.Option("--strict", help="Exit with code 1 on warnings, too.")
     ] = False,
     output: AsText = TextFormat.TEXT,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Check whether a store is fit for use: run this first.
 
-    It connects, and checks durability, clocks, rights, machine ids and counters.  It uses up no id,
-    and writes nothing without --write.  The exit code is 1 if a check has failed.
+    It checks the connection, durability, clocks, permissions, machine ids and counters.  It uses no
+    ids, and writes nothing without --write.  The exit code is 1 if a check fails.
     """
     checkup = _Checkup(timeout=timeout, writes=write_trial)
     found: list[Finding] = []
@@ -129,9 +130,14 @@ def _write_finding(each: Finding, before: list[Finding]) -> None:
     if each.store and (not before or before[-1].store != each.store):
         write(f"{_clean(each.store)}\n")
     status = f"{each.status:<8}"
-    if sys.stdout.isatty() and "NO_COLOR" not in os.environ:
-        status = typer.style(status, fg=COLORS.get(each.status))
     text = f"{each.text.rstrip('.')}; {each.remedy}" if each.remedy else each.text
+    if sys.stdout.isatty():
+        room = max(get_terminal_size().columns - INDENT, INDENT)
+        text = f"\n{'':{INDENT}}".join(
+            wrap(text, room, break_long_words=False, break_on_hyphens=False)
+        )
+        if "NO_COLOR" not in os.environ:
+            status = typer.style(status, fg=COLORS.get(each.status))
     write(f"{status} {each.check:<12} {text}\n")
 
 
@@ -193,13 +199,13 @@ def _examine_part(
     session: StoreSession, store: Store, checkup: _Checkup, *, is_cache: bool
 ) -> Iterator[Finding]:
     reading = session.run(read_store, store, within=checkup.timeout)
-    facts = reading.server or ServerInfo(version="")  # another system's, or a user's
-    if is_cache:  # the Redis of a tiered store may lose what it has, and has no machine ids
+    facts = reading.server or ServerInfo(version="")  # unknown for custom stores
+    if is_cache:  # a tiered store's cache may lose its data, and holds no machine ids
         facts = replace(facts, durability_warnings=(), unproved=())
     if silence := reading.silence:
         if isinstance(silence, str):
             silence = StoreUnavailableError("store", f"no answer within {checkup.timeout:g} s")
-        # Without its cache a tiered store goes on by its root.
+        # A tiered store works without its cache.
         finding = failed("server", silence)
         yield replace(finding, status=Status.WARNING) if is_cache else finding
         return
@@ -215,7 +221,7 @@ def _examine_part(
         needs_mark = not reading.is_initialized and "machines" not in reading.errors
         yield from _try_to_write(session, store, needs_mark=needs_mark)
     else:
-        text = "not tried, because it needs a write; --write tries it"
+        text = "not checked; --write does, and leaves test data"
         yield Finding(check="write", status=Status.SKIPPED, text=text)
 
 
@@ -228,12 +234,12 @@ def _try_to_write(session: StoreSession, store: Store, *, needs_mark: bool) -> I
         try:
             session.call(trial)
         except UnsupportedByStoreError:
-            text = f"this store cannot try {what}"
+            text = f"this store does not support writing {what}"
             yield Finding(check="write", status=Status.SKIPPED, text=text)
         except CosIdError as error:
             yield failed("write", error)
         else:
-            text = f"{what} of namespace {NAMESPACE} was written"
+            text = f"wrote {what} in namespace {NAMESPACE}"
             yield Finding(check="write", status=Status.OK, text=text)
 
 

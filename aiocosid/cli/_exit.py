@@ -1,6 +1,6 @@
-"""The end of a command: its exit code, and one line that says why.
+"""How a command ends: its exit code, and one line that explains it.
 
-Nothing here needs the extra, so a missing extra can be reported in the same way.
+Nothing here needs the extra, so a missing extra is reported in the same way.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ __all__ = (
 
 PROGRAM: Final = "aiocosid"
 
-# Up to the last "@": rather lose a few words of a message than show a part of a password.
+# Up to the last "@": better to hide a few words too many than to show part of a password.
 _PASSWORD: Final = re.compile(r"(?s)(://.*?:).*@")
-# As a URL of the id service has it, and as `aiocosid token new` makes it.
+# The token in a URL of the id service, and one that `aiocosid token new` has created.
 _TOKEN_OF_URL: Final = re.compile(r"(aiocosid\+https?://)[^@\s]*@")
 _TOKEN: Final = re.compile(r"\baiocosid_[A-Za-z0-9_-]{40,}")
 _SECRET_PARAMETER: Final = re.compile(r"(?i)([?&](?:\w*passw(?:or)?d|\w*secret)=)[^\s&#'\"]*")
@@ -58,7 +58,7 @@ class ExitCode(IntEnum):
     """The exit codes for scripts; a code never changes its meaning."""
 
     OK = 0
-    FAILED = 1  # any other failure: the output cannot be written, the user answered no, or a bug
+    FAILED = 1  # any other failure: unwritable output, the answer "no", or a bug
     USAGE = 2  # click's own code
     UNAVAILABLE = 3
     REFUSED = 4
@@ -114,7 +114,7 @@ def report(error: Exception) -> int:
     match error:
         case CosIdError():
             code = int(code_of(error))
-            # Of a plain refusal or outage, the page says no more than the text.
+            # For a plain refusal or outage, the page adds nothing to the text.
             plain = type(error) in {StoreError, StoreAuthenticationError, StoreUnavailableError}
             has_more = code != ExitCode.USAGE and not plain
             sentences = [f"{error} (see {error.url})" if has_more else str(error)]

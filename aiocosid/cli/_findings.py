@@ -1,4 +1,4 @@
-"""What `doctor` makes of the answers of a store.  Pure."""
+"""The findings of `doctor`, judged from a store's answers without I/O."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ CLOCK_BROKEN: Final = 60.0  # seconds
 NEARLY_FULL: Final = 0.8  # of the ids or machine ids there are
 
 PROTECTION: Final = (
-    "exclude the tables cosid, cosid_machine and aiocosid_* from it, or keep the ids in a schema "
-    "or a database of their own"
+    "exclude the tables cosid, cosid_machine and aiocosid_* from it, or keep them in a separate "
+    "schema or database"
 )
 PROTECTIONS: Final = {
     "alembic_version": "pass aiocosid.integrations.alembic.options to context.configure() in "
-    "env.py, or keep the ids in a schema or a database of their own",
+    "env.py, or keep the ids in a separate schema or database",
 }
 """What to do about a tool for migrations, by the table in which it keeps its state."""
 
@@ -110,15 +110,15 @@ def judge_server(facts: ServerInfo, took: float | None, driver: str) -> Iterator
         took: seconds of one round trip; None if they are not known.
         driver: the driver and its version; empty for none.
     """
-    version = facts.version or "a server that does not tell its version"
-    by = f" by {driver}" if driver else ""
-    text = f"{version}{by}; it answers" + ("" if took is None else f" in {seconds_text(took)}")
+    version = facts.version or "a server of unknown version"
+    via = f" with {driver}" if driver else ""
+    text = f"{version}{via}; it answers" + ("" if took is None else f" in {seconds_text(took)}")
     yield Finding(check="server", status=Status.OK, text=text)
     if facts.durability_warnings is None:
-        text = "the server cannot be asked whether it keeps each write"
+        text = "the server does not report whether it keeps every write"
         yield Finding(check="durable", status=Status.SKIPPED, text=text)
     elif not facts.durability_warnings and not facts.unproved:
-        text = "its settings keep each write; a fail-over is another matter"
+        text = "its settings keep every write; a fail-over may still lose some"
         yield Finding(check="durable", status=Status.OK, text=text)
     for each in facts.durability_warnings or ():
         yield Finding(check="durable", status=Status.WARNING, text=each)
@@ -127,8 +127,8 @@ def judge_server(facts: ServerInfo, took: float | None, driver: str) -> Iterator
     for table in facts.migrators:
         yield judge_migrator(table)
     if facts.is_disposable:
-        text = "the store is for tests: what is dropped is made again, and its ids are issued twice"
-        remedy = "in production use one made without --disposable, and unset AIOCOSID_DISPOSABLE"
+        text = "the store is for tests: dropped tables are recreated, and ids then repeat"
+        remedy = "in production, create one without --disposable, and unset AIOCOSID_DISPOSABLE"
         yield Finding(check="disposable", status=Status.WARNING, text=text, remedy=remedy)
 
 
@@ -136,16 +136,16 @@ def judge_migrator(table: str) -> Finding:
     """Return whether a tool for migrations may drop the tables of ids.
 
     Args:
-        table: the table beside them in which it keeps its state.
+        table: the tool's own table, in the same schema as the id tables.
     """
     where = f"table {table} is in the same schema"
     if table.lower() == "django_migrations":
-        text = f"{where}; Django drops no table that its migrations have not created"
+        text = f"{where}; Django drops only tables that its migrations have created"
         return Finding(check="migrations", status=Status.OK, text=text)
     return Finding(
         check="migrations",
         status=Status.WARNING,
-        text=f"{where}, and its tool may drop the tables of ids, which it has not created",
+        text=f"{where}; its migration tool may drop the id tables, which it did not create",
         remedy=PROTECTIONS.get(table.lower(), PROTECTION),
     )
 
@@ -178,7 +178,7 @@ def judge_reading(
 
 
 def _judge_reads(reading: StoreReading) -> Iterator[Finding]:
-    """Yield what could not be read: one finding for each reason."""
+    """Yield one finding for each reason why something could not be read."""
     reasons: dict[str, list[str]] = {}
     for part, why in reading.errors.items():
         text = str(reading.causes.get(part, why))
@@ -195,14 +195,14 @@ def _judge_reads(reading: StoreReading) -> Iterator[Finding]:
 def judge_initialized(*, is_initialized: bool) -> Finding:
     """Return whether machine ids can be handed out."""
     if is_initialized:
-        return Finding(check="initialised", status=Status.OK, text="machine ids are handed out")
+        return Finding(check="initialised", status=Status.OK, text="machine ids can be handed out")
     return Finding(
         check="initialised",
         status=Status.WARNING,
-        text="no machine id is handed out, so no Snowflake; without a marker no counter is created "
-        "either; those that exist work",
-        remedy="run 'aiocosid init --store URL' once; after --after-loss wait until every lease of "
-        "before has expired",
+        text="existing counters work, but no counter is created, and no machine id is handed out, "
+        "so there are no Snowflakes",
+        remedy="run 'aiocosid init --store URL' once; after --after-loss, wait until all earlier "
+        "leases have expired",
     )
 
 
@@ -217,10 +217,10 @@ def judge_clock(ahead: float, doubt: float) -> Finding:
     if abs(ahead) - doubt > CLOCK_BROKEN:
         status = Status.FAILED
     where = "ahead of" if ahead > 0 else "behind"
-    text = f"{seconds_text(abs(ahead))} {where} the store's (± {seconds_text(doubt)})"
+    text = f"{seconds_text(abs(ahead))} {where} the store's clock (± {seconds_text(doubt)})"
     if abs(ahead) <= doubt:
-        text = f"as the store's (± {seconds_text(doubt)})"
-    remedy = "" if status is Status.OK else "synchronise both clocks, for example by chrony"
+        text = f"agrees with the store's clock (± {seconds_text(doubt)})"
+    remedy = "" if status is Status.OK else "synchronise both clocks, for example with chrony"
     return Finding(check="clock", status=status, text=text, remedy=remedy)
 
 
@@ -236,9 +236,9 @@ def judge_markers(markers: Sequence[MachineMarker]) -> Iterator[Finding]:
         yield Finding(
             check="quarantine",
             status=Status.FAILED if is_endless else Status.WARNING,
-            text=f"namespace {each.namespace} hands out no machine id {left}",
-            remedy=f"'aiocosid init --store URL --namespace {quote(each.namespace)} "
-            "--confirm-no-holders' ends it, if no process that was started before still runs",
+            text=f"namespace {each.namespace} hands out no machine ids {left}",
+            remedy="to end it now, stop all processes that were started earlier, and run 'aiocosid "
+            f"init --store URL --namespace {quote(each.namespace)} --confirm-no-holders'",
         )
 
 
@@ -260,7 +260,7 @@ def judge_machines(
         each.namespace for each in machines if _is_held(each, markers.get(each.namespace), now_ms)
     )
     if not held:
-        return Finding(check="machine ids", status=Status.OK, text="none is held")
+        return Finding(check="machine ids", status=Status.OK, text="none is in use")
     shares = {each: count / 2 ** (bits.get(each) or 31) for each, count in held.items()}
     fullest = max(shares, key=lambda each: shares[each])
     share, count = shares[fullest], number_text(held[fullest])
@@ -271,8 +271,8 @@ def judge_machines(
     return Finding(
         check="machine ids",
         status=Status.FAILED if share >= 1 else status,
-        text=f"{count}{of} are held in namespace {fullest}{others}",
-        remedy="" if status is Status.OK else "use a layout with more bits for machines",
+        text=f"{count}{of} in use in namespace {fullest}{others}",
+        remedy="" if status is Status.OK else "use a layout with more machine bits",
     )
 
 
@@ -282,11 +282,11 @@ def _is_held(machine: Machine, marker: MachineMarker | None, now_ms: int) -> boo
 
 
 def judge_counters(counters: Sequence[Counter], limits: Mapping[str, int]) -> Iterator[Finding]:
-    """Yield the counters that have few ids left, or else the one that has the fewest.
+    """Yield the counters that are nearly full; if none is, the fullest one.
 
     Args:
         counters: all of them.
-        limits: the highest id of those that settings limit.
+        limits: the highest id of each counter that the settings limit.
     """
 
     def limit_of(counter: Counter) -> int:
@@ -294,12 +294,12 @@ def judge_counters(counters: Sequence[Counter], limits: Mapping[str, int]) -> It
         name = counter.namespaced_name
         return limits.get(name) or limits.get(name.partition("@")[0]) or MAX_ID
 
-    number = "one counter:" if len(counters) == 1 else f"{len(counters):,} counters:"
     if not counters:
-        yield Finding(check="counters", status=Status.OK, text="there are none yet")
+        yield Finding(check="counters", status=Status.OK, text="none yet")
         return
     shares = [(each.last_max_id / limit_of(each), each) for each in counters]
     full = [found for found in shares if found[0] >= NEARLY_FULL]
+    number = f"{len(counters):,} counters, the fullest: " if len(counters) > 1 and not full else ""
     for share, each in full or [max(shares, key=lambda found: found[0])]:
         name, limit = each.namespaced_name, limit_of(each)
         of = f"of {limit:,} ids ({share:.1%})" if limit < MAX_ID else f"ids ({share:.1%} of 2^63-1)"
@@ -307,6 +307,6 @@ def judge_counters(counters: Sequence[Counter], limits: Mapping[str, int]) -> It
         yield Finding(
             check="counters",
             status=Status.FAILED if each.last_max_id >= limit else status,
-            text=f"{number} {name} has used {each.last_max_id:,} {of}",
+            text=f"{number}{name} has used {each.last_max_id:,} {of}",
             remedy="raise its max_id, or plan a wider column" if full else "",
         )

@@ -38,14 +38,14 @@ MARGIN: Final = 5.0  # seconds that a quarantine is longer than the longest safe
 
 QUESTION: Final = (
     "{} has no marker for machine ids: it is new, or it was emptied, restored or failed over.\n"
-    "A process that was started before and still runs may hold a machine id in it; the next "
-    "process would get the same one.\n"
-    "Are you sure that no such process runs?"
+    "A process that was started earlier and still runs may hold a machine id in it, which the next "
+    "process would also get.\n"
+    "Are you sure that no such process is running?"
 )
 
 LOST: Final = (
-    "{} has lost counters. Of these you gave the highest id: {}. Of {} that existed, the ids will "
-    "be issued again from 1.\nGo on?"
+    "{} has lost its counters. You gave the highest id of: {}. The ids of {} will be issued again, "
+    "from 1.\nContinue?"
 )
 
 Floor: TypeAlias = int | str
@@ -82,7 +82,7 @@ def init(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Initialise all stores of a TOML file instead (default: AIOCOSID_CONFIG).",
+            help="Initialise all stores in a TOML file instead (default: AIOCOSID_CONFIG).",
         ),
     ] = None,
     namespace: Annotated[
@@ -91,53 +91,53 @@ def init(
             OPTIONS["namespace"],
             "--namespace",
             metavar="NAMESPACE",
-            words="Mark only this {}, as on Redis Cluster (default: all).",
+            words="Initialise only this {}, for Redis Cluster (default: all).",
         ),
     ] = None,
     yes: Annotated[
         bool,
-        typer.Option("--yes", "-y", help="Do not ask, unless the store has counters or ids."),
+        typer.Option("--yes", "-y", help="Do not ask if the store is empty."),
     ] = False,
     confirm_no_holders: Annotated[
         bool,
         typer.Option(
             "--confirm-no-holders",
-            help="Do not ask: no process that was started before holds a machine id, and no "
-            "counter is below an id that was handed out.",
+            help="Do not ask: you are sure that no process started earlier holds a machine id, "
+            "and that no counter is below an id already handed out.",
         ),
     ] = False,
     disposable: Annotated[
         bool,
         typer.Option(
             "--disposable",
-            help="Make a store for tests: what is dropped or emptied in it may be made again.",
+            help="Create a store for tests: dropped tables are recreated, and ids may repeat.",
         ),
     ] = False,
     after_loss: Annotated[
         bool,
         typer.Option(
             "--after-loss",
-            help="Make again what was dropped; --floor says where each counter goes on, and "
-            "machine ids are handed out once every lease of before has expired.",
+            help="Recreate dropped tables; --floor says where a counter continues. Machine ids "
+            "are handed out once all earlier leases have expired.",
         ),
     ] = False,
     floor: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME=N", help="After a loss, the highest id that counter NAME handed out."
+            metavar="NAME=N", help="With --after-loss: the highest id that counter NAME handed out."
         ),
     ] = None,
     floor_from: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME=TABLE.COLUMN",
-            help="After a loss, read it from a column of your own in the same database.",
+            help="With --after-loss: read it from a column in the same database.",
         ),
     ] = None,
     wait: Annotated[
         bool,
         typer.Option(
-            "--wait", help="Wait until every undetected machine id has expired, instead of asking."
+            "--wait", help="Do not ask: wait until all leases that may exist have expired."
         ),
     ] = False,
     safe_guard: Annotated[
@@ -146,27 +146,27 @@ def init(
             OPTIONS["safe_guard"],
             "--safe-guard",
             metavar="SECONDS",
-            words="With --namespace or --wait, the longest of all processes there: {}.",
-            show_default=f"the longest one stored, or {DEFAULT_SAFE_GUARD:g}",
+            words="With --namespace or --wait: the longest that a process uses, in {}"
+            f" (default: the stored one, or {DEFAULT_SAFE_GUARD:g}).",
         ),
     ] = None,
     sql: Annotated[
         bool,
-        typer.Option("--sql", help="Print the statements that create the tables; connect nowhere."),
+        typer.Option("--sql", help="Print the SQL that creates the tables, without connecting."),
     ] = False,
     dialect: Annotated[
         SqlDialect | None,
         typer.Option(
-            metavar="|".join(SqlDialect), help="With --sql, the database (default: the store's)."
+            metavar="DIALECT", help=f"With --sql: {', '.join(SqlDialect)} (default: the store's)."
         ),
     ] = None,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Create a store's tables, and mark it as initialised for machine ids.
+    """Create a store's tables and initialise it for machine ids.
 
-    Run it once for each store, like a migration, and not at every start: a store that was emptied
-    since must not be marked as complete.  It is safe to repeat; a store that is ready is not
-    changed.
+    Run it once for each store, like a migration, and not at every start: a store that has been
+    emptied must not be marked as complete.  Repeating it is safe, and does not change a store that
+    is ready.
     """
     if sql:
         _print_schema(dialect, store, config)
@@ -243,7 +243,7 @@ def _initialize(session: StoreSession, chosen: ChosenStore, request: _Request) -
             raise StoreNotEmptyError(where)
         mark = partial(session.store.initialize_namespace, namespace=request.namespace)
         session.call(mark, confirm_no_holders=not is_ready, safe_guard=request.safe_guard)
-        suffix = f", marked for the machine ids of namespace {request.namespace}"
+        suffix = f", initialised for the machine ids of namespace {request.namespace}"
     elif not is_ready:
         session.call(session.store.initialize, confirm_no_holders=is_confirmed)
     ready = f"{where} is ready{'' if is_ready else suffix}"
@@ -265,7 +265,7 @@ def _recover(
         for name, floor in floors.items()
     }
     if not request.says_yes:
-        others = "all others" if floors else "every counter"
+        others = "all other counters" if floors else "all counters"
         question = LOST.format(where, ", ".join(sorted(floors)) or "none", others)
         _ask(question, where, "give --yes, after a look at the floors")
     create = partial(session.store.create_schema, after_loss=True)
@@ -276,9 +276,9 @@ def _recover(
     ready = "is ready"
     with suppress(UnsupportedByStoreError):  # it has counters only
         session.call(session.store.initialize, after_loss=True)
-        ready += "; machine ids are handed out again once every lease of before has expired"
         ready += (
-            "\nRestart the Java processes of CosId before: they never learn that theirs are lost"
+            "; machine ids are handed out once all earlier leases have expired\n"
+            "Restart CosId's Java processes before then: they do not notice that theirs are lost"
         )
     write(f"{where} {ready}\n")
 
@@ -316,5 +316,5 @@ def _wait(
     if seconds == inf:
         namespace = request.namespace or ""
         raise MachineIdQuarantineError(where, namespace=namespace, seconds_left=seconds)
-    with progress_bar(f"waiting {ceil(seconds)} s for older processes") as show:
+    with progress_bar(f"waiting {ceil(seconds)} s for earlier leases to expire") as show:
         session.pause(seconds, on_progress=show)

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 __all__ = ("machines", "tell_quarantines")
 
-machines = typer.Typer(help="The machine ids of a store, and their holders.")
+machines = typer.Typer(name="machines", help="List, free and repair the machine ids of a store.")
 
 
 @machines.command(
@@ -63,7 +63,7 @@ machines = typer.Typer(help="The machine ids of a store, and their holders.")
     }
 )
 def run(context: typer.Context) -> None:
-    """Run a program of any language under a leased machine id."""
+    """Run a program in any language with a leased machine id."""
     raise typer.Exit(run_program(context.args))
 
 
@@ -76,14 +76,14 @@ def list_(
     output: AsTable = TableFormat.TABLE,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Show the machine ids that were ever handed out, and their holders."""
+    """Show all machine ids ever handed out, and their holders."""
     with StoreSession.on(store, config, timeout=timeout) as session:
         found = session.call(session.store.machines, namespace=namespace)
         tell_quarantines(session, namespace)
     if output is TableFormat.JSON:
         write_json([_facts(each) for each in found])
     elif rows := [_row(each) for each in found]:
-        write_table([*rows[0]], [[*row.values()] for row in rows], left=(0, 2))
+        write_table([*rows[0]], [[*row.values()] for row in rows], left=(0, 2, 3))
     else:
         write("no machine ids\n")
 
@@ -99,13 +99,14 @@ def tell_quarantines(session: StoreSession, namespace: str | None) -> None:
         if error.retryable or isinstance(error, CorruptMachineStateError):
             raise
         why = one_line(redacted(str(error)))
-        typer.echo(f"{PROGRAM}: quarantines of machine ids are not shown: {why}", err=True)
+        typer.echo(f"{PROGRAM}: cannot show quarantines of machine ids: {why}", err=True)
         return
     for each in markers:
         if each.is_quarantined and namespace in {None, each.namespace}:
-            left = "without an end" if isinf(each.seconds_left) else f"{ceil(each.seconds_left)} s"
-            subject = f"{PROGRAM}: machine ids of namespace {printable(each.namespace)}"
-            typer.echo(f"{subject} are in quarantine: {left}", err=True)
+            is_endless = isinf(each.seconds_left)
+            left = "until an operator ends it" if is_endless else f"for {ceil(each.seconds_left)} s"
+            subject = f"{PROGRAM}: namespace {printable(each.namespace)} is in quarantine"
+            typer.echo(f"{subject}: no machine ids {left}", err=True)
 
 
 def _facts(each: Machine) -> dict[str, object]:
@@ -114,16 +115,15 @@ def _facts(each: Machine) -> dict[str, object]:
     return {**asdict(each), "last_timestamp_ms": last_ms, "free": not each.instance_id}
 
 
-def _row(each: Machine) -> dict[str, str]:
+def _row(each: Machine) -> dict[str, object]:
     """Return the cells of a machine id by their headings."""
     return {
-        "namespace": printable(each.namespace),
-        "machine id": str(each.machine_id),
-        "instance": printable(each.instance_id) or "-",
+        "namespace": each.namespace,
+        "machine id": each.machine_id,
+        "instance": each.instance_id,
+        "state": "free" if not each.instance_id else "stable" if each.stable else "held",
         "last renewal (UTC)": time_text(each.last_timestamp_ms),
         "mark (UTC)": time_text(each.fence_ms),
-        "stable": "yes" if each.stable else "no",
-        "free": "no" if each.instance_id else "yes",
     }
 
 
@@ -136,13 +136,13 @@ def evict(
     store: StoreUrl = None,
     config: Config = None,
     namespace: Namespace = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Take a machine id from its owner, so that another instance can get it.
 
-    The owner must not run any more: a CosId process that still runs would issue the same ids as the
-    next owner.  It is needed for a stable owner that has died; ids of other owners expire after the
+    The owner must have ended: a CosId process that still runs would issue the same ids as the next
+    owner.  Only a stable owner that has died needs this; other machine ids become free after the
     safe guard.
     """
     if not yes and not has_terminal():
@@ -153,35 +153,33 @@ def evict(
         who = f"machine id {machine_id} of namespace {printable(namespace)}"
         if not yes:
             if not _is_wanted(who, owner):
-                write(f"{who} stays with {printable(owner.instance_id)}\n")
+                write(f"{printable(owner.instance_id)} keeps {who}\n")
                 raise typer.Exit(ExitCode.FAILED)
             # The user may have taken a long time to answer.
             if _owner(session, namespace, machine_id).instance_id != owner.instance_id:
                 expected = "held by the same instance as before the question"
                 raise InvalidArgumentError("machine_id", machine_id, expected=expected)
         session.call(session.store.evict_machine, namespace=namespace, machine_id=machine_id)
-    write(f"{who} is free; {printable(owner.instance_id)} held it\n")
+    write(f"{who} is free; it was held by {printable(owner.instance_id)}\n")
     session.tell_written()
 
 
 @machines.command()
 def forget(
-    lost: Annotated[str, typer.Argument(metavar="NAMESPACE")],
+    lost: Annotated[str, typer.Argument(metavar="NAMESPACE", help="The one that was removed.")],
     *,
     store: StoreUrl = None,
     config: Config = None,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Stop to miss a namespace whose machine ids were removed from the store on purpose.
+    """Accept that a namespace was removed from the store on purpose.
 
-    A store counts the namespaces that ever handed out a machine id.  If one is missing, each new
-    namespace has to wait: it may be the one that was lost.  No process may still use the namespace.
+    A store counts the namespaces that have handed out machine ids.  While one is missing, every new
+    namespace must wait, since it may be the missing one.  No process may still use the namespace.
     """
     with StoreSession.on(store, config, timeout=timeout) as session:
         was_missed = session.call(session.store.forget_namespace, namespace=lost)
-    missed = (
-        "is no longer missed" if was_missed else "was not missed: all that were counted are there"
-    )
+    missed = "is no longer missing" if was_missed else "was not missing: every counted one exists"
     write(f"namespace {printable(lost)} {missed}\n")
 
 
@@ -194,11 +192,11 @@ def repair(
     form: AsText = TextFormat.TEXT,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Make machine ids usable again whose times a wrong clock has written far ahead.
+    """Make machine ids usable again after a wrong clock wrote times far ahead.
 
-    A fence more than a day ahead keeps a machine id from every next owner.  Those of free ids
-    are set to a minute ahead.  An id that is held stays as it is: stop its holder, and take the id
-    by 'machines evict' first.
+    No owner can use a machine id whose fence is more than a day ahead.  The command sets such a
+    fence to a minute ahead, if the machine id is free.  If it is held, stop its holder and free it
+    with 'machines evict' first.
     """
     with StoreSession.on(store, config, timeout=timeout) as session:
         namespace = session.namespace(namespace)
@@ -209,10 +207,10 @@ def repair(
         for each in found:
             at = time_text(max(each.fence_ms, each.last_timestamp_ms))
             who = printable(each.instance_id)
-            done = f"is held by {who} and stays as it is" if who else "can be taken again"
-            write(f"machine id {each.machine_id}, which was ahead until {at} UTC, {done}\n")
+            done = f"not repaired, because {who} holds it" if who else "repaired"
+            write(f"machine id {each.machine_id} with the fence {at} UTC: {done}\n")
         count = sum(not each.instance_id for each in found)
-        write(f"{count} machine ids of namespace {printable(namespace)} were repaired\n")
+        write(f"{_number(count)} of namespace {printable(namespace)} repaired\n")
     session.tell_written()
 
 
@@ -235,8 +233,8 @@ def bits(
 ) -> None:
     """Show the width of a namespace's machine ids in bits, or change it permanently.
 
-    It can be changed only if no machine id is held: close all instances, and free the ids of dead
-    ones by 'machines evict'.  The new layout must not make ids that the old one has made.
+    It can be changed only while no machine id is held: close all instances, and free the machine
+    ids of dead ones with 'machines evict'.  The new layout must not repeat ids of the old one.
     """
     with StoreSession.on(store, config, timeout=timeout) as session:
         namespace = session.namespace(namespace)
@@ -249,7 +247,7 @@ def bits(
                 region_bits=region_bits,
             )
         found = session.call(session.store.machine_bits, namespace=namespace)
-    width = "no noted width" if found is None else f"{found} bits"
+    width = "no recorded width" if found is None else f"{found} bits"
     write(f"machine ids of namespace {printable(namespace)} have {width}\n")
     if change_to is not None:
         session.tell_written()
@@ -260,11 +258,11 @@ def floor(
     *,
     above_time: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="No id has a later time, as 2026-11-23T12:00Z."),
+        typer.Option(metavar="TIME", help="The latest time of any existing id: 2026-11-23T12:00Z."),
     ] = None,
     above_id: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="No id was made later than this one, of --layout."),
+        typer.Option(metavar="ID", help="The latest existing id, of --layout."),
     ] = None,
     layout: Layout = None,
     bits: Bits = None,
@@ -276,7 +274,7 @@ def floor(
             metavar="N",
             min=0,
             max=2**22 - 1,
-            help="Also machine ids 0 to N that the store does not know.",
+            help="Also raise machine ids 0 to N that the store does not know.",
         ),
     ] = None,
     store: StoreUrl = None,
@@ -285,10 +283,10 @@ def floor(
     form: AsText = TextFormat.TEXT,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Let the next owners of all machine ids begin above a time; never lowers anything.
+    """Make the next owners of all machine ids start above a time; never lowers it.
 
-    Use it for a store that lost writes, for example after restoring a backup.  First close the
-    instances that hold machine ids there.
+    Use it when a store has lost writes, for example after restoring a backup.  First close the
+    instances that hold machine ids of the namespace.
     """
     own = OwnLayout(bits=bits, unit=unit, epoch=epoch)
     above_ms = _floor_ms(above_time, above_id, layout, own)
@@ -300,16 +298,16 @@ def floor(
     if form is TextFormat.JSON:
         write_json({"namespace": namespace, "above_ms": above_ms, "raised": raised})
     else:
-        subject = f"{len(numbers)} machine ids of namespace {printable(namespace)}"
+        subject = f"{_number(len(numbers))} of namespace {printable(namespace)}"
         moment = f"{time_text(above_ms)}.{above_ms % 1000:03d}"
-        write(f"{subject} begin above {moment} UTC; {len(raised)} of them were raised\n")
+        write(f"{subject} will start above {moment} UTC; {len(raised)} raised\n")
     session.tell_written()
 
 
 def _floor_ms(
     above_time: str | None, above_id: str | None, layout: str | None, own: OwnLayout
 ) -> int:
-    """Return the time that no id is later than."""
+    """Return the latest time of any existing id."""
     if (above_id is None) == (above_time is None):
         given = "neither" if above_id is None else "both"
         raise InvalidArgumentError("the floor", given, expected="--above-time or --above-id")
@@ -319,6 +317,10 @@ def _floor_ms(
         expected = "given without --layout, --bits, --unit and --epoch: those are for --above-id"
         raise InvalidArgumentError("--above-time", above_time, expected=expected)
     return time_ms(f"{above_time}", "--above-time")
+
+
+def _number(count: int) -> str:
+    return "1 machine id" if count == 1 else f"{count} machine ids"
 
 
 def _known(session: StoreSession, namespace: str, up_to: int | None) -> list[int]:
@@ -348,9 +350,9 @@ def _is_wanted(who: str, owner: Machine) -> bool:
     stable = ", which is stable" if owner.stable else ""
     last = "it was never renewed"
     if owner.last_timestamp_ms > 0:
-        last = f"its last renewal was at {time_text(owner.last_timestamp_ms)} UTC"
+        last = f"it was last renewed at {time_text(owner.last_timestamp_ms)} UTC"
     return confirmed(
         f"{who} is held by {one_line(owner.instance_id)}{stable}; {last}.\n"
-        "It must not run any more: otherwise the next owner may issue the same ids.\n"
-        "Take the machine id from it?"
+        "It must have ended: otherwise the next owner may issue the same ids.\n"
+        "Free this machine id?"
     )

@@ -12,11 +12,7 @@ from ..errors import InvalidArgumentError, SchemaMissingError
 from ..errors.base import did_you_mean
 from ..provider import SYSTEMS
 from ._exit import ExitCode, printable
-from ._options import (
-    DEFAULT_TIMEOUT,
-    AsTable,
-    Timeout,
-)
+from ._options import DEFAULT_TIMEOUT, AsTable, Timeout
 from ._output import TableFormat, write, write_json, write_table
 from ._session import StoreSession
 from ._stores import named_url
@@ -28,11 +24,11 @@ if TYPE_CHECKING:
 
 __all__ = ("migrate",)
 
-migrate = typer.Typer(help="Migrating from another system.")
+migrate = typer.Typer(name="migrate", help="Prepare a migration from another system.")
 
 
 BY_ADDRESS: Final = {"leaf-workerid", "leaf-zk-normal", "leaf-zk-recycle"}
-"""The systems whose stores need an address of ours; nothing is written, so any will do."""
+"""The systems whose URLs name an address; the check writes nothing, so any address will do."""
 
 
 def _known(system: str) -> str:
@@ -56,7 +52,7 @@ def check(
             metavar="SYSTEM",
             callback=_known,
             autocompletion=lambda: [*SYSTEMS],
-            help=f"The system whose tables, nodes or keys to check: {', '.join(SYSTEMS)}.",
+            help=f"The system to check: {', '.join(SYSTEMS)}.",
         ),
     ],
     store: Annotated[
@@ -64,7 +60,7 @@ def check(
         typer.Option(
             "--store",
             metavar="URL",
-            help="Their database: mysql://user@host/db, postgresql://..., sqlite:///file.db; "
+            help="Its database: mysql://user@host/db, postgresql://..., sqlite:///file.db; "
             "zookeeper://host for Twitter, zookeeper://host?name=leaf.name for Leaf's nodes, "
             "redis://host for published Lua scripts (default: AIOCOSID_STORE).",
         ),
@@ -72,9 +68,9 @@ def check(
     output: AsTable = TableFormat.TABLE,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Show what another system's tables, nodes or keys mean, the next id, and problems.
+    """Show what another system's tables, nodes or keys mean, their next ids, and problems.
 
-    Nothing is written.  The exit code is 1 if there are problems.
+    It writes nothing.  The exit code is 1 if there are problems.
     """
     url = _url_of(system, named_url(store, None) or "")
     with StoreSession.on(url, None, timeout=timeout) as session:
@@ -104,20 +100,10 @@ def _url_of(system: str, store: str) -> str:
 
 def _write_examined(found: Sequence[Examined]) -> None:
     if not found:
-        write("there is nothing to check\n")
+        write("nothing to check\n")
         return
-    write_table(
-        ("name", "stored", "next id", "what it means"),
-        [
-            (printable(each.name), _number(each.stored), _number(each.next_id), each.meaning)
-            for each in found
-        ],
-        left=(0, 3),
-    )
+    rows = [(each.name, each.stored, each.next_id, each.meaning) for each in found]
+    write_table(("name", "stored", "next id", "what it means"), rows, left=(0, 3))
     for each in found:
         for problem in each.problems:
             write(f"problem: {printable(each.name)}: {printable(problem)}\n")
-
-
-def _number(value: int | None) -> str:
-    return "-" if value is None else str(value)

@@ -27,7 +27,6 @@ __all__ = (
     "Name",
     "Namespace",
     "Seconds",
-    "SettingsFile",
     "StoreUrl",
     "Timeout",
     "Unit",
@@ -36,6 +35,7 @@ __all__ = (
 )
 
 DEFAULT_TIMEOUT: Final = 10.0  # seconds
+UNLIMITED: Final = 10**9  # a maximum from here on is not shown in the help
 
 
 def declared(
@@ -65,19 +65,20 @@ def declared(
             raise InvalidArgumentError(param.opts[0], value, expected=f"from {low} to {high}")
         return value
 
-    return make(*spellings, callback=check, help=f"{help_text} [{low} to {high}]", **more)
+    limits = f"{low} to {high}" if high < UNLIMITED else f"at least {low}"
+    return make(*spellings, callback=check, help=f"{help_text} [{limits}]", **more)
 
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The counter's name in its namespace.")]
 
 AsText = Annotated[
     TextFormat,
-    typer.Option("--format", metavar="text|json", help="For people, or one line for programs."),
+    typer.Option("--format", metavar="text|json", help="Text for people, JSON for programs."),
 ]
 
 AsTable = Annotated[
     TableFormat,
-    typer.Option("--format", metavar="table|json", help="For people, or one line for programs."),
+    typer.Option("--format", metavar="table|json", help="A table for people, JSON for programs."),
 ]
 
 StoreUrl = Annotated[
@@ -85,27 +86,19 @@ StoreUrl = Annotated[
     typer.Option(
         "--store",
         metavar="URL",
-        help="The store of counters and machine ids: sqlite:///ids.db, redis://..., "
-        "postgresql://..., memory:// (default: AIOCOSID_STORE, or that of --config).",
+        help="The store, for example sqlite:///ids.db, redis://host/0 or postgresql://host/db "
+        "(default: AIOCOSID_STORE, or the store that the settings name).",
     ),
 ]
 
 Config = Annotated[
     str | None,
-    typer.Option(
-        metavar="FILE",
-        help="A TOML file whose store and namespace to take instead (default: AIOCOSID_CONFIG).",
-    ),
-]
-
-SettingsFile = Annotated[
-    str | None,
-    typer.Option(metavar="FILE", help="A TOML file (default: the file in AIOCOSID_CONFIG)."),
+    typer.Option(metavar="FILE", help="The settings, a TOML file (default: AIOCOSID_CONFIG)."),
 ]
 
 Create = Annotated[
     bool,
-    typer.Option("--create", help="Create tables and files of the stores that were never there."),
+    typer.Option("--create", help="Create tables and files of the stores that have never existed."),
 ]
 
 Count = Annotated[int, typer.Option("--count", "-n", min=1, metavar="N", help="How many ids.")]
@@ -116,7 +109,7 @@ Namespace = Annotated[
         OPTIONS["namespace"],
         "--namespace",
         metavar="NAMESPACE",
-        words=f"{{}} (default: AIOCOSID_NAMESPACE, that of --config, or {DEFAULT_NAMESPACE}).",
+        words=f"{{}} (default: AIOCOSID_NAMESPACE, that of the settings, or {DEFAULT_NAMESPACE}).",
     ),
 ]
 
@@ -136,7 +129,7 @@ Layout = Annotated[
         OPTIONS["layout"],
         "--layout",
         metavar="NAME",
-        words=f"{{}} (default: {COSID_MS.name}); a wrong name lists all.",
+        words=f"{{}} (default: {COSID_MS.name}); an unknown name lists all.",
     ),
 ]
 
@@ -145,19 +138,19 @@ Bits = Annotated[
     typer.Option(
         "--bits",
         metavar="T/M/S",
-        help="Your own layout, with --unit and --epoch: bits of time, machine id and sequence "
-        "as 41/10/12, or of time, region, worker and sequence as 41/5/5/12.",
+        help="A custom layout, with --unit and --epoch: the bits of time, machine id and sequence "
+        "(41/10/12), or of time, region, worker and sequence (41/5/5/12).",
     ),
 ]
 
 Unit = Annotated[
     str | None,
-    declared(OPTIONS["unit"], "--unit", metavar="UNIT", words="{}, as ms, 10ms, s, 500ms or 60s."),
+    declared(OPTIONS["unit"], "--unit", metavar="UNIT", words="{}: ms, 10ms, s, 500ms, 60s."),
 ]
 
 Epoch = Annotated[
     str | None,
-    declared(OPTIONS["epoch"], "--epoch", metavar="TIME", words="{} (default: that of --layout)."),
+    declared(OPTIONS["epoch"], "--epoch", metavar="TIME", words="{} (default: the layout's)."),
 ]
 
 Zone = Annotated[
@@ -166,8 +159,8 @@ Zone = Annotated[
         OPTIONS["zone"],
         "--zone",
         metavar="ZONE",
-        words="{} and of local time, as Asia/Shanghai, +08:00 or UTC (default: UTC for friendly "
-        "text, the system's for local time).",
+        words="{} and of local time: Asia/Shanghai, +08:00, UTC (default: UTC for friendly text, "
+        "the system's zone for local time).",
     ),
 ]
 

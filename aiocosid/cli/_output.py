@@ -9,9 +9,10 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from enum import StrEnum
 from io import StringIO
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import typer
+from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -111,10 +112,7 @@ def write_counters(counters: Sequence[Counter], output: TableFormat) -> None:
     if not counters:
         write("no counters\n")
         return
-    rows = [
-        (printable(c.namespaced_name), str(c.last_max_id), _time(c.last_fetch_time))
-        for c in counters
-    ]
+    rows = [(c.namespaced_name, c.last_max_id, _time(c.last_fetch_time)) for c in counters]
     write_table(("counter", "last max id", "last fetch (UTC)"), rows)
 
 
@@ -124,7 +122,7 @@ def time_text(ms: int) -> str:
 
 
 def _time(seconds: int | None) -> str:
-    if not seconds:  # stores keep 0 for what never happened
+    if not seconds:  # stores keep 0 for a time that is not known
         return "-"
     try:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
@@ -133,7 +131,7 @@ def _time(seconds: int | None) -> str:
 
 
 def has_terminal() -> bool:
-    """Return whether there is somebody to ask."""
+    """Return whether standard input is a terminal, so that a question can be answered."""
     return sys.stdin is not None and sys.stdin.isatty()
 
 
@@ -163,13 +161,15 @@ def write_json(value: object) -> None:
 
 
 def write_table(
-    columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: Sequence[int] = (0,)
+    columns: Sequence[str], rows: Iterable[Sequence[object]], *, left: Sequence[int] = (0,)
 ) -> None:
     """Write a table; nothing is truncated.
 
+    On a terminal that is too narrow for it, each row is a block of lines instead.
+
     Args:
         columns: the headings.
-        rows: the cells.
+        rows: the cells; None and an empty text are shown as ``-``.
         left: which columns hold text; the others hold numbers and times.
 
     Raises:
@@ -178,18 +178,38 @@ def write_table(
     # Drawn to a buffer: on a broken pipe rich itself would end the process.
     drawn = _Drawing()
     console = Console(file=drawn, width=None if sys.stdout.isatty() else UNBOUNDED)
-    console.print(drawn_table(columns, rows, left=left))
+    console.print(drawn_table(columns, rows, left=left, width=console.width))
     write(drawn.getvalue())
 
 
 def drawn_table(
-    columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: Sequence[int] = (0,)
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    left: Sequence[int] = (0,),
+    width: int,
 ) -> Table:
-    """Return the table that `write_table` writes."""
+    """Return the table that `write_table` writes, for a terminal of ``width`` columns."""
+    texts = [["-" if e is None or e == "" else printable(str(e)) for e in row] for row in rows]
+    cells = [*zip(columns, *texts, strict=True)]
+    widths = [max(map(cell_len, each)) for each in cells]
+    least = [max(map(cell_len, " ".join(each).split()), default=0) for each in cells]  # whole words
+    room = width - 3 * len(columns) - 1  # without the borders
+    if sum(least) > room and texts and len(columns) > 2:  # noqa: PLR2004 - those of a block
+        blocks = Table(show_header=False)
+        for row in texts:
+            for pair in zip(columns, row, strict=True):
+                blocks.add_row(*map(Text, pair))
+            blocks.add_section()
+        return blocks
+    while sum(widths) > room and widths != least:
+        loosest = max(range(len(widths)), key=lambda i: widths[i] - least[i])
+        widths[loosest] -= 1
     table = Table()
-    for index, column in enumerate(columns):
-        table.add_column(column, justify="left" if index in left else "right", overflow="fold")
-    for row in rows:
+    for i, column in enumerate(columns):
+        justify: Literal["left", "right"] = "left" if i in left else "right"
+        table.add_column(column, justify=justify, overflow="fold", width=widths[i])
+    for row in texts:
         table.add_row(*map(Text, row))  # Text: a name with [brackets] is no markup
     return table
 

@@ -1,4 +1,4 @@
-"""The fields of an id, and the layout that a command's options name: never a guess."""
+"""The fields of an id, and the layout that the options of a command describe."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ INTEGER: Final = re.compile(r"[0-9]{1,18}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnLayout:
-    """The user's options for a layout, except its name, as they were typed.
+    """The options of a layout other than its name, as the user typed them.
 
     Attributes:
-        bits: the widths, for a layout without a name.
+        bits: the widths, for a custom layout.
         unit: the length of its tick.
         epoch: the start of its time.
     """
@@ -60,12 +60,12 @@ AS_NAMED: Final = OwnLayout()
 def layout_of(
     name: str | None, own: OwnLayout = AS_NAMED, *, also: Iterable[str] = ()
 ) -> SnowflakeLayout:
-    """Return a predefined layout, with its own epoch or the user's, or the user's own layout.
+    """Return a predefined layout, optionally with another epoch, or a custom layout.
 
     Args:
         name: the name of a predefined layout; None for the default, or if ``own`` has bits.
         own: the user's other options.
-        also: further names that the command accepts, for the error.
+        also: other names that the command accepts, for the error message.
 
     Raises:
         InvalidArgumentError: there is no layout of that name, the options exclude each other, or
@@ -127,10 +127,10 @@ def _epoch_of(text: str, option: str = "--epoch") -> datetime | int:
 
 
 def time_ms(text: str, option: str) -> int:
-    """Return a time that was typed, ISO 8601 with an offset or milliseconds, in milliseconds.
+    """Return the unix time in milliseconds of a text: ISO 8601 with an offset, or milliseconds.
 
     Raises:
-        InvalidArgumentError: it is none, or has no offset.
+        InvalidArgumentError: the text is not a time, or has no offset.
     """
     moment = _epoch_of(text, option)
     if isinstance(moment, datetime):
@@ -142,13 +142,13 @@ def last_ms_of(text: str, layout: SnowflakeLayout) -> int:
     """Return the last millisecond of the tick in which an id was made.
 
     Raises:
-        InvalidIdError: it is no id of the layout.
+        InvalidIdError: the text is not an id of the layout.
     """
     return layout.parse(_id_of(text, layout)).timestamp_ms + layout.unit_ms - 1
 
 
 TEXTS: Final = {"cosid-radix62": RADIX62, "cosid-radix36": RADIX36}
-"""CosIdGenerator's texts, whose ids are no numbers."""
+"""CosIdGenerator's texts, whose ids do not fit a number."""
 
 NUMBER: Final = re.compile(r"[0-9]{1,19}")
 FRIENDLY_ZONE: Final = "UTC"
@@ -162,18 +162,18 @@ class Parsed:
     """The fields of an id.
 
     Attributes:
-        layout: the layout that it was read with: its name, and differences from it.
-        id: the number; None for CosIdGenerator's, which fit no int64.
+        layout: the layout with which the id was read: its name, or its description.
+        id: the number; None for CosIdGenerator's ids, which do not fit an int64.
         text: CosIdGenerator's text; None for a number.
         timestamp_ms: when its tick began, unix time in milliseconds.
-        utc: the same in UTC, ISO 8601.
-        local: the same in the requested zone, or else in the system's.
+        utc: the same time in UTC, ISO 8601.
+        local: the same time in the requested zone, or in the system's zone.
         machine_id: the machine that made it.
-        region: the upper part of the machine id, in a layout that has regions.
+        region: the upper part of the machine id, in a layout with regions.
         worker: the lower part of it.
         sequence: its number within tick and machine.
-        friendly: the friendly text in the requested zone, or else in UTC; None if its local time
-            occurs twice.
+        friendly: the friendly text in the requested zone, or in UTC; None if its local time occurs
+            twice.
         zone: the zone of the friendly text.
     """
 
@@ -191,7 +191,7 @@ class Parsed:
     zone: str
 
     def rows(self) -> Iterator[tuple[str, str]]:
-        """Yield the lines of a table; fields that the layout lacks are left out."""
+        """Yield the rows of a table, without the fields that the layout does not have."""
         yield "layout", self.layout
         for name, value in (("id", self.id), ("text", self.text)):
             if value is not None:
@@ -208,17 +208,17 @@ class Parsed:
 
 
 def parsed(text: str, layout: str | None, zone: str | None, own: OwnLayout = AS_NAMED) -> Parsed:
-    """Read an id: a number, friendly text, or with its layout CosIdGenerator's text.
+    """Parse an id: a number, a friendly text, or a text of CosIdGenerator.
 
     Args:
         text: the id.
         layout: the name of a predefined layout, or of one of CosIdGenerator's texts; None for the
             default, or for the user's own layout.
-        zone: of local time and friendly text; None for the system's and UTC.
+        zone: the zone of local time and friendly text; None for the system's zone and UTC.
         own: the user's other options for the layout.
 
     Raises:
-        InvalidIdError: it is no id of the layout.
+        InvalidIdError: the text is not an id of the layout.
         InvalidArgumentError: the layout or the zone is unknown, or ``own`` is not allowed with it.
     """
     if layout in TEXTS:

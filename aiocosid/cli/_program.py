@@ -1,4 +1,4 @@
-"""``aiocosid machines run``, without typer: the command stays in memory as long as its program."""
+"""``aiocosid machines run``, without typer, to keep the memory of a long-lived process small."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ examples:
   aiocosid machines run --store redis://redis/0 --namespace shop -- java -jar shop.jar
   aiocosid machines run --bits 10 --env WORKER_ID='id&31' --env DATACENTER_ID='id>>5' -- ./server
 
-The program ends before its machine id can be another one's: SIGTERM, then SIGKILL after --grace.
-The exit status is the program's; 75 if the id was lost, 2, 3 or 4 if there was none to be had.
+The program is ended before another process can get its machine id: SIGTERM, then SIGKILL after
+--grace. The exit status is the program's; 75 if the machine id was lost; 2, 3 or 4 if none was
+available.
 """
 
 
@@ -62,16 +63,16 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of the options."""
     made = argparse.ArgumentParser(
         prog="aiocosid machines run",
-        description="Run a program of any language under a machine id that no other process has.",
+        description="Run a program in any language with a machine id that no other process has.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     add = made.add_argument
     add("--store", metavar="URL", help="the store (default: AIOCOSID_STORE, or that of --config)")
-    add("--config", metavar="FILE", help="a TOML file whose store and namespace to take")
-    add("--namespace", help="the machine ids' namespace (default: the store's)")
-    add("--bits", type=int, default=10, help="the width of the program's worker id (default: 10)")
+    add("--config", metavar="FILE", help="take store and namespace from a TOML file")
+    add("--namespace", help="the namespace of the machine id (default: the store's)")
+    add("--bits", type=int, default=10, help="the width of the worker id, in bits (default: 10)")
     add("--region", type=int, metavar="N", help="the region of the store; needs --region-bits")
     add(
         "--region-bits", type=int, default=0, metavar="N", help="the bits that name it (default: 0)"
@@ -80,40 +81,40 @@ def parser() -> argparse.ArgumentParser:
         "--env",
         action="append",
         metavar="NAME[=id>>N&M]",
-        help="a variable that gets the id, or a part of it (default: MACHINE_ID)",
+        help="a variable to set to the machine id, or to a part of it (default: MACHINE_ID)",
     )
     add(
         "--instance",
         dest="instance_id",
         metavar="NAME",
-        help="a name that comes back with the same id, such as a StatefulSet's pod",
+        help="a stable name that keeps its machine id over restarts, such as a StatefulSet's pod",
     )
     add(
         "--safe-guard",
         type=float,
         default=300.0,
         metavar="SECONDS",
-        help="without a renewal, after which the id may be given to another one (default: 300)",
+        help="how long after its last renewal the machine id stays reserved (default: 300)",
     )
     add(
         "--interval",
         type=float,
         metavar="SECONDS",
-        help="between two renewals (default: 60; with --instance 10)",
+        help="time between renewals (default: 60; with --instance 10)",
     )
     add(
         "--lead",
         type=float,
         metavar="SECONDS",
-        help="for which the program runs on while the store is down; after a crash the id is free "
-        "only so much later (default: 1.5 intervals)",
+        help="how long the program keeps running while the store is down; after a crash the "
+        "machine id stays reserved this much longer (default: 1.5 intervals)",
     )
     add(
         "--grace",
         type=float,
         metavar="SECONDS",
-        help="between SIGTERM and SIGKILL if the program has to end (default: 10; with --instance, "
-        "whose renewals are 10 s apart, 3)",
+        help="time between SIGTERM and SIGKILL (default: 10; with --instance 3, because renewals "
+        "are 10 s apart)",
     )
     add("command", nargs=argparse.REMAINDER, metavar="-- CMD ARG...", help="the program")
     return made
@@ -128,7 +129,7 @@ def _expression(text: str) -> Expression:
 
 
 def _check_lead(given: argparse.Namespace) -> None:
-    """Raise unless the program would be left alone while renewals come in time."""
+    """Raise if the program would be ended although renewals come in time."""
     usual = STABLE_GUARD_INTERVAL if given.instance_id else DEFAULT_GUARD_INTERVAL
     interval = given.interval or usual
     lead = given.lead or 1.5 * interval

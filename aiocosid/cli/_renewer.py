@@ -26,19 +26,19 @@ __all__ = ("LeaseRequest", "serve")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseRequest:
-    """What the command line says of the lease.
+    """The lease that the command line asks for.
 
     Attributes:
-        store: the store's URL; None for the environment's, or the settings'.
+        store: the store's URL; None for the one that the environment or the settings name.
         config: a file of settings.
         namespace: the machine ids' namespace; None for the store's.
         bits: the width of the machine id.
         region: the region of the store; None for no regions.
         region_bits: how many of the bits name the region.
-        instance_id: the name of a stable instance; None for a new one.
-        safe_guard: seconds without a renewal after which the id may be another one's.
-        interval: seconds between two renewals; None for the default.
-        lead: seconds that the program may run while the store is down; None for the default.
+        instance_id: the name of a stable instance; None for a new instance.
+        safe_guard: seconds after the last renewal for which the machine id stays reserved.
+        interval: seconds between renewals; None for the default.
+        lead: seconds that the program keeps running while the store is down; None for the default.
     """
 
     store: str | None
@@ -54,12 +54,12 @@ class LeaseRequest:
 
 
 def serve(request: LeaseRequest, supervisor: socket.socket) -> NoReturn:
-    """Hold a lease until the supervisor says that the program has ended, or ends itself."""
+    """Hold a lease until the supervisor ends, or reports that the program has ended."""
     code = LOST
     try:
-        os.setpgid(0, 0)  # a signal to the terminal's group is not for it
+        os.setpgid(0, 0)  # so that a signal to the terminal's group does not reach it
         for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-            signal.signal(each, signal.SIG_IGN)  # it renews until the program has ended
+            signal.signal(each, signal.SIG_IGN)  # it must renew until the program has ended
         signal.set_wakeup_fd(-1)
         supervisor.setblocking(False)
         asyncio.run(_Renewal(supervisor).run(request))
@@ -76,7 +76,7 @@ def serve(request: LeaseRequest, supervisor: socket.socket) -> NoReturn:
 
 
 class _Ticks:
-    """What the program may have issued: no tick is later than the latest time that was seen."""
+    """The latest tick in which the program may have issued ids: the latest time seen so far."""
 
     def __init__(self) -> None:
         self._latest = -1
@@ -104,7 +104,7 @@ class _Renewal:
             self._kill()
             leasing.result()
         else:
-            # The lease is closed in order: its id is released.
+            # The cancelled task closes the lease, which releases its machine id.
             leasing.cancel()
             with suppress(asyncio.CancelledError):
                 await leasing
@@ -135,20 +135,20 @@ class _Renewal:
                 raise lease.lost
 
     def _report(self, lease: MachineIdLease) -> None:
-        now, limit_ms = boot_time(), lease.limit_ms()  # before the rest: it may be stopped here
+        now, limit_ms = boot_time(), lease.limit_ms()  # first: it may be stopped after any line
         deadline = Deadline(now + lease.statistics().seconds_left, limit_ms)
         last = self._reported
-        # The mark stands still after a clock that steps back, while the lease's end moves on.
+        # After the clock steps back, the mark stands still while the end of the lease moves on.
         if limit_ms < 0 or (last is not None and deadline.is_nearly(last)):
             return
         self._deadline = deadline
         line = f"until {lease.machine_id} {deadline.boot_time} {deadline.fence_ms}\n"
-        with suppress(BlockingIOError):  # it is stopped, and hears of it when it goes on
+        with suppress(BlockingIOError):  # it is stopped; it gets the next report when it continues
             self._supervisor.send(line.encode())
             self._reported = deadline
 
     def _guard(self) -> None:
-        """Kill the program before the deadline, if the supervisor has not: it may be stopped."""
+        """Kill the program before the deadline if the supervisor, which may be stopped, has not."""
         if self._deadline is not None and self._deadline.left() < KILL_MARGIN - 2 * POLL:
             self._kill()
 
@@ -157,7 +157,7 @@ class _Renewal:
             kill_group(self._program, signal.SIGKILL)
 
     async def _listen(self) -> None:
-        """Return when the supervisor says that the program has ended, or has itself ended."""
+        """Return when the supervisor ends, or reports that the program has ended."""
         loop = asyncio.get_running_loop()
         rest = b""
         while True:

@@ -1,4 +1,4 @@
-"""What ``init --sql`` prints: the statements that create a store's tables."""
+"""``init --sql``: print the statements that create a store's tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ("SqlDialect", "dialect_of", "write_schema")
 
 
 class SqlDialect(StrEnum):
-    """The databases whose statements can be printed."""
+    """The databases for which statements can be printed."""
 
     POSTGRESQL = "postgresql"
     MYSQL = "mysql"
@@ -29,7 +29,7 @@ SCHEMES: Final = {each.value: each for each in SqlDialect} | {
 HEADER: Final = """\
 -- The tables of {} {} on {}.
 -- Run all statements in this order and in one session, as a role that may create tables.
--- They change nothing that exists. Then run 'aiocosid init --store URL' once.
+-- They do not change existing tables. Then run 'aiocosid init --store URL' once.
 """
 
 
@@ -37,7 +37,7 @@ def dialect_of(url: str) -> SqlDialect:
     """Return the dialect of a store's URL.
 
     Raises:
-        InvalidArgumentError: the URL is of no SQL database.
+        InvalidArgumentError: the URL does not name a SQL database.
     """
     dialect = SCHEMES.get(url.partition(":")[0].partition("+")[0].lower())
     if dialect is None:

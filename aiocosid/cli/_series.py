@@ -26,14 +26,10 @@ __all__ = ("series",)
 
 MOST_SHOWN: Final = 20  # holes, and repeats
 
-series = typer.Typer(help="Gapless series, taken in the application's own transactions.")
+series = typer.Typer(name="series", help="Manage gapless series in an application's database.")
 
-SeriesName = Annotated[str, typer.Argument(metavar="NAME", help="The series.")]
-Tenant = Annotated[str, typer.Option(metavar="TENANT", help="Whose series it is.")]
-
-
-@series.callback()
-def _group() -> None: ...
+SeriesName = Annotated[str, typer.Argument(metavar="NAME", help="The name of the series.")]
+Tenant = Annotated[str, typer.Option(metavar="TENANT", help="The tenant that owns the series.")]
 
 
 @series.command("open")
@@ -43,22 +39,22 @@ def open_(
     tenant: Tenant = "",
     group_by: Annotated[
         str | None,
-        typer.Option(metavar="year|month|day", help="Begin at 1 in each of them; needs --zone."),
+        typer.Option(metavar="year|month|day", help="Start at 1 in each period; requires --zone."),
     ] = None,
     group_zone: Annotated[
         str | None,
-        typer.Option("--zone", metavar="ZONE", help="Its time zone, such as Europe/Berlin."),
+        typer.Option("--zone", metavar="ZONE", help="The time zone of the periods: Europe/Berlin."),
     ] = None,
     after: Annotated[
         int,
-        typer.Option(metavar="N", min=0, help="The last number that another system has given out."),
+        typer.Option(metavar="N", min=0, help="The last number that another system has issued."),
     ] = 0,
     ranges: Annotated[
         list[str] | None,
         typer.Option(
             "--range",
             metavar="FIRST-LAST",
-            help="An approved range, in order; for a series that has some, a further one.",
+            help="An approved range; may be repeated. For a series with ranges, another one.",
         ),
     ] = None,
     store: StoreUrl = None,
@@ -68,7 +64,7 @@ def open_(
 ) -> None:
     """Open a series in the application's database, or add approved ranges to it.
 
-    Nothing else opens a series, so that a wrong name or an emptied table cannot begin at 1.
+    Only this command opens a series, so that a wrong name or an emptied table never starts at 1.
     """
     if group_by not in {None, "year", "month", "day"}:
         raise InvalidArgumentError("--group-by", group_by, expected="one of year, month, day")
@@ -105,12 +101,8 @@ def list_(
         ("series", "tenant", "period", "last number", "ranges", "state"),
         [
             (
-                printable(each.name),
-                printable(each.tenant),
-                each.period,
-                str(each.last_number),
-                each.ranges.replace(f"-{MAX_ID}", "-"),
-                "open" if each.is_open else "closed",
+                *(each.name, each.tenant, each.period, each.last_number),
+                *(each.ranges.replace(f"-{MAX_ID}", "-"), "open" if each.is_open else "closed"),
             )
             for each in found
         ],
@@ -128,7 +120,7 @@ def close(
     form: AsText = TextFormat.TEXT,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """End a series for ever: no further number can be taken from it."""
+    """Close a series permanently: no further number can be taken from it."""
     with StoreSession.on(store, config, timeout=timeout) as session:
         found = session.call(close_series, session.store, name, tenant=tenant)
         _tell(found, "is closed", form)
@@ -142,13 +134,13 @@ def audit(
     column: Annotated[
         str,
         typer.Option(
-            metavar="TABLE.COLUMN", help="Where the application keeps the numbers or texts."
+            metavar="TABLE.COLUMN", help="The application's column with the numbers or texts."
         ),
     ],
     tenant: Tenant = "",
     tenant_column: Annotated[
         str | None,
-        typer.Option(metavar="COLUMN", help="The column of the same table with the tenant."),
+        typer.Option(metavar="COLUMN", help="The column with the tenant, in the same table."),
     ] = None,
     prefix: Annotated[str, typer.Option(metavar="PREFIX", help="The prefix of the texts.")] = "",
     store: StoreUrl = None,
@@ -156,9 +148,10 @@ def audit(
     form: AsText = TextFormat.TEXT,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Compare a series with the application's own table; exit with 1 at a hole or a repeat.
+    """Find missing and repeated numbers of a series in the application's own table.
 
-    Numbers of transactions that are not committed yet look like holes: run it while there are none.
+    The exit code is 1 if there are any.  Run it while no transaction is open: numbers that are not
+    committed yet look missing.
     """
     with StoreSession.on(store, config, timeout=timeout) as session:
         found = session.call(
@@ -179,17 +172,17 @@ def audit(
 
 
 def _write_audit(found: Audit) -> None:
-    write(f"{printable(found.series.name)}: {found.count} numbers, the last one is {found.last}\n")
+    write(f"{printable(found.series.name)}: {found.count} numbers, the last is {found.last}\n")
     for period, (first, last) in found.missing[:MOST_SHOWN]:
         numbers = f"{first}" if first == last else f"{first} to {last}"
         write(f"missing: {_of(period)}{numbers}\n")
     for period, number in found.repeated[:MOST_SHOWN]:
-        write(f"twice: {_of(period)}{number}\n")
+        write(f"repeated: {_of(period)}{number}\n")
     more = len(found.missing[MOST_SHOWN:]) + len(found.repeated[MOST_SHOWN:])
     if more:
         write(f"and {more} more; --format json shows all\n")
     if found.foreign:
-        write(f"{found.foreign} values are no numbers of this series\n")
+        write(f"{found.foreign} values are not numbers of this series\n")
 
 
 def _of(period: str) -> str:

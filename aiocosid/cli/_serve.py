@@ -1,4 +1,4 @@
-"""The commands that run the id service, and make its tokens."""
+"""The commands that run the id service, and create its tokens."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import InvalidArgumentError
-from ._options import AsText, Create, SettingsFile
+from ._options import AsText, Config, Create
 from ._output import TextFormat, write, write_json
 
 if TYPE_CHECKING:
@@ -18,28 +18,28 @@ if TYPE_CHECKING:
 
 __all__ = ("serve", "token")
 
-token = typer.Typer(help="Tokens of the id service.")
+token = typer.Typer(name="token", help="Create tokens for the id service.")
 
 
 def serve(
     *,
-    config: SettingsFile = None,
+    config: Config = None,
     listen: Annotated[
         list[str] | None,
         typer.Option(
             metavar="ADDRESS",
-            help="HOST:PORT, unix:/PATH or fd:// for systemd's sockets; may be repeated.",
+            help="HOST:PORT, unix:/PATH, or fd:// for systemd's sockets; may be repeated.",
         ),
     ] = None,
     host_name: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="A name of this server, for requests without a token; may be repeated.",
+            help="A host name that requests without a token may use; may be repeated.",
         ),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Processes that share the addresses.")
+        int | None, typer.Option(min=1, metavar="N", help="The number of processes.")
     ] = None,
     drain: Annotated[
         float | None,
@@ -47,20 +47,20 @@ def serve(
             min=0,
             max=3600,
             metavar="SECONDS",
-            help="Seconds to keep serving after SIGTERM, while /health/ready answers 503.",
+            help="How long to keep serving after SIGTERM, while /health/ready answers 503.",
         ),
     ] = None,
     create: Create = False,
     insecure: Annotated[
         bool,
-        typer.Option("--insecure", help="Serve other machines although there are no tokens."),
+        typer.Option("--insecure", help="Serve other machines even without tokens."),
     ] = False,
 ) -> None:
     """Run the id service until SIGTERM or Ctrl-C.
 
-    Options override the settings.  It ends in order: it says that it is not ready, answers what has
-    arrived, and gives machine ids back; a second signal ends it at once.  With SIGHUP it reads
-    tokens, certificates and names again.
+    Options override the settings.  On the first signal it reports that it is not ready, answers
+    the requests that have arrived, and gives its machine ids back; a second signal ends it at once.
+    SIGHUP reloads tokens, certificates and host names.
     """
     from ..provider.settings import address_of
     from ..server import run
@@ -80,7 +80,7 @@ def serve(
 
 
 def _settings(config: str | None, given: Mapping[str, object], *, create: bool) -> Settings:
-    """Return the settings under the options that are given; each process may read them again."""
+    """Return the settings, overridden by the given options; each process may reload them."""
     from ..provider.settings import load_settings
 
     found = load_settings(config)
@@ -98,34 +98,35 @@ def _group() -> None: ...
 @token.command()
 def new(
     *,
-    name: Annotated[str, typer.Option(metavar="NAME", help="Names the holder in the audit log.")],
+    name: Annotated[str, typer.Option(metavar="NAME", help="The holder's name in the audit log.")],
     scope: Annotated[
         list[str],
         typer.Option(
             metavar="VERB",
-            help="What it allows: ids, segments, machines, read or admin; may be repeated.",
+            help="A right: ids, segments, machines, read or admin; may be repeated.",
         ),
     ] = ["ids"],  # noqa: B006 - typer copies it
     names: Annotated[
         list[str],
-        typer.Option(metavar="PATTERN", help="Names that it is for, as shop.*; may be repeated."),
+        typer.Option(metavar="PATTERN", help="Names it may use, like shop.*; may be repeated."),
     ] = ["*"],  # noqa: B006 - as above
     expires_in: Annotated[
         int | None,
-        typer.Option(min=1, max=36500, metavar="DAYS", help="Days after which it is refused."),
+        typer.Option(min=1, max=36500, metavar="DAYS", help="Days until it expires."),
     ] = None,
     ids_per_second: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Ids of each name that it may take a second."),
+        typer.Option(min=1, metavar="N", help="Maximum ids a second, for each name."),
     ] = None,
     ids_per_request: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Ids that one request may take.")
+        int | None, typer.Option(min=1, metavar="N", help="Maximum ids in one request.")
     ] = None,
     form: AsText = TextFormat.TEXT,
 ) -> None:
-    """Make a token: it goes to standard error, and its table of the settings to standard output.
+    """Create a token, and print the table that the settings need.
 
-    The table has only the token's hash.  The token is shown this once.
+    The table goes to standard output and has only the token's hash.  The token itself goes to
+    standard error, and is not shown again.
     """
     from ..server import new_token, token_table
 
@@ -143,4 +144,4 @@ def new(
         write_json({"token": secret, "settings": table})
         return
     write(table)
-    typer.echo(f"the token, for its holder alone: {secret}", err=True)
+    typer.echo(f"token (keep it secret): {secret}", err=True)

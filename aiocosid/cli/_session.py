@@ -1,4 +1,4 @@
-"""A store during a command."""
+"""The store that a command uses, on an event loop that runs only during calls."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ class StoreSession:
     """A store on an event loop that runs only during a call to the store.
 
     Between calls a command runs blocking code, for example writing to a pipe that is not read,
-    which Ctrl-C interrupts at once.  Ctrl-C during a call cancels it; the store is closed either
-    way.
+    which Ctrl-C interrupts at once.  Ctrl-C during a call cancels it.  The store is closed in both
+    cases.
 
     Attributes:
-        store: the store; call it by `call`.
-        chosen: where it is.
+        store: the store; use it through `call`.
+        chosen: how the store was chosen.
         timeout: seconds for one call to the store.
     """
 
     def __init__(self, chosen: ChosenStore, *, timeout: float) -> None:
-        """Open a store; nothing is sent yet.
+        """Create the store, without sending anything.
 
         Args:
-            chosen: what creates the store.
+            chosen: the store to create.
             timeout: seconds for one call to the store.
 
         Raises:
@@ -63,15 +63,15 @@ class StoreSession:
 
     @classmethod
     def on(cls, store: str | None, config: str | None, *, timeout: float) -> Self:
-        """Open the store of the options ``--store`` and ``--config``; raise as `chosen_store`."""
+        """Create the store that ``--store`` and ``--config`` choose; raises as `chosen_store`."""
         return cls(chosen_store(store, config), timeout=timeout)
 
     def namespace(self, given: str | None) -> str:
-        """Return the namespace of the option ``--namespace``, or its default."""
+        """Return the given namespace, or the default of the store."""
         return self.chosen.namespace if given is None else given
 
     def tell_written(self) -> None:
-        """Write to standard error where the command has written."""
+        """Report on standard error which store the command has written to."""
         typer.echo(f"{PROGRAM}: written to {self.chosen.where}", err=True)
 
     def call(
@@ -111,7 +111,7 @@ class StoreSession:
     def pause(
         self, seconds: float, *, on_progress: Callable[[float], object] = lambda _share: None
     ) -> None:
-        """Wait, and report the share of the time that has passed, 0 to 1, every second."""
+        """Wait, and report the elapsed share of the time, 0 to 1, every second."""
 
         async def wait() -> None:
             for passed in range(ceil(seconds)):
@@ -124,7 +124,7 @@ class StoreSession:
         try:
             return self._runner.run(work)
         finally:
-            work.close()  # after Ctrl-C it may not have begun, which Python warns of
+            work.close()  # Python warns if Ctrl-C came before it began
 
     def __enter__(self) -> Self:
         """Return the session; it is open already."""

@@ -1,4 +1,4 @@
-"""The commands that check settings, and write nothing."""
+"""The commands that check settings and write nothing."""
 
 from __future__ import annotations
 
@@ -10,11 +10,7 @@ import typer
 
 from ..errors import InvalidSettingsError, StoreUnavailableError
 from ._exit import ExitCode, printable
-from ._options import (
-    DEFAULT_TIMEOUT,
-    AsTable,
-    Timeout,
-)
+from ._options import DEFAULT_TIMEOUT, AsTable, Timeout
 from ._output import TableFormat, write, write_json, write_table
 from ._parts import time_ms
 
@@ -27,10 +23,10 @@ __all__ = ("check_config", "groups")
 
 File = Annotated[
     str | None,
-    typer.Argument(metavar="FILE", help="A TOML file (default: the file in AIOCOSID_CONFIG)."),
+    typer.Argument(metavar="FILE", help="The settings, a TOML file (default: AIOCOSID_CONFIG)."),
 ]
 
-groups = typer.Typer(help="Grouped generators: counters of a year, month, day or key.")
+groups = typer.Typer(name="groups", help="Check generators that are grouped by period or key.")
 
 
 def check_config(
@@ -41,10 +37,10 @@ def check_config(
     ] = False,
     form: AsTable = TableFormat.TABLE,
 ) -> None:
-    """Show what settings would build, with warnings about likely mistakes.
+    """Show the generators that settings describe, and warn of likely mistakes.
 
-    The environment's AIOCOSID_... variables apply as in the application.  Nothing is opened or
-    sent.
+    AIOCOSID_... variables of the environment override the file, as in the application.  The command
+    opens and sends nothing.
     """
     from ..provider.settings import check_settings
 
@@ -73,14 +69,14 @@ def check(
     file: File = None,
     *,
     at: Annotated[
-        str, typer.Option(metavar="TIME", help="A moment in the period, as 2027-01-01T00:00+08:00.")
+        str, typer.Option(metavar="TIME", help="A moment in the period: 2027-01-01T00:00+08:00.")
     ],
     form: AsTable = TableFormat.TABLE,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Show the period that each grouped generator will be in, and problems.
 
-    It reads the counters of their stores; nothing is written.  The exit code is 1 if there are
+    It reads the counters of the stores and writes nothing.  The exit code is 1 if there are
     problems.
     """
     from ..provider.settings import check_groups
@@ -107,12 +103,10 @@ def _write_groups(found: Sequence[GroupReport]) -> None:
     if not found:
         write("no grouped generators\n")
         return
-    rows = [
-        (each.name, each.present or "-", each.period or "-", each.counter, each.example or "-")
-        for each in found
-    ]
-    columns = ("generator", "period now", "period then", "counter", "first id")
-    write_table(columns, [tuple(map(printable, row)) for row in rows], left=range(5))
+    rows = [(each.name, each.present, each.period, each.counter, each.example) for each in found]
+    write_table(
+        ("generator", "period now", "period then", "counter", "first id"), rows, left=range(5)
+    )
     for each in found:
         for problem in each.problems:
             write(f"problem: {printable(each.name)}: {printable(problem)}\n")
@@ -134,18 +128,12 @@ def _write_report(report: SettingsReport) -> None:
         columns = ("generator", "kind", "store", "counter", "step", "ends", "converter", "example")
         rows = [
             (
-                each.name,
-                each.kind,
-                each.store or "-",
-                each.counter or "-",
-                "-" if each.step is None else str(each.step),
-                each.ends or "-",
-                each.converter or "-",
-                f"{each.example} ({each.length})" if each.example else "-",
+                *(each.name, each.kind, each.store, each.counter, each.step, each.ends),
+                *(each.converter, f"{each.example} ({each.length})" if each.example else None),
             )
             for each in report.generators
         ]
-        write_table(columns, [tuple(map(printable, row)) for row in rows], left=(0, 1, 2, 3, 6, 7))
+        write_table(columns, rows, left=(0, 1, 2, 3, 6, 7))
     else:
         write("no generators\n")
     for layout in dict.fromkeys(each.layout for each in report.generators if each.layout):

@@ -1,4 +1,4 @@
-"""The commands that make and read Snowflake ids."""
+"""The commands that generate and parse Snowflake ids."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def parse(
     *,
     at: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Instead of ID: the lowest and highest id of a moment."),
+        typer.Option(metavar="TIME", help="Instead of ID: lowest and highest id of a moment."),
     ] = None,
     layout: Layout = None,
     bits: Bits = None,
@@ -54,9 +54,9 @@ def parse(
     zone: Zone = None,
     form: AsTable = TableFormat.TABLE,
 ) -> None:
-    """Show the fields of an id: its time, machine id and sequence.
+    """Show the fields of a Snowflake id: its time, machine id and sequence.
 
-    Any number within the bits can be read, so a wrong layout is not detected.
+    Nearly every number can be read with every layout, so a wrong layout is not detected.
     """
     own = OwnLayout(bits=bits, unit=unit, epoch=epoch)
     if id_ is None or at is not None:
@@ -95,9 +95,9 @@ def snowflake(
     form: AsText = TextFormat.TEXT,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Print Snowflake ids of a machine id that is leased from the store and given back.
+    """Print Snowflake ids, with a machine id leased from the store.
 
-    It prints all of them or none.
+    It gives the machine id back, then prints all of the ids or none.
     """
     chosen = layout_of(layout, OwnLayout(bits=bits, unit=unit, epoch=epoch))
     with StoreSession.on(store, config, timeout=timeout) as session:

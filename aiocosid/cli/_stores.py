@@ -1,4 +1,4 @@
-"""The store that a command works on: one rule for all commands."""
+"""Choose the store that a command works on, by one rule for all commands."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def chosen_store(store: str | None, config: str | None) -> ChosenStore:
     """Return the one store of a command.
 
     Args:
-        store: what ``--store`` says.
-        config: what ``--config`` says.
+        store: the value of ``--store``.
+        config: the value of ``--config``.
 
     Raises:
-        InvalidArgumentError: no store is named, or two.
-        InvalidSettingsError: a variable is empty or misspelt, or the settings are wrong.
+        InvalidArgumentError: no store is named, or two are.
+        InvalidSettingsError: a variable is empty or misspelt, or the settings are invalid.
     """
     url = named_url(store, config)
     if url is not None:
@@ -100,5 +100,5 @@ def named_url(store: str | None, config: str | None) -> str | None:
 
 
 def _shown(where: str) -> str:
-    """Return the URL with the whole path of a file."""
+    """Return the URL with its file's path made absolute."""
     return printable(FILE.sub(lambda found: os.path.abspath(found[0]), where))  # noqa: PTH100

@@ -1,4 +1,4 @@
-"""``aiocosid machines run``: a program of any language under a leased machine id.
+"""``aiocosid machines run``: run a program in any language with a leased machine id.
 
 Three processes.  This one, the *supervisor*, has neither store nor event loop: it starts the other
 two, passes signals on, reaps, and ends with the program's exit status, so it can be PID 1.  The
@@ -6,7 +6,7 @@ two, passes signals on, reaps, and ends with the program's exit status, so it ca
 group of its own.
 
 If the renewer is killed, stopped or cut off from the store, the supervisor ends the program before
-the deadline.  If the supervisor is killed or stopped, the renewer does.
+the deadline.  If the supervisor is killed or stopped, the renewer ends it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = (
 )
 
 KILL_MARGIN: Final = 1.0  # seconds before the deadline at which the program is killed
-POLL: Final = 0.25  # seconds between two looks at the clocks
+POLL: Final = 0.25  # seconds between readings of the clocks
 FRESH_TIMEOUT: Final = 1.0  # seconds that the renewer's report may take after a stop
 RELEASE_TIMEOUT: Final = 5.0  # seconds that the renewer may take to release the id
 LOST: Final = 75  # the exit code if the id was lost: EX_TEMPFAIL of sysexits.h
@@ -65,11 +65,11 @@ _STEPS: Final[dict[str, Callable[[int, int], int]]] = {
 
 
 class Expression(NamedTuple):
-    """A variable of the program's environment, made of the machine id.
+    """A variable of the program's environment, computed from the machine id.
 
     Attributes:
         variable: its name.
-        steps: operations from left to right, as ``(">>", 5)``.
+        steps: operations from left to right, for example ``(">>", 5)``.
     """
 
     variable: str
@@ -77,7 +77,7 @@ class Expression(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> Expression | None:
-        """Read ``NAME`` or ``NAME=id>>5&31``; None if it is neither."""
+        """Parse ``NAME`` or ``NAME=id>>5&31``; return None if the text is neither."""
         found = _EXPRESSION.fullmatch(text)
         if found is None:
             return None
@@ -94,15 +94,15 @@ class Expression(NamedTuple):
 
 
 def boot_time() -> float:
-    """Return seconds since the boot, those of a suspended machine included; of every process."""
+    """Return seconds since the boot, time in suspension included; the same in every process."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class Deadline(NamedTuple):
-    """Until when the program may run, by two clocks.
+    """When the program must have ended, on two clocks.
 
     Attributes:
-        boot_time: when the lease ends, as `boot_time` counts.
+        boot_time: when the lease ends, on the clock of `boot_time`.
         fence_ms: the latest time that ids may have, unix time in milliseconds.
     """
 
@@ -110,11 +110,11 @@ class Deadline(NamedTuple):
     fence_ms: float
 
     def is_nearly(self, other: Deadline) -> bool:
-        """Whether both say the same, but for the time that it took to read the clocks."""
+        """Whether both are equal, apart from the time that it took to read the clocks."""
         return self.fence_ms == other.fence_ms and abs(self.boot_time - other.boot_time) < POLL
 
     def left(self) -> float:
-        """Return the seconds that are left, by the clock that is nearer to it."""
+        """Return the seconds left, by the clock that reaches the deadline first."""
         return min(self.boot_time - boot_time(), self.fence_ms / 1000 - time.time())
 
 
@@ -123,9 +123,9 @@ class _Renewer:
 
     Attributes:
         pid: its process.
-        deadline: the last one that it has reported; None before the first one.
+        deadline: the deadline that it reported last; None before the first report.
         machine_id: the id; -1 before the first report.
-        failure: its exit code and message, if it gave up.
+        failure: the exit code and the message, if it gave up.
     """
 
     def __init__(self, serve: Callable[[socket.socket], NoReturn]) -> None:
@@ -148,7 +148,7 @@ class _Renewer:
         return self._socket.fileno()
 
     def read(self) -> None:
-        """Read all reports that have come."""
+        """Read all reports that have arrived."""
         while True:
             try:
                 data = self._socket.recv(65536)
@@ -174,7 +174,7 @@ class _Renewer:
             self.failure = int(code), text
 
     def tell(self, what: str) -> None:
-        """Send it a word; a renewer that has ended does not hear it."""
+        """Send it a message, which is lost if the renewer has ended."""
         with suppress(OSError):
             self._socket.send(f"{what}\n".encode())
 
@@ -189,14 +189,14 @@ def supervise(
     """Run a program under a lease, and return its exit status.
 
     Args:
-        serve: what the renewer does, in a process of its own, with its end of a socket.
+        serve: runs the renewer in a process of its own, with its end of a socket.
         command: the program and its arguments.
-        variables: what of the machine id the program's environment gets.
-        grace: seconds between SIGTERM and SIGKILL, if the program has to end.
+        variables: the environment variables that hold the machine id or parts of it.
+        grace: seconds between SIGTERM and SIGKILL, if the program must end.
 
     Returns:
-        The program's exit code, 128 and the number of the signal that ended it, 75 if the machine
-        id was lost, or the renewer's code if it got none.
+        The program's exit code; 128 plus the number of the signal that ended it; 75 if the machine
+        id was lost; or the renewer's code if it got no machine id.
     """
     with _Signals() as signals:
         _adopt_orphans()
@@ -208,7 +208,7 @@ def supervise(
 
 
 def _end(renewer: _Renewer) -> None:
-    """Have the renewer release the id; wait for it for a bounded time."""
+    """Tell the renewer to release the machine id, and wait for it, for a limited time."""
     renewer.tell("ended")
     until = boot_time() + RELEASE_TIMEOUT
     while boot_time() < until:
@@ -222,16 +222,16 @@ def _end(renewer: _Renewer) -> None:
 
 
 def _heeded() -> list[signal.Signals]:
-    """Return the signals that are passed on: not those that ``nohup``, for example, has ignored."""
+    """Return the signals to pass on: not those that are ignored, for example by ``nohup``."""
     return [each for each in PASSED_ON if signal.getsignal(each) != signal.SIG_IGN]
 
 
 def _wake(_number: int, _frame: object) -> None:
-    """Do nothing: the byte in the pipe tells."""
+    """Do nothing: the signal's byte in the pipe is enough."""
 
 
 class _Signals:
-    """Signals as bytes of a pipe, so that a wait ends at once, and none is lost."""
+    """Receives signals through a pipe: each ends a wait at once, and none is lost."""
 
     def __enter__(self) -> Self:
         self._read, write = os.pipe()
@@ -251,11 +251,11 @@ class _Signals:
         os.close(self._write)
 
     def fileno(self) -> int:
-        """Return the descriptor that is readable once a signal has come."""
+        """Return the descriptor that is readable once a signal has arrived."""
         return self._read
 
     def read(self) -> bytes:
-        """Return the numbers of the signals that have come."""
+        """Return the numbers of the signals that have arrived."""
         with suppress(BlockingIOError):
             return os.read(self._read, 4096)
         return b""
@@ -281,14 +281,14 @@ class _Supervisor:
         while self._status is None:
             self._wait()
             self._judge()
-        # What is left of its group may still use the id.
+        # Other processes of its group may still use the machine id.
         kill_group(self._program, signal.SIGKILL)
         _kill_orphans(self._renewer.pid)
         _hand_terminal(self._program, os.getpgrp())
         return LOST if self._reason else self._status
 
     def _wait_for_id(self) -> int | None:
-        """Wait for the first deadline; return an exit code if there will be none."""
+        """Wait for the first deadline; return an exit code if none will come."""
         while self._renewer.deadline is None:
             for number in self._wait():
                 if number in {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}:
@@ -300,7 +300,7 @@ class _Supervisor:
         return None
 
     def _wait(self) -> bytes:
-        """Wait a moment for a report or signals; pass the signals on, and reap."""
+        """Wait a moment for a report or a signal, pass signals on, and reap children."""
         readers: list[_Renewer | _Signals] = [self._renewer, self._signals]
         select.select(readers, [], [], POLL)
         self._renewer.read()
@@ -330,14 +330,14 @@ class _Supervisor:
                 self._renewer.failure = LOST, "the process that renews the lease has ended"
 
     def _left(self) -> float:
-        """Return the seconds until the deadline that was reported last."""
+        """Return the seconds until the last reported deadline."""
         deadline = self._renewer.deadline
         return 0.0 if deadline is None else deadline.left()
 
     def _stop_with_it(self) -> None:
-        """Stop if the program was stopped in the foreground, by Ctrl-Z: the shell waits for us.
+        """Stop if Ctrl-Z has stopped the program in the foreground, because the shell waits for us.
 
-        The renewer goes on, and ends the program if it has to.
+        The renewer keeps running, and ends the program if necessary.
         """
         if not _hand_terminal(self._program, os.getpgrp()):
             return
@@ -351,10 +351,10 @@ class _Supervisor:
                 return
             select.select([renewer], [], [], POLL)
             renewer.read()
-        kill_group(self._program, signal.SIGKILL)  # before it runs again: the id may be given away
+        kill_group(self._program, signal.SIGKILL)  # before it runs again with an id that is lost
 
     def _judge(self) -> None:
-        """End the program in time: after all reports that have come were read."""
+        """End the program in time; called after reading all reports that have arrived."""
         renewer, left = self._renewer, self._left()
         if not self._reason and renewer.failure is not None:
             self._reason = renewer.failure[1]
@@ -364,7 +364,7 @@ class _Supervisor:
             return
         if self._asked_at is None:
             self._asked_at = boot_time()
-            _say(f"{self._reason}: the program is ended, as its machine id may be given away")
+            _say(f"{self._reason}: ending the program before another process gets its machine id")
             kill_group(self._program, signal.SIGTERM)
             kill_group(self._program, signal.SIGCONT)
         if left <= KILL_MARGIN or boot_time() - self._asked_at >= self._grace:
@@ -376,16 +376,16 @@ def _start(command: Sequence[str], environment: Mapping[str, str], renewer: _Ren
     group = os.getpgrp()
     pid = os.fork()
     if pid:
-        with suppress(OSError):  # it has done so itself, or has ended
+        with suppress(OSError):  # it has done this itself, or has ended
             os.setpgid(pid, pid)
         return pid
     try:
         os.setpgid(0, 0)
         for each in (*_heeded(), signal.SIGCHLD, signal.SIGPIPE):
             signal.signal(each, signal.SIG_DFL)
-        _hand_terminal(group, os.getpgrp())  # Ctrl-C goes to it alone
+        _hand_terminal(group, os.getpgrp())  # so that Ctrl-C reaches only the program
         _prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
-        # Said here: the supervisor may be killed or stopped before it could say so.
+        # Reported here, because the supervisor may be killed or stopped before it can report it.
         renewer.tell(f"program {os.getpid()}")
         os.execvpe(command[0], [*command], environment)  # noqa: S606 - what the user asks for
     except OSError as error:
@@ -394,7 +394,7 @@ def _start(command: Sequence[str], environment: Mapping[str, str], renewer: _Ren
 
 
 def _hand_terminal(giver: int, taker: int) -> bool:
-    """Make a process group the terminal's foreground if the giver is, and return whether it was."""
+    """Move the terminal's foreground from one process group to another; return whether it did."""
     old = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     try:
         if os.tcgetpgrp(0) != giver:
@@ -408,22 +408,22 @@ def _hand_terminal(giver: int, taker: int) -> bool:
 
 
 def kill_group(group: int, number: int) -> None:
-    """Send a signal to all processes of a group; nothing happens if it has ended."""
+    """Send a signal to all processes of a group; do nothing if it has ended."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, number)
 
 
 def _adopt_orphans() -> None:
-    """Become the parent of all descendants that lose theirs, as PID 1 is."""
+    """Become the parent of all orphaned descendants, as PID 1 is."""
     _prctl(_SET_SUBREAPER, 1)
 
 
 def _kill_orphans(spared: int) -> None:
-    """Kill the descendants that left the program's group, as far as the system lists them."""
+    """Kill the descendants that have left the program's group, if the system lists them."""
     if not sys.platform.startswith("linux"):
         return
     path = f"/proc/self/task/{os.getpid()}/children"
-    for _ in range(100):  # each generation becomes ours when the one before has ended
+    for _ in range(100):  # killing one generation makes the next one our children
         try:
             with open(path) as file:  # noqa: PTH123 - a file of the system
                 children = {int(each) for each in file.read().split()} - {spared}
@@ -432,7 +432,7 @@ def _kill_orphans(spared: int) -> None:
         if not children:
             return
         for each in children:
-            with suppress(OSError):  # one of another user's cannot be killed, nor waited for
+            with suppress(OSError):  # another user's process can be neither killed nor awaited
                 os.kill(each, signal.SIGKILL)
                 os.waitpid(each, 0)
 
@@ -443,7 +443,7 @@ def _prctl(option: int, value: int) -> None:
 
 
 def _say(text: str) -> None:
-    """Write a line to stderr, unless that would wait for a reader: the program has to end."""
+    """Write a line to stderr, but never wait for its reader: the program must end in time."""
     with suppress(OSError):
         if select.select([], [2], [], 0)[1]:
             os.write(2, f"aiocosid: {text}\n".encode()[: select.PIPE_BUF])

@@ -6,7 +6,7 @@ import sys
 from contextlib import nullcontext, suppress
 from math import inf
 from timeit import default_timer
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 from rich.console import Console, Group
@@ -24,15 +24,8 @@ from ..stores.inspection import (
     seconds_text,
 )
 from ._exit import printable
-from ._options import (
-    DEFAULT_TIMEOUT,
-    AnyNamespace,
-    Config,
-    StoreUrl,
-    Timeout,
-    declared,
-)
-from ._output import drawn_table, write
+from ._options import DEFAULT_TIMEOUT, AnyNamespace, Config, StoreUrl, Timeout, declared
+from ._output import drawn_table, time_text, write
 from ._session import StoreSession
 
 if TYPE_CHECKING:
@@ -42,6 +35,8 @@ if TYPE_CHECKING:
 
     from ..abc import Machine, MachineMarker
     from ..stores.inspection import StoreReading
+
+    Rows: TypeAlias = Sequence[Sequence[str]]
 
 __all__ = ("counter_lines", "machine_lines", "watch")
 
@@ -57,19 +52,20 @@ def watch(
     interval: Annotated[
         float,
         declared(
-            OptionSpec("seconds between two readings", 0.5, 25),
+            OptionSpec("seconds between readings", 0.5, 25),
             *("--interval", "-i"),
             metavar="SECONDS",
         ),
     ] = 2.0,
-    once: Annotated[bool, typer.Option("--once", help="Show one reading, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Show one reading and exit.")] = False,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Show counters, their rates, and the machine ids that are held, until Ctrl-C.
+    """Show counters, their rates and the machine ids in use, until Ctrl-C.
 
-    It only reads.  Without a terminal each reading is a few plain lines.
+    It only reads.  Without a terminal it prints plain lines.
     """
     rates, is_live = Rates(), sys.stdout.isatty() and not once
+    answers: dict[str, int] = {}
     live = Live(console=Console(), auto_refresh=False) if is_live else None
     with StoreSession.on(store, config, timeout=timeout) as session, suppress(KeyboardInterrupt):
         parts = list(parts_of(session.store))
@@ -79,11 +75,13 @@ def watch(
                 now = default_timer()
                 counters = [e for r in readings for e in counter_lines(r, namespace, rates, now)]
                 machines = [e for r in readings for e in machine_lines(r, namespace)]
-                problems = [problem for r in readings for problem in _problems(r)]
+                answers |= {r.label: r.at_ms for r in readings if not r.silence}
+                notes = [_answer(r.label, answers.get(r.label, 0)) for r in readings]
+                notes += [f"problem {problem}" for r in readings for problem in _problems(r)]
                 if live is None:
-                    _write_lines(counters, machines, problems)
+                    _write_lines(counters, machines, notes)
                 else:
-                    live.update(_drawn(counters, machines, problems), refresh=True)
+                    live.update(_drawn(counters, machines, notes, live.console.width), refresh=True)
                 if once:
                     return
                 session.pause(interval)
@@ -131,27 +129,28 @@ def _left(machine: Machine, marker: MachineMarker | None, now_ms: int) -> str:
     return "expired" if until_ms < now_ms else seconds_text((until_ms - now_ms) / 1000)
 
 
+def _answer(label: str, at_ms: int) -> str:
+    """Say when a store answered last: it may be silent now."""
+    last = f"last answer {time_text(at_ms)} UTC" if at_ms else "no answer yet"
+    return f"{last} from {printable(label)}"
+
+
 def _problems(reading: StoreReading) -> Iterator[str]:
     for part, why in reading.errors.items():
         if why != NOT_KEPT:
             yield f"{printable(reading.label)}: {part}: {why}"
 
 
-def _write_lines(
-    counters: Sequence[Sequence[str]], machines: Sequence[Sequence[str]], problems: Sequence[str]
-) -> None:
+def _write_lines(counters: Rows, machines: Rows, notes: Sequence[str]) -> None:
     lines = [f"counter {name} {max_id} {rate} ids/s" for name, max_id, rate in counters]
     lines += [f"machine {' '.join(each)}" for each in machines]
-    lines += [f"problem {each}" for each in problems]
-    lines = lines or ["no counters, and no machine ids are held"]
-    write("".join(f"{each}\n" for each in lines))
+    lines = lines or ["no counters, and no machine ids in use"]
+    write("".join(f"{each}\n" for each in (*lines, *notes)))
 
 
-def _drawn(
-    counters: Sequence[Sequence[str]], machines: Sequence[Sequence[str]], problems: Sequence[str]
-) -> RenderableType:
+def _drawn(counters: Rows, machines: Rows, notes: Sequence[str], width: int) -> RenderableType:
     return Group(
-        drawn_table(COUNTERS, counters),
-        drawn_table(MACHINES, machines, left=(0, 2)),
-        *map(Text, problems),
+        drawn_table(COUNTERS, counters, width=width),
+        drawn_table(MACHINES, machines, left=(0, 2), width=width),
+        *map(Text, notes),
     )

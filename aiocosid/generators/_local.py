@@ -140,11 +140,6 @@ class LocalGenerator(Component, Generic[T]):
     async def _release(self) -> None:
         """Nothing is held."""
 
-    def __repr__(self) -> str:
-        """Say whether it is open."""
-        state = "open" if self._unusable is None else type(self._unusable).__name__
-        return f"<{self._label()} {state}>"
-
 
 class CounterId(LocalGenerator[int], IdGenerator):
     """Counts 1, 2, 3 ..., from 1 in each process: for tests and short-lived data.

@@ -331,9 +331,9 @@ class MachineIdLease(Component):
 
     def __repr__(self) -> str:
         """Name the id and the seconds that the lease has left."""
-        state = "open" if self._unusable is None else type(self._unusable).__name__
         left = self._opening.tenure.seconds_left
-        return f"<{self._label()} {state} machine_id={self.machine_id} seconds_left={left:g}>"
+        facts = f"machine_id={self.machine_id} seconds_left={left:g}"
+        return f"<{self._label()} {self._condition} {facts}>"
 
 
 async def _take_over_distributor(lease: MachineIdLease) -> None:

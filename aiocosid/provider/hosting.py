@@ -89,6 +89,10 @@ class Hosting(Component):
         self._own: dict[str, OwnGenerator] = {}  # of generators that callers have brought
         super().__init__(clock)
 
+    def __repr__(self) -> str:
+        """Name it, and say whether it is open and how many generators it has."""
+        return f"<{self._label()} {self._condition} generators={len(self._generators)}>"
+
     @overload
     def __getitem__(self, name: str, /) -> AnyGenerator: ...
 

@@ -61,14 +61,14 @@ class OptionSpec(NamedTuple):
 OPTIONS: Final = {
     "namespace": OptionSpec("namespace of counters and machine ids"),
     "step": OptionSpec("maximum ids for each store call", 1, MAX_ID),
-    "layout": OptionSpec("how the ids are put together"),
+    "layout": OptionSpec("layout of the ids"),
     "unit": OptionSpec("length of a tick"),
-    "epoch": OptionSpec("start of tick 0, a time with its offset or milliseconds since 1970"),
+    "epoch": OptionSpec("start of tick 0: a time with a UTC offset, or milliseconds since 1970"),
     "zone": OptionSpec("time zone of the texts"),
     "machine_id": OptionSpec("the machine id", 0, 2**MAX_MACHINE_BITS - 1),
     "machine_bits": OptionSpec("width of the machine ids in bits", 1, MAX_MACHINE_BITS),
     "call_timeout": OptionSpec("timeout of one store call in seconds", 0.001, 10**9),
-    "safe_guard": OptionSpec("seconds until an unrenewed id is free, inf for never", 0.001, inf),
+    "safe_guard": OptionSpec("seconds until an unrenewed id is free; inf for never", 0.001, inf),
 }
 """The options that the command line shares with settings, by their keys."""
 

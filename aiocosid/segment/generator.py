@@ -226,9 +226,8 @@ class SegmentGenerator(Component, IdGenerator):
     def __repr__(self) -> str:
         """Say what is held and who waits."""
         opening = self._opening
-        state = "open" if self._unusable is None else type(self._unusable).__name__
         return (
-            f"<{self._label()} {state} head={opening.supply.head_sequence} "
+            f"<{self._label()} {self._condition} head={opening.supply.head_sequence} "
             f"remaining={opening.hand.ahead} distance={opening.pace.distance} "
             f"waiting={len(opening.line)}>"
         )

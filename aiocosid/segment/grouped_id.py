@@ -53,6 +53,10 @@ class WithGroup:
         self._leave = leave
         self._label = label
 
+    def __repr__(self) -> str:
+        """Name the generator."""
+        return f"<{type(self).__name__} of {self._label}>"
+
     async def next_id(self) -> GroupedId:
         """Return the next id of the present group; see `aiocosid.abc.IdGenerator.next_id`."""
         group = self._enter()
@@ -306,9 +310,10 @@ class GroupedSegmentId(Component, IdGenerator):
 
     def __repr__(self) -> str:
         """Say in which group it is and how many are open."""
-        state = "open" if self._unusable is None else type(self._unusable).__name__
         group = None if self._last is None else self._last.key
-        return f"<{self._label()} {state} group={group!r} groups={len(self._groups.by_key)}>"
+        return (
+            f"<{self._label()} {self._condition} group={group!r} groups={len(self._groups.by_key)}>"
+        )
 
 
 def renew_fallen(generator: GroupedSegmentId) -> None:

@@ -134,6 +134,10 @@ class App:
         # Another path than the one that was asked for would take an id.
         self._app: Any = Router(routes, redirect_slashes=False, lifespan=self.running)
 
+    def __repr__(self) -> str:
+        """Show the service."""
+        return f"<{type(self).__name__} of {self.service!r}>"
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection's request, or the application's life."""
         scope["app"] = self  # so that the framework raises what it refuses

@@ -1,8 +1,8 @@
-"""The operator's dashboard: one page, its live values, and its actions.
+"""The operator's dashboard: a page, its live values and its actions.
 
-The server renders the page, and a small script refreshes its values.  There is no cookie: a token
-is in a request's header, or in the form that is sent, so that no other site can act for an operator
-who has one.  Where no tokens are configured, a browser's request from another site is refused.
+The server renders the page, and a small script refreshes its values.  There are no cookies: the
+token comes in a header or in the submitted form, so another site cannot act for an operator who has
+one.  If no tokens are configured, requests that a browser sends from another site are refused.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ STATIC: Final = {
     "dashboard.svg": b"image/svg+xml",
 }
 FORM: Final = "application/x-www-form-urlencoded"
-LEVEL: Final = 5  # of compression: a tenth of the size in some milliseconds
-MOST_FIELDS: Final = 20  # of a form
+LEVEL: Final = 5  # gzip to a tenth of the size, in a few milliseconds
+MOST_FIELDS: Final = 20  # in a form
 
 
 def operations(service: Service) -> Sequence[HttpOperation]:
-    """Return those of pages: ``/``, all below ``/dashboard``, and ``/docs``."""
+    """Return the operations of ``/``, of everything below ``/dashboard``, and of ``/docs``."""
     static = files("aiocosid.server") / "static"
     contents = {name: (static / name).read_bytes() for name in STATIC}
     version = sha256(b"".join(contents.values())).hexdigest()[:8]
@@ -72,7 +72,7 @@ def operations(service: Service) -> Sequence[HttpOperation]:
     show, docs = _Dashboard(service, watch, version).serve, api_page(TREE, version=version)
 
     async def live(call: HttpCall) -> HttpAnswer:
-        """Answer with what the page shows, as JSON."""
+        """Answer with the page's values as JSON."""
         if not service.tokens:
             check_host(service, call.scope)
         access = service.access(bearer_of(call.scope), SYSTEM_CLOCK.now_ms())
@@ -92,7 +92,7 @@ def operations(service: Service) -> Sequence[HttpOperation]:
         return HttpAnswer(contents[name], STATIC[name], headers=headers)
 
     async def describe(call: HttpCall) -> HttpAnswer:
-        """Show people the API, as ``/v1/openapi.json`` shows it everyone."""
+        """Show the API to people; like ``/v1/openapi.json``, it needs no token."""
         return _as_page(call.scope, docs)
 
     public = partial(HttpOperation, is_public=True)
@@ -107,7 +107,7 @@ def operations(service: Service) -> Sequence[HttpOperation]:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A form that was sent.
+    """A submitted form.
 
     Attributes:
         fields: its fields.
@@ -118,7 +118,7 @@ class _Asked:
     fields: dict[str, str] = field(default_factory=dict[str, str])
 
     def text(self, name: str) -> str:
-        """Return a field without the blanks around it.
+        """Return a field, without surrounding blanks.
 
         Raises:
             Problem: it is missing or empty.
@@ -128,14 +128,14 @@ class _Asked:
             raise _refused(f"{name} is missing")
         return found
 
-    def confirm(self, expected: str, what: str) -> None:
-        """Raise unless the confirmation is as expected.
+    def confirm(self, expected: str, how: str) -> None:
+        """Check that the operator has confirmed the action.
 
         Raises:
-            Problem: it is not.
+            Problem: the confirmation is missing or wrong.
         """
         if self.fields.get("confirm", "").strip() != expected:
-            raise _refused(f"nothing was done: confirm it {what}")
+            raise _refused(f"nothing was done: {how} to confirm")
 
 
 def _refused(detail: str) -> Problem:
@@ -143,7 +143,7 @@ def _refused(detail: str) -> Problem:
 
 
 class _Dashboard:
-    """The page, and the actions that are sent to it."""
+    """The page and its actions."""
 
     def __init__(self, service: Service, watch: Watch, version: str) -> None:
         self._service = service
@@ -159,7 +159,7 @@ class _Dashboard:
         }
 
     async def serve(self, call: HttpCall) -> HttpAnswer:
-        """Show the page, after an action if one is sent."""
+        """Run the submitted action, if there is one, and show the page."""
         scope, service = call.scope, self._service
         headers = _headers(scope)
         fields: dict[str, str] = {}
@@ -178,7 +178,7 @@ class _Dashboard:
             elif (action := self._actions.get(name)) is not None:
                 answer = await action(_Asked(access, fields))
             else:
-                raise _refused("there is no such action")
+                raise _refused("unknown action")
         except (Problem, CosIdError) as error:
             problem = error if isinstance(error, Problem) else problem_of(error)
             if in_json:
@@ -205,7 +205,7 @@ class _Dashboard:
     async def _shown(
         self, scope: Scope, access: Access, answer: ActionResult | None, status: int = 200
     ) -> HttpAnswer:
-        """Show the page, or the form that asks for a token, if this one is not for reading."""
+        """Show the page, or ask for a token if this one does not allow reading."""
         if not access.allows(TokenScope.READ):
             return _as_page(scope, token_page(version=self._version, answer=answer), status)
         find = query_of(scope).get("find", "")
@@ -221,10 +221,10 @@ class _Dashboard:
         return _as_page(scope, html, status)
 
     async def _as_problem(self, scope: Scope, problem: Problem, secret: str | None) -> HttpAnswer:
-        """Show the page with the problem, or the form that asks for a token."""
+        """Show the problem on the page, or ask for a token."""
         answer = ActionResult(problem.detail or problem.kind, is_error=True)
         if problem.status == HTTPStatus.UNAUTHORIZED:
-            # The page as such is there: a browser would report an error on it.
+            # Without an error status, which a browser would report in its console.
             html = token_page(version=self._version, answer=answer if secret else None)
             return _as_page(scope, html)
         access = self._service.access(secret, SYSTEM_CLOCK.now_ms())
@@ -236,29 +236,31 @@ class _Dashboard:
         """Take one id."""
         name = asked.text("generator")
         self._service.check(asked.access, TokenScope.IDS, name)
-        asked.confirm("yes", "by its box")
+        asked.confirm("yes", "tick the box")
         [new_id] = await self._service.next_ids(name, 1, access=asked.access)
         self._service.note(asked.access, f"took an id of {name!r} by the dashboard")
-        return ActionResult(f"One id of {name_text(name)}; it is used up.", {"id": str(new_id)})
+        return ActionResult(
+            f"Took one id of {name_text(name)}; no other client gets it.", {"id": str(new_id)}
+        )
 
     async def _parse(self, asked: _Asked) -> ActionResult:
-        """Read an id; changes nothing."""
+        """Parse an id; changes nothing."""
         name = asked.text("generator")
         self._service.check(asked.access, TokenScope.READ, name)
         found = parse(self._service.known(name), asked.text("id"))
         return ActionResult(
-            f"As an id of {name_text(name)}.", {k: str(v) for k, v in found.items()}
+            f"Read as an id of {name_text(name)}.", {k: str(v) for k, v in found.items()}
         )
 
     async def _drain(self, asked: _Asked, *, is_draining: bool) -> ActionResult:
         self._service.check(asked.access, TokenScope.ADMIN)
-        asked.confirm("yes", "by its box")
+        asked.confirm("yes", "tick the box")
         self._service.is_draining = is_draining
         self._service.note(asked.access, "drains" if is_draining else "serves again")
         return ActionResult(
-            "This process is draining: it is not ready, and still serves."
+            "This process is draining: it reports that it is not ready, but still serves."
             if is_draining
-            else "This process is serving: it is ready again."
+            else "This process is serving, and reports that it is ready."
         )
 
     async def _floor(self, asked: _Asked) -> ActionResult:
@@ -266,7 +268,7 @@ class _Dashboard:
         service, namespace, name = self._service, asked.text("namespace"), asked.text("name")
         full = f"{namespace}.{name}"
         service.check(asked.access, TokenScope.ADMIN, full)
-        asked.confirm(full, f"by typing {full}")
+        asked.confirm(full, f"type {full}")
         above = whole(asked.fields, "above")
         create = asked.fields.get("create") == "yes"
         try:
@@ -274,7 +276,9 @@ class _Dashboard:
                 namespace=namespace, name=name, above=above, create=create
             )
         except CounterMissingError:
-            detail = f"there is no counter {full!r}: correct the name, or tick that it is created"
+            detail = (
+                f"there is no counter {full!r}: correct the name, or tick the box that creates it"
+            )
             raise Problem(HTTPStatus.NOT_FOUND, "unknown-name", detail) from None
         service.note(asked.access, f"raised the floor of {full!r} above {above}, {create=}")
         self._watch.refresh()
@@ -291,7 +295,7 @@ class _Dashboard:
         holder = asked.text("confirm")
         found = await service.store.machines(namespace=namespace)
         if not any((each.machine_id, each.instance_id) == (machine_id, holder) for each in found):
-            raise _refused(f"nothing was done: machine id {machine_id} is not held by that name")
+            raise _refused(f"nothing was done: that holder does not hold machine id {machine_id}")
         await service.store.evict_machine(namespace=namespace, machine_id=machine_id)
         what = f"machine id {machine_id} of {namespace!r}"
         service.note(asked.access, f"took {what} from {holder!r}")

@@ -1,6 +1,6 @@
-"""The dashboard's HTML.  Pure.
+"""The dashboard's HTML, made without I/O.
 
-Every text that is not written here goes through `_escaped`: names come from others.
+Every text from outside goes through `_escaped`, since users and peers choose names.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ __all__ = ("ActionResult", "head", "page", "table_grid", "table_section", "token
 
 @dataclass(frozen=True, slots=True)
 class ActionResult:
-    """What an action has done, or why not.
+    """The result of an action.
 
     Attributes:
         text: one sentence.
-        values: the values that it has found, by name.
-        is_error: whether nothing was done.
+        values: values to show, by name.
+        is_error: whether the action failed and changed nothing.
     """
 
     text: str
@@ -37,7 +37,7 @@ class ActionResult:
     is_error: bool = False
 
     def as_tree(self) -> dict[str, object]:
-        """Return it ready for JSON."""
+        """Return the result, ready for JSON."""
         return {"text": self.text, "values": dict(self.values)}
 
 
@@ -46,10 +46,10 @@ def _escaped(text: str) -> str:
 
 
 FEW: Final = 10
-"""Rows of a table that a phone shows at first; the style sheet has the same number."""
+"""How many rows of a table a phone shows at first; the style sheet repeats this number."""
 
 NAMES: Final = {"Name", "Store", "Counter", "Namespace", "Holder", "Instance"}
-"""Columns of names that users choose: only those may be broken within a word."""
+"""Columns with names that users choose; only in these may words be broken."""
 
 HEAD: Final = """<!doctype html>
 <html lang="en">
@@ -75,8 +75,8 @@ ENTRY_PAGE: Final = """<body data-page="token">
 <p><label for="token">Token</label>
 <input id="token" name="token" type="password" autocomplete="off" required
  aria-describedby="token-help"></p>
-<p id="token-help" class="help">It has to allow <code>read</code>. This tab keeps it until it is
-closed; the server sets no cookie.</p>
+<p id="token-help" class="help">The token must allow <code>read</code>. It is kept until you
+close this tab; the server sets no cookie.</p>
 <p><button>Show the dashboard</button></p>
 </form>
 </main>
@@ -125,12 +125,12 @@ FIELD: Final = """<p><label for="{key}-{name}">{label}</label>
 
 
 def head(title: str, version: str, script: str = "") -> str:
-    """Return what is before a page's body.
+    """Return the HTML before a page's body.
 
     Args:
-        title: the page's.
-        version: of the static files.
-        script: what runs it, if any does.
+        title: the title of the page.
+        version: the version of the static files.
+        script: the element that loads the script; empty for none.
     """
     return HEAD.format(title=title, version=version, script=script.format(version=version))
 
@@ -139,8 +139,8 @@ def token_page(*, version: str, answer: ActionResult | None = None) -> str:
     """Return the page that asks for a token.
 
     Args:
-        version: of the static files.
-        answer: why the last one was refused.
+        version: the version of the static files.
+        answer: why the last token was refused.
     """
     return head("aiocosid: token", version, SCRIPT) + ENTRY_PAGE.format(answer=_answer(answer))
 
@@ -159,12 +159,12 @@ def page(
 
     Args:
         overview: the values.
-        version: of the static files.
+        version: the version of the static files.
         needs_token: whether actions need a token.
-        namespace: the default of the forms.
-        generators: their names, for the forms.
-        answer: what the last action has done.
-        find: what is searched for.
+        namespace: the default namespace in the forms.
+        generators: the names of the generators, for the forms.
+        answer: the result of the last action.
+        find: the text of the search.
     """
     tables = overview.tables
     forget = '<button type="button" id="forget">Forget the token</button>' if needs_token else ""
@@ -202,7 +202,7 @@ def _fact(name: str, shown: Shown) -> str:
 
 
 def _shown(shown: Shown) -> str:
-    """Return a value, and its reason or remark."""
+    """Return a value with its remark."""
     level = f' class="{shown.level}"' if shown.level else ""
     why = f" <small>{_escaped(shown.why)}</small>" if shown.why else ""
     return f"<span{level}>{_escaped(shown.text)}</span>{why}"
@@ -219,7 +219,7 @@ def _curve(curve: Curve) -> str:
 
 
 def table_section(table: ViewTable) -> str:
-    """Return a table with its heading and its remarks."""
+    """Return a table with its heading and remarks."""
     remark = f'<p class="help">{_escaped(table.remark)}</p>' if table.remark else ""
     few = " hidden" if len(table.rows) <= FEW else ""
     return f"""<section id="{table.key}" aria-labelledby="{table.key}-title">
@@ -233,8 +233,8 @@ def table_section(table: ViewTable) -> str:
 
 
 def table_grid(table: ViewTable) -> str:
-    """Return a table alone."""
-    # The roles stay what they are where the style sheet shows rows as blocks.
+    """Return a table without its heading."""
+    # Explicit roles, because the style sheet may show rows as blocks, which would remove them.
     headings = "".join(
         f'<th scope="col" role="columnheader"{_numeric(each)}>{_escaped(each.lstrip("#"))}</th>'
         for each in table.columns
@@ -296,31 +296,31 @@ def _forms(namespace: str, generators: Sequence[str], *, needs_token: bool) -> s
             form(
                 "parse",
                 "Parse an id",
-                "Shows what an id tells: its time, machine id and sequence. Changes nothing.",
+                "Shows the time, machine id and sequence of an id. Changes nothing.",
                 choice("parse") + text("parse", "id", "Id"),
                 button("parse", "Parse it"),
             ),
             form(
                 "try",
                 "Try an id",
-                "Takes one id, as a client does. It is used up: nobody else gets it.",
+                "Takes one id, as a client would. No other client gets this id.",
                 choice("try") + CONFIRM_BOX.format(label="Use one id up"),
                 button("try", "Take one id"),
             ),
             form(
                 "drain",
                 "Drain",
-                "A draining process is not ready, so that its balancer sends no more requests. It "
-                "still serves. Other processes behind the same port are not changed.",
+                "A draining process reports that it is not ready, so that load balancers send no "
+                "more requests. It still serves. Other processes on the same port do not change.",
                 draining,
                 button("drain", "Drain") + " " + button("undrain", "Serve again"),
             ),
             form(
                 "floor",
                 "Raise a floor",
-                "Every further segment of the counter is above the floor. Nothing lowers a "
-                "counter. Generators keep the segments that they hold: close those first that may "
-                "hold ids at or below the floor.",
+                "Every further segment of the counter will be above the floor. A counter is never "
+                "lowered. Generators keep their segments, so first close those that may hold ids "
+                "at or below the floor.",
                 text("floor", "namespace", "Namespace", space)
                 + text("floor", "name", "Name")
                 + text("floor", "above", "Above", number)
@@ -333,12 +333,12 @@ def _forms(namespace: str, generators: Sequence[str], *, needs_token: bool) -> s
                 "evict",
                 "Take a machine id from a dead holder",
                 "For a stable holder that will not come back; other machine ids expire by "
-                "themselves. The holder must not run any more: otherwise the next one issues the "
+                "themselves. The holder must have ended: otherwise the next holder may issue the "
                 "same ids.",
                 text("evict", "namespace", "Namespace", space)
                 + text("evict", "machine_id", "Machine id", number)
                 + text("evict", "confirm", "Confirm: type the holder's name"),
-                button("evict", "Take it"),
+                button("evict", "Take the machine id"),
             ),
         )
     )

@@ -174,6 +174,11 @@ class Service:
         self._created: IdProvider | None = None
         self._counters: OrderedDict[tuple[str, str], IdSegmentDistributor] = OrderedDict()
 
+    def __repr__(self) -> str:
+        """Name the default namespace, and show the provider, which says whether it is open."""
+        state = "not open" if self._provider is None else f"on {self._provider!r}"
+        return f"<{type(self).__name__} {self.namespace} {state}>"
+
     async def open(self, stack: AsyncExitStack) -> None:
         """Open the provider and a store that was given, and leave their end to the stack.
 

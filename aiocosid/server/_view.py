@@ -1,4 +1,4 @@
-"""What the dashboard shows, as rows of text: from statistics and from answers of stores.  Pure."""
+"""The dashboard's rows of text, made from statistics and readings of stores without I/O."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ __all__ = (
 )
 
 MOST_ROWS: Final = 200
-"""Rows of one table; the command line shows all."""
+"""How many rows a table shows at most; the command line shows all."""
 
 UNIX_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 FOREVER: Final = "does not end by itself"
@@ -55,11 +55,11 @@ FOREVER: Final = "does not end by itself"
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One value as it is shown.
+    """A value as the page shows it.
 
     Attributes:
         text: the value; a dash if it is not known.
-        why: why it is not known, or a remark.
+        why: why the value is not known, or a remark.
         level: ``good``, ``warn`` or ``bad``; empty for neither.
     """
 
@@ -87,10 +87,10 @@ class ViewTable:
     Attributes:
         key: its name in JSON, and its anchor.
         title: its heading.
-        remark: what has to be known to read it.
-        columns: the headings; those of numbers begin with ``#``.
+        remark: an explanation of the table.
+        columns: the headings; a column of numbers begins with ``#``.
         rows: at most `MOST_ROWS`.
-        note: instead of rows, or after them: why some are missing.
+        note: why rows are missing; below the rows, or instead of them.
     """
 
     key: str
@@ -111,22 +111,22 @@ def table_of(
     remark: str = "",
     find: str = "",
 ) -> ViewTable:
-    """Return a table of the rows in which a text is found, cut to `MOST_ROWS`.
+    """Return a table of the rows that contain a text, at most `MOST_ROWS`.
 
     Args:
         key: its name.
         title: its heading.
         columns: the headings of its columns.
         rows: all of them.
-        why: there are none.
-        remark: what has to be known to read it.
-        find: the text, in small letters; empty for all rows.
+        why: the note if there are no rows.
+        remark: an explanation of the table.
+        find: the text, in lower case; empty for all rows.
     """
     if find and rows:
         rows = [row for row in rows if any(find in each.text.casefold() for each in row)]
-        why = "Nothing like that is here."
+        why = "No row matches."
     more = len(rows) - MOST_ROWS
-    note = f"{more:,} more are not shown; the command line shows all." if more > 0 else ""
+    note = f"{more:,} more rows are not shown; the command line shows all." if more > 0 else ""
     return ViewTable(
         key=key,
         title=title,
@@ -141,12 +141,12 @@ def table_of(
 
 
 def is_unused(row: Row) -> bool:
-    """Return whether a generator or a counter gives no ids now: it comes after those that do."""
+    """Return whether a generator or counter is idle; idle ones are listed last."""
     return row[3].text in {"0", "-"}
 
 
 def time_text(ms: int) -> str:
-    """Return a unix time in milliseconds in UTC; as a number if it is after the year 9999."""
+    """Return a unix time in milliseconds as UTC text, or as a number after the year 9999."""
     try:
         moment = UNIX_EPOCH + timedelta(milliseconds=ms)
     except OverflowError:
@@ -155,12 +155,12 @@ def time_text(ms: int) -> str:
 
 
 def name_text(name: str) -> str:
-    """Return a name with its invisible characters escaped: others have chosen it."""
+    """Return a name with invisible characters escaped, since users and peers choose names."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
 
 
 def _error(error: BaseException | None) -> Shown:
-    """Return an error's class alone: its message may contain hosts and users."""
+    """Return only an error's class, because its message may contain hosts and users."""
     return Shown("none") if error is None else Shown(type(error).__name__, level="warn")
 
 
@@ -178,7 +178,7 @@ NO_CHAIN: Final = _unknown("no chain")
 
 
 def server_fact(condition: Condition) -> Shown:
-    """Return what the server can do, and why it is not all of it."""
+    """Return the server's state, and why it does not serve in full."""
     level = {"up": "good", "degraded": "warn"}.get(condition.status, "bad")
     is_draining = "draining" in condition.reasons
     text = "draining" if is_draining else WORDS.get(condition.status, condition.status)
@@ -197,7 +197,7 @@ def generator_row(
         report: its state.
         rates: of the ids that it hands out.
         now: monotonic seconds.
-        is_cut_off: whether no store answers.
+        is_cut_off: whether all stores are silent.
     """
     core = report.core
     rate, handed_out = None, getattr(core, "ids_handed_out", None)
@@ -293,9 +293,9 @@ class Traffic:
     """The calls of this process to one store.
 
     Attributes:
-        count: how many.
-        failures: how many of them failed.
-        latency: seconds that each took lately; None if there was none.
+        count: the number of calls.
+        failures: the number of failed calls.
+        latency: the mean seconds of recent calls; None if there were none.
     """
 
     count: int
@@ -308,8 +308,8 @@ def store_row(reading: StoreReading, traffic: Traffic | None, failing: str = "")
 
     Args:
         reading: its answers.
-        traffic: the calls of this process to it; None if they are not told apart.
-        failing: why it gives no answer now; empty if it does.
+        traffic: this process's calls to the store; None if several stores share them.
+        failing: why the store does not answer now; empty if it does.
     """
     errors = reading.errors
     failed = failing or next((why for why in errors.values() if why != NOT_KEPT), "")
@@ -332,16 +332,16 @@ def store_row(reading: StoreReading, traffic: Traffic | None, failing: str = "")
 
 def _latency(reading: StoreReading, traffic: Traffic | None) -> Shown:
     if traffic is not None and traffic.latency is not None:
-        return Shown(seconds_text(traffic.latency), "mean of segments")
+        return Shown(seconds_text(traffic.latency), "mean of segment fetches")
     if reading.took is None:
         return _unknown("no answer")
-    return Shown(seconds_text(reading.took), "one question")
+    return Shown(seconds_text(reading.took), "one request")
 
 
 def _durability(reading: StoreReading) -> Shown:
     facts = reading.server
     if facts is None or facts.durability_warnings is None:
-        return _unknown(reading.errors.get("server", "this store cannot be asked"))
+        return _unknown(reading.errors.get("server", "not reported by this store"))
     if facts.durability_warnings:
         texts = *facts.durability_warnings, *facts.unproved
         return Shown("may lose writes", "; ".join(map(name_text, texts)), "bad")
@@ -352,7 +352,7 @@ def _durability(reading: StoreReading) -> Shown:
 
 def _clock_error(reading: StoreReading) -> Shown:
     if reading.clock_error is None:
-        return _unknown(reading.errors.get("clock_error", "not told by this store"))
+        return _unknown(reading.errors.get("clock_error", "not reported by this store"))
     error, doubt = reading.clock_error
     level = "warn" if is_clock_wrong(error, doubt) else ""
     return Shown(f"{round(error * 1000):+,d} ms", f"± {seconds_text(doubt)}", level)
@@ -381,11 +381,11 @@ def counter_rows(reading: StoreReading, rates: Rates, now: float) -> Iterator[Ro
 
 
 def machine_rows(reading: StoreReading, leases: Iterable[MachineIdStatistics]) -> Iterator[Row]:
-    """Yield the rows of one store's machine ids, those that are held first.
+    """Yield the rows of one store's machine ids, held ones first.
 
     Args:
         reading: the store's answers.
-        leases: those of this process, which know since when.
+        leases: the leases of this process, which know since when they are held.
     """
     since_ms = {(e.namespace, e.machine_id, e.instance_id): e.taken_ms for e in leases}
     markers = {each.namespace: each for each in reading.markers}
@@ -398,7 +398,7 @@ def machine_rows(reading: StoreReading, leases: Iterable[MachineIdStatistics]) -
         if each.instance_id:
             holder = Shown(name_text(each.instance_id), "stable" if each.stable else "")
             taken_ms = since_ms.get((each.namespace, each.machine_id, each.instance_id), -1)
-            since = _unknown("known to its holder")
+            since = _unknown("only its holder knows")
             if taken_ms >= 0:
                 since = Shown(time_text(taken_ms))
             until = _held_until(each, markers.get(each.namespace), reading.at_ms)
@@ -414,24 +414,24 @@ def machine_rows(reading: StoreReading, leases: Iterable[MachineIdStatistics]) -
 
 
 def _held_until(machine: Machine, marker: MachineMarker | None, now_ms: int) -> Shown:
-    """Return until when a holder that renews no more keeps its id, at the longest."""
+    """Return until when, at the latest, a holder that stops renewing keeps its machine id."""
     end_ms = held_until_ms(machine, marker)
     if end_ms is None or marker is None or marker.safe_guard is None:
         return _unknown("no safe guard stored")
     if isinstance(end_ms, float):  # inf
         return Shown(FOREVER)
     if machine.last_timestamp_ms <= 0:
-        return Shown("-", "never renewed: it may go to another instance", level="warn")
+        return Shown("-", "never renewed: another instance may get it", level="warn")
     if end_ms < now_ms:
-        return Shown(time_text(end_ms), "expired: it may go to another instance", level="warn")
-    return Shown(time_text(end_ms), f"unless renewed; guard {seconds_text(marker.safe_guard)}")
+        return Shown(time_text(end_ms), "expired: another instance may get it", level="warn")
+    return Shown(time_text(end_ms), f"unless renewed; safe guard {seconds_text(marker.safe_guard)}")
 
 
 def quarantine_rows(reading: StoreReading) -> Iterator[Row]:
-    """Yield the rows of one store's namespaces."""
+    """Yield a row with the quarantine of each namespace of a store."""
     for each in reading.markers:
-        end = _unknown("none runs")
-        state = Shown("hands out ids", level="good")
+        end = _unknown("no quarantine")
+        state = Shown("hands out machine ids", level="good")
         if each.is_quarantined:
             state = Shown("quarantine", level="bad")
             end = Shown(FOREVER)
@@ -450,7 +450,7 @@ LEASES: Final = (
 def lease_row(each: MachineIdStatistics, now_ms: int) -> Row:
     """Return the row of one lease."""
     left = each.seconds_left
-    quarantine = _unknown("none runs")
+    quarantine = _unknown("no quarantine")
     if each.quarantine_left == inf:
         quarantine = Shown(FOREVER, level="bad")
     elif each.quarantine_left > 0:

@@ -96,6 +96,11 @@ class CosIdText(ABC):
         """Return ``kind`` and settings, ready for JSON."""
         return {"kind": type(self).__name__}
 
+    def __repr__(self) -> str:
+        """Name the form and its settings."""
+        kind, *settings = self.as_tree().items()
+        return f"<{' '.join((str(kind[1]), *(f'{name}={value}' for name, value in settings)))}>"
+
     def _checked(self, state: CosIdState, source: object = None) -> CosIdState:
         """Return the state if its fields are within their bits."""
         try:

@@ -186,8 +186,7 @@ class SnowflakeId(StampGenerator):
 
     def __repr__(self) -> str:
         """Show the generator and how many callers wait."""
-        state = "open" if self._unusable is None else type(self._unusable).__name__
         return (
-            f"<{self._label()} {state} machine_id={self._lease.machine_id} "
+            f"<{self._label()} {self._condition} machine_id={self._lease.machine_id} "
             f"waiting={len(self._opening.callers.line)}>"
         )

@@ -219,6 +219,5 @@ class ShardedId(StampGenerator):
 
     def __repr__(self) -> str:
         """Show the generator and how many callers wait."""
-        state = "open" if self._unusable is None else type(self._unusable).__name__
         shard, waiting = self.sharding_id, len(self._opening.callers.line)
-        return f"<{self._label()} {state} sharding_id={shard} waiting={waiting}>"
+        return f"<{self._label()} {self._condition} sharding_id={shard} waiting={waiting}>"

@@ -240,8 +240,8 @@ UNION ALL SELECT 'machine', name, instance_id, machine_id, last_timestamp FROM f
 UNION ALL SELECT 'cell', name, value, written_ms, 0 FROM aiocosid_cell
 WHERE name IN (:marker, :namespaces, :count, :space, :mine)
 UNION ALL SELECT 'cell', name, value, written_ms, 0 FROM aiocosid_cell
-WHERE name >= :notes AND name < :notes_end AND (
-    :is_complete <> 0 OR name = :note OR substr(name, 6) IN (SELECT name FROM found))
+WHERE name >= :records AND name < :records_end AND (
+    :is_complete <> 0 OR name = :record OR substr(name, 6) IN (SELECT name FROM found))
 UNION ALL SELECT 'cell', name, value, written_ms, 0 FROM aiocosid_cell
 WHERE name >= :owns AND name < :owns_end AND (:is_complete <> 0 OR value = :own)
 """
@@ -303,16 +303,16 @@ class Dialect:
         counter: (name) returns ``last_max_id``.
         counters: (prefix) returns the three columns of every counter whose name begins with it.
         read: (namespace, is_complete, instance, machine_id, marker, namespaces, counts, count,
-            space, mine, record, records, notes_end, owns, owns_end, own) returns five columns.
+            space, mine, record, records, records_end, owns, owns_end, own) returns five columns.
             ``'store'``, its identity, an empty text, its clock in milliseconds, and the number of
             counts, if ``counts`` is 2, or is 1 and there is no ``count``, else -1; ``'cell'``,
             name, value and ``written_ms`` of the cells ``marker``, ``namespaces``, ``count``,
             ``space`` and ``mine``, and of each whose name is
-            between ``notes`` and ``notes_end`` or ``owns`` and ``owns_end``; ``'machine'``, name,
-            instance, machine id and stamp of each row of the namespace, all at one moment.  Unless
-            ``is_complete``, of the records only ``note`` and those about the instance's rows, of
-            the own cells those of the value ``own``, and of the rows only the instance's, and the
-            machine id's.
+            between ``records`` and ``records_end`` or ``owns`` and ``owns_end``; ``'machine'``,
+            name, instance, machine id and stamp of each row of the namespace, all at one moment. 
+            Unless ``is_complete``, of the records only ``record`` and those about the instance's
+            rows, of the own cells those of the value ``own``, and of the rows only the instance's,
+            and the machine id's.
         now: the store's clock in milliseconds.
         is_open: the condition that all compared rows are unchanged: every write depends on it.
         parameter: writes a parameter by its name and value.

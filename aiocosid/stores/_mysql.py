@@ -320,7 +320,7 @@ UNION ALL
 SELECT {_text("'cell'")}, {_text("c.name")}, {_text("c.value")}, c.written_ms, 0
 FROM {CELL_TABLE} AS c
 WHERE c.name IN ({_NAMES})
-OR (c.name >= {_bytes("%(records)s")} AND c.name < {_bytes("%(notes_end)s")}
+OR (c.name >= {_bytes("%(records)s")} AND c.name < {_bytes("%(records_end)s")}
     AND (%(is_complete)s <> 0 OR c.name = {_bytes("%(record)s")}
         OR c.name IN ({_NOTED} AND {_IS_HELD})))
 OR (c.name >= {_bytes("%(owns)s")} AND c.name < {_bytes("%(owns_end)s")}

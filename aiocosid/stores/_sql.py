@@ -134,9 +134,9 @@ class CellNames:
             "count": self.count,
             "space": self.space,
             "mine": self.own(need.instance),
-            "note": self.record(number),
-            "notes": f"note/{self._namespace}.0",
-            "notes_end": f"note/{self._namespace}.:",  # the character after 9
+            "record": self.record(number),
+            "records": f"note/{self._namespace}.0",
+            "records_end": f"note/{self._namespace}.:",  # the character after 9
             "owns": f"{self._owns}/",
             "owns_end": f"{self._owns}0",  # the character after /
             "own": str(number),

@@ -65,6 +65,7 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
         "_batch",
         "_find",
         "_is_ahead",
+        "_label",
         "_owns_session",
         "_pending",
         "_piece",
@@ -117,18 +118,19 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
         """
         check_make(make, "a generator")
         check_timeout(timeout)
-        session = LoopSession(make, label="SyncIdGenerator", timeout=timeout)
-        self._describe(session, _itself, batch, owns_session=True)
+        session = LoopSession(make, label=type(self).__name__, timeout=timeout)
+        self._describe(session, _itself, batch, session.label, owns_session=True)
 
     @classmethod
     def _of(
         cls,
         session: LoopSession[Any],
         find: Callable[[Any], Awaitable[AnyGenerator]],
+        name: str,
     ) -> Self:
         """Return the handle of a generator that a provider opens and closes."""
         handle = cls.__new__(cls)
-        handle._describe(session, find, None, owns_session=False)
+        handle._describe(session, find, None, f"{cls.__name__} {name}", owns_session=False)
         return handle
 
     def _describe(
@@ -136,11 +138,12 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
         session: LoopSession[Any],
         find: Callable[[Any], Awaitable[AnyGenerator]],
         batch: int | None,
+        label: str,
         *,
         owns_session: bool,
     ) -> None:
         check_batch(batch)
-        self._session, self._owns_session = session, owns_session
+        self._session, self._owns_session, self._label = session, owns_session, label
         self._find = find
         self._asked_batch = batch
         self._pending: Future[Iterator[T]] | None = None  # the next batch
@@ -381,8 +384,9 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
         self.close()
 
     def __repr__(self) -> str:
-        """Say what it is and how many ids are in hand."""
-        return f"<{self._session.label} in_hand={length_hint(self._piece)}>"
+        """Name it, and say whether it is open and how many ids it holds."""
+        held = length_hint(self._piece)
+        return f"<{self._label} {self._session.condition} in_hand={held}>"
 
 
 def _forked() -> ForkedError:

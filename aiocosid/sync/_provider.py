@@ -141,7 +141,7 @@ class SyncProvider(NotCopyable, Generic[P]):
                 check_ids(name, found, of)
             return found
 
-        return made._of(self._session, find)
+        return made._of(self._session, find, name)
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names of the generators that were asked for."""
@@ -209,8 +209,9 @@ class SyncProvider(NotCopyable, Generic[P]):
         self.close()
 
     def __repr__(self) -> str:
-        """Name the kind of the provider and the generators in use."""
-        return f"<{self._session.label} {' '.join(self._generators)}>"
+        """Name it, and say whether it is open and how many generators are in use."""
+        session = self._session
+        return f"<{session.label} {session.condition} generators={len(self._generators)}>"
 
 
 class SyncIdProvider(SyncProvider[IdProvider]):

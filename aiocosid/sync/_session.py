@@ -181,6 +181,11 @@ class LoopSession(NotCopyable, Generic[T]):
         """Whether what was submitted may still be done."""
         return self._thread is not None and self._thread.is_alive
 
+    @property
+    def condition(self) -> str:
+        """Whether it is open, for a repr; it opens at its first use."""
+        return "closed" if self._is_closed else "not open" if self._life is None else "open"
+
     def check_open(self) -> None:
         """Raise `ClosedError` if it was closed."""
         if self._is_closed:

@@ -76,6 +76,10 @@ class GivenIds(IdGenerator):
         """Return its name and kind."""
         return Statistics(kind=type(self).__name__, namespace=DEFAULT_NAMESPACE, name=self.name)
 
+    def __repr__(self) -> str:
+        """Show the name and the last id."""
+        return f"<{type(self).__name__} {self.name} last={self._last}>"
+
     async def run(self, *, task_status: TaskStatus[object] = anyio.TASK_STATUS_IGNORED) -> None:
         """Stay until it is cancelled."""
         task_status.started(self)
@@ -140,6 +144,10 @@ class CountingProvider(Provider):
     def __len__(self) -> int:
         """Count the names that were asked for."""
         return len(self._generators)
+
+    def __repr__(self) -> str:
+        """Say how many generators it has."""
+        return f"<{type(self).__name__} generators={len(self)}>"
 
     def statistics(self) -> dict[str, dict[str, object]]:
         """Return the statistics of the generators, by name."""

@@ -156,7 +156,7 @@ class TestRefusals:
         self.check_refused(aiocosid("next", "order", *where))
         done = aiocosid("inspect", *where)
         assert done.code == 0
-        told = "aiocosid: quarantines of machine ids are not shown: "
+        told = "aiocosid: cannot show quarantines of machine ids: "
         assert done.err.startswith(told)
         assert done.err.count("\n") == 1
 

@@ -348,7 +348,7 @@ class TestStore:
         second = server_second(server)
         url = f"{server.url}?key={namespace}<second>&epoch={EPOCH}"
         words = ("migrate", "check", "--from", "redis-lua", "--store", url)
-        assert run(*words).stdout == "there is nothing to check\n"
+        assert run(*words).stdout == "nothing to check\n"
         server.call("SET", f"{namespace}{second}", "5", *KEPT)
         ended = run(*words, "--format", "json")
         assert (ended.returncode, ended.stderr) == (0, "")

@@ -70,7 +70,7 @@ def test_set_floor_raises_and_never_lowers(aiocosid: Command, namespace: str) ->
     ]
     assert told == [
         f"{namespace}.order is at 100\n",
-        f"{namespace}.order is at 100, above 50 already\n",
+        f"{namespace}.order is at 100, already above 50\n",
         f"{namespace}.order is at 100\n",
     ]
     assert aiocosid("next", "order", *where).out == "101\n"

@@ -41,8 +41,8 @@ def test_a_trial_stays_in_its_namespace(aiocosid: Command) -> None:
     assert (ended.code, found["status"]) == (0, "ok")
     written = [each["text"] for each in found["findings"] if each["check"] == "write"]
     assert written == [
-        "a counter of namespace aiocosid-doctor was written",
-        "a machine id of namespace aiocosid-doctor was written",
+        "wrote a counter in namespace aiocosid-doctor",
+        "wrote a machine id in namespace aiocosid-doctor",
     ]
     counters = aiocosid.json("inspect")
     assert [each["namespaced_name"] for each in counters] == ["aiocosid-doctor.trial"]
@@ -110,7 +110,7 @@ def test_a_file_of_settings(aiocosid: Command, tmp_path: Path) -> None:
     aiocosid("next", "order", "-n", 90)
     ended = aiocosid("doctor", "--config", config)
     assert ended.code == 0
-    assert "warning  counters     one counter: cosid.order has used 90 of 100 ids" in ended.out
+    assert "warning  counters     cosid.order has used 90 of 100 ids" in ended.out
     assert ended.out.count("ok       server ") == 2
     config.write_text(CONFIG.replace("max_id", "maxid").replace("chain", "chian"))
     ended = aiocosid("doctor", "--config", config)

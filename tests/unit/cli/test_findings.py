@@ -40,8 +40,8 @@ def machine(number: int, *, age_ms: int = 0, instance: str = "host:1", **more: b
 @pytest.mark.parametrize(
     ("ahead", "doubt", "status", "words"),
     [
-        (0.002, 0.003, Status.OK, "as the store's (± 3 ms)"),
-        (0.5, 0.001, Status.OK, "500 ms ahead of the store's"),
+        (0.002, 0.003, Status.OK, "agrees with the store's clock (± 3 ms)"),
+        (0.5, 0.001, Status.OK, "500 ms ahead of the store's clock"),
         (1.2, 0.3, Status.OK, "1.2 s ahead of"),  # it may be less than a second
         (1.2, 0.1, Status.WARNING, "1.2 s ahead of"),
         (-1.2, 0.1, Status.WARNING, "1.2 s behind the store's"),
@@ -97,10 +97,10 @@ def test_quarantines(left: float, status: Status, words: str) -> None:
 @pytest.mark.parametrize(
     ("held", "status", "words"),
     [
-        (0, Status.OK, "none is held"),
+        (0, Status.OK, "none is in use"),
         (6, Status.OK, "6 of 8"),
         (7, Status.WARNING, "7 of 8"),
-        (8, Status.FAILED, "8 of 8 are held in namespace shop"),
+        (8, Status.FAILED, "8 of 8 in use in namespace shop"),
     ],
 )
 def test_machine_ids_that_are_left(held: int, status: Status, words: str) -> None:
@@ -113,7 +113,7 @@ def test_machine_ids_that_are_free() -> None:
     machines = [machine(0, instance=""), machine(1, age_ms=300_001), machine(2, age_ms=299_999)]
     machines.append(machine(3, age_ms=10**9, stable=True))
     found = judge_machines(machines, MARKERS, {}, NOW_MS)
-    assert found.text == "2 are held in namespace shop"
+    assert found.text == "2 in use in namespace shop"
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_expiry_is_judged_by_the_clock_of_the_store() -> None:
         machines=[machine(0)],
         markers=[MachineMarker(namespace="shop", safe_guard=300.0)],
     )
-    assert "1 are held in namespace shop" in [each.text for each in judge_reading(reading, {}, {})]
+    assert "1 in use in namespace shop" in [each.text for each in judge_reading(reading, {}, {})]
 
 
 @pytest.mark.parametrize(

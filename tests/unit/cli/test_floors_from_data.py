@@ -31,7 +31,7 @@ def test_the_counter_is_raised_to_the_highest_number(aiocosid: Command, tmp_path
     assert aiocosid(*words, "--create").out == "cosid.order is at 4711\n"
     assert aiocosid(*words).out == "cosid.order is at 4711\n"
     assert aiocosid("next", "order").out == "4712\n"
-    assert aiocosid(*words).out == "cosid.order is at 4712, above 4711 already\n"
+    assert aiocosid(*words).out == "cosid.order is at 4712, already above 4711\n"
 
 
 def test_the_table_of_another_database(aiocosid: Command, tmp_path: Path, namespace: str) -> None:
@@ -49,8 +49,8 @@ def test_the_table_of_another_database(aiocosid: Command, tmp_path: Path, namesp
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        ("(NULL, '', 0)", "has no number"),
-        ("(-7, '', 0), (-9, '', 0)", "has no number above -7"),
+        ("(NULL, '', 0)", "holds no number"),
+        ("(-7, '', 0), (-9, '', 0)", "holds no number above -7"),
     ],
 )
 def test_a_table_without_ids_raises_nothing(
@@ -60,7 +60,7 @@ def test_a_table_without_ids_raises_nothing(
     data(tmp_path, rows)
     words = ("set-floor", "order", "--create", "--from-table", "orders.id")
     ended = aiocosid(*words)
-    assert (ended.code, ended.out) == (0, f"orders.id {said}: nothing to raise\n")
+    assert (ended.code, ended.out) == (0, f"orders.id {said}; nothing to raise\n")
     assert aiocosid(*words, "--format", "json").out == "null\n"
     assert aiocosid("inspect").out == "no counters\n"
 

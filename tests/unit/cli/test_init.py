@@ -48,7 +48,7 @@ def test_it_asks_on_a_terminal(
     ended = aiocosid("init")
     assert ended.code == code
     assert ended.out == (INITIALIZED if code == 0 else "redis://host was not initialised\n")
-    assert ended.err.count("Are you sure that no such process runs? [y/N]") == 1
+    assert ended.err.count("Are you sure that no such process is running? [y/N]") == 1
     assert is_initialized(emptied) is (code == 0)
     assert emptied.closed == ["store"]
 
@@ -98,7 +98,7 @@ def test_it_waits_instead(
         waited.append(seconds)
 
     monkeypatch.setattr("aiocosid.cli._session.StoreSession.pause", pause)
-    about = ", marked for the machine ids of namespace shop\n"
+    about = ", initialised for the machine ids of namespace shop\n"
     ready = READY[:-1] + about if "shop" in words else INITIALIZED
     assert aiocosid("init", "--wait", *words).out == ready
     again = aiocosid("init", "--wait", *words)
@@ -121,7 +121,7 @@ def test_a_wait_without_an_end(aiocosid: Command, emptied: ScriptedStore) -> Non
 
 def test_one_namespace_alone(aiocosid: Command, emptied: ScriptedStore) -> None:
     """As on Redis Cluster: the others, and the store as a whole, are not marked."""
-    ready = "redis://host is ready, marked for the machine ids of namespace shop\n"
+    ready = "redis://host is ready, initialised for the machine ids of namespace shop\n"
     assert aiocosid("init", "--namespace", "shop", "--yes").out == ready
     assert aiocosid("init", "--namespace", "shop").out == READY
     assert not is_initialized(emptied)
@@ -239,7 +239,7 @@ def test_dropped_tables_are_made_again_if_a_person_says_so(
     types("n\n")
     refused = aiocosid("init", "--after-loss", *floors)
     assert (refused.code, refused.out) == (1, f"{file_url(dropped)} was not initialised\n")
-    assert "Of these you gave the highest id: bill, order. Of all others" in refused.err
+    assert "You gave the highest id of: bill, order. The ids of all other counters" in refused.err
     monkeypatch.setattr("sys.stdin", StringIO())
     for words, code in (((), 4), (("--yes",), 4), (("--after-loss",), 2), (wrong, 4)):
         chosen = ("--after-loss",) if words == wrong else ()
@@ -335,9 +335,9 @@ def test_a_namespace_that_was_removed(aiocosid: Command, tmp_path: Path) -> None
         "DELETE FROM aiocosid_cell WHERE name LIKE '%old%'",
         "DELETE FROM cosid_machine",
     )
-    told = "namespace old is no longer missed\n"
+    told = "namespace old is no longer missing\n"
     assert aiocosid("machines", "forget", "old").out == told
     assert aiocosid("machines", "forget", "old").out == told.replace(
-        "is no longer missed", "was not missed: all that were counted are there"
+        "is no longer missing", "was not missing: every counted one exists"
     )
     assert aiocosid("snowflake", "--namespace", "new").code == 0

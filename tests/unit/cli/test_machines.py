@@ -39,10 +39,10 @@ def test_a_row_a_machine_id(aiocosid: Command, scripted: ScriptedStore) -> None:
     scripted.known = [[WEB, FREE]]
     out = aiocosid("machines", "list").out
     assert cells(out, "web-3") == [
-        *("shop", "3", "web-3"),
-        *("2023-11-14 22:13:20", "2023-11-14 22:14:50", "yes", "no"),
+        *("shop", "3", "web-3", "stable"),
+        *("2023-11-14 22:13:20", "2023-11-14 22:14:50"),
     ]
-    assert cells(out, " 4 ") == ["shop", "4", "-", "2023-11-14 22:13:20", "-", "no", "yes"]
+    assert cells(out, " 4 ") == ["shop", "4", "-", "free", "2023-11-14 22:13:20", "-"]
 
 
 def test_json_has_the_names_of_the_library(aiocosid: Command, scripted: ScriptedStore) -> None:
@@ -67,7 +67,7 @@ def test_a_stamp_of_zero_is_no_time(
     """A number that was never used, as CosId's on ZooKeeper: absent, not 1970."""
     never = Machine(namespace="shop", machine_id=5, instance_id="java:1", last_timestamp_ms=0)
     scripted.known = [[never]] * 3
-    assert cells(aiocosid("machines", "list").out, "java:1")[3:5] == ["-", "-"]
+    assert cells(aiocosid("machines", "list").out, "java:1")[3:] == ["held", "-", "-"]
     [only] = aiocosid.json("machines", "list")
     assert only["last_timestamp_ms"] is None
     types("n\n")
@@ -111,7 +111,7 @@ def test_revert_without_asking(aiocosid: Command, scripted: ScriptedStore) -> No
     scripted.known = [[WEB, FREE]]
     ended = aiocosid("machines", "evict", 3, "--namespace", "shop", "--yes")
     assert (ended.code, ended.err) == (0, "aiocosid: written to redis://host\n")
-    assert ended.out == "machine id 3 of namespace shop is free; web-3 held it\n"
+    assert ended.out == "machine id 3 of namespace shop is free; it was held by web-3\n"
     assert scripted.reverted == [("shop", 3)]
 
 
@@ -139,7 +139,7 @@ def test_revert_asks_on_a_terminal(
     assert scripted.reverted == ([("shop", 3)] if code == 0 else [])
     assert "held by web-3, which is stable" in ended.err
     assert "2023-11-14 22:13:20 UTC" in ended.err
-    assert "must not run" in ended.err
+    assert "must have ended" in ended.err
     assert scripted.closed[-1] == "store"
 
 
@@ -173,10 +173,10 @@ def test_a_floor_is_raised_and_never_lowered(aiocosid: Command, namespace: str) 
     of = ("--store", "memory:", "--namespace", namespace)
     taken = MemoryStore.from_url().machine_id_distributor(namespace=namespace, instance_id="web-3")
     asyncio.run(taken.distribute(2, now_ms=1, latest_ms=2**53))
-    told = f"of namespace {namespace} begin above"
+    told = f"of namespace {namespace} will start above"
     for words, said in (
-        (("--above-id", ID_2021), f"1 machine ids {told} 2021-12-28 12:23:01.948 UTC; 1 of"),
-        (("--above-time", "2021-12-28T12:00Z"), f"1 machine ids {told} 2021-12-28 12:00:00.000"),
+        (("--above-id", ID_2021), f"1 machine id {told} 2021-12-28 12:23:01.948 UTC; 1 raised"),
+        (("--above-time", "2021-12-28T12:00Z"), f"1 machine id {told} 2021-12-28 12:00:00.000"),
         (("--above-time", "2021-12-28T21:00+08:00", "--up-to", 3), f"4 machine ids {told} 2021"),
     ):
         ended = aiocosid("machines", "floor", *words, *of)
@@ -236,7 +236,7 @@ def test_bits(aiocosid: Command, namespace: str) -> None:
     """They are noted by the first lease, and changed by --set alone, while nobody holds an id."""
     of = ("--store", "memory:", "--namespace", namespace)
     told = f"machine ids of namespace {namespace} have"
-    assert aiocosid("machines", "bits", *of).out == f"{told} no noted width\n"
+    assert aiocosid("machines", "bits", *of).out == f"{told} no recorded width\n"
     assert aiocosid("snowflake", *of).code == 0
     assert aiocosid("machines", "bits", *of).out == f"{told} 10 bits\n"
     refused = aiocosid("snowflake", *of, "--layout", "javascript-safe-ms")
@@ -285,9 +285,9 @@ def test_repair(aiocosid: Command, namespace: str) -> None:
         await micro.renew(0, now_ms=2, fence_ms=4_102_444_800_000)
 
     asyncio.run(spoil())
-    told = "machine id 0, which was ahead until 2100-01-01 00:00:00 UTC,"
-    count = f"machine ids of namespace {namespace} were repaired\n"
-    held = f"{told} is held by micro and stays as it is\n0 {count}"
+    told = "machine id 0 with the fence 2100-01-01 00:00:00 UTC:"
+    count = f"machine ids of namespace {namespace} repaired\n"
+    held = f"{told} not repaired, because micro holds it\n0 {count}"
     assert aiocosid("machines", "repair", *of).out == held
     assert aiocosid("machines", "evict", 0, *of, "--yes").code == 0
     [found] = aiocosid.json("machines", "repair", *of)
@@ -302,13 +302,13 @@ def test_a_quarantine_is_told(aiocosid: Command, scripted: ScriptedStore) -> Non
     for _ in range(2):
         assert "--yes" in aiocosid.refuses("init", "--namespace", "shop")
     scripted.known = [[WEB]]
-    told = "aiocosid: machine ids of namespace shop are in quarantine: 305 s\n"
+    told = "aiocosid: namespace shop is in quarantine: no machine ids for 305 s\n"
     for command in (("machines", "list"), ("inspect",)):
         assert aiocosid(*command, "--namespace", "shop").err == told
         assert aiocosid(*command).err == told
         assert aiocosid(*command, "--namespace", "other").err == ""
     assert aiocosid.json("machines", "list")
-    ready = "redis://host is ready, marked for the machine ids of namespace shop\n"
+    ready = "redis://host is ready, initialised for the machine ids of namespace shop\n"
     assert aiocosid("init", "--namespace", "shop", "--confirm-no-holders").out == ready
     assert aiocosid("init", "--namespace", "shop").out == "redis://host is ready\n"
     assert aiocosid("machines", "list").err == ""
@@ -319,7 +319,7 @@ def test_a_quarantine_lasts_as_long_as_the_fleets_leases(
 ) -> None:
     """`init` notes the safe guard of a namespace, also of one that is ready."""
     scripted.memory = MemoryStore(clock=ManualClock())
-    for told, left in (("400", "405 s"), ("inf", "without an end")):
+    for told, left in (("400", "405 s"), ("inf", "until an operator ends it")):
         assert aiocosid("init", "--namespace", "shop", "--safe-guard", told).code == 0
         scripted.memory.forget_machines(namespace="shop", everything=False)
         assert aiocosid("init", "--namespace", "shop").code == 2

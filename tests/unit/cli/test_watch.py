@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -62,9 +63,13 @@ def test_ctrl_c_before_a_pause_has_begun(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_watch_once(aiocosid: Command) -> None:
     """Plain lines, one for each counter and each machine id that is held."""
     aiocosid("init")
-    assert aiocosid("watch", "--once").out == "no counters, and no machine ids are held\n"
+    first, answer = aiocosid("watch", "--once").out.splitlines()
+    assert first == "no counters, and no machine ids in use"
+    assert re.fullmatch(r"last answer 2\d{3}-.* UTC from SqliteStore sqlite .*ids.db", answer)
     aiocosid("next", "order", "-n", 5)
-    assert aiocosid("watch", "--once").out == "counter cosid.order 5 - ids/s\n"
+    assert aiocosid("watch", "--once").out.startswith(
+        "counter cosid.order 5 - ids/s\nlast answer 2"
+    )
     assert "cosid.order" not in aiocosid("watch", "--once", "--namespace", "shop").out
 
 
@@ -74,6 +79,30 @@ def test_watch_tells_what_it_cannot_read(aiocosid: Command, scripted: ScriptedSt
     ended = aiocosid("watch", "--once")
     assert (ended.code, "problem " in ended.out) == (0, True)
     assert "StoreUnavailableError" in ended.out
+
+
+def test_watch_tells_when_a_store_answered_last(
+    aiocosid: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever looks at old figures sees that they are old."""
+    silent = StoreReading(label="redis", at_ms=2_000_000, silence="no answer in 10 s")
+    readings = iter((silent, StoreReading(label="redis", at_ms=1_000_000), silent))
+    left = 2
+
+    async def read(*_: object, **__: object) -> StoreReading:
+        return next(readings)
+
+    def pause(*_: object) -> None:
+        nonlocal left
+        if left == 0:
+            raise KeyboardInterrupt
+        left -= 1
+
+    monkeypatch.setattr("aiocosid.cli._watch.read_store", read)
+    monkeypatch.setattr(StoreSession, "pause", pause)
+    told = [line for line in aiocosid("watch").out.splitlines() if "answer" in line]
+    answered = "last answer 1970-01-01 00:16:40 UTC from redis"
+    assert told == ["no answer yet from redis", answered, answered]
 
 
 def test_rates_and_leases() -> None:

@@ -192,7 +192,7 @@ class TestStores:
             is_initialized=True,
             server=ServerInfo(version="", durability_warnings=()),
         )
-        assert row["Latency"] == Shown("0.4 ms", "mean of segments")
+        assert row["Latency"] == Shown("0.4 ms", "mean of segment fetches")
         assert (row["Calls"].text, row["Failed"].text) == ("1,234", "2")
         assert row["Clock error"] == Shown("-12 ms", "± 0.3 ms")
         assert row["Durability"] == Shown("settings keep writes", level="good")
@@ -256,7 +256,7 @@ class TestMachines:
 
     def test_one_of_another(self) -> None:
         [row] = self.rows(self.machine("other:1"))
-        assert row["Held since"] == Shown("-", "known to its holder")
+        assert row["Held since"] == Shown("-", "only its holder knows")
         assert row["No id is later than (UTC)"] == Shown("-", "no mark")
 
     def test_a_stamp_of_zero_is_no_time(self) -> None:
@@ -286,7 +286,7 @@ class TestMachines:
     @pytest.mark.parametrize(
         ("seconds_left", "end"),
         [
-            (0.0, Shown("-", "none runs")),
+            (0.0, Shown("-", "no quarantine")),
             (90.0, Shown("1970-01-01 00:01:30", "in 90 s")),
             (inf, Shown("does not end by itself")),
         ],
@@ -313,7 +313,7 @@ def test_a_long_table_is_cut() -> None:
     rows: list[Row] = [(Shown("x"),)] * (MOST_ROWS + 1234)
     table = table_of("key", "Title", ("Name",), rows, "none")
     assert len(table.rows) == MOST_ROWS
-    assert table.note == "1,234 more are not shown; the command line shows all."
+    assert table.note == "1,234 more rows are not shown; the command line shows all."
     assert table_of("key", "Title", ("Name",), [], "none").note == "none"
 
 
